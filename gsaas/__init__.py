@@ -1,0 +1,1 @@
+"""GSaaS: GPU scheduling as a service for OpenStack."""

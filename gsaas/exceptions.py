@@ -1,0 +1,117 @@
+"""Every situation GSaaS reports, by name: what happened, the facts, and a code that never changes.
+
+`code` is what API clients match on; `status` is the HTTP family. A sub-class states its sentence in
+`fmt` and is raised with the facts as keywords, which stay readable on the exception.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GsaasError(Exception):
+    """Base of all. Never raised itself."""
+
+    code = "gsaas.internal"
+    status = 500
+    fmt = "internal error"
+
+    def __init__(self, **facts: Any) -> None:
+        self.facts = facts
+        super().__init__(self.fmt % facts)
+
+
+class BadRequest(GsaasError):
+    """The request says something GSaaS does not understand or allow; nothing was changed."""
+
+    code = "gsaas.bad-request"
+    status = 400
+    fmt = "%(reason)s"
+
+
+class UserDataTooLarge(BadRequest):
+    """User data, ours and the caller's together, is more than Nova takes (65,535 bytes of base64)."""
+
+    code = "gsaas.user-data.too-large"
+    fmt = (
+        "user data is %(size)d bytes after base64, %(limit)d is the most Nova takes; "
+        "shorten yours by %(excess)d bytes, or have it fetch the rest at boot"
+    )
+
+
+class UnknownPolicy(BadRequest):
+    """The request names a scheduling policy that is not installed."""
+
+    code = "gsaas.policy.unknown"
+    fmt = "there is no policy %(name)r; the policies here are %(known)s"
+
+
+class Unauthorized(GsaasError):
+    """No token, or one that is not valid."""
+
+    code = "gsaas.unauthorized"
+    status = 401
+    fmt = "%(reason)s"
+
+
+class Forbidden(GsaasError):
+    """The caller is known, and may not do this."""
+
+    code = "gsaas.forbidden"
+    status = 403
+    fmt = "this needs %(rule)s, which the roles %(roles)s do not give"
+
+
+class NotFound(GsaasError):
+    """There is no such thing, or it is another project's: the two answers are the same on purpose."""
+
+    code = "gsaas.not-found"
+    status = 404
+    fmt = "there is no %(noun)s %(id)s"
+
+
+class NoCapacity(GsaasError):
+    """The request fits the cloud, but not now."""
+
+    code = "gsaas.capacity.busy"
+    status = 409
+    fmt = "%(reason)s"
+
+
+class NeverFits(GsaasError):
+    """The request asks for more than the cloud owns: waiting would not help."""
+
+    code = "gsaas.capacity.impossible"
+    status = 409
+    fmt = "%(reason)s"
+
+
+class ServerRefused(GsaasError):
+    """The cloud would not make the VM as asked (image, flavor, network, quota)."""
+
+    code = "gsaas.server.refused"
+    status = 400
+    fmt = "%(reason)s"
+
+
+class IllegalTransition(GsaasError):
+    """A lease was asked to do what its state does not allow."""
+
+    code = "gsaas.lease.illegal-transition"
+    status = 409
+    fmt = "lease %(id)s is %(state)s, which does not allow %(event)s; its story: %(story)s"
+
+
+class ClaimConflict(GsaasError):
+    """Others changed the chosen GPUs between reading and claiming, more often than we retry."""
+
+    code = "gsaas.claim.conflict"
+    status = 503
+    fmt = "%(attempts)d claims in a row were overtaken by others; try again"
+
+
+class RemotingLimit(BadRequest):
+    """The remoting middleware cannot carry the request."""
+
+    code = "gsaas.remoting.limit"
+    fmt = "%(driver)s shows a program at most %(limit)d cGPUs, %(count)d were asked for: %(why)s"

@@ -1,0 +1,69 @@
+"""What RODVR is asked to do, as values: which masked addresses a VM port may use, and what they reach.
+
+Nothing here knows how a binding gets into the kernel; `plan` decides that and `kernel` does it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """A TCP address: IPv4 dotted quad and port."""
+
+    ip: str
+    port: int
+
+    def __post_init__(self) -> None:
+        ipaddress.IPv4Address(self.ip)
+        if not 0 < self.port < 65536:
+            raise ValueError(f"port {self.port} is not between 1 and 65535")
+
+    def __str__(self) -> str:
+        return f"{self.ip}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read what `str` wrote: `Address.parse("192.0.2.1:8308")`."""
+        ip, _, port = text.rpartition(":")
+        return cls(ip, int(port))
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One VM port and the daemons it reaches: masked address -> real address.
+
+    The tap is a name, not an interface index: it need not exist yet. `mappings` has at most one entry
+    per masked address; an empty one keeps the port known but lets it reach nothing.
+    """
+
+    port_id: str
+    """Neutron's port id (any unique text in standalone)."""
+    lease_id: str
+    tap: str
+    """Name of the VM's interface on the compute host, at most 15 bytes."""
+    mac: str
+    ip: str
+    """The port's fixed IPv4 address: the only source address RODVR accepts from the tap."""
+    mappings: MappingABC[Address, Address]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain form for RPC: strings only, `{"mappings": {"169.254.71.1:8308": "192.0.2.7:8308"}}`."""
+        return {
+            "port_id": self.port_id,
+            "lease_id": self.lease_id,
+            "tap": self.tap,
+            "mac": self.mac,
+            "ip": self.ip,
+            "mappings": {str(masked): str(real) for masked, real in self.mappings.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: MappingABC[str, Any]) -> Binding:
+        """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not one."""
+        mappings = {Address.parse(m): Address.parse(r) for m, r in data["mappings"].items()}
+        return cls(**{**data, "mappings": mappings})
