@@ -1,0 +1,32 @@
+"""Configuration: one module per option group, registered on a `ConfigOpts` that is passed around, never global.
+
+    conf = gsaas.conf.load(["--config-file", "/etc/gsaas/gsaas.conf"])
+    conf.gpgpums.policy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_db import options as db_options
+from oslo_log import log
+
+from gsaas.conf import api, cloudinit, engine, gpgpums, monitor, remoting, rodvr, standalone
+
+MODULES = (api, cloudinit, engine, gpgpums, monitor, remoting, rodvr, standalone)
+
+
+def load(args: Sequence[str] = (), files: Sequence[str] | None = None) -> cfg.ConfigOpts:
+    """Read *args* (command line) and *files* (the usual places when None) into a new `ConfigOpts`.
+
+    Raises `oslo_config.cfg.Error` for options or values that do not exist.
+    """
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
+    conf.register_opts(db_options.database_opts, "database")
+    for module in MODULES:
+        module.register_opts(conf)
+    conf(list(args), project="gsaas", default_config_files=None if files is None else list(files))
+    return conf

@@ -1,0 +1,37 @@
+"""Options of the REST API."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup("api", title="REST API", help="How gsaas-api answers and whom it believes.")
+
+OPTS = [
+    cfg.IntOpt(
+        "max_limit",
+        default=1000,
+        min=1,
+        max=10000,
+        help="Most rows one page of a list may hold, and the page size when the caller names none. "
+        "At 1, every listing of n things takes n requests; at 10000, one request may keep a worker busy for "
+        "a second. Lower it if large listings delay other callers.",
+    ),
+    cfg.IntOpt(
+        "max_body_bytes",
+        default=262144,
+        min=4096,
+        max=16777216,
+        help="Largest request body, in bytes; a larger one is answered 413 without being read. The only large thing in "
+        "a legitimate body is user data, which Nova limits to 65,535 bytes, so raising this helps nobody but "
+        "an attacker; below about 90,000 the largest legitimate launch is refused.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    return {GROUP: OPTS}

@@ -1,0 +1,98 @@
+"""The door to the database: one engine, short sessions that read or write, nothing else.
+
+    database = Database.connect(conf)
+    with database.write() as session:
+        session.add(models.Host(name="gpu1"))
+
+Objects read in a session stay readable after it (they are not expired), as plain values; changing them then
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy
+from oslo_config import cfg
+from oslo_db.sqlalchemy import engines
+from sqlalchemy import event, orm
+
+WRITES = {"gsaas_writes": True}
+
+
+class Database:
+    """Sessions on one SQLAlchemy engine; safe to share between threads."""
+
+    def __init__(self, engine: sqlalchemy.Engine) -> None:
+        self.engine = engine
+        self._readers = orm.sessionmaker(engine, expire_on_commit=False)
+        self._writers = orm.sessionmaker(
+            engine.execution_options(**WRITES), expire_on_commit=False
+        )
+
+    @classmethod
+    def connect(cls, conf: cfg.ConfigOpts) -> Database:
+        """Connect as `[database]` says; raises `oslo_db.exception.DBError` when it cannot."""
+        options = conf.database
+        return cls.open(
+            options.connection,
+            connection_recycle_time=options.connection_recycle_time,
+            max_pool_size=options.max_pool_size,
+            max_overflow=options.max_overflow,
+            pool_timeout=options.pool_timeout,
+            mysql_sql_mode=options.mysql_sql_mode,
+            max_retries=options.max_retries,
+            retry_interval=options.retry_interval,
+        )
+
+    @classmethod
+    def open(cls, url: str, **engine_options: object) -> Database:
+        """Connect to *url*, an SQLAlchemy database URL. *engine_options* are oslo.db's."""
+        engine = engines.create_engine(url, sqlite_fk=True, **engine_options)
+        if engine.dialect.name == "sqlite":
+            _tune_sqlite(engine)
+        return cls(engine)
+
+    @contextmanager
+    def read(self) -> Iterator[orm.Session]:
+        """A session for reading: one consistent view, nothing kept."""
+        with self._readers() as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[orm.Session]:
+        """A session whose changes are all kept when the block ends well, and none when it raises."""
+        with self._writers() as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        """Drop every pooled connection."""
+        self.engine.dispose()
+
+
+def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
+    """Readers never wait for the one writer, and a writer takes its turn instead of failing.
+
+    A transaction that reads first and writes later cannot be given the write lock once another has written
+    (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
+    """
+
+    @event.listens_for(engine, "connect")
+    def _set_pragmas(connection, _record):
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA busy_timeout = 30000")
+
+    def writes(connection: sqlalchemy.Connection) -> bool:
+        return connection.get_execution_options().get("gsaas_writes", False)
+
+    @event.listens_for(engine, "engine_connect")
+    def _silence_plain_begin(connection):
+        if writes(connection):
+            connection.info["in_transaction"] = True  # oslo.db's own listener then emits no BEGIN
+
+    @event.listens_for(engine, "begin")
+    def _begin_immediate(connection):
+        if writes(connection):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")

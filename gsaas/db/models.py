@@ -1,0 +1,214 @@
+"""The tables. Constraints here make impossible states impossible, whoever writes.
+
+What a row may say is checked by the database itself: no GPU holds more than its memory, an exclusively held
+GPU is held whole, a lease's memory is named in shared mode and only there, a lease in ERROR has a fault. Code
+above may have bugs; an over-committed GPU still cannot be stored.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from oslo_utils import timeutils
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    DateTime,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+Name = String(255)
+Timestamp = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+"""UTC, without a time zone in the value; microseconds on every database."""
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+
+
+class Host(Base):
+    """A machine of the cloud: a GPU host if it has GPUs, a compute host if it has an endpoint, or both."""
+
+    __tablename__ = "hosts"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    gpu_address: Mapped[str | None] = mapped_column(String(45))
+    """Its address on the GPU network, where its daemons listen; None for a host without GPUs."""
+    disabled: Mapped[bool] = mapped_column(default=False)
+    """Set by an operator: its GPUs are not offered. Leases that hold them keep them."""
+    disabled_reason: Mapped[str | None] = mapped_column(Text)
+    monitor_seen_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp, index=True)
+    """Last report of its gsaas-monitor; None before the first."""
+
+    gpus: Mapped[list[Gpu]] = relationship(back_populates="host", order_by="Gpu.device_index")
+    endpoint: Mapped[Endpoint | None] = relationship(back_populates="host")
+
+
+class Endpoint(Base):
+    """The RODVR endpoint of a compute host, and what it said last."""
+
+    __tablename__ = "endpoints"
+
+    host_name: Mapped[str] = mapped_column(ForeignKey("hosts.name"), primary_key=True)
+    seen_at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
+    report: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    """`gsaas.rodvr.endpoint.Report.to_dict()`: bindings, dropped packets, problems."""
+
+    host: Mapped[Host] = relationship(back_populates="endpoint")
+
+
+class Gpu(Base):
+    """One physical GPU or MIG instance. `generation` grows with every change of what is claimed of it."""
+
+    __tablename__ = "gpus"
+    __table_args__ = (
+        UniqueConstraint("host_name", "device_index"),
+        CheckConstraint("memory_mb > 0", name="memory_positive"),
+        CheckConstraint("used_mb >= 0 AND used_mb <= memory_mb", name="never_over_committed"),
+        CheckConstraint(
+            "exclusive_lease_id IS NULL OR used_mb = memory_mb", name="exclusive_is_whole"
+        ),
+        CheckConstraint("daemon_port BETWEEN 1 AND 65535", name="daemon_port"),
+        Index("ix_gpus_generation", "generation"),
+    )
+
+    uuid: Mapped[str] = mapped_column(String(96), primary_key=True)
+    """NVML's: `GPU-…` or `MIG-…`."""
+    host_name: Mapped[str] = mapped_column(ForeignKey("hosts.name"), index=True)
+    device_index: Mapped[int]
+    model: Mapped[str] = mapped_column(Name)
+    memory_mb: Mapped[int]
+    used_mb: Mapped[int] = mapped_column(default=0)
+    """MiB claimed by leases; the sum of its claims."""
+    exclusive_lease_id: Mapped[str | None] = mapped_column(ForeignKey("leases.id"))
+    """The lease that holds the whole GPU in exclusive mode."""
+    parent_uuid: Mapped[str | None] = mapped_column(String(96))
+    """The GPU that a MIG instance is part of."""
+    daemon_port: Mapped[int]
+    """TCP port of its daemon at the host's GPU address."""
+    disabled: Mapped[bool] = mapped_column(default=False)
+    disabled_reason: Mapped[str | None] = mapped_column(Text)
+    generation: Mapped[int] = mapped_column(default=0)
+
+    host: Mapped[Host] = relationship(back_populates="gpus")
+
+
+class Lease(Base):
+    """*count* cGPUs of equal size held by one consumer. Rows stay when released: they are the history."""
+
+    __tablename__ = "leases"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('CLAIMED', 'BOOTING', 'ACTIVE', 'RELEASING', 'RELEASED', 'ERROR')",
+            name="status",
+        ),
+        CheckConstraint("count > 0", name="count_positive"),
+        CheckConstraint(
+            "(mode = 'shared' AND memory_mb > 0) OR (mode = 'exclusive' AND memory_mb IS NULL)",
+            name="memory_iff_shared",
+        ),
+        CheckConstraint("locality IN ('any', 'local', 'remote')", name="locality"),
+        CheckConstraint("status <> 'ERROR' OR fault_message IS NOT NULL", name="error_has_fault"),
+        CheckConstraint("status <> 'ACTIVE' OR server_id IS NOT NULL", name="active_has_server"),
+        CheckConstraint(
+            "status <> 'RELEASED' OR released_at IS NOT NULL", name="released_has_time"
+        ),
+        Index("ix_leases_project_created", "project_id", "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    status: Mapped[str] = mapped_column(String(16), index=True)
+    count: Mapped[int]
+    mode: Mapped[str] = mapped_column(String(16))
+    memory_mb: Mapped[int | None]
+    """MiB per cGPU in shared mode; None in exclusive mode."""
+    locality: Mapped[str] = mapped_column(String(16))
+    policy: Mapped[str] = mapped_column(String(64))
+    """The scheduling policy that chose."""
+    remoting: Mapped[str] = mapped_column(String(64))
+    """The remoting driver that its environment is for."""
+    wanted_host: Mapped[str | None] = mapped_column(Name)
+    """The compute host that locality pins the VM to."""
+    avoided_hosts: Mapped[list[str]] = mapped_column(JSON, default=list)
+    """GPU hosts that a `remote` lease's VM must stay off."""
+    server_request: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    """The caller's server fields."""
+    server_id: Mapped[str | None] = mapped_column(String(36), unique=True)
+    server_host: Mapped[str | None] = mapped_column(Name)
+    port_id: Mapped[str | None] = mapped_column(String(36))
+    port_tap: Mapped[str | None] = mapped_column(String(15))
+    port_mac: Mapped[str | None] = mapped_column(String(17))
+    port_ip: Mapped[str | None] = mapped_column(String(15))
+    bound_host: Mapped[str | None] = mapped_column(Name)
+    """Host whose endpoint was told of the binding: where there is something to remove."""
+    fault_step: Mapped[str | None] = mapped_column(String(64))
+    fault_message: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
+    updated_at: Mapped[datetime.datetime] = mapped_column(
+        Timestamp, default=timeutils.utcnow, onupdate=timeutils.utcnow
+    )
+    released_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    """When its GPUs were given back."""
+
+    claims: Mapped[list[Claim]] = relationship(
+        back_populates="lease", order_by="Claim.position", lazy="selectin"
+    )
+    events: Mapped[list[LeaseEvent]] = relationship(
+        order_by="LeaseEvent.id", cascade="all, delete-orphan", lazy="raise"
+    )
+
+
+class Claim(Base):
+    """One cGPU: the share of one GPU that one lease holds. The row is gone when the share is given back."""
+
+    __tablename__ = "claims"
+    __table_args__ = (
+        CheckConstraint("memory_mb > 0", name="memory_positive"),
+        CheckConstraint("masked_port BETWEEN 1 AND 65535", name="masked_port"),
+        UniqueConstraint("lease_id", "masked_ip", "masked_port", name="uq_claims_masked"),
+    )
+
+    lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    """The cGPU's number in its lease, from 0: the device number the VM sees."""
+    gpu_uuid: Mapped[str] = mapped_column(ForeignKey("gpus.uuid"), index=True)
+    memory_mb: Mapped[int]
+    """MiB claimed; in exclusive mode all the GPU has."""
+    masked_ip: Mapped[str] = mapped_column(String(15))
+    masked_port: Mapped[int]
+
+    lease: Mapped[Lease] = relationship(back_populates="claims")
+    gpu: Mapped[Gpu] = relationship(lazy="joined")
+
+
+class LeaseEvent(Base):
+    """What happened to a lease, in order: its story, for whoever is called at three in the morning."""
+
+    __tablename__ = "lease_events"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id"), index=True)
+    at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
+    event: Mapped[str] = mapped_column(String(32))
+    status: Mapped[str] = mapped_column(String(16))
+    """The lease's status after it."""
+    detail: Mapped[str | None] = mapped_column(Text)

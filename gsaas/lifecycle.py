@@ -1,0 +1,72 @@
+"""A lease's life as a table: which event leads from which state to which.
+
+1. QUEUED is not among the states until there is a queue.
+2. An event that the table does not name is illegal and changes nothing.
+3. ERROR may be entered from every state in which something can still go wrong; only a release leads out of it.
+   What a lease in ERROR still holds is given back by the engine at once; the release is the tenant's
+   acknowledgement.
+
+This module knows no database, clock or message bus: states and events in, a state out.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from gsaas import exceptions
+
+
+class Status(enum.StrEnum):
+    """Where a lease stands."""
+
+    CLAIMED = "CLAIMED"
+    BOOTING = "BOOTING"
+    ACTIVE = "ACTIVE"
+    RELEASING = "RELEASING"
+    RELEASED = "RELEASED"
+    ERROR = "ERROR"
+
+
+class Event(enum.StrEnum):
+    """What can happen to it."""
+
+    BOOT = "boot"
+    """The cloud has made the server."""
+    ACTIVATE = "activate"
+    """The server is active and its endpoint has confirmed the binding."""
+    FAIL = "fail"
+    """A step failed for good."""
+    RELEASE = "release"
+    """Somebody wants it gone: its owner, or whoever deleted the server."""
+    FINISH = "finish"
+    """Nothing of it is left."""
+
+
+TRANSITIONS: dict[tuple[Status, Event], Status] = {
+    (Status.CLAIMED, Event.BOOT): Status.BOOTING,
+    (Status.CLAIMED, Event.FAIL): Status.ERROR,
+    (Status.CLAIMED, Event.RELEASE): Status.RELEASING,
+    (Status.BOOTING, Event.ACTIVATE): Status.ACTIVE,
+    (Status.BOOTING, Event.FAIL): Status.ERROR,
+    (Status.BOOTING, Event.RELEASE): Status.RELEASING,
+    (Status.ACTIVE, Event.FAIL): Status.ERROR,
+    (Status.ACTIVE, Event.RELEASE): Status.RELEASING,
+    (Status.RELEASING, Event.FINISH): Status.RELEASED,
+    (Status.ERROR, Event.RELEASE): Status.RELEASING,
+}
+
+
+def next_status(
+    lease_id: str, status: Status, event: Event, story: Sequence[str] = ()
+) -> Status:
+    """Return the state after *event*; `IllegalTransition`, with the lease's *story*, if there is none."""
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        raise exceptions.IllegalTransition(
+            id=lease_id,
+            state=status,
+            event=event,
+            story=" -> ".join([*story, status]),
+        ) from None
