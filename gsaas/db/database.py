@@ -4,8 +4,8 @@
     with database.write() as session:
         session.add(models.Host(name="gpu1"))
 
-Objects read in a session stay readable after it (they are not expired), as plain values; changing them then
-changes nothing.
+Objects read in a session stay readable after it (they are not expired), as plain values; changing
+them then changes nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ class Database:
     def __init__(self, engine: sqlalchemy.Engine) -> None:
         self.engine = engine
         self._readers = orm.sessionmaker(engine, expire_on_commit=False)
-        self._writers = orm.sessionmaker(
-            engine.execution_options(**WRITES), expire_on_commit=False
-        )
+        self._writers = orm.sessionmaker(engine.execution_options(**WRITES), expire_on_commit=False)
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts) -> Database:
@@ -62,7 +60,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[orm.Session]:
-        """A session whose changes are all kept when the block ends well, and none when it raises."""
+        """A session whose changes are kept when the block ends well, and undone when it raises."""
         with self._writers() as session, session.begin():
             yield session
 
@@ -74,8 +72,8 @@ class Database:
 def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
     """Readers never wait for the one writer, and a writer takes its turn instead of failing.
 
-    A transaction that reads first and writes later cannot be given the write lock once another has written
-    (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
+    A transaction that reads first and writes later cannot be given the write lock once another has
+    written (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
     """
 
     @event.listens_for(engine, "connect")

@@ -1,18 +1,23 @@
 """The tables. Constraints here make impossible states impossible, whoever writes.
 
-What a row may say is checked by the database itself: no GPU holds more than its memory, an exclusively held
-GPU is held whole, a lease's memory is named in shared mode and only there, a lease in ERROR has a fault. Code
-above may have bugs; an over-committed GPU still cannot be stored.
+What a row may say is checked by the database itself: no GPU holds more than its memory, an
+exclusively held GPU is held whole, a lease's memory is named in shared mode and only there, a lease
+in ERROR has a fault. Code above may have bugs; an over-committed GPU still cannot be stored.
+
+What hangs on a row for certain (a claim's GPU, its host) is read along with it, and so stays
+readable after the session. Change a table only together with a new file in `migrations/versions`.
 """
 
 from __future__ import annotations
 
 import datetime
+import time
 from typing import Any
 
 from oslo_utils import timeutils
 from sqlalchemy import (
     JSON,
+    BigInteger,
     CheckConstraint,
     DateTime,
     ForeignKey,
@@ -43,7 +48,7 @@ class Base(DeclarativeBase):
 
 
 class Host(Base):
-    """A machine of the cloud: a GPU host if it has GPUs, a compute host if it has an endpoint, or both."""
+    """A machine of the cloud: a GPU host if it has GPUs, a compute host if it has an endpoint."""
 
     __tablename__ = "hosts"
 
@@ -70,11 +75,16 @@ class Endpoint(Base):
     report: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     """`gsaas.rodvr.endpoint.Report.to_dict()`: bindings, dropped packets, problems."""
 
-    host: Mapped[Host] = relationship(back_populates="endpoint")
+    host: Mapped[Host] = relationship(back_populates="endpoint", lazy="joined", innerjoin=True)
+
+
+def _first_generation() -> int:
+    """Milliseconds since 1970: more than a forgotten GPU had grown to, so its successor shows."""
+    return time.time_ns() // 1_000_000
 
 
 class Gpu(Base):
-    """One physical GPU or MIG instance. `generation` grows with every change of what is claimed of it."""
+    """One physical GPU or MIG instance."""
 
     __tablename__ = "gpus"
     __table_args__ = (
@@ -92,6 +102,7 @@ class Gpu(Base):
     """NVML's: `GPU-…` or `MIG-…`."""
     host_name: Mapped[str] = mapped_column(ForeignKey("hosts.name"), index=True)
     device_index: Mapped[int]
+    """NVML's number on the host, from 0; below 0 for one that is claimed but no longer reported."""
     model: Mapped[str] = mapped_column(Name)
     memory_mb: Mapped[int]
     used_mb: Mapped[int] = mapped_column(default=0)
@@ -104,13 +115,15 @@ class Gpu(Base):
     """TCP port of its daemon at the host's GPU address."""
     disabled: Mapped[bool] = mapped_column(default=False)
     disabled_reason: Mapped[str | None] = mapped_column(Text)
-    generation: Mapped[int] = mapped_column(default=0)
+    generation: Mapped[int] = mapped_column(BigInteger, default=_first_generation)
+    """Grows with every change of the row. The count and the sum of all generations together change
+    whenever any GPU does, so a cache needs to ask only for those two."""
 
-    host: Mapped[Host] = relationship(back_populates="gpus")
+    host: Mapped[Host] = relationship(back_populates="gpus", lazy="joined", innerjoin=True)
 
 
 class Lease(Base):
-    """*count* cGPUs of equal size held by one consumer. Rows stay when released: they are the history."""
+    """*count* cGPUs of equal size held by one consumer. Rows stay when released, as history."""
 
     __tablename__ = "leases"
     __table_args__ = (
@@ -129,14 +142,15 @@ class Lease(Base):
         CheckConstraint(
             "status <> 'RELEASED' OR released_at IS NOT NULL", name="released_has_time"
         ),
-        Index("ix_leases_project_created", "project_id", "created_at", "id"),
+        Index("ix_leases_status_created", "status", "created_at", "id"),
+        Index("ix_leases_project_created", "project_id", "status", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     project_id: Mapped[str] = mapped_column(Name)
     user_id: Mapped[str] = mapped_column(Name)
     name: Mapped[str] = mapped_column(Name)
-    status: Mapped[str] = mapped_column(String(16), index=True)
+    status: Mapped[str] = mapped_column(String(16))
     count: Mapped[int]
     mode: Mapped[str] = mapped_column(String(16))
     memory_mb: Mapped[int | None]
@@ -158,7 +172,7 @@ class Lease(Base):
     port_tap: Mapped[str | None] = mapped_column(String(15))
     port_mac: Mapped[str | None] = mapped_column(String(17))
     port_ip: Mapped[str | None] = mapped_column(String(15))
-    bound_host: Mapped[str | None] = mapped_column(Name)
+    bound_host: Mapped[str | None] = mapped_column(Name, index=True)
     """Host whose endpoint was told of the binding: where there is something to remove."""
     fault_step: Mapped[str | None] = mapped_column(String(64))
     fault_message: Mapped[str | None] = mapped_column(Text)
@@ -178,7 +192,7 @@ class Lease(Base):
 
 
 class Claim(Base):
-    """One cGPU: the share of one GPU that one lease holds. The row is gone when the share is given back."""
+    """One cGPU: the share of one GPU that one lease holds. Giving it back deletes the row."""
 
     __tablename__ = "claims"
     __table_args__ = (
@@ -197,11 +211,11 @@ class Claim(Base):
     masked_port: Mapped[int]
 
     lease: Mapped[Lease] = relationship(back_populates="claims")
-    gpu: Mapped[Gpu] = relationship(lazy="joined")
+    gpu: Mapped[Gpu] = relationship(lazy="joined", innerjoin=True)
 
 
 class LeaseEvent(Base):
-    """What happened to a lease, in order: its story, for whoever is called at three in the morning."""
+    """What happened to a lease, in order: its story, for whoever is called at night."""
 
     __tablename__ = "lease_events"
 

@@ -1,0 +1,41 @@
+"""RODVR endpoints: what each compute host's agent said last, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_utils import timeutils
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gsaas import exceptions
+from gsaas.db import hosts
+from gsaas.db.models import Endpoint
+
+
+def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
+    """Note that the endpoint of *host_name* is alive, and its *report* (plain JSON values)."""
+    hosts.ensure(session, host_name)
+    endpoint = session.get(Endpoint, host_name)
+    if endpoint is None:
+        endpoint = Endpoint(host_name=host_name)
+        session.add(endpoint)
+    endpoint.seen_at = timeutils.utcnow()
+    endpoint.report = report
+    session.flush()
+
+
+def get(session: Session, host_name: str) -> Endpoint:
+    """Return the endpoint of one host; raises `NotFound`."""
+    endpoint = session.scalar(select(Endpoint).where(Endpoint.host_name == host_name))
+    if endpoint is None:
+        raise exceptions.NotFound(noun="endpoint", id=host_name)
+    return endpoint
+
+
+def page(session: Session, *, limit: int, marker: str | None = None) -> list[Endpoint]:
+    """Return up to *limit* endpoints whose host names come after *marker*, by host name."""
+    query = select(Endpoint).order_by(Endpoint.host_name).limit(limit)
+    if marker is not None:
+        query = query.where(Endpoint.host_name > marker)
+    return list(session.scalars(query))

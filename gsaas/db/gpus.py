@@ -1,0 +1,214 @@
+"""The inventory of GPUs, as their monitors report it.
+
+1. A report names every GPU of its host. What it does not name is gone, and is forgotten as soon
+   as no lease claims it.
+2. What is claimed is never taken back by a report: a GPU that vanished, or shrank, under a lease
+   stays until the lease lets go, and nothing more of it is given away.
+3. Every change of a row grows its `generation`, by which `gsaas.gpgpums.claims` notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oslo_utils import timeutils
+from sqlalchemy import and_, case, distinct, func, or_, select
+from sqlalchemy.orm import Session
+
+from gsaas import exceptions
+from gsaas.db import hosts
+from gsaas.db.models import Gpu, Host
+
+NOT_REPORTED = "not reported by its monitor"
+
+
+@dataclass(frozen=True)
+class GpuInfo:
+    """One GPU as its monitor sees it."""
+
+    uuid: str
+    device_index: int
+    """NVML's number on the host, from 0."""
+    model: str
+    memory_mb: int
+    daemon_port: int
+    parent_uuid: str | None = None
+    """The GPU that a MIG instance is part of."""
+
+
+def register(session: Session, host_name: str, gpu_address: str, infos: Sequence[GpuInfo]) -> None:
+    """Note that the monitor of *host_name* is alive, where its daemons listen, and all its GPUs."""
+    host = hosts.ensure(session, host_name)
+    host.gpu_address = gpu_address
+    host.monitor_seen_at = timeutils.utcnow()
+    reported = {info.uuid: info for info in infos}
+    # Most reports bring nothing new. Only one that does waits for the claims under way.
+    if not _agrees(reported, _known(session, host_name, reported), host_name):
+        _take_over(session, host_name, reported)
+    session.flush()
+
+
+def get(session: Session, uuid: str) -> Gpu:
+    """Return one GPU with its host; raises `NotFound`."""
+    gpu = session.scalar(select(Gpu).where(Gpu.uuid == uuid))
+    if gpu is None:
+        raise exceptions.NotFound(noun="GPU", id=uuid)
+    return gpu
+
+
+def page(session: Session, *, limit: int, marker: str | None = None) -> list[Gpu]:
+    """Return up to *limit* GPUs whose UUIDs come after *marker*, by UUID."""
+    query = select(Gpu).order_by(Gpu.uuid).limit(limit)
+    if marker is not None:
+        query = query.where(Gpu.uuid > marker)
+    return list(session.scalars(query))
+
+
+def totals(session: Session) -> dict[str, int]:
+    """Return what the cloud owns: `gpus`, their `memory_mb`, and the `hosts` they are on.
+
+    `free_mb` (MiB) and `idle` (GPUs with nothing on them) leave out what is disabled.
+    """
+    on_offer = and_(Gpu.disabled.is_(False), Host.disabled.is_(False))
+    row = session.execute(
+        select(
+            func.count().label("gpus"),
+            func.sum(Gpu.memory_mb).label("memory_mb"),
+            func.sum(case((on_offer, Gpu.memory_mb - Gpu.used_mb), else_=0)).label("free_mb"),
+            func.sum(case((and_(on_offer, Gpu.used_mb == 0), 1), else_=0)).label("idle"),
+            func.count(distinct(Gpu.host_name)).label("hosts"),
+        ).join_from(Gpu, Host)
+    ).one()
+    return {key: int(value or 0) for key, value in row._mapping.items()}
+
+
+def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None = None) -> Gpu:
+    """Stop or resume offering a GPU, and say why. Leases that hold it keep it.
+
+    Raises `NotFound`.
+    """
+    gpu = session.get(Gpu, uuid, with_for_update={"of": Gpu}, populate_existing=True)
+    if gpu is None:
+        raise exceptions.NotFound(noun="GPU", id=uuid)
+    gpu.disabled = disabled
+    gpu.disabled_reason = reason if disabled else None
+    gpu.generation += 1
+    session.flush()
+    return gpu
+
+
+def _known(
+    session: Session, host_name: str, reported: dict[str, GpuInfo], hold: bool = False
+) -> list[Gpu]:
+    """Return the rows that a report concerns: those of its host, and those that it names.
+
+    Held rows are locked in the order of their UUIDs, as claims lock them, so that nobody waits in
+    a circle.
+    """
+    query = (
+        select(Gpu)
+        .where(or_(Gpu.host_name == host_name, Gpu.uuid.in_(reported)))
+        .order_by(Gpu.uuid)
+        .execution_options(populate_existing=True)
+    )
+    return list(session.scalars(query.with_for_update(of=Gpu) if hold else query))
+
+
+def _agrees(reported: dict[str, GpuInfo], known: list[Gpu], host_name: str) -> bool:
+    """Would taking over *reported* change nothing?"""
+    return reported.keys() <= {gpu.uuid for gpu in known} and all(
+        _is_as(gpu, reported[gpu.uuid], host_name)
+        if gpu.uuid in reported
+        else gpu.used_mb and gpu.disabled
+        for gpu in known
+    )
+
+
+def _is_as(gpu: Gpu, info: GpuInfo, host_name: str) -> bool:
+    return (
+        gpu.host_name == host_name
+        and gpu.device_index == info.device_index
+        and gpu.model == info.model
+        and gpu.memory_mb == _memory(gpu, info)
+        and gpu.daemon_port == info.daemon_port
+        and gpu.parent_uuid == info.parent_uuid
+        and gpu.disabled_reason != NOT_REPORTED
+    )
+
+
+def _memory(gpu: Gpu, info: GpuInfo) -> int:
+    """MiB to store: what is claimed stays claimed, so a GPU that shrank below it counts as full."""
+    return gpu.memory_mb if gpu.exclusive_lease_id else max(info.memory_mb, gpu.used_mb)
+
+
+def _take_over(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> None:
+    known = _known(session, host_name, reported, hold=True)
+    for gpu in known:
+        if gpu.uuid not in reported and not gpu.used_mb:
+            session.delete(gpu)
+    remaining = [gpu for gpu in known if gpu not in session.deleted]
+    moving = [gpu for gpu in remaining if not _keeps_place(gpu, reported, host_name)]
+    _park(session, host_name, moving)
+    for gpu in remaining:
+        info = reported.get(gpu.uuid)
+        if info is None:
+            _withdraw(gpu)
+        elif not _is_as(gpu, info, host_name):
+            _adopt(gpu, info, host_name)
+    found = {gpu.uuid for gpu in known}
+    session.add_all(
+        Gpu(
+            uuid=info.uuid,
+            host_name=host_name,
+            device_index=info.device_index,
+            model=info.model,
+            memory_mb=info.memory_mb,
+            daemon_port=info.daemon_port,
+            parent_uuid=info.parent_uuid,
+        )
+        for info in reported.values()
+        if info.uuid not in found
+    )
+
+
+def _keeps_place(gpu: Gpu, reported: dict[str, GpuInfo], host_name: str) -> bool:
+    info = reported.get(gpu.uuid)
+    if info is None:
+        return gpu.device_index < 0
+    return (gpu.host_name, gpu.device_index) == (host_name, info.device_index)
+
+
+def _park(session: Session, host_name: str, moving: list[Gpu]) -> None:
+    """Move GPUs out of the way to negative device numbers, which no monitor reports.
+
+    Two GPUs that change places could not do so otherwise: a number is given once per host. A
+    vanished GPU that is still claimed stays there, for the one put in its slot has its number.
+    """
+    lowest = session.scalar(select(func.min(Gpu.device_index)).where(Gpu.host_name == host_name))
+    place = min(lowest or 0, 0)
+    for gpu in moving:
+        place -= 1
+        gpu.host_name = host_name
+        gpu.device_index = place
+    session.flush()
+
+
+def _withdraw(gpu: Gpu) -> None:
+    if not gpu.disabled:
+        gpu.disabled = True
+        gpu.disabled_reason = NOT_REPORTED
+        gpu.generation += 1
+
+
+def _adopt(gpu: Gpu, info: GpuInfo, host_name: str) -> None:
+    gpu.host_name = host_name
+    gpu.device_index = info.device_index
+    gpu.model = info.model
+    gpu.memory_mb = _memory(gpu, info)
+    gpu.daemon_port = info.daemon_port
+    gpu.parent_uuid = info.parent_uuid
+    if gpu.disabled_reason == NOT_REPORTED:
+        gpu.disabled = False
+        gpu.disabled_reason = None
+    gpu.generation += 1
