@@ -19,6 +19,8 @@ from oslo_db.sqlalchemy import engines
 from sqlalchemy import event, orm
 
 WRITES = {"gsaas_writes": True}
+READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}}
+"""What readers need to have one consistent view; elsewhere that is the default."""
 
 
 class Database:
@@ -26,7 +28,9 @@ class Database:
 
     def __init__(self, engine: sqlalchemy.Engine) -> None:
         self.engine = engine
-        self._readers = orm.sessionmaker(engine, expire_on_commit=False)
+        self._readers = orm.sessionmaker(
+            engine.execution_options(**READS.get(engine.dialect.name, {})), expire_on_commit=False
+        )
         self._writers = orm.sessionmaker(engine.execution_options(**WRITES), expire_on_commit=False)
 
     @classmethod
@@ -46,10 +50,14 @@ class Database:
 
     @classmethod
     def open(cls, url: str, **engine_options: object) -> Database:
-        """Connect to *url*, an SQLAlchemy database URL. *engine_options* are oslo.db's."""
-        engine = engines.create_engine(url, sqlite_fk=True, **engine_options)
-        if engine.dialect.name == "sqlite":
-            _tune_sqlite(engine)
+        """Connect to *url*, an SQLAlchemy database URL. *engine_options* are oslo.db's.
+
+        Raises `sqlalchemy.exc.ArgumentError` for what is no such URL, `oslo_db.exception.DBError`
+        when the database does not answer.
+        """
+        engine = engines.create_engine(_complete(url), sqlite_fk=True, **engine_options)
+        if tune := TUNING.get(engine.dialect.name):
+            tune(engine)
         return cls(engine)
 
     @contextmanager
@@ -69,6 +77,23 @@ class Database:
         self.engine.dispose()
 
 
+def _complete(url: str) -> str:
+    """Say in *url* what we need to be so: on MariaDB and MySQL, all of Unicode.
+
+    oslo.db would ask for `utf8`, which these two take for the three-byte subset, and it knows both
+    by the name of `mysql` only.
+    """
+    parsed = sqlalchemy.make_url(url)
+    if parsed.get_backend_name() in ("mysql", "mariadb"):
+        parsed = parsed.set(drivername=f"mysql+{parsed.get_driver_name()}")
+        parsed = parsed.update_query_dict({"charset": "utf8mb4", **parsed.query})
+    return parsed.render_as_string(hide_password=False)
+
+
+def _writes(connection: sqlalchemy.Connection) -> bool:
+    return connection.get_execution_options().get("gsaas_writes", False)
+
+
 def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
     """Readers never wait for the one writer, and a writer takes its turn instead of failing.
 
@@ -82,15 +107,28 @@ def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA busy_timeout = 30000")
 
-    def writes(connection: sqlalchemy.Connection) -> bool:
-        return connection.get_execution_options().get("gsaas_writes", False)
-
     @event.listens_for(engine, "engine_connect")
     def _silence_plain_begin(connection):
-        if writes(connection):
+        if _writes(connection):
             connection.info["in_transaction"] = True  # oslo.db's own listener then emits no BEGIN
 
     @event.listens_for(engine, "begin")
     def _begin_immediate(connection):
-        if writes(connection):
+        if _writes(connection):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _tune_mysql(engine: sqlalchemy.Engine) -> None:
+    """Writers see what others committed, and lock the rows they name rather than the gaps between.
+
+    Under the default, REPEATABLE READ, two claims of neighbouring keys can end in a deadlock.
+    Readers stay under it: it gives them one consistent view.
+    """
+
+    @event.listens_for(engine, "begin")
+    def _relax_isolation(connection):
+        if _writes(connection):
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+TUNING = {"sqlite": _tune_sqlite, "mysql": _tune_mysql}

@@ -43,8 +43,17 @@ Timestamp = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 """UTC, without a time zone in the value; microseconds on every database."""
 
 
+STORAGE = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
+"""On MariaDB and MySQL: all of Unicode, and text that differs in case differs, as on the others."""
+
+
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
+    __table_args__: Any = STORAGE
 
 
 class Host(Base):
@@ -96,11 +105,12 @@ class Gpu(Base):
         ),
         CheckConstraint("daemon_port BETWEEN 1 AND 65535", name="daemon_port"),
         Index("ix_gpus_generation", "generation"),
+        STORAGE,
     )
 
     uuid: Mapped[str] = mapped_column(String(96), primary_key=True)
     """NVML's: `GPU-…` or `MIG-…`."""
-    host_name: Mapped[str] = mapped_column(ForeignKey("hosts.name"), index=True)
+    host_name: Mapped[str] = mapped_column(ForeignKey("hosts.name"))
     device_index: Mapped[int]
     """NVML's number on the host, from 0; below 0 for one that is claimed but no longer reported."""
     model: Mapped[str] = mapped_column(Name)
@@ -144,6 +154,7 @@ class Lease(Base):
         ),
         Index("ix_leases_status_created", "status", "created_at", "id"),
         Index("ix_leases_project_created", "project_id", "status", "created_at", "id"),
+        STORAGE,
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -199,6 +210,7 @@ class Claim(Base):
         CheckConstraint("memory_mb > 0", name="memory_positive"),
         CheckConstraint("masked_port BETWEEN 1 AND 65535", name="masked_port"),
         UniqueConstraint("lease_id", "masked_ip", "masked_port", name="uq_claims_masked"),
+        STORAGE,
     )
 
     lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id"), primary_key=True)

@@ -1,0 +1,158 @@
+"""gsaas-manage: what an operator does to GSaaS's database before the services start."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import sqlalchemy
+from oslo_config import cfg
+from oslo_db import exception as db_exception
+
+from gsaas import conf
+from gsaas.db import migration
+from gsaas.db.database import Database
+
+DESCRIPTION = """\
+Prepare the database in which GSaaS keeps its leases and GPUs.
+
+Run `gsaas-manage db upgrade` before the first start, and after every update of GSaaS while gsaas-api
+and gsaas-engine are stopped. Where there is nothing to do, it does nothing.
+"""
+
+EPILOG = """\
+The database is the one that [database]connection names in the configuration, for example:
+
+    connection = mysql+pymysql://gsaas:PASSWORD@db.example.org/gsaas
+    connection = postgresql+psycopg://gsaas:PASSWORD@db.example.org/gsaas
+    connection = sqlite:////var/lib/gsaas/gsaas.sqlite
+
+Exit status: 0, all is well; 1, the database is not as this release needs it; 2, it could not be asked
+(wrong usage, an error in the configuration, no connection).
+"""
+
+UPGRADE = "make the tables, or change them to what this release needs; keeps all data"
+VERSION = "print the revision that the database is at, or `none`"
+CHECK = "say whether the database is at the revision that this release needs"
+
+FINE, NOT_FINE, UNUSABLE = 0, 1, 2
+
+
+class Unusable(Exception):
+    """The database could not be asked; the message says why in one sentence."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        with _database(args.config_file) as database:
+            return args.run(database)
+    except Unusable as error:
+        return _complain(str(error), UNUSABLE)
+
+
+def upgrade(database: Database) -> int:
+    """Bring the database to this release's revision, and say what was done."""
+    before = migration.version(database.engine)
+    if before is not None and not migration.knows(before):
+        return _complain(_problem(before), NOT_FINE)
+    migration.upgrade(database.engine)
+    if before == migration.head():
+        print(f"nothing to do: the database is at revision {before}")
+    else:
+        print(f"the database is now at revision {migration.head()}; it was at {before or 'none'}")
+    return FINE
+
+
+def version(database: Database) -> int:
+    """Print the revision of the database, for scripts."""
+    print(migration.version(database.engine) or "none")
+    return FINE
+
+
+def check(database: Database) -> int:
+    """Say whether the services may start on this database."""
+    current = migration.version(database.engine)
+    if current != migration.head():
+        return _complain(_problem(current), NOT_FINE)
+    print(f"the database is at revision {current}, as this release needs it")
+    return FINE
+
+
+def _problem(current: str | None) -> str:
+    """What is wrong with a database at revision *current*, and what to do."""
+    if current is None:
+        return "the database has no tables of GSaaS yet; run: gsaas-manage db upgrade"
+    if migration.knows(current):
+        return (
+            f"the database is at revision {current}, this release needs {migration.head()}; "
+            "run: gsaas-manage db upgrade"
+        )
+    return (
+        f"the database is at revision {current}, which this release does not know: "
+        "a newer GSaaS has upgraded it"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gsaas-manage",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config-file",
+        metavar="FILE",
+        help="read this configuration instead of /etc/gsaas/gsaas.conf",
+    )
+    nouns = parser.add_subparsers(metavar="db", required=True)
+    db = nouns.add_parser("db", help="the database: db upgrade, db version, db check")
+    verbs = db.add_subparsers(metavar="upgrade|version|check", required=True)
+    for run, text in ((upgrade, UPGRADE), (version, VERSION), (check, CHECK)):
+        command = verbs.add_parser(run.__name__, help=text, description=f"{text.capitalize()}.")
+        command.set_defaults(run=run)
+    return parser
+
+
+@contextmanager
+def _database(config_file: str | None) -> Iterator[Database]:
+    """Open the configured database, tried once: an operator who waits wants to know now."""
+    try:
+        settings = conf.load(["--config-file", config_file] if config_file else [])
+    except cfg.Error as error:
+        raise Unusable(f"the configuration cannot be used: {error}") from error
+    url = settings.database.connection
+    if not url:
+        raise Unusable("no database is configured: set connection in the section [database]")
+    try:
+        where = sqlalchemy.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError as error:
+        raise Unusable("[database]connection is not a database URL") from error
+    try:
+        database = Database.open(url, max_retries=0)
+        with database.engine.connect():
+            pass
+    except (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError, ImportError) as error:
+        raise Unusable(f"cannot connect to {where}: {_cause(error)}") from error
+    try:
+        yield database
+    except (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError, TimeoutError) as error:
+        raise Unusable(f"{where} failed: {_cause(error)}") from error
+    finally:
+        database.close()
+
+
+def _cause(error: BaseException) -> str:
+    """The driver's own words, without what SQLAlchemy and oslo.db wrap around them."""
+    while inner := getattr(error, "inner_exception", None) or getattr(error, "orig", None):
+        error = inner
+    return " ".join(str(error).split())
+
+
+def _complain(sentence: str, status: int) -> int:
+    print(f"gsaas-manage: {sentence}", file=sys.stderr)
+    return status

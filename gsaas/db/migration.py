@@ -1,0 +1,97 @@
+"""Bringing a database to the tables that this release works with.
+
+    migration.upgrade("sqlite:////var/lib/gsaas/gsaas.sqlite")
+
+Each function takes a database URL or an SQLAlchemy engine of `Database`. All may be called again at
+any time; of several that migrate at once, one does the work and the others wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from gsaas.db.database import WRITES, Database
+
+LOCK = 4733225  # any number of our own: PostgreSQL names its advisory locks by numbers
+LOCK_PATIENCE = 600  # seconds
+
+
+def upgrade(target: str | sqlalchemy.Engine, revision: str = "head") -> None:
+    """Make and change tables until the database is at *revision*."""
+    with _exclusively(target) as connection:
+        command.upgrade(_config(connection), revision)
+
+
+def downgrade(target: str | sqlalchemy.Engine, revision: str) -> None:
+    """Undo every migration after *revision*; `base` leaves an empty database, and no data."""
+    with _exclusively(target) as connection:
+        command.downgrade(_config(connection), revision)
+
+
+def version(target: str | sqlalchemy.Engine) -> str | None:
+    """Return the revision that a database is at; None for one that was never migrated."""
+    with _engine(target) as engine, engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def head() -> str:
+    """Return the revision that this release works with."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None, "no migrations were installed"  # noqa: S101 (a broken package)
+    return revision
+
+
+def knows(revision: str) -> bool:
+    """Is *revision* one of this release's, rather than a newer one's?"""
+    scripts = ScriptDirectory.from_config(_config())
+    return revision in {script.revision for script in scripts.walk_revisions()}
+
+
+def _config(connection: sqlalchemy.Connection | None = None) -> Config:
+    config = Config(Path(__file__).with_name("alembic.ini"))
+    config.attributes["connection"] = connection
+    return config
+
+
+@contextmanager
+def _engine(target: str | sqlalchemy.Engine) -> Iterator[sqlalchemy.Engine]:
+    if isinstance(target, sqlalchemy.Engine):
+        yield target
+        return
+    database = Database.open(target, max_retries=0)
+    try:
+        yield database.engine
+    finally:
+        database.close()
+
+
+@contextmanager
+def _exclusively(target: str | sqlalchemy.Engine) -> Iterator[sqlalchemy.Connection]:
+    """Open a transaction that no other migration runs beside; SQLite has no other kind."""
+    with (
+        _engine(target) as engine,
+        engine.execution_options(**WRITES).begin() as connection,
+    ):
+        match connection.dialect.name:
+            case "postgresql":
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+                yield connection
+            case "mysql":
+                # Tables are made outside transactions here, so the lock belongs to the connection.
+                lock = f"SELECT GET_LOCK('gsaas-migration', {LOCK_PATIENCE})"
+                if connection.exec_driver_sql(lock).scalar() != 1:
+                    raise TimeoutError(f"another migration has run for {LOCK_PATIENCE} seconds")
+                try:
+                    yield connection
+                finally:
+                    connection.exec_driver_sql("SELECT RELEASE_LOCK('gsaas-migration')")
+            case _:
+                yield connection
