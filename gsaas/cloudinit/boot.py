@@ -1,0 +1,201 @@
+"""What a server does at every boot, in shell that busybox runs too: its environment, its route.
+
+The route: masked addresses are on the link of the server's first network interface, where RODVR
+answers for them. No gateway is involved, and a server without one works too. Three things set it,
+each harmless when it is set already, because no single one is always there and early:
+
+* the boothook, early at every boot while cloud-init runs, with no waiting;
+* a per-boot script of cloud-init, which waits for an interface that was not up yet. It is what
+  serves images without systemd;
+* a systemd service, for servers whose owner turned cloud-init off after the first boot. A drop-in
+  of `multi-user.target` wants it, as `write_files` can make files but not links.
+
+The boothook also keeps our block in `/etc/environment`, a file with many owners: `write_files`
+could only append to it, once per instance, and leave the lines of a former lease in an image made
+from a server. And it tells a running systemd what `system.conf.d` will say at the next boot, so
+that services of the very first boot have the environment too.
+
+A boothook rather than `bootcmd`: cloud-init lets `bootcmd` of user data hide the one that an image
+or the cloud's vendor data brought; boothooks all run.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from gsaas.cloudinit.environment import SEARCH_PATH, check, pam_lines
+
+_ROUTE_PATH = "/usr/local/sbin/gsaas-route"
+
+# `proto kernel`: systemd-networkd removes routes it did not make when it configures a link, except
+# those. A port of a bridge or bond does not receive by itself; the bridge or bond does.
+_ROUTE = """\
+PATH=$PATH:/usr/sbin:/sbin
+
+# The Ethernet interface that came first; one with a device behind it goes before any without.
+first_nic() {
+    nic='' lowest=''
+    for path in /sys/class/net/*; do
+        { read -r type <"$path/type" && read -r index <"$path/ifindex"; } 2>/dev/null || continue
+        [ "$type" = 1 ] || continue
+        [ -e "$path/device" ] || index=$((index + 4294967296))
+        if [ -z "$lowest" ] || [ "$index" -lt "$lowest" ]; then
+            nic=${path##*/} lowest=$index
+        fi
+    done
+    while
+        above=/sys/class/net/$nic/master
+        [ -e "$above/bridge" ] || [ -e "$above/bonding" ]
+    do
+        nic=$(readlink "$above")
+        nic=${nic##*/}
+    done
+    [ -n "$nic" ]
+}
+
+problem='there is no Ethernet interface'
+waited=0
+while :; do
+    if first_nic; then
+        problem=$(ip route replace "$prefix" dev "$nic" scope link proto kernel 2>&1) && exit 0
+        problem="$nic: $problem"
+    fi
+    [ "$waited" -lt "$wait" ] || break
+    sleep 1
+    waited=$((waited + 1))
+done
+echo "gsaas-route: $prefix has no route after $waited s: $problem" >&2
+exit 1
+"""
+
+# Lines of an unfinished block are kept: they may be someone's who deleted our last line by mistake.
+_PAM_BLOCK = """\
+begin='# begin gsaas (rewritten at every boot)'
+end='# end gsaas'
+newline='
+'
+old='' kept='' held='' inside='' theirs=''
+if [ -e "$file" ]; then
+    while IFS= read -r line || [ -n "$line" ]; do
+        old=$old$line$newline
+        if [ "$line" = "$begin" ]; then
+            inside=yes
+        elif [ -n "$inside" ] && [ "$line" = "$end" ]; then
+            inside='' held=''
+        elif [ -n "$inside" ]; then
+            held=$held$line$newline
+        else
+            kept=$kept$line$newline
+            case $line in
+                LD_LIBRARY_PATH=* | 'export LD_LIBRARY_PATH='*) theirs=${line#*=} ;;
+            esac
+        fi
+    done <"$file"
+fi
+if [ -n "$libraries" ]; then
+    theirs=${theirs#[\\"\\']}
+    theirs=${theirs%[\\"\\']}
+    block=${block}LD_LIBRARY_PATH=\\"$libraries${theirs:+:$theirs}\\"$newline
+fi
+new=$kept$held$begin$newline$block$end$newline
+if [ "$new" != "$old" ]; then
+    umask 022
+    if [ -e "$file" ]; then
+        cp -p "$file" "$file.gsaas"
+    fi
+    printf '%s' "$new" >"$file.gsaas" && mv -f "$file.gsaas" "$file"
+fi
+"""
+
+_SERVICE = """\
+[Unit]
+Description=Route to this server's cGPUs (GSaaS)
+After=systemd-networkd.service NetworkManager.service networking.service
+Before=network-online.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={command}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def route_script(masked_prefix: str, wait: int) -> str:
+    """Set the route to *masked_prefix* (CIDR), waiting up to *wait* seconds for the interface.
+
+    Exits with 0 once the route is there, else with 1 and a sentence on stderr. `ValueError` if
+    *masked_prefix* is not an IPv4 prefix.
+    """
+    prefix = ipaddress.IPv4Network(masked_prefix)
+    parameters = f"prefix={prefix}\nwait={int(wait)}\n"
+    return (
+        "#!/bin/sh\n# Written by GSaaS: the route to this server's cGPUs.\n" + parameters + _ROUTE
+    )
+
+
+def pam_script(env: Mapping[str, str], path: str = "/etc/environment") -> str:
+    """Make our block in *path* say *env*, leaving every other line as it is."""
+    check(env)
+    plain = {name: value for name, value in env.items() if name != SEARCH_PATH}
+    parameters = (
+        f"file={shlex.quote(path)}\n"
+        f"block={shlex.quote(pam_lines(plain))}\n"
+        f"libraries={shlex.quote(env.get(SEARCH_PATH, ''))}\n"
+    )
+    return (
+        "#!/bin/sh\n# Written by GSaaS: our block in /etc/environment.\n" + parameters + _PAM_BLOCK
+    )
+
+
+def boothook(env: Mapping[str, str], masked_prefix: str, *, system_services: bool = True) -> str:
+    """A `text/cloud-boothook`: environment and route, early at every boot; it never fails."""
+    steps = [_subshell(pam_script(env))]
+    if system_services:
+        assignments = " ".join(shlex.quote(f"{name}={value}") for name, value in env.items())
+        steps.append(
+            f"[ ! -d /run/systemd/system ] || systemctl set-environment {assignments} || :\n"
+        )
+    steps.append(
+        "# No interface yet is no fault this early: the per-boot script waits for one.\n"
+        + _subshell(route_script(masked_prefix, wait=0), "2>/dev/null")
+    )
+    return "#cloud-boothook\n#!/bin/sh\n# Written by GSaaS.\n" + "".join(steps)
+
+
+def boot_files(masked_prefix: str, *, wait: int) -> list[dict[str, Any]]:
+    """`write_files` entries that set the route at every boot, with cloud-init or systemd."""
+    run = f"#!/bin/sh\nexec {_ROUTE_PATH}\n"
+    return [
+        {
+            "path": _ROUTE_PATH,
+            "permissions": "0755",
+            "content": route_script(masked_prefix, wait),
+        },
+        {
+            "path": "/var/lib/cloud/scripts/per-boot/gsaas-route",
+            "permissions": "0755",
+            "content": run,
+        },
+        {
+            "path": "/etc/systemd/system/gsaas-route.service",
+            "permissions": "0644",
+            "content": _SERVICE.format(command=_ROUTE_PATH),
+        },
+        {
+            "path": "/etc/systemd/system/multi-user.target.d/90-gsaas.conf",
+            "permissions": "0644",
+            "content": "[Unit]\nWants=gsaas-route.service\n",
+        },
+    ]
+
+
+def _subshell(script: str, redirect: str = "") -> str:
+    """*script* inside another, where its `exit` and its variables stay its own."""
+    body = script.removeprefix("#!/bin/sh\n")
+    return f"(\n{body}) {redirect} || :\n".replace(")  ||", ") ||")

@@ -1,0 +1,29 @@
+"""User data for a server with cGPUs: values in, text out, nothing else touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gsaas.cloudinit import boot, environment, parts
+
+
+def user_data(
+    env: Mapping[str, str],
+    masked_prefix: str,
+    caller: bytes | None = None,
+    *,
+    interface_wait: int = 60,
+    system_services: bool = True,
+) -> str:
+    """The base64 text that Nova takes as `user_data`.
+
+    *env* is the client environment that a remoting driver made, *masked_prefix* the prefix of
+    masked addresses in CIDR form, *caller* the tenant's own user data, not base64. The last two are
+    the options of `gsaas.conf.cloudinit`. Raises `UserDataTooLarge`; `BadRequest` for user data
+    that cannot be carried; `ValueError` for an environment that cannot, which `gsaas.remoting`
+    rules out.
+    """
+    files = environment.environment_files(env, system_services=system_services)
+    files += boot.boot_files(masked_prefix, wait=interface_wait)
+    hook = boot.boothook(env, masked_prefix, system_services=system_services)
+    return parts.encode(parts.compose({"write_files": files}, caller, hook))

@@ -1,0 +1,56 @@
+"""Options for the remote-CUDA middleware: which one, and what its clients find in a server."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    "remoting",
+    title="Remote-CUDA middleware",
+    help="What carries CUDA calls from the servers to the GPUs.",
+)
+
+OPTS = [
+    cfg.StrOpt(
+        "driver",
+        default="rcuda",
+        help="""
+The middleware of this cloud, one for all its leases: an entry point of `gsaas.remoting`. GSaaS
+brings `rcuda`, `lupine`, and `simulated`, which computes nothing and is for demonstrations and
+tests. Changing it affects new leases only: servers that run keep the environment they were born
+with, so drain first.
+""",
+    ),
+    cfg.StrOpt(
+        "library_path",
+        help="""
+Folder, inside the servers, of the middleware's client libraries; it goes first in
+`LD_LIBRARY_PATH`, before what is there already. Unset, it is where the middleware usually lives
+(`/opt/rCUDA/lib`, `/opt/lupine/lib`); set it to where your images keep it. Empty, `LD_LIBRARY_PATH`
+is left alone, which suits images whose dynamic linker finds the libraries by itself. Name a folder
+that holds nothing else: every program of the server looks there first.
+""",
+    ),
+    cfg.DictOpt(
+        "extra_environment",
+        default={},
+        help="""
+More variables for every server, as `NAME:value,NAME:value`: what your release of the middleware
+wants and GSaaS does not know of, such as `RCUDAPROTO:TCP` for older rCUDA releases, or
+`LUPINE_LOG_LEVEL:debug` while hunting a fault. Empty adds none. A variable by which GSaaS says
+where the GPUs are cannot be given here, and a value has to be printable and free of `#` and `%`:
+the service refuses to start otherwise.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Make the options known to *conf*."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """For the sample configuration file."""
+    return {GROUP: OPTS}

@@ -1,0 +1,25 @@
+"""A middleware that computes nothing and only says which GPU answered, to show and to test with.
+
+The environment is rCUDA's, so that what is demonstrated is what rCUDA users will see. No client
+library is involved; connect to a masked address with anything that speaks TCP and read one line of
+JSON.
+
+    python -m gsaas.remoting.simulated --gpu GPU-8f6a… --host gpu01 --listen 192.0.2.7:8308
+"""
+
+from __future__ import annotations
+
+from gsaas.remoting.rcuda import Rcuda
+
+
+class Simulated(Rcuda):
+    """rCUDA's variables without its libraries."""
+
+    name = "simulated"
+    library_path = ""
+
+
+if __name__ == "__main__":
+    from gsaas.remoting.simulated_daemon import main
+
+    main()
