@@ -1,0 +1,27 @@
+"""first-fit: the first GPU in pool order (host, device index) with enough free memory.
+
+It packs leases onto as few GPUs as possible and so keeps whole GPUs free for exclusive requests
+and the others idle. The price is speed: tenants share the GPUs at the front of the pool while
+those at the back do nothing.
+
+Source: the first policy of GSaaS (S. Iserte, PhD thesis, Universitat Jaume I, 2018, section 5.2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Candidates
+from gsaas.gpgpums.state import Gpu, Request
+
+
+class FirstFit(Policy):
+    name = "first-fit"
+
+    def order(
+        self,
+        candidates: Candidates,
+        request: Request,  # noqa: ARG002 - it puts GPUs in the same order for every request
+    ) -> Iterable[Gpu]:
+        return candidates.in_pool_order()
