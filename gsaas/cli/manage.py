@@ -18,8 +18,8 @@ from gsaas.db.database import Database
 DESCRIPTION = """\
 Prepare the database in which GSaaS keeps its leases and GPUs.
 
-Run `gsaas-manage db upgrade` before the first start, and after every update of GSaaS while gsaas-api
-and gsaas-engine are stopped. Where there is nothing to do, it does nothing.
+Run `gsaas-manage db upgrade` before the first start, and after every update of GSaaS while
+gsaas-api and gsaas-engine are stopped. Where there is nothing to do, it does nothing.
 """
 
 EPILOG = """\
@@ -29,8 +29,8 @@ The database is the one that [database]connection names in the configuration, fo
     connection = postgresql+psycopg://gsaas:PASSWORD@db.example.org/gsaas
     connection = sqlite:////var/lib/gsaas/gsaas.sqlite
 
-Exit status: 0, all is well; 1, the database is not as this release needs it; 2, it could not be asked
-(wrong usage, an error in the configuration, no connection).
+Exit status: 0, all is well; 1, the database is not as this release needs it; 2, it could not be
+asked (wrong usage, an error in the configuration, no connection).
 """
 
 UPGRADE = "make the tables, or change them to what this release needs; keeps all data"
@@ -40,7 +40,7 @@ CHECK = "say whether the database is at the revision that this release needs"
 FINE, NOT_FINE, UNUSABLE = 0, 1, 2
 
 
-class Unusable(Exception):
+class UnusableDatabaseError(Exception):
     """The database could not be asked; the message says why in one sentence."""
 
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with _database(args.config_file) as database:
             return args.run(database)
-    except Unusable as error:
+    except UnusableDatabaseError as error:
         return _complain(str(error), UNUSABLE)
 
 
@@ -124,24 +124,26 @@ def _database(config_file: str | None) -> Iterator[Database]:
     try:
         settings = conf.load(["--config-file", config_file] if config_file else [])
     except cfg.Error as error:
-        raise Unusable(f"the configuration cannot be used: {error}") from error
+        raise UnusableDatabaseError(f"the configuration cannot be used: {error}") from error
     url = settings.database.connection
     if not url:
-        raise Unusable("no database is configured: set connection in the section [database]")
+        raise UnusableDatabaseError(
+            "no database is configured: set connection in the section [database]"
+        )
     try:
         where = sqlalchemy.make_url(url).render_as_string(hide_password=True)
     except sqlalchemy.exc.ArgumentError as error:
-        raise Unusable("[database]connection is not a database URL") from error
+        raise UnusableDatabaseError("[database]connection is not a database URL") from error
     try:
         database = Database.open(url, max_retries=0)
         with database.engine.connect():
             pass
     except (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError, ImportError) as error:
-        raise Unusable(f"cannot connect to {where}: {_cause(error)}") from error
+        raise UnusableDatabaseError(f"cannot connect to {where}: {_cause(error)}") from error
     try:
         yield database
     except (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError, TimeoutError) as error:
-        raise Unusable(f"{where} failed: {_cause(error)}") from error
+        raise UnusableDatabaseError(f"{where} failed: {_cause(error)}") from error
     finally:
         database.close()
 

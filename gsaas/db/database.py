@@ -55,7 +55,8 @@ class Database:
         Raises `sqlalchemy.exc.ArgumentError` for what is no such URL, `oslo_db.exception.DBError`
         when the database does not answer.
         """
-        engine = engines.create_engine(_complete(url), sqlite_fk=True, **engine_options)
+        options = {"mysql_sql_mode": "TRADITIONAL", **engine_options}
+        engine = engines.create_engine(_complete(url), sqlite_fk=True, **options)
         if tune := TUNING.get(engine.dialect.name):
             tune(engine)
         return cls(engine)

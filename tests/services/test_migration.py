@@ -1,0 +1,72 @@
+"""Migrations leave the tables that the code works with, on every database that GSaaS supports."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from gsaas.db import migration, models
+from gsaas.db.database import Database
+from tests.support import catalogue
+from tests.support.databases import Server
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def modelled(server: Server):
+    """A database whose tables were made from the models, without a migration."""
+    name = server.unused_name()
+    database = Database.open(server.create(name))
+    models.Base.metadata.create_all(database.engine)
+    yield database
+    database.close()
+    server.drop(name)
+
+
+def test_migrated_tables_are_those_of_the_models(database: Database, modelled: Database):
+    assert catalogue.schema(database.engine) == catalogue.schema(modelled.engine)
+
+
+def test_alembic_finds_nothing_left_to_migrate(database: Database):
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": True})
+        assert compare_metadata(context, models.Base.metadata) == []
+
+
+def test_every_check_of_the_models_is_kept_by_the_database(database: Database):
+    wanted = {
+        check.name
+        for table in models.Base.metadata.tables.values()
+        for check in table.constraints
+        if isinstance(check, sqlalchemy.CheckConstraint)
+    }
+    assert catalogue.checks(database.engine) == wanted
+
+
+def test_a_new_database_has_no_revision(database_url: str):
+    assert migration.version(database_url) is None
+
+
+def test_upgrading_twice_changes_nothing(database: Database):
+    before = catalogue.schema(database.engine)
+    migration.upgrade(database.engine)
+    assert catalogue.schema(database.engine) == before
+    assert migration.version(database.engine) == migration.head()
+
+
+def test_four_upgrades_at_once_are_one(database_url: str):
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(migration.upgrade, [database_url] * 4))
+    assert migration.version(database_url) == migration.head()
+
+
+def test_downgrading_to_the_base_leaves_no_table_and_the_way_up_open(database: Database):
+    migration.downgrade(database.engine, "base")
+    assert catalogue.schema(database.engine) == {}
+    migration.upgrade(database.engine)
+    assert migration.version(database.engine) == migration.head()
