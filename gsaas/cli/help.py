@@ -1,0 +1,68 @@
+"""What `--help` says. The program's own is plain text, because it teaches rather than lists."""
+
+from __future__ import annotations
+
+from gsaas.cli.commands import COMMANDS
+from gsaas.cli.spelling import Command
+
+WIDTH = 96
+
+INTRODUCTION = """\
+usage: gsaas -l -ncgpus=N [option ...]      launch a VM with cGPUs
+       gsaas -t -id=ID                      terminate one
+       gsaas COMMAND [option ...]
+
+A cGPU is a GPU, or a share of one, on any host of the cloud, that works as if it were in your VM.
+
+  gsaas -l -ncgpus=2
+      a VM with two whole GPUs, yours alone
+  gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared
+      two cGPUs of 2048 MiB each, on GPUs that others may share
+  gsaas -l -ncgpus=8 -poolmem=4096 -mode=shared -locality=local
+      eight cGPUs of 4096 MiB, with the VM on the very host that owns the GPUs
+  gsaas -l -ncgpus=2 -locality=local
+      two whole GPUs, with the VM on their host
+  gsaas -t -id=ID
+      end it: the VM is destroyed, its cGPUs go back to the pool
+"""
+
+CONCLUSION = """\
+gsaas COMMAND --help tells more. A value follows = or a space, and two dashes do as well as one.
+An ID is a lease's id, its VM's id, or its name.
+
+Credentials, the address of the API and a token, come from the JSON file that GSAAS_CREDENTIALS
+names, or from /run/gsaas/credentials.json, which gsaas-standalone writes.
+
+The exit status is 0 when it is done, 1 when it failed or was refused, 2 when the line makes no
+sense. GSAAS_DEBUG=1 shows where an unexpected error came from.
+"""
+
+
+def program() -> str:
+    """The help of `gsaas` itself."""
+    words = "\n".join(f"  {c.word:<11}{c.summary}" for c in COMMANDS.values())
+    return f"{INTRODUCTION}\nCommands:\n{words}\n\n{CONCLUSION}"
+
+
+def command(command: Command) -> str:
+    """The help of one command."""
+    summary = command.summary[0].upper() + command.summary[1:]
+    options = [(_spelling(o.names, o.metavar), o.help) for o in command.options]
+    column = max((len(name) for name, _ in options), default=0)
+    lines = [f"usage: {command.usage}", "", f"{summary}.", ""]
+    for name, meaning in options:
+        lines += _hanging(f"  {name:<{column}}  ", meaning)
+    lines += [*command.more.splitlines(), "", "example:", f"  {command.example}", ""]
+    return "\n".join(lines)
+
+
+def _spelling(names: tuple[str, ...], metavar: str | None) -> str:
+    value = "" if metavar is None else f"={metavar}"
+    return ", ".join(f"-{name}{value}" for name in names)
+
+
+def _hanging(head: str, text: str) -> list[str]:
+    """*text* in lines of at most `WIDTH`, the first after *head*, the rest under its beginning."""
+    from textwrap import wrap
+
+    return wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))

@@ -1,0 +1,268 @@
+"""Leases on the command line: launch, terminate, list, show, env."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from gsaas.cli import cgpus
+from gsaas.cli.output import Progress, note, print_json
+from gsaas.cli.paging import pages
+from gsaas.cli.spelling import UsageError
+from gsaas.cli.tables import facts, table
+from gsaas.client import ApiError, Client, ClientError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Lease = dict[str, Any]
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+"""Seconds between two looks at a lease on its way; each pause is half as long again as the last."""
+UUID_LENGTH = 36
+
+
+def launch(client: Client, args: SimpleNamespace) -> int:
+    """Ask for a lease and its VM, and wait until it works."""
+    lease = {"cgpus": cgpus.from_options(args), "server": server(args)}
+    if args.name:
+        lease["name"] = args.name
+    try:
+        answer = client.request("POST", "/v1/leases", {"lease": lease})
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "interrupted while the API was asked; gsaas list shows whether there is a lease"
+        ) from None
+    for sentence in answer.get("notes", []):
+        note(sentence)
+    lease = answer["lease"]
+    if not args.nowait:
+        try:
+            lease = follow(client, lease, lambda status: status not in ("CLAIMED", "BOOTING"))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted, but the launch goes on: gsaas show {lease['id']} tells how, "
+                f"gsaas -t -id={lease['id']} ends it"
+            ) from None
+    if args.f == "json":
+        print_json(lease)
+    else:
+        print(describe(lease))
+    return _launched(lease, args.nowait)
+
+
+def _launched(lease: Lease, nowait: bool) -> int:
+    if nowait or lease["status"] == "ACTIVE":
+        return 0
+    fault = lease.get("fault")
+    if fault is None:  # somebody terminated it meanwhile
+        raise ClientError(f"lease {lease['id']} did not become active: it is {lease['status']}")
+    raise ClientError(f"lease {lease['id']} failed{_at(fault)}: {fault['message']}")
+
+
+def terminate(client: Client, args: SimpleNamespace) -> int:
+    """End a lease, and wait until all of it is given back."""
+    lease = find(client, needed(args.id))
+    lease = client.request("DELETE", _path(lease["id"]))["lease"]
+    if not args.nowait:
+        try:
+            lease = follow(client, lease, lambda status: status == "RELEASED")
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted, but lease {lease['id']} goes on being released"
+            ) from None
+    if args.f == "json":
+        print_json(lease)
+    else:
+        given_back = "" if args.nowait else f", cGPUs given back: {lease['cgpus']['count']}"
+        print(f"lease {lease['id']}  {lease['status']}{given_back}")
+    return 0
+
+
+def list_all(client: Client, args: SimpleNamespace) -> int:
+    """Every lease that matches, page by page."""
+    from urllib.parse import urlencode
+
+    query = {"status": args.status, "name": args.name, "all_projects": "true" if args.all else None}
+    query = urlencode({key: value for key, value in query.items() if value})
+    leases = pages(client, "/v1/leases" + (f"?{query}" if query else ""), "leases")["leases"]
+    if args.f == "json":
+        print_json(leases)
+    elif leases:
+        rows = [
+            (
+                lease["id"],
+                lease["name"],
+                lease["status"],
+                lease["cgpus"]["count"],
+                lease["cgpus"]["memory_mb"] or "whole GPU",
+                lease["cgpus"]["mode"],
+                lease["server"]["id"],
+            )
+            for lease in leases
+        ]
+        print(table(("lease", "name", "status", "cGPUs", "MiB", "mode", "VM"), rows))
+    else:
+        print("no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU")
+    return 0
+
+
+def show(client: Client, args: SimpleNamespace) -> int:
+    """One lease and its story."""
+    lease = find(client, needed(args.id))
+    lease = client.request("GET", _path(lease["id"]))["lease"]
+    if args.f == "json":
+        print_json(lease)
+        return 0
+    print(describe(lease))
+    if events := lease.get("events"):
+        print()
+        rows = [(e["at"], e["event"], e["status"], e["detail"]) for e in events]
+        print(table(("when", "event", "status", "detail"), rows))
+    return 0
+
+
+def env(client: Client, args: SimpleNamespace) -> int:
+    """The environment of a lease, in the form asked for."""
+    forms = [form for form in ("shell", "dotenv", "json") if getattr(args, form)]
+    if len(forms) > 1:
+        raise UsageError(f"-{forms[0]} and -{forms[1]} do not go together")
+    answer = environment(client, find(client, needed(args.id)), *forms or ["shell"])
+    if isinstance(answer, str):
+        sys.stdout.write(answer if answer.endswith("\n") else f"{answer}\n")
+    else:
+        print_json(answer["environment"])
+    return 0
+
+
+def environment(client: Client, lease: Lease, form: str) -> Any:
+    return client.request("GET", f"{_path(lease['id'])}/environment?format={form}")
+
+
+def server(args: SimpleNamespace) -> dict[str, Any]:
+    """Nova's server fields for the options given; fields not asked for are left to the cloud."""
+    fields = {
+        "name": args.name,
+        "imageRef": args.image,
+        "flavorRef": args.flavor,
+        "networks": [{"uuid": network} for network in args.network],
+        "key_name": args.key,
+        "user_data": _user_data(args.userdata) if args.userdata else None,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _user_data(path: str) -> str:
+    from base64 import b64encode
+    from pathlib import Path
+
+    try:
+        return b64encode(Path(path).read_bytes()).decode()
+    except OSError as error:
+        raise UsageError(f"-userdata={path} cannot be read: {error.strerror}") from None
+
+
+def find(client: Client, wanted: str) -> Lease:
+    """The lease with this id, of the VM with this id, or with this name if only one has it.
+
+    Raises `ClientError` when there is none, or when a name means several.
+    """
+    from urllib.parse import urlencode
+
+    if len(wanted) == UUID_LENGTH and wanted.count("-") == 4:
+        try:
+            return client.request("GET", _path(wanted))["lease"]
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        query = urlencode({"server_id": wanted})
+        if leases := client.request("GET", f"/v1/leases?{query}")["leases"]:
+            return leases[0]
+    query = urlencode({"name": wanted})
+    leases = client.request("GET", f"/v1/leases?{query}")["leases"]
+    if not leases:
+        raise ClientError(f"there is no lease or VM {wanted}; gsaas list shows yours")
+    if len(leases) > 1:
+        ids = ", ".join(lease["id"] for lease in leases)
+        raise ClientError(f"{len(leases)} leases are named {wanted}; say which by its id: {ids}")
+    return leases[0]
+
+
+def follow(client: Client, lease: Lease, settled: Callable[[str], bool]) -> Lease:
+    """Look at a lease until its status is *settled*, telling whoever watches how it gets on."""
+    pause = FIRST_PAUSE
+    with Progress() as progress:
+        progress.show(lease["status"])
+        while not settled(lease["status"]):
+            time.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+            lease = client.request("GET", _path(lease["id"]))["lease"]
+            progress.show(lease["status"])
+    return lease
+
+
+def describe(lease: Lease) -> str:
+    """A lease for people: its cGPUs, its ids, and how to go on."""
+    server = lease["server"]
+    pairs = [
+        ("lease", lease["id"]),
+        ("name", lease["name"]),
+        ("VM", server["id"]),
+        ("asked", cgpus.to_options(lease["cgpus"])),
+        ("policy", lease["cgpus"]["policy"]),
+        ("status", lease["status"]),
+    ]
+    if server.get("host"):
+        pairs.insert(3, ("VM's host", server["host"]))
+    if lease.get("fault"):
+        pairs.append(("fault", f"{lease['fault']['message']}{_at(lease['fault'])}"))
+    dropped = {why: n for why, n in (lease.get("dropped_packets") or {}).items() if n}
+    if dropped:
+        pairs.append(("dropped", ", ".join(f"{n} {why}" for why, n in dropped.items())))
+    parts = [facts(pairs)]
+    if lease["devices"]:
+        parts.append(_devices(lease))
+    if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
+        parts.append(_how_to_go_on(lease))
+    return "\n\n".join(parts)
+
+
+def _devices(lease: Lease) -> str:
+    """One row for each cGPU; administrators also see which GPU it is."""
+    headings = ["cGPU", "masked address", "MiB", "mode"]
+    fields = ["index", "masked_address", "memory_mb"]
+    rows = [[d[field] for field in fields] + [lease["cgpus"]["mode"]] for d in lease["devices"]]
+    if "gpu_uuid" in lease["devices"][0]:
+        headings += ["GPU", "on", "real address"]
+        for row, device in zip(rows, lease["devices"], strict=True):
+            row += [device["gpu_uuid"], device["gpu_host"], device["real_address"]]
+    return table(headings, rows)
+
+
+def _how_to_go_on(lease: Lease) -> str:
+    end = lease["server"]["id"] or lease["id"]
+    return facts(
+        [
+            (f"gsaas env {lease['id']}", "what programs in the VM need"),
+            (f"gsaas -t -id={end}", "end it"),
+        ]
+    )
+
+
+def _at(fault: dict[str, str | None]) -> str:
+    return f" at {fault['step']}" if fault["step"] else ""
+
+
+def _path(lease_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"/v1/leases/{quote(lease_id, safe='')}"
+
+
+def needed(wanted: str | None) -> str:
+    if wanted is None:
+        raise UsageError("-id is needed: a lease's id, its VM's id, or a lease's name")
+    return wanted

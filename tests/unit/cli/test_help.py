@@ -1,0 +1,47 @@
+"""What the help says must be what the program does."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+
+import pytest
+
+from gsaas.cli import help
+from gsaas.cli.cgpus import from_options
+from gsaas.cli.commands import COMMANDS
+from gsaas.cli.spelling import parse
+
+
+def test_the_help_shows_every_command():
+    for command in COMMANDS.values():
+        assert f"\n  {command.word} " in help.program()
+        assert command.summary in help.program()
+
+
+def test_every_line_shown_in_the_help_can_be_typed():
+    lines = re.findall(r"^  gsaas (-.*)$", help.program(), re.MULTILINE)
+    assert len(lines) == 5
+    for line in lines:
+        command, values = parse(line.split(), COMMANDS)
+        if command.word == "launch":
+            from_options(values)
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_the_help_of_a_command_has_its_options_and_an_example_that_can_be_typed(word):
+    command = COMMANDS[word]
+    text = help.command(command)
+    assert all(f"-{option.name}" in text for option in command.options)
+    assert max(map(len, text.splitlines())) <= 100
+    example = command.example.removeprefix('eval "$(').removesuffix(')"')
+    program, *words = shlex.split(example)
+    assert program == "gsaas"
+    assert parse(words, COMMANDS)[0] is command
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_every_command_has_its_handler(word):
+    module, function = COMMANDS[word].handler.split(":")
+    assert callable(getattr(importlib.import_module(f"gsaas.cli.{module}"), function))
