@@ -12,7 +12,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     body = [[cell(value) for value in row] for row in rows]
     columns = list(zip(headings, *body, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    numeric = [len(c) > 1 and all(v.isdecimal() or v == "-" for v in c[1:]) for c in columns]
+    numeric = [len(c) > 1 and all(map(_is_number, c[1:])) for c in columns]
 
     def line(values: Sequence[str]) -> str:
         aligned = (
@@ -38,3 +38,7 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "".join(c if c.isprintable() else "�" for c in str(value))
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.removeprefix("-").replace(".", "", 1).isdecimal()

@@ -1,0 +1,54 @@
+"""`python -m bench`: list the benchmarks, or run one.
+
+Exit status: 0 when it ran, whether or not its bounds hold; 2 when there is no such benchmark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import report
+
+HELPERS = {"__init__", "__main__", "report"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench", description="Run one of the benchmarks.")
+    parser.add_argument("name", nargs="?", help="which; without it, they are listed")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    args = parser.parse_args(argv)
+
+    known = benchmarks()
+    if args.name is None:
+        for name, summary in known.items():
+            print(f"  {name:<8}{summary}")
+        return 0
+    if args.name not in known:
+        print(
+            f"bench: there is no benchmark '{args.name}'; there are {', '.join(known)}",
+            file=sys.stderr,
+        )
+        return 2
+    result = importlib.import_module(f"bench.{args.name}").run()
+    print(json.dumps(result, indent=2) if args.json else report.readable(result))
+    return 0
+
+
+def benchmarks() -> dict[str, str]:
+    """Name and first line of each benchmark's docstring, read without running anything of it."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return {
+        file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+        for file in files
+        if file.stem not in HELPERS
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
