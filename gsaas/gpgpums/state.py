@@ -71,6 +71,9 @@ class Gpu:
         """Return this GPU with *memory_mb* less in use; `ValueError` if that was never claimed."""
         return self._using(self.used_mb - memory_mb, False, generation)
 
+    def with_(self, **changes: Any) -> Gpu:
+        return replace(self, **changes)
+
     def _using(self, used_mb: int, exclusive: bool, generation: int) -> Gpu:
         return Gpu(
             self.uuid,
@@ -175,6 +178,6 @@ class Refusal:
         return {
             "impossible": self.impossible,
             "reason": self.reason,
-            "filters": [{"name": name, "gpus": gpus} for name, gpus in self.filters],
+            "filters": [{"filter": name, "gpus": gpus} for name, gpus in self.filters],
             "nearest": self.nearest.to_dict() if self.nearest else None,
         }
