@@ -70,6 +70,21 @@ class NotFound(GsaasError):
     fmt = "there is no %(noun)s %(id)s"
 
 
+class LeaseReleased(NotFound):
+    """The lease is history: there is nothing left of it to act on."""
+
+    code = "gsaas.lease.released"
+    fmt = "lease %(id)s is released already"
+
+
+class LeaseHoldsNothing(GsaasError):
+    """The lease has no cGPUs (any more) that its environment could name."""
+
+    code = "gsaas.lease.holds-nothing"
+    status = 409
+    fmt = "lease %(id)s is %(status)s and holds no cGPUs, so it has no environment"
+
+
 class NoCapacity(GsaasError):
     """The request fits the cloud, but not now."""
 
@@ -108,6 +123,14 @@ class ClaimConflict(GsaasError):
     code = "gsaas.claim.conflict"
     status = 503
     fmt = "%(attempts)d claims in a row were overtaken by others; try again"
+
+
+class Unhealthy(GsaasError):
+    """This process cannot do its work now; another may."""
+
+    code = "gsaas.unhealthy"
+    status = 503
+    fmt = "%(reason)s"
 
 
 class RemotingLimit(BadRequest):

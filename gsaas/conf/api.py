@@ -7,6 +7,12 @@ from oslo_config import cfg
 GROUP = cfg.OptGroup("api", title="REST API", help="How gsaas-api answers and whom it believes.")
 
 OPTS = [
+    cfg.StrOpt(
+        "public_url",
+        help="Where clients find this API, such as https://gpu.example.org: the beginning of every link in its answers. "
+        "Unset, links begin with the address that the request was sent to, which is wrong behind a proxy that "
+        "ends TLS or rewrites addresses.",
+    ),
     cfg.IntOpt(
         "max_limit",
         default=1000,

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from oslo_utils import timeutils
@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from gsaas import exceptions
 from gsaas.db import hosts
-from gsaas.db.models import Gpu, Host
+from gsaas.db.models import Claim, Gpu, Host
 
 NOT_REPORTED = "not reported by its monitor"
 
@@ -63,6 +63,26 @@ def page(session: Session, *, limit: int, marker: str | None = None) -> list[Gpu
     if marker is not None:
         query = query.where(Gpu.uuid > marker)
     return list(session.scalars(query))
+
+
+def leases_on(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:
+    """Return the ids of the leases that hold something of each of these GPUs; idle ones are left out."""
+    query = (
+        select(Claim.gpu_uuid, Claim.lease_id)
+        .where(Claim.gpu_uuid.in_(uuids))
+        .distinct()
+        .order_by(Claim.gpu_uuid, Claim.lease_id)
+    )
+    found: dict[str, list[str]] = {}
+    for uuid, lease_id in session.execute(query):
+        found.setdefault(uuid, []).append(lease_id)
+    return found
+
+
+def hosts_of(session: Session, uuids: Collection[str]) -> dict[str, str]:
+    """Return the name of the host of each of these GPUs."""
+    query = select(Gpu.uuid, Gpu.host_name).where(Gpu.uuid.in_(uuids))
+    return {uuid: host for uuid, host in session.execute(query)}
 
 
 def totals(session: Session) -> dict[str, int]:

@@ -115,7 +115,7 @@ class Claims:
     ) -> None:
         self._database = database
         self._attempts = attempts
-        self._masked = masked
+        self.masked = masked
         self._policy = policy
         self._inventory = Inventory(heartbeat_timeout)
         self._lock = threading.Lock()
@@ -138,7 +138,7 @@ class Claims:
         are too few masked addresses.
         """
         policy = policies.load(policy_name or self._policy)
-        addresses = self._masked.first(request.count)
+        addresses = self.masked.first(request.count)
         for attempt in range(self._attempts):
             with self._lock:
                 answer = self._propose(request, policy, overtaken=attempt > 0)

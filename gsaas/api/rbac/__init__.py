@@ -1,0 +1,28 @@
+"""Access rules: one module per noun, each rule with the calls that it guards.
+
+Operators override them in `policy.yaml`, oslo.policy's file; `oslopolicy-sample-generator --namespace
+gsaas` prints one to begin with.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from gsaas.api.rbac import base, checks, endpoints, gpus, hosts, leases, policies
+
+MODULES = (base, leases, checks, gpus, hosts, endpoints, policies)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return every rule (entry point `oslo.policy.policies`)."""
+    return list(itertools.chain.from_iterable(module.rules() for module in MODULES))
+
+
+def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
+    """Return an enforcer of these rules, as the operator's policy file changes them."""
+    made = policy.Enforcer(conf)
+    made.register_defaults(list_rules())
+    return made

@@ -1,0 +1,123 @@
+"""The WSGI application: one view per route, and each request goes the same way.
+
+Who is it, which microversion, may they, does the address make sense, the query, the body: in this order, so that a
+stranger learns nothing from the way a body is refused. Then the handler.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import flask
+from oslo_config import cfg
+from oslo_middleware import request_id
+
+from gsaas import exceptions
+from gsaas.api import bodies, errors, microversions, openapi, routes, validation
+from gsaas.api.schemas import common
+from gsaas.api.service import Call, Engine, Reply, Service
+from gsaas.cloud.base import Cloud
+from gsaas.context import RequestContext
+from gsaas.db.database import Database
+from gsaas.gpgpums.claims import Claims
+from gsaas.remoting.base import Driver
+
+Authenticate = Callable[[flask.Request], RequestContext]
+
+_NAME = validation.Schema(common.TEXT)
+
+
+def create_app(
+    conf: cfg.ConfigOpts,
+    *,
+    database: Database,
+    claims: Claims,
+    engine: Engine,
+    cloud: Cloud,
+    remoting: Driver,
+    authenticate: Authenticate,
+) -> flask.Flask:
+    """Return the API as a WSGI application.
+
+    *authenticate* turns a Flask request into the caller's context, or raises `Unauthorized`
+    (`gsaas.api.auth.TokenFile` is one). Everything passed in is shared by all threads.
+    """
+    document = openapi.document(routes.ROUTES)
+    service = Service(conf, database, claims, engine, cloud, remoting, document)
+    app = flask.Flask(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
+    app.json.sort_keys = False
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    errors.register(app)
+    app.after_request(_say_version)
+    for route in routes.ROUTES:
+        app.add_url_rule(
+            re.sub(openapi.NAMES, r"<\1>", route.path),
+            endpoint=f"{route.method} {route.path}",
+            view_func=_view(service, route, authenticate),
+            methods=[route.method],
+            provide_automatic_options=False,
+        )
+    app.wsgi_app = request_id.RequestId(app.wsgi_app)
+    return app
+
+
+def _view(
+    service: Service, route: routes.Route, authenticate: Authenticate
+) -> Callable[..., flask.Response]:
+    def view(**names: str) -> flask.Response:
+        request = flask.request
+        context = _authenticated(authenticate, request) if route.rule else RequestContext()
+        if route.rule:
+            flask.g.microversion = microversions.chosen(request.headers.get(microversions.HEADER))
+        call = Call(service, context, base_url=_base_url(service.conf, request))
+        if route.rule:
+            call.authorise(route.rule)
+        for noun, name in names.items():
+            _check_name(noun, name)
+        call.query = validation.query(route.query_schema, list(request.args.items(multi=True)))
+        if route.body_schema is not None:
+            call.body = bodies.read(request)
+            route.body_schema.check(call.body)
+        return _response(route.handler(call, **names))
+
+    return view
+
+
+def _authenticated(authenticate: Authenticate, request: flask.Request) -> RequestContext:
+    context = authenticate(request)
+    context.request_id = request.environ[request_id.ENV_REQUEST_ID]
+    context.global_request_id = request.environ.get(request_id.GLOBAL_REQ_ID)
+    return context
+
+
+def _check_name(noun: str, name: str) -> None:
+    """What could not be the name of anything is the name of nothing, and no matter for the database."""
+    try:
+        _NAME.check(name)
+    except exceptions.BadRequest:
+        raise exceptions.NotFound(noun=noun.removesuffix("_id"), id=repr(name)) from None
+
+
+def _base_url(conf: cfg.ConfigOpts, request: flask.Request) -> str:
+    return (conf.api.public_url or request.root_url).rstrip("/")
+
+
+def _response(reply: Reply) -> flask.Response:
+    if isinstance(reply.body, str):
+        response = flask.Response(reply.body, content_type="text/plain; charset=utf-8")
+    else:
+        response = flask.jsonify(reply.body)
+    response.status_code = reply.status
+    response.headers.extend(reply.headers)
+    return response
+
+
+def _say_version(response: flask.Response) -> flask.Response:
+    version = flask.g.get("microversion")
+    if version is not None:
+        response.headers[microversions.HEADER] = f"{microversions.SERVICE} {version}"
+    response.vary.add(microversions.HEADER)
+    return response

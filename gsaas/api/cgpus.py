@@ -1,0 +1,39 @@
+"""From the `cgpus` of a body to a request that GPGPUMS understands, within what this cloud can carry."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from gsaas import exceptions
+from gsaas.api.service import Service
+from gsaas.gpgpums.state import Refusal, Request
+
+
+def request(service: Service, cgpus: dict[str, Any]) -> Request:
+    """Return the request; *cgpus* has passed its schema.
+
+    Raises `BadRequest` if there are too few masked addresses for it, and `RemotingLimit` if the
+    middleware would not show that many GPUs to a program.
+    """
+    wanted = Request(
+        count=cgpus["count"],
+        mode=cgpus.get("mode", "exclusive"),
+        memory_mb=cgpus.get("memory_mb"),
+        locality=cgpus.get("locality", "any"),
+    )
+    prefix = ipaddress.ip_network(service.conf.rodvr.masked_prefix)
+    addresses = prefix.num_addresses - 2  # all but the network's own and the broadcast address
+    if wanted.count > addresses:
+        raise exceptions.BadRequest(
+            reason=f"cgpus.count is {wanted.count}; it must be at most {addresses}, "
+            "the number of addresses that a VM has for its cGPUs"
+        )
+    service.remoting.check(wanted.count)
+    return wanted
+
+
+def refused(refusal: Refusal) -> exceptions.NoCapacity | exceptions.NeverFits:
+    """Return the error that says what *refusal* says."""
+    family = exceptions.NeverFits if refusal.impossible else exceptions.NoCapacity
+    return family(reason=refusal.reason, details=refusal.to_dict())

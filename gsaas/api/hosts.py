@@ -1,0 +1,66 @@
+"""Hosts: totals for everybody, each of them for admins."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from oslo_utils import timeutils
+
+from gsaas.api.rbac import hosts as rbac
+from gsaas.api.service import Call, Reply
+from gsaas.api.times import iso
+from gsaas.db import gpus, hosts, models
+
+PATH = "/v1/hosts"
+
+
+def index(call: Call) -> Reply:
+    """Tell the totals, and list the hosts to those who may see them."""
+    with call.service.database.read() as session:
+        body: dict[str, Any] = {"totals": gpus.totals(session)}
+        if call.allows(rbac.SHOW):
+            found = hosts.page(session, limit=call.limit + 1, marker=call.query.get("marker"))
+            body["hosts"] = [_host(call, host) for host in found[: call.limit]]
+            if len(found) > call.limit:
+                body["hosts_links"] = call.next_page(PATH, body["hosts"][-1]["name"])
+    return Reply(200, body)
+
+
+def show(call: Call, name: str) -> Reply:
+    """Show one host."""
+    with call.service.database.read() as session:
+        return Reply(200, {"host": _host(call, hosts.get(session, name))})
+
+
+def update(call: Call, name: str) -> Reply:
+    """Disable a host, or enable it again."""
+    asked = call.body["host"]
+    with call.service.database.write() as session:
+        host = hosts.set_disabled(session, name, asked["disabled"], asked.get("disabled_reason"))
+        return Reply(200, {"host": _host(call, host)})
+
+
+def _host(call: Call, host: models.Host) -> dict[str, Any]:
+    offered = [gpu for gpu in host.gpus if not (gpu.disabled or host.disabled)]
+    return {
+        "name": host.name,
+        "gpu_address": host.gpu_address,
+        "gpus": len(host.gpus),
+        "memory_mb": sum(gpu.memory_mb for gpu in host.gpus),
+        "free_mb": sum(gpu.memory_mb - gpu.used_mb for gpu in offered),
+        "compute": host.endpoint is not None,
+        "disabled": host.disabled,
+        "disabled_reason": host.disabled_reason,
+        "monitor_seen_at": iso(host.monitor_seen_at),
+        "silent": _silent(host, call.service.conf.gpgpums.heartbeat_timeout),
+    }
+
+
+def _silent(host: models.Host, timeout: int) -> bool:
+    """Has its monitor been quiet for more than *timeout* seconds? A host without GPUs has none to miss."""
+    if not host.gpus:
+        return False
+    if host.monitor_seen_at is None:
+        return True
+    return timeutils.utcnow() - host.monitor_seen_at > datetime.timedelta(seconds=timeout)

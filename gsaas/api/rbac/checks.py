@@ -1,0 +1,21 @@
+"""Who may ask whether a request would fit."""
+
+from __future__ import annotations
+
+from oslo_policy import policy
+
+from gsaas.api.rbac import base
+
+CREATE = "gsaas:checks:create"
+
+
+def rules() -> list[policy.DocumentedRuleDefault]:
+    return [
+        policy.DocumentedRuleDefault(
+            CREATE,
+            base.MEMBER,
+            "Ask whether a request for cGPUs would fit now.",
+            [{"method": "POST", "path": "/v1/checks"}],
+            scope_types=["project"],
+        )
+    ]

@@ -1,0 +1,84 @@
+"""Who may do what with leases."""
+
+from __future__ import annotations
+
+from oslo_policy import policy
+
+from gsaas.api.rbac import base
+
+LIST = "gsaas:leases:list"
+LIST_ALL_PROJECTS = "gsaas:leases:list-all-projects"
+SHOW = "gsaas:leases:show"
+SHOW_PLACEMENT = "gsaas:leases:show-placement"
+CREATE = "gsaas:leases:create"
+ENVIRONMENT = "gsaas:leases:environment"
+DELETE = "gsaas:leases:delete"
+
+COLLECTION = "/v1/leases"
+ITEM = "/v1/leases/{lease_id}"
+
+
+def rules() -> list[policy.DocumentedRuleDefault]:
+    return [
+        policy.DocumentedRuleDefault(
+            LIST,
+            base.READER_OR_SERVICE,
+            "List the leases of the caller's project.",
+            [{"method": "GET", "path": COLLECTION}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            LIST_ALL_PROJECTS,
+            base.ADMIN_OR_SERVICE,
+            "List the leases of all projects, and find any of them by its id.",
+            [
+                {"method": "GET", "path": f"{COLLECTION}?all_projects=true"},
+                {"method": "GET", "path": ITEM},
+                {"method": "GET", "path": f"{ITEM}/environment"},
+                {"method": "DELETE", "path": ITEM},
+            ],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            SHOW,
+            base.READER_OR_SERVICE,
+            "Show a lease and its story.",
+            [{"method": "GET", "path": ITEM}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            SHOW_PLACEMENT,
+            base.ADMIN,
+            "See which GPUs, hosts and real addresses are behind a lease or would be behind a "
+            "checked request.",
+            [
+                {"method": "GET", "path": COLLECTION},
+                {"method": "GET", "path": ITEM},
+                {"method": "POST", "path": COLLECTION},
+                {"method": "DELETE", "path": ITEM},
+                {"method": "POST", "path": "/v1/checks"},
+            ],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            CREATE,
+            base.MEMBER,
+            "Launch a VM with cGPUs.",
+            [{"method": "POST", "path": COLLECTION}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            ENVIRONMENT,
+            base.MEMBER,
+            "Read the environment with which programs find a lease's cGPUs.",
+            [{"method": "GET", "path": f"{ITEM}/environment"}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            DELETE,
+            base.MEMBER,
+            "Terminate a lease: delete its VM and give its GPUs back.",
+            [{"method": "DELETE", "path": ITEM}],
+            scope_types=["project"],
+        ),
+    ]

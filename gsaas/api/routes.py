@@ -1,0 +1,181 @@
+"""Every URL, method, handler, access rule and schema of the API, in one table.
+
+Flask's routes and the OpenAPI document are both made from it (`app`, `openapi`), so neither can know something that
+the other does not. A route without a rule is open: it needs no token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gsaas.api import (
+    checks,
+    endpoints,
+    gpus,
+    health,
+    hosts,
+    leases,
+    openapi,
+    policies,
+    rbac,
+    schemas,
+    versions,
+)
+from gsaas.api.service import Reply
+from gsaas.api.validation import Schema
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of one URL. `{words}` in the path are arguments of the handler."""
+
+    method: str
+    path: str
+    handler: Callable[..., Reply]
+    rule: str | None
+    status: int
+    """Of the reply when all goes well."""
+    reply: Mapping[str, Any]
+    query: Mapping[str, Any] = field(default_factory=lambda: schemas.common.query({}))
+    body: Mapping[str, Any] | None = None
+    refusals: tuple[int, ...] = ()
+    """Statuses that only this route answers with; `openapi` knows those that follow from the rest."""
+    text: bool = False
+    """The reply may be text instead."""
+
+    @cached_property
+    def query_schema(self) -> Schema:
+        return Schema(self.query)
+
+    @cached_property
+    def body_schema(self) -> Schema | None:
+        return None if self.body is None else Schema(self.body)
+
+
+ROUTES = (
+    Route("GET", "/", versions.index, None, 300, schemas.versions.MANY),
+    Route("GET", "/v1", versions.show, None, 200, schemas.versions.ONE),
+    Route("GET", "/v1/openapi.json", openapi.show, None, 200, {"type": "object"}),
+    Route("GET", "/healthcheck", health.show, None, 200, schemas.health.HEALTHY, refusals=(503,)),
+    Route(
+        "POST",
+        "/v1/leases",
+        leases.create,
+        rbac.leases.CREATE,
+        202,
+        schemas.leases.CREATED,
+        body=schemas.leases.CREATE,
+        refusals=(409, 503),
+    ),
+    Route(
+        "GET",
+        "/v1/leases",
+        leases.index,
+        rbac.leases.LIST,
+        200,
+        schemas.leases.MANY,
+        query=schemas.leases.LIST,
+    ),
+    Route(
+        "GET",
+        "/v1/leases/{lease_id}",
+        leases.show,
+        rbac.leases.SHOW,
+        200,
+        schemas.leases.SHOWN,
+    ),
+    Route(
+        "GET",
+        "/v1/leases/{lease_id}/environment",
+        leases.environment,
+        rbac.leases.ENVIRONMENT,
+        200,
+        schemas.leases.ENVIRONMENT,
+        query=schemas.leases.ENVIRONMENT_QUERY,
+        refusals=(409,),
+        text=True,
+    ),
+    Route(
+        "DELETE",
+        "/v1/leases/{lease_id}",
+        leases.delete,
+        rbac.leases.DELETE,
+        202,
+        schemas.leases.ONE,
+    ),
+    Route(
+        "POST",
+        "/v1/checks",
+        checks.create,
+        rbac.checks.CREATE,
+        200,
+        schemas.checks.CHECKED,
+        body=schemas.checks.CREATE,
+    ),
+    Route(
+        "GET",
+        "/v1/gpus",
+        gpus.index,
+        rbac.gpus.LIST,
+        200,
+        schemas.gpus.MANY,
+        query=schemas.gpus.LIST,
+    ),
+    Route("GET", "/v1/gpus/{uuid}", gpus.show, rbac.gpus.SHOW, 200, schemas.gpus.ONE),
+    Route(
+        "PATCH",
+        "/v1/gpus/{uuid}",
+        gpus.update,
+        rbac.gpus.UPDATE,
+        200,
+        schemas.gpus.ONE,
+        body=schemas.gpus.UPDATE,
+    ),
+    Route(
+        "GET",
+        "/v1/hosts",
+        hosts.index,
+        rbac.hosts.LIST,
+        200,
+        schemas.hosts.MANY,
+        query=schemas.hosts.LIST,
+    ),
+    Route("GET", "/v1/hosts/{name}", hosts.show, rbac.hosts.SHOW, 200, schemas.hosts.ONE),
+    Route(
+        "PATCH",
+        "/v1/hosts/{name}",
+        hosts.update,
+        rbac.hosts.UPDATE,
+        200,
+        schemas.hosts.ONE,
+        body=schemas.hosts.UPDATE,
+    ),
+    Route(
+        "GET",
+        "/v1/endpoints",
+        endpoints.index,
+        rbac.endpoints.LIST,
+        200,
+        schemas.endpoints.MANY,
+        query=schemas.endpoints.LIST,
+    ),
+    Route(
+        "GET",
+        "/v1/endpoints/{host}",
+        endpoints.show,
+        rbac.endpoints.SHOW,
+        200,
+        schemas.endpoints.ONE,
+    ),
+    Route(
+        "GET",
+        "/v1/policies",
+        policies.index,
+        rbac.policies.LIST,
+        200,
+        schemas.policies.MANY,
+    ),
+)

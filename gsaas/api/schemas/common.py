@@ -1,0 +1,114 @@
+"""Pieces that several nouns' schemas are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MAX_INTEGER = 2**31 - 1
+"""The largest whole number that the database's columns hold."""
+
+TEXT = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 255,
+    "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
+}
+"""A name or an identifier: one line."""
+
+TIME = {"type": "string", "format": "date-time"}
+MIB = {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER}
+
+ERRORS = {
+    "title": "Errors",
+    "type": "object",
+    "properties": {
+        "errors": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "request_id": {"type": "string"},
+                    "code": {
+                        "type": "string",
+                        "description": "Names the situation and never changes: match on this.",
+                    },
+                    "status": {"type": "integer"},
+                    "title": {"type": "string"},
+                    "detail": {"type": "string"},
+                    "links": {"type": "array", "items": {"type": "object"}},
+                    "min_version": {"type": "string"},
+                    "max_version": {"type": "string"},
+                    "gsaas": {
+                        "type": "object",
+                        "description": "Why the request does not fit, for programs.",
+                    },
+                },
+                "required": ["request_id", "code", "status", "title", "detail", "links"],
+            },
+        }
+    },
+    "required": ["errors"],
+}
+
+LINKS = {
+    "title": "Links",
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"rel": {"type": "string"}, "href": {"type": "string"}},
+        "required": ["rel", "href"],
+        "additionalProperties": False,
+    },
+}
+
+PAGE = {
+    "limit": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_INTEGER,
+        "description": "Most rows to return. The service has a limit of its own and may return fewer.",
+    },
+    "marker": {**TEXT, "description": "The last row of the previous page."},
+}
+
+
+def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that takes null as well."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def record(
+    properties: dict[str, Any], optional: tuple[str, ...] = (), **more: Any
+) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties, all there but the *optional*."""
+    return {
+        **more,
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+
+
+def query(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a query string, in which everything may be left out."""
+    return record(properties, optional=tuple(properties))
+
+
+def disabling(noun: str) -> dict[str, Any]:
+    """Return the schema of a PATCH that takes a *noun* out of service, or back."""
+    return record(
+        {
+            noun: record(
+                {
+                    "disabled": {
+                        "type": "boolean",
+                        "description": "True: no new lease is given it. Leases that hold it keep it.",
+                    },
+                    "disabled_reason": {**TEXT, "description": "For whoever wonders later."},
+                },
+                optional=("disabled_reason",),
+            )
+        }
+    )

@@ -1,0 +1,7 @@
+"""What a health check answers."""
+
+from __future__ import annotations
+
+from gsaas.api.schemas import common
+
+HEALTHY = common.record({"status": {"const": "ok"}})

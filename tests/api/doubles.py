@@ -1,0 +1,128 @@
+"""Small, honest stand-ins for what the API hands work to: a cloud and an engine that keep everything in memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from gsaas import exceptions, lifecycle
+from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
+from gsaas.context import RequestContext
+from gsaas.db import leases
+from gsaas.db.database import Database
+from gsaas.gpgpums.claims import Claims
+from gsaas.lifecycle import Status
+
+
+class MemoryCloud(Cloud):
+    """A cloud whose VMs are entries of a dictionary, and that knows one image."""
+
+    IMAGES = ("debian",)
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = tuple(hosts)
+        self.servers: dict[str, Server] = {}
+
+    def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
+        image = request.get("imageRef")
+        if image is not None and image not in self.IMAGES:
+            raise exceptions.ServerRefused(reason=f"there is no image {image}")
+        return [f"{name}: ignored by this cloud" for name in sorted(request) if name != "imageRef"]
+
+    def compute_hosts(self) -> Sequence[str]:
+        return self._hosts
+
+    def create(
+        self,
+        context: RequestContext,
+        lease_id: str,
+        request: dict[str, Any],
+        user_data: str,
+        host: str | None,
+        avoid: Sequence[str],
+    ) -> Server:
+        self.check(context, request)
+        if lease_id not in self.servers:
+            chosen = host or next(name for name in self._hosts if name not in avoid)
+            port = Port(str(uuid.uuid4()), f"tap{lease_id[:8]}", "fa:16:3e:00:00:01", "10.0.0.5")
+            server = Server(str(uuid.uuid4()), ServerStatus.ACTIVE, chosen, port)
+            self.servers[lease_id] = server
+        return self.servers[lease_id]
+
+    def find(self, lease_id: str) -> Server | None:
+        return self.servers.get(lease_id)
+
+    def delete(self, lease_id: str) -> None:
+        self.servers.pop(lease_id, None)
+
+
+class MemoryEngine:
+    """An engine that does its work when a test says so, and always all of it."""
+
+    def __init__(self, database: Database, claims: Claims, cloud: MemoryCloud) -> None:
+        self._database = database
+        self._claims = claims
+        self._cloud = cloud
+        self.woken: list[tuple[str, str]] = []
+        """(lease id, project id of the caller), in order."""
+
+    def lease_changed(self, context: RequestContext, lease_id: str) -> None:
+        self.woken.append((lease_id, context.project_id))
+
+    def settle(self) -> None:
+        """Bring every lease to where it wants to be."""
+        with self._database.read() as session:
+            moving = leases.unsettled(session)
+        for lease_id in moving:
+            self._settle(lease_id)
+
+    def fail(self, lease_id: str, step: str, message: str) -> None:
+        with self._database.write() as session:
+            leases.transition(
+                session,
+                lease_id,
+                lifecycle.Event.FAIL,
+                detail=message,
+                fault_step=step,
+                fault_message=message,
+            )
+        self._give_back(lease_id)
+
+    def _settle(self, lease_id: str) -> None:
+        with self._database.read() as session:
+            lease = leases.get(session, lease_id)
+        if lease.status == Status.CLAIMED:
+            self._boot(lease)
+        elif lease.status == Status.RELEASING:
+            self._give_back(lease_id)
+            with self._database.write() as session:
+                leases.transition(session, lease_id, lifecycle.Event.FINISH)
+
+    def _boot(self, lease: leases.Lease) -> None:
+        context = RequestContext.of(user_id=lease.user_id, project_id=lease.project_id, roles=[])
+        server = self._cloud.create(
+            context, lease.id, lease.server_request, "", lease.wanted_host, lease.avoided_hosts
+        )
+        where = f"on host {server.host}"
+        with self._database.write() as session:
+            leases.transition(
+                session,
+                lease.id,
+                lifecycle.Event.BOOT,
+                detail=where,
+                server_id=server.id,
+                server_host=server.host,
+                port_id=server.port.id,
+                port_tap=server.port.tap,
+                port_mac=server.port.mac,
+                port_ip=server.port.ip,
+                bound_host=server.host,
+            )
+            leases.transition(session, lease.id, lifecycle.Event.ACTIVATE, detail=where)
+
+    def _give_back(self, lease_id: str) -> None:
+        self._cloud.delete(lease_id)
+        self._claims.release(lease_id)
+        with self._database.write() as session:
+            leases.update(session, lease_id, server_id=None, bound_host=None)

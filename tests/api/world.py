@@ -1,0 +1,149 @@
+"""A small cloud with the API in front of it, and callers of every kind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import flask
+import sqlalchemy
+from oslo_config import cfg
+
+import gsaas.conf
+from gsaas.remoting import base as remoting
+from gsaas.api import app, auth
+from gsaas.api.routes import ROUTES
+from gsaas.db import endpoints, gpus, models
+from gsaas.db.database import Database
+from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from tests.api.doubles import MemoryCloud, MemoryEngine
+
+CALLERS = {
+    "admin": ("operations", ["admin"]),
+    "manager": ("blue", ["manager", "member", "reader"]),
+    "member": ("blue", ["member", "reader"]),
+    "reader": ("blue", ["reader"]),
+    "stranger": ("red", ["member", "reader"]),
+    "service": ("service", ["service"]),
+    "nobody": ("blue", []),
+}
+"""Who calls in the tests: project and roles."""
+
+
+def token(caller: str) -> str:
+    return f"token-of-the-{caller}"
+
+
+def write_tokens(path: Path) -> Path:
+    entries = [
+        {"token": token(name), "user_id": name, "project_id": project, "roles": roles}
+        for name, (project, roles) in CALLERS.items()
+    ]
+    path.write_text(json.dumps(entries), encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def fill(database: Database, hosts: int = 2, gpus_per_host: int = 4) -> None:
+    """Hosts gpu1… with GPUs of 8192 MiB, each a compute host too, and compute1 without GPUs."""
+    with database.write() as session:
+        for number in range(1, hosts + 1):
+            infos = [
+                gpus.GpuInfo(f"GPU-{number:04d}-{index}", index, "Quadro M4000", 8192, 8308)
+                for index in range(gpus_per_host)
+            ]
+            address = f"192.168.{50 + number // 250}.{1 + number % 250}"
+            gpus.register(session, f"gpu{number}", address, infos)
+            endpoints.register(session, f"gpu{number}", {"bindings": {}, "problems": []})
+        endpoints.register(session, "compute1", {"bindings": {}, "problems": []})
+
+
+@dataclass
+class World:
+    """Everything a test may want to look at or act on."""
+
+    conf: cfg.ConfigOpts
+    database: Database
+    claims: Claims
+    cloud: MemoryCloud
+    engine: MemoryEngine
+    app: flask.Flask
+
+    @classmethod
+    def build(cls, folder: Path, hosts: int = 2, driver: str = "simulated") -> World:
+        conf = gsaas.conf.load(files=[])
+        database = Database.open(f"sqlite:///{folder}/gsaas.db")
+        models.Base.metadata.create_all(database.engine)
+        fill(database, hosts)
+        claims = Claims(
+            database,
+            attempts=conf.gpgpums.claim_attempts,
+            heartbeat_timeout=3600,
+            masked=MaskedAddresses(conf.rodvr.masked_prefix, 8308),
+        )
+        cloud = MemoryCloud(["gpu1", "gpu2", "compute1"])
+        engine = MemoryEngine(database, claims, cloud)
+        made = app.create_app(
+            conf,
+            database=database,
+            claims=claims,
+            engine=engine,
+            cloud=cloud,
+            remoting=remoting.load(driver, conf),
+            authenticate=auth.TokenFile(write_tokens(folder / "tokens.json")),
+        )
+        return cls(conf, database, claims, cloud, engine, made)
+
+    def call(self, caller: str | None, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        """Send one request as *caller* (None: without a token) and return Flask's response."""
+        headers = dict(more.pop("headers", {}))
+        if caller is not None:
+            headers[auth.HEADER] = token(caller)
+        if body is not None:
+            more["json"] = body
+        return self.app.test_client().open(path, method=method, headers=headers, **more)
+
+    def launch(self, caller: str = "member", server: Any = None, **cgpus: Any) -> dict[str, Any]:
+        """Launch, as the API does it, and return the lease."""
+        lease = {"cgpus": {"count": 1} | cgpus, "server": server or {}}
+        response = self.call(caller, "POST", "/v1/leases", {"lease": lease})
+        assert response.status_code == 202, response.json
+        return response.json["lease"]
+
+    def rows(self) -> dict[str, list[tuple]]:
+        """Return the whole database."""
+        with self.database.read() as session:
+            return {
+                table.name: sorted(
+                    (tuple(map(str, row)) for row in session.execute(sqlalchemy.select(table))),
+                )
+                for table in models.Base.metadata.sorted_tables
+            }
+
+
+def only_error(response: Any) -> dict[str, Any]:
+    """Return the one error of an API-SIG answer, having looked whether it is one."""
+    assert response.content_type == "application/json"
+    (error,) = response.json["errors"]
+    assert error["status"] == response.status_code
+    assert error["request_id"] == response.headers["X-Openstack-Request-Id"]
+    assert error["detail"]
+    return error
+
+
+PATHS = {
+    "lease_id": "00000000-0000-4000-8000-000000000000",
+    "uuid": "GPU-0001-0",
+    "name": "gpu1",
+    "host": "gpu1",
+}
+
+
+def address(path: str, **ids: str) -> str:
+    """Fill in the `{words}` of a route's path."""
+    return path.format(**(PATHS | ids))
+
+
+__all__ = ["CALLERS", "PATHS", "ROUTES", "World", "address", "fill", "only_error", "token"]
