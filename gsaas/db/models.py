@@ -143,7 +143,9 @@ class Lease(Base):
         ),
         CheckConstraint("count > 0", name="count_positive"),
         CheckConstraint(
-            "(mode = 'shared' AND memory_mb > 0) OR (mode = 'exclusive' AND memory_mb IS NULL)",
+            # A check that is neither true nor false passes: `memory_mb > 0` alone lets NULL in.
+            "(mode = 'shared' AND memory_mb IS NOT NULL AND memory_mb > 0)"
+            " OR (mode = 'exclusive' AND memory_mb IS NULL)",
             name="memory_iff_shared",
         ),
         CheckConstraint("locality IN ('any', 'local', 'remote')", name="locality"),

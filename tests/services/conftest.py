@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gsaas.db import migration
+from gsaas.db import migration, models
 from gsaas.db.database import Database
 from tests.support.databases import MariaDB, PostgreSQL, Server, Sqlite
 
@@ -51,16 +51,29 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture
 def database_url(server: Server) -> Iterator[str]:
-    """An empty database of its own for one test."""
+    """An empty database of its own for one test, without tables."""
     name = server.unused_name()
     yield server.create(name)
     server.drop(name)
 
 
+@pytest.fixture(scope="session")
+def migrated() -> Iterator[dict[Server, Database]]:
+    """The servers' databases with all tables, made when first asked for."""
+    databases: dict[Server, Database] = {}
+    yield databases
+    for database in databases.values():
+        database.close()
+
+
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A database of its own with all tables, empty."""
-    migration.upgrade(database_url)
-    database = Database.open(database_url)
-    yield database
-    database.close()
+def database(server: Server, migrated: dict[Server, Database]) -> Iterator[Database]:
+    """A database with all tables, and nothing in them before and after the test."""
+    if server not in migrated:
+        url = server.create("emptied")
+        migration.upgrade(url)
+        migrated[server] = Database.open(url)
+    yield migrated[server]
+    with migrated[server].write() as session:
+        for table in reversed(models.Base.metadata.sorted_tables):
+            session.execute(table.delete())

@@ -18,6 +18,15 @@ pytestmark = pytest.mark.services
 
 
 @pytest.fixture
+def database(database_url: str):
+    """A database that was migrated for one test."""
+    migration.upgrade(database_url)
+    database = Database.open(database_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
 def modelled(server: Server):
     """A database whose tables were made from the models, without a migration."""
     name = server.unused_name()

@@ -77,7 +77,8 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint("count > 0", name=op.f("ck_leases_count_positive")),
         sa.CheckConstraint(
-            "(mode = 'shared' AND memory_mb > 0) OR (mode = 'exclusive' AND memory_mb IS NULL)",
+            "(mode = 'shared' AND memory_mb IS NOT NULL AND memory_mb > 0)"
+            " OR (mode = 'exclusive' AND memory_mb IS NULL)",
             name=op.f("ck_leases_memory_iff_shared"),
         ),
         sa.CheckConstraint(

@@ -1,0 +1,55 @@
+"""Rows for tests, each valid as it is: a test names only what it is about."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from gsaas.db.models import Claim, Gpu, Host, Lease
+
+
+def host(name: str = "gpu1", **columns: Any) -> Host:
+    return Host(**{"name": name, "gpu_address": "192.0.2.1", **columns})
+
+
+def gpu(uuid: str = "GPU-a", **columns: Any) -> Gpu:
+    defaults = {
+        "host_name": "gpu1",
+        "device_index": 0,
+        "model": "NVIDIA A100-PCIE-40GB",
+        "memory_mb": 40960,
+        "daemon_port": 8308,
+    }
+    return Gpu(**{"uuid": uuid, **defaults, **columns})
+
+
+def lease(lease_id: str = "lease-1", **columns: Any) -> Lease:
+    defaults = {
+        "project_id": "project-1",
+        "user_id": "user-1",
+        "name": "training",
+        "status": "CLAIMED",
+        "count": 1,
+        "mode": "shared",
+        "memory_mb": 2048,
+        "locality": "any",
+        "policy": "least-load-fit",
+        "remoting": "rcuda",
+    }
+    return Lease(**{"id": lease_id, **defaults, **columns})
+
+
+def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) -> Claim:
+    position = columns.get("position", 0)
+    defaults = {
+        "position": position,
+        "memory_mb": 2048,
+        "masked_ip": f"169.254.71.{1 + position}",
+        "masked_port": 8308,
+    }
+    return Claim(**{"lease_id": lease_id, "gpu_uuid": gpu_uuid, **defaults, **columns})
+
+
+def second(number: int) -> datetime.datetime:
+    """A moment: so many seconds after a beginning that all tests share."""
+    return datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=number)
