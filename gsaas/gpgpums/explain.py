@@ -168,10 +168,10 @@ def _impossible(
         )
     wanted = _wanted(request)
     if request.locality == LOCAL:
-        return f"{wanted} on one host was asked for, no compute host can hold more than {most_ever}"
+        return f"{wanted} on one host cannot be had: no compute host can hold more than {most_ever}"
     if request.locality == REMOTE:
-        return f"{wanted} was asked for, the GPUs beside one compute host can hold {most_ever}"
-    return f"{wanted} was asked for, the {_gpus(len(gpus))} of this cloud can hold {most_ever}"
+        return f"{wanted} cannot be had: the GPUs beside one compute host can hold {most_ever}"
+    return f"{wanted} cannot be had: the {_gpus(len(gpus))} of this cloud can hold {most_ever}"
 
 
 def _wanted(request: Request) -> str:

@@ -1,0 +1,151 @@
+"""The sentences that a refused tenant reads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from gsaas.gpgpums import policies
+from gsaas.gpgpums.pool import Pool
+from gsaas.gpgpums.state import Gpu, Refusal, Request, Withheld
+from tests.unit.gpgpums import strategies
+
+FIRST_FIT = policies.load("first-fit")
+
+
+def gpu(host: str, index: int, **details) -> Gpu:
+    return Gpu(f"{host}{index}", host, index, **{"memory_mb": 16384, **details})
+
+
+def busy(host: str, index: int, free_mb: int) -> Gpu:
+    return gpu(host, index, used_mb=16384 - free_mb)
+
+
+def held(host: str, index: int) -> Gpu:
+    return gpu(host, index, used_mb=16384, exclusive=True)
+
+
+MIXED = [
+    busy("a", 0, 1024),
+    busy("a", 1, 2048),
+    busy("a", 2, 3000),
+    *(held("b", i) for i in range(4)),
+    busy("c", 0, 8192),
+]
+
+BUSY = {
+    "3 of 8 GPUs lack 4096 MiB free, 4 are held exclusively, 1 would fit, but together have room "
+    "for 2; the largest request that would fit now is 2 cGPUs of 4096 MiB": (
+        MIXED,
+        Request(3, "shared", 4096),
+    ),
+    "4 of 8 GPUs lack 16384 MiB free, 4 are held exclusively; "
+    "the largest request that would fit now is 1 cGPU of 8192 MiB": (
+        MIXED,
+        Request(1, "shared", 16384),
+    ),
+    "4 of 8 GPUs are in use, 4 are held exclusively; nothing smaller would fit now either": (
+        MIXED,
+        Request(1),
+    ),
+    "1 of 3 GPUs is in use, 2 would fit, but together have room for 2; "
+    "the largest request that would fit now is 2 whole GPUs": (
+        [gpu("a", 0, used_mb=1), gpu("a", 1), gpu("b", 0)],
+        Request(3),
+    ),
+    "1 of 4 GPUs lacks 9000 MiB free, 1 is on a host whose monitor is silent, "
+    "1 is on a disabled host, 1 is disabled; "
+    "the largest request that would fit now is 1 cGPU of 8192 MiB": (
+        [
+            busy("a", 0, 8192),
+            gpu("b", 0, withheld=Withheld.HOST_SILENT),
+            gpu("c", 0, withheld=Withheld.HOST_DISABLED),
+            gpu("d", 0, withheld=Withheld.DISABLED),
+        ],
+        Request(1, "shared", 9000),
+    ),
+    "1 of 4 GPUs is in use, 1 is on a host that runs no VMs, 2 would fit, "
+    "but no compute host has room for more than 1; "
+    "the largest request that would fit now is 1 whole GPU": (
+        [gpu("a", 0, used_mb=1), gpu("a", 1), gpu("b", 0), gpu("x", 0)],
+        Request(2, locality="local"),
+    ),
+    "1 of 3 GPUs is in use, 2 would fit, "
+    "but with one compute host left for the VM there is room for 1; "
+    "the largest request that would fit now is 1 whole GPU": (
+        [gpu("a", 0), gpu("b", 0), gpu("b", 1, used_mb=1)],
+        Request(2, locality="remote"),
+    ),
+}
+
+IMPOSSIBLE = {
+    "no GPU host has reported any GPU yet": ([], Request(1)),
+    "20000 MiB is more than the largest GPU of this cloud has: 16384 MiB": (
+        MIXED,
+        Request(1, "shared", 20000),
+    ),
+    "9 whole GPUs cannot be had: the 8 GPUs of this cloud can hold 8": (MIXED, Request(9)),
+    "9 cGPUs of 9000 MiB cannot be had: the 8 GPUs of this cloud can hold 8": (
+        MIXED,
+        Request(9, "shared", 9000),
+    ),
+    "5 whole GPUs on one host cannot be had: no compute host can hold more than 4": (
+        MIXED,
+        Request(5, locality="local"),
+    ),
+    "local asks for a compute host with GPUs, and there is none": (
+        [gpu("x", 0)],
+        Request(1, locality="local"),
+    ),
+    "2 whole GPUs cannot be had: the GPUs beside one compute host can hold 1": (
+        [gpu("a", 0), gpu("b", 0)],
+        Request(2, locality="remote"),
+    ),
+}
+
+COMPUTE_HOSTS = ["a", "b"]
+
+
+@pytest.mark.parametrize(("sentence", "case"), BUSY.items())
+def test_a_busy_cloud_says_what_each_filter_dropped_and_what_would_fit(sentence, case):
+    gpus, request = case
+
+    refusal = Pool(gpus, COMPUTE_HOSTS).propose(request, FIRST_FIT)
+
+    assert (refusal.reason, refusal.impossible) == (sentence, False)
+
+
+@pytest.mark.parametrize(("sentence", "case"), IMPOSSIBLE.items())
+def test_what_the_cloud_does_not_own_is_impossible(sentence, case):
+    gpus, request = case
+
+    refusal = Pool(gpus, COMPUTE_HOSTS).propose(request, FIRST_FIT)
+
+    assert (refusal.reason, refusal.impossible) == (sentence, True)
+
+
+def test_remote_without_any_compute_host_is_impossible():
+    refusal = Pool([gpu("a", 0)]).propose(Request(1, locality="remote"), FIRST_FIT)
+
+    assert refusal.reason == (
+        "remote asks for a compute host without these GPUs, and no compute host is known"
+    )
+
+
+def test_a_refusal_has_a_plain_form_with_every_filter_and_the_nearest_request():
+    refusal = Pool(MIXED, COMPUTE_HOSTS).propose(Request(3, "shared", 4096), FIRST_FIT)
+
+    assert refusal.to_dict() == {
+        "impossible": False,
+        "reason": refusal.reason,
+        "filters": [{"filter": "memory", "gpus": 3}, {"filter": "exclusive", "gpus": 4}],
+        "nearest": {"count": 2, "mode": "shared", "memory_mb": 4096, "locality": "any"},
+    }
+
+
+@given(strategies.clouds(), strategies.compute_hosts, strategies.requests())
+def test_no_gpu_is_dropped_twice(gpus, compute_hosts, request):
+    answer = Pool(gpus, compute_hosts).propose(request, FIRST_FIT)
+
+    if isinstance(answer, Refusal):
+        assert sum(count for _, count in answer.filters) <= len(gpus)

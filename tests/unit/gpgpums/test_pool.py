@@ -1,0 +1,213 @@
+"""What the pool grants: everything or nothing, never more than there is, where locality allows
+it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gsaas.gpgpums import policies
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Pool
+from gsaas.gpgpums.state import Gpu, Placement, Refusal, Request, Share, Withheld
+from tests.unit.gpgpums import reference, strategies
+
+FIRST_FIT = policies.load("first-fit")
+ANY_POLICY = pytest.mark.parametrize(
+    "policy", [pytest.param(policies.load(name), id=name) for name in policies.names()]
+)
+
+
+class Wishes(Policy):
+    """Yields what it was told to, sense or nonsense."""
+
+    name = "wishes"
+
+    def __init__(self, *wishes: Gpu) -> None:
+        self.wishes = wishes
+
+    def order(self, *_):
+        yield from self.wishes
+
+
+def gpu(uuid: str, **details) -> Gpu:
+    """`gpu("a0")` is device 0 of host a, idle, 1000 MiB unless *details* say otherwise."""
+    return Gpu(uuid, uuid[0], int(uuid[1:]), **{"memory_mb": 1000, **details})
+
+
+def chosen(answer: Placement | Refusal) -> list[str]:
+    assert isinstance(answer, Placement), answer
+    return [share.gpu_uuid for share in answer.shares]
+
+
+def test_cgpus_of_one_lease_may_share_a_gpu():
+    placement = Pool([gpu("a0")]).propose(Request(3, "shared", 300), FIRST_FIT)
+
+    assert placement == Placement((Share("a0", 300),) * 3)
+
+
+def test_an_exclusive_cgpu_is_a_whole_gpu():
+    placement = Pool([gpu("a0", used_mb=1), gpu("a1", memory_mb=777)]).propose(
+        Request(1), FIRST_FIT
+    )
+
+    assert placement == Placement((Share("a1", 777),))
+
+
+def test_all_are_placed_or_none():
+    answer = Pool([gpu("a0"), gpu("b0")]).propose(Request(5, "shared", 500), FIRST_FIT)
+
+    assert isinstance(answer, Refusal)
+
+
+@pytest.mark.parametrize("reason", Withheld)
+def test_a_withheld_gpu_is_passed_over(reason):
+    pool = Pool([gpu("a0", withheld=reason), gpu("a1")])
+
+    assert chosen(pool.propose(Request(1), FIRST_FIT)) == ["a1"]
+
+
+def test_local_wants_one_compute_host_and_says_which():
+    pool = Pool([gpu("a0"), gpu("a1"), gpu("b0"), gpu("c0"), gpu("c1")], ["b", "c"])
+
+    assert pool.propose(Request(2, locality="local"), FIRST_FIT) == Placement(
+        (Share("c0", 1000), Share("c1", 1000)), host="c"
+    )
+
+
+def test_remote_says_where_the_vm_must_not_run():
+    pool = Pool([gpu("a0"), gpu("b0")], ["a", "b", "c"])
+
+    assert pool.propose(Request(2, locality="remote"), FIRST_FIT) == Placement(
+        (Share("a0", 1000), Share("b0", 1000)), avoid=("a", "b")
+    )
+
+
+def test_remote_leaves_one_compute_host_without_its_gpus_if_that_can_be():
+    """First fit alone would take a0 and b0, and no compute host would be left for the VM."""
+    pool = Pool([gpu("a0"), gpu("b0"), gpu("b1")], ["a", "b"])
+
+    placement = pool.propose(Request(2, locality="remote"), FIRST_FIT)
+
+    assert (chosen(placement), placement.avoid) == (["b0", "b1"], ("b",))
+
+
+def test_remote_is_refused_when_no_compute_host_would_be_left():
+    answer = Pool([gpu("a0"), gpu("b0")], ["a", "b"]).propose(
+        Request(2, locality="remote"), FIRST_FIT
+    )
+
+    assert isinstance(answer, Refusal)
+
+
+def test_a_policy_cannot_over_commit_whatever_it_wishes_for():
+    full, small, idle = gpu("a0", used_mb=1000), gpu("b0", used_mb=900), gpu("c0")
+    held = gpu("d0", used_mb=1000, exclusive=True)
+    off = gpu("e0", withheld=Withheld.DISABLED)
+    stranger = gpu("f0")
+    made_up = gpu("a0", memory_mb=999999)
+    policy = Wishes(full, small, held, off, stranger, made_up, idle, idle)
+    pool = Pool([full, small, idle, held, off])
+
+    assert chosen(pool.propose(Request(2, "shared", 500), policy)) == ["c0", "c0"]
+    assert isinstance(pool.propose(Request(3, "shared", 500), policy), Refusal)
+    assert isinstance(pool.propose(Request(2), policy), Refusal)
+
+
+def test_a_policy_that_wants_none_of_the_gpus_that_fit_is_named():
+    answer = Pool([gpu("a0"), gpu("b0")]).propose(Request(1), Wishes())
+
+    assert answer == Refusal(False, "the policy wishes wants none of the 2 GPUs that would fit")
+
+
+def test_a_policy_that_breaks_half_way_leaves_the_pool_as_it_was():
+    class Breaks(Policy):
+        name = "breaks"
+        calls = 0
+
+        def order(self, candidates, _):
+            self.calls += 1
+            if self.calls == 2:
+                raise RuntimeError("broken")
+            return candidates
+
+    pool = Pool([gpu("a0"), gpu("b0")])
+    with pytest.raises(RuntimeError, match="broken"):
+        pool.propose(Request(2), Breaks())
+
+    assert list(pool) == [gpu("a0"), gpu("b0")]
+    assert chosen(pool.propose(Request(2), FIRST_FIT)) == ["a0", "b0"]
+
+
+def test_a_gpu_that_changes_place_changes_its_turn():
+    pool = Pool([gpu("a0"), gpu("b0")])
+    assert chosen(pool.propose(Request(1), FIRST_FIT)) == ["a0"]
+
+    pool.put(Gpu("a0", "z", 0, memory_mb=1000))
+
+    assert chosen(pool.propose(Request(2), FIRST_FIT)) == ["b0", "a0"]
+    assert (pool.on_host("a"), len(pool.on_host("z"))) == ([], 1)
+
+
+@ANY_POLICY
+@given(strategies.clouds(max_size=9), strategies.compute_hosts, strategies.requests())
+def test_the_pool_chooses_as_the_plain_rules_do(policy, gpus, compute_hosts, request):
+    answer = Pool(gpus, compute_hosts).propose(request, policy)
+
+    expected = reference.choose(request, gpus, compute_hosts, reference.KEYS[policy.name])
+    assert (chosen(answer) if isinstance(answer, Placement) else None) == expected
+
+
+@given(strategies.clouds(), strategies.compute_hosts, strategies.requests())
+def test_a_request_is_refused_only_if_no_assignment_at_all_would_do(gpus, compute_hosts, request):
+    answer = Pool(gpus, compute_hosts).propose(request, FIRST_FIT)
+
+    assert isinstance(answer, Placement) == reference.possible(request, gpus, compute_hosts)
+
+
+@given(strategies.clouds(), strategies.compute_hosts, strategies.requests())
+def test_a_request_is_impossible_only_if_an_idle_cloud_would_refuse_it(
+    gpus, compute_hosts, request
+):
+    idle = [gpu.with_(used_mb=0, exclusive=False, withheld=None) for gpu in gpus]
+
+    answer = Pool(gpus, compute_hosts).propose(request, FIRST_FIT)
+
+    if isinstance(answer, Refusal):
+        assert answer.impossible != reference.possible(request, idle, compute_hosts)
+
+
+@given(strategies.clouds(), strategies.compute_hosts, strategies.requests())
+def test_the_nearest_request_fits_and_nothing_larger_does(gpus, compute_hosts, request):
+    pool = Pool(gpus, compute_hosts)
+    answer = pool.propose(request, FIRST_FIT)
+    if isinstance(answer, Placement):
+        return
+
+    def fits(**changes: int) -> bool:
+        return reference.possible(request.with_(**changes), gpus, compute_hosts)
+
+    fitting_counts = [count for count in range(1, request.count) if fits(count=count)]
+    sizes = range(1, request.memory_mb or 1)
+    fitting_sizes = [size for size in sizes if fits(memory_mb=size)]
+    if fitting_counts:
+        assert answer.nearest == request.with_(count=max(fitting_counts))
+    elif fitting_sizes:
+        assert answer.nearest == request.with_(memory_mb=max(fitting_sizes))
+    else:
+        assert answer.nearest is None
+
+
+@given(
+    strategies.clouds(max_size=9),
+    strategies.compute_hosts,
+    st.lists(strategies.requests(), max_size=4),
+)
+@ANY_POLICY
+def test_asking_changes_nothing(policy, gpus, compute_hosts, requests):
+    pool = Pool(gpus, compute_hosts)
+    first = [pool.propose(request, policy) for request in requests]
+
+    assert [pool.propose(request, policy) for request in reversed(requests)] == first[::-1]
+    assert list(pool) == gpus
