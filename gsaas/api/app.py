@@ -1,7 +1,7 @@
 """The WSGI application: one view per route, and each request goes the same way.
 
-Who is it, which microversion, may they, does the address make sense, the query, the body: in this order, so that a
-stranger learns nothing from the way a body is refused. Then the handler.
+Who is it, which microversion, may they, does the address make sense, the query, the body: in this
+order, so that a stranger learns nothing from the way a body is refused. Then the handler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_middleware import request_id
 
 from gsaas import exceptions
-from gsaas.api import bodies, errors, microversions, openapi, routes, validation
+from gsaas.api import bodies, errors, microversions, openapi, rbac, routes, validation
 from gsaas.api.schemas import common
 from gsaas.api.service import Call, Engine, Reply, Service
 from gsaas.cloud.base import Cloud
@@ -26,6 +26,8 @@ from gsaas.remoting.base import Driver
 Authenticate = Callable[[flask.Request], RequestContext]
 
 _NAME = validation.Schema(common.TEXT)
+_NOUNS = {"lease_id": "lease", "uuid": "GPU", "name": "host", "host": "endpoint"}
+"""What the words in the paths are names of."""
 
 
 def create_app(
@@ -44,7 +46,8 @@ def create_app(
     (`gsaas.api.auth.TokenFile` is one). Everything passed in is shared by all threads.
     """
     document = openapi.document(routes.ROUTES)
-    service = Service(conf, database, claims, engine, cloud, remoting, document)
+    enforcer = rbac.enforcer(conf)
+    service = Service(conf, database, claims, engine, cloud, remoting, enforcer, document)
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
     app.json.sort_keys = False
@@ -75,8 +78,8 @@ def _view(
         call = Call(service, context, base_url=_base_url(service.conf, request))
         if route.rule:
             call.authorise(route.rule)
-        for noun, name in names.items():
-            _check_name(noun, name)
+        for word, name in names.items():
+            _check_name(_NOUNS[word], name)
         call.query = validation.query(route.query_schema, list(request.args.items(multi=True)))
         if route.body_schema is not None:
             call.body = bodies.read(request)
@@ -94,11 +97,11 @@ def _authenticated(authenticate: Authenticate, request: flask.Request) -> Reques
 
 
 def _check_name(noun: str, name: str) -> None:
-    """What could not be the name of anything is the name of nothing, and no matter for the database."""
+    """What cannot be a name is the name of nothing: `NotFound`, without asking the database."""
     try:
         _NAME.check(name)
     except exceptions.BadRequest:
-        raise exceptions.NotFound(noun=noun.removesuffix("_id"), id=repr(name)) from None
+        raise exceptions.NotFound(noun=noun, id=repr(name)) from None
 
 
 def _base_url(conf: cfg.ConfigOpts, request: flask.Request) -> str:

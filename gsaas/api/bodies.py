@@ -1,8 +1,8 @@
 """Read a JSON body, and refuse what looks like JSON but cannot be stored or answered.
 
-Python's reader takes more than JSON allows and more than a database keeps: NaN, numbers beyond a double, half of a
-surrogate pair, thousands of brackets in brackets. Each of these is the caller's mistake, so each is a `BadRequest` here
-and not a surprise further in.
+Python's reader takes more than JSON allows and more than a database keeps: NaN, numbers beyond a
+double, half of a surrogate pair, thousands of brackets in brackets. Each of these is the caller's
+mistake, so each is a `BadRequest` here and not a surprise further in.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""From the `cgpus` of a body to a request that GPGPUMS understands, within what this cloud can carry."""
+"""From the `cgpus` of a body to a request that GPGPUMS understands and this cloud can carry."""
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 from gsaas import exceptions
 from gsaas.api.service import Service
-from gsaas.gpgpums.state import Refusal, Request
+from gsaas.gpgpums.state import ANY, EXCLUSIVE, Refusal, Request
 
 
 def request(service: Service, cgpus: dict[str, Any]) -> Request:
@@ -18,17 +17,11 @@ def request(service: Service, cgpus: dict[str, Any]) -> Request:
     """
     wanted = Request(
         count=cgpus["count"],
-        mode=cgpus.get("mode", "exclusive"),
+        mode=cgpus.get("mode", EXCLUSIVE),
         memory_mb=cgpus.get("memory_mb"),
-        locality=cgpus.get("locality", "any"),
+        locality=cgpus.get("locality", ANY),
     )
-    prefix = ipaddress.ip_network(service.conf.rodvr.masked_prefix)
-    addresses = prefix.num_addresses - 2  # all but the network's own and the broadcast address
-    if wanted.count > addresses:
-        raise exceptions.BadRequest(
-            reason=f"cgpus.count is {wanted.count}; it must be at most {addresses}, "
-            "the number of addresses that a VM has for its cGPUs"
-        )
+    service.claims.masked.first(wanted.count)
     service.remoting.check(wanted.count)
     return wanted
 

@@ -2,9 +2,9 @@
 
     {"errors": [{"request_id", "code", "status", "title", "detail", "links": []}]}
 
-GSaaS's own errors bring their code and status along (`gsaas.exceptions`, and those below that only HTTP knows).
-What Flask and the libraries raise is looked up in `FOREIGN`, by family. Whatever is left is a bug: it is logged with
-its traceback, and answered with nothing but the request id.
+GSaaS's own errors bring their code and status along (`gsaas.exceptions`, and those below that only
+HTTP knows). What Flask and the libraries raise is looked up in `FOREIGN`, by family. Whatever is
+left is a bug: it is logged with its traceback, and answered with nothing but the request id.
 """
 
 from __future__ import annotations
@@ -103,11 +103,10 @@ def _ours(error: exceptions.GsaasError) -> flask.Response:
 
 
 def _others(error: Exception) -> flask.Response:
-    for family, (status, code, detail) in FOREIGN.items():
-        if isinstance(error, family):
-            break
-    else:
+    family = next((family for family in FOREIGN if isinstance(error, family)), None)
+    if family is None:
         return _bug(error)
+    status, code, detail = FOREIGN[family]
     limits = {"max_body_bytes": flask.current_app.config["MAX_CONTENT_LENGTH"]}
     response = flask.jsonify(body(status, code, detail % limits))
     response.status_code = status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gsaas.api.rbac import gpus as rbac
-from gsaas.api.service import Call, Reply
+from gsaas.api.service import Call, Reply, retried
 from gsaas.db import gpus, models
 
 PATH = "/v1/gpus"
@@ -32,6 +32,7 @@ def show(call: Call, uuid: str) -> Reply:
         return Reply(200, {"gpu": _gpu(gpu, held.get(uuid, []))})
 
 
+@retried
 def update(call: Call, uuid: str) -> Reply:
     """Disable a GPU, or enable it again."""
     asked = call.body["gpu"]

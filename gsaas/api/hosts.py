@@ -8,7 +8,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas.api.rbac import hosts as rbac
-from gsaas.api.service import Call, Reply
+from gsaas.api.service import Call, Reply, retried
 from gsaas.api.times import iso
 from gsaas.db import gpus, hosts, models
 
@@ -33,6 +33,7 @@ def show(call: Call, name: str) -> Reply:
         return Reply(200, {"host": _host(call, hosts.get(session, name))})
 
 
+@retried
 def update(call: Call, name: str) -> Reply:
     """Disable a host, or enable it again."""
     asked = call.body["host"]
@@ -58,7 +59,10 @@ def _host(call: Call, host: models.Host) -> dict[str, Any]:
 
 
 def _silent(host: models.Host, timeout: int) -> bool:
-    """Has its monitor been quiet for more than *timeout* seconds? A host without GPUs has none to miss."""
+    """Has its monitor been quiet for more than *timeout* seconds?
+
+    A host without GPUs has none that could be missed.
+    """
     if not host.gpus:
         return False
     if host.monitor_seen_at is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import binascii
 import re
 import uuid
 from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_utils import timeutils
@@ -14,9 +14,11 @@ from sqlalchemy.orm import Session
 from gsaas import exceptions, lifecycle
 from gsaas.api import cgpus
 from gsaas.api.rbac import leases as rbac
-from gsaas.api.service import Call, Reply
+from gsaas.api.service import Call, Reply, Service, retried
 from gsaas.api.times import iso
+from gsaas.cloudinit.environment import shell_exports
 from gsaas.db import leases, models
+from gsaas.engine import user_data
 from gsaas.gpgpums.state import Refusal, Request
 from gsaas.lifecycle import Status
 from gsaas.remoting.base import Device
@@ -28,18 +30,19 @@ PATH = "/v1/leases"
 def create(call: Call) -> Reply:
     """Claim cGPUs for a VM and have it booted.
 
-    Whatever can be refused is refused before anything is claimed: first by what the GPUs allow, then
-    by what the cloud says to the server.
+    Whatever can be refused is refused before anything is claimed: first for want of GPUs, then by
+    the cloud, which looks at the server.
     """
     service, asked = call.service, call.body["lease"]
-    policy, server = asked["cgpus"].get("policy"), asked.get("server", {})
+    policy = asked["cgpus"].get("policy")
     wanted = cgpus.request(service, asked["cgpus"])
-    _decode_user_data(server)
+    lease = _lease(call, asked, wanted)
+    _check_user_data(service, lease)
     answer = service.claims.check(wanted, policy)
     if isinstance(answer, Refusal):
         raise cgpus.refused(answer)
-    notes = service.cloud.check(call.context, server)
-    lease = service.claims.claim(_lease(call, asked, wanted, server), wanted, policy)
+    notes = service.cloud.check(call.context, lease.server_request)
+    lease = service.claims.claim(lease, wanted, policy)
     service.engine.lease_changed(call.context, lease.id)
     with service.database.read() as session:
         shown = show_lease(call, session, leases.get(session, lease.id))
@@ -78,16 +81,19 @@ def environment(call: Call, lease_id: str) -> Reply:
         lease = _find(call, session, lease_id, rbac.ENVIRONMENT)
     if not lease.claims:
         raise exceptions.LeaseHoldsNothing(id=lease_id, status=lease.status)
-    variables = call.service.remoting.environment(lease_id, _devices_for_driver(lease))
+    masked = [Address(claim.masked_ip, claim.masked_port) for claim in lease.claims]
+    driver = call.service.driver(lease.remoting)
+    variables = driver.environment(lease_id, _devices(masked, lease))
     match call.query.get("format", "json"):
         case "shell":
-            return Reply(200, _lines(variables, "export {}={}", _shell_quoted))
+            return Reply(200, shell_exports(variables))
         case "dotenv":
-            return Reply(200, _lines(variables, "{}={}", _dotenv_quoted))
+            return Reply(200, _dotenv(variables))
         case _:
             return Reply(200, {"environment": variables})
 
 
+@retried
 def delete(call: Call, lease_id: str) -> Reply:
     """Have a lease's VM deleted and its GPUs given back. Asking twice is asking once."""
     with call.service.database.read() as session:
@@ -137,9 +143,8 @@ def show_lease(call: Call, session: Session, lease: models.Lease) -> dict[str, A
     }
 
 
-def _lease(
-    call: Call, asked: dict[str, Any], wanted: Request, server: dict[str, Any]
-) -> models.Lease:
+def _lease(call: Call, asked: dict[str, Any], wanted: Request) -> models.Lease:
+    """Return the lease as far as the caller decides it; the claim fills in the rest."""
     lease_id = str(uuid.uuid4())
     now = timeutils.utcnow()
     return models.Lease(
@@ -152,7 +157,7 @@ def _lease(
         memory_mb=wanted.memory_mb,
         locality=wanted.locality,
         remoting=call.service.remoting.name,
-        server_request=server,
+        server_request=asked.get("server", {}),
         created_at=now,
         updated_at=now,
     )
@@ -202,35 +207,31 @@ def _dropped(session: Session, lease: models.Lease) -> dict[str, int] | None:
     return bindings.get(lease.port_id, {}).get("dropped_packets")
 
 
-def _devices_for_driver(lease: models.Lease) -> list[Device]:
-    return [
-        Device(
-            Address(claim.masked_ip, claim.masked_port),
-            claim.memory_mb if lease.mode == "shared" else None,
-        )
-        for claim in lease.claims
-    ]
+def _devices(masked: Sequence[Address], lease: models.Lease) -> list[Device]:
+    return [Device(address, lease.memory_mb) for address in masked]
 
 
-def _decode_user_data(server: dict[str, Any]) -> bytes | None:
-    """Return the caller's user data; raises `BadRequest`. Line breaks are fine: base64 tools add them."""
-    if "user_data" not in server:
-        return None
+def _check_user_data(service: Service, lease: models.Lease) -> None:
+    """Refuse user data that could not be carried along with ours: `BadRequest`, `UserDataTooLarge`.
+
+    Without any from the caller there is nothing to check: ours alone is small.
+    """
+    given = lease.server_request.get("user_data")
+    if given is None:
+        return
     try:
-        return b64decode(re.sub(r"\s", "", server["user_data"]), validate=True)
-    except (binascii.Error, ValueError):
+        b64decode(re.sub(r"\s", "", given), validate=True)  # base64 tools break lines
+    except ValueError:
         raise exceptions.BadRequest(
             reason="lease.server.user_data is not base64, as Nova takes it"
         ) from None
+    devices = _devices(service.claims.masked.first(lease.count), lease)
+    user_data.compose(service.conf, service.remoting, lease.id, devices, given)
 
 
-def _lines(variables: dict[str, str], line: str, quote: Any) -> str:
-    return "".join(line.format(name, quote(value)) + "\n" for name, value in variables.items())
-
-
-def _shell_quoted(value: str) -> str:
-    return "'" + value.replace("'", "'\\''") + "'"
-
-
-def _dotenv_quoted(value: str) -> str:
-    return '"' + re.sub(r'([\\"$`])', r"\\\1", value) + '"'
+def _dotenv(variables: Mapping[str, str]) -> str:
+    """Lines of a .env file: in double quotes, with a backslash before what would end or expand."""
+    return "".join(
+        '{}="{}"\n'.format(name, re.sub(r'([\\"$`])', r"\\\1", value))
+        for name, value in variables.items()
+    )

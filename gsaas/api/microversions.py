@@ -28,18 +28,22 @@ OLDEST, NEWEST = text(HISTORY[0]), text(HISTORY[-1])
 
 
 def chosen(header: str | None) -> str:
-    """Return the microversion that *header* asks for; raises `MalformedVersion`, `UnsupportedVersion`.
+    """Return the microversion that *header* asks for.
 
-    The header may speak of several services, separated by commas; the others are none of our business.
+    The header may speak of several services, separated by commas; the others do not concern us.
+    Raises `MalformedVersion` and `UnsupportedVersion`.
     """
-    asked = [
-        words[1:] for part in (header or "").split(",") if (words := part.split())[:1] == [SERVICE]
-    ]
-    if not asked:
+    if header is None:
         return OLDEST
-    if len(asked) > 1 or len(asked[0]) != 1:
+    asked = [part.split() for part in header.split(",")]
+    if any(len(words) != 2 for words in asked):
         raise errors.MalformedVersion(header=HEADER, given=header)
-    wanted = asked[0][0]
+    ours = [version for service, version in asked if service == SERVICE]
+    if not ours:
+        return OLDEST
+    if len(ours) > 1:
+        raise errors.MalformedVersion(header=HEADER, given=header)
+    wanted = ours[0]
     if wanted == "latest":
         return NEWEST
     if not re.fullmatch(r"(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})", wanted, re.ASCII):

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of routes and the schemas that requests are held against."""
+"""The OpenAPI document, made from the table of routes and the schemas that guard them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every URL, method, handler, access rule and schema of the API, in one table.
 
-Flask's routes and the OpenAPI document are both made from it (`app`, `openapi`), so neither can know something that
-the other does not. A route without a rule is open: it needs no token.
+Flask's routes and the OpenAPI document are both made from it (`app`, `openapi`), so neither can know
+something that the other does not. A route without a rule is open: it needs no token.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Route:
     query: Mapping[str, Any] = field(default_factory=lambda: schemas.common.query({}))
     body: Mapping[str, Any] | None = None
     refusals: tuple[int, ...] = ()
-    """Statuses that only this route answers with; `openapi` knows those that follow from the rest."""
+    """Statuses that do not follow from the rest, as those in `openapi.refusals` do."""
     text: bool = False
     """The reply may be text instead."""
 

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from oslo_config import cfg
+from oslo_db import api as db_api
 from oslo_policy import policy
 
 from gsaas import exceptions
-from gsaas.api import rbac
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
+from gsaas.remoting import base as remoting
 from gsaas.remoting.base import Driver
+
+retried = db_api.wrap_db_retry(
+    max_retries=5,
+    retry_interval=0.05,
+    inc_retry_interval=True,
+    max_retry_interval=0.5,
+    retry_on_deadlock=True,
+)
+"""For handlers that may simply be called again when the database chose them to end a deadlock."""
 
 
 class Engine(Protocol):
     """As much of `gsaas.rpc.engine.EngineClient` as the API uses."""
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
-        """Ask the engine to look at a lease. Never raises: the engine's next audit would find it, too."""
+        """Ask the engine to look at a lease.
+
+        Never raises: the engine's next audit would find the lease, too.
+        """
 
 
 @dataclass(frozen=True)
@@ -37,11 +49,13 @@ class Service:
     engine: Engine
     cloud: Cloud
     remoting: Driver
+    """What new leases use; a lease keeps the driver that it was made for."""
+    enforcer: policy.Enforcer
     openapi: Mapping[str, Any]
 
-    @functools.cached_property
-    def enforcer(self) -> policy.Enforcer:
-        return rbac.enforcer(self.conf)
+    def driver(self, name: str) -> Driver:
+        """Return the remoting driver of a lease. `ValueError` if it was uninstalled meanwhile."""
+        return self.remoting if name == self.remoting.name else remoting.load(name, self.conf)
 
 
 @dataclass(frozen=True)

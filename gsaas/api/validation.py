@@ -1,9 +1,10 @@
 """Hold a body or a query against its schema, and say what is wrong in one sentence.
 
     check = Schema({"type": "object", ...}).check
-    check(body)     # BadRequest: lease.cgpus.count is 0; it must be a whole number from 1 to 2147483647
+    check(body)     # BadRequest: lease.cgpus.count is 0; it must be a whole number from 1 to …
 
-Two things are stricter than JSON Schema: 2.0 is not a whole number, and `$` in a pattern is the very end.
+Two things are stricter than JSON Schema: 2.0 is not a whole number, and `$` in a pattern is the
+very end.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Schema:
         self._validator = _Validator(schema)
 
     def check(self, value: Any, whole: str = "the body") -> None:
-        """Return if *value* is as it must be; raise `BadRequest` if not. *whole* names *value* itself."""
+        """Return if *value* is as it must be, else raise `BadRequest`; *whole* is what to call it."""
         error = jsonschema.exceptions.best_match(self._validator.iter_errors(value))
         if error is not None:
             raise exceptions.BadRequest(reason=sentence(error, whole))

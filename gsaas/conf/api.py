@@ -9,9 +9,9 @@ GROUP = cfg.OptGroup("api", title="REST API", help="How gsaas-api answers and wh
 OPTS = [
     cfg.StrOpt(
         "public_url",
-        help="Where clients find this API, such as https://gpu.example.org: the beginning of every link in its answers. "
-        "Unset, links begin with the address that the request was sent to, which is wrong behind a proxy that "
-        "ends TLS or rewrites addresses.",
+        help="Where clients find this API, such as https://gpu.example.org: the beginning of every "
+        "link in its answers. Unset, links begin with the address that the request was sent to, which "
+        "is wrong behind a proxy that ends TLS or rewrites addresses.",
     ),
     cfg.IntOpt(
         "max_limit",
@@ -19,17 +19,18 @@ OPTS = [
         min=1,
         max=10000,
         help="Most rows one page of a list may hold, and the page size when the caller names none. "
-        "At 1, every listing of n things takes n requests; at 10000, one request may keep a worker busy for "
-        "a second. Lower it if large listings delay other callers.",
+        "At 1, every listing of n things takes n requests; at 10000, one request may keep a worker busy "
+        "for seconds. Lower it if large listings delay other callers.",
     ),
     cfg.IntOpt(
         "max_body_bytes",
         default=262144,
         min=4096,
         max=16777216,
-        help="Largest request body, in bytes; a larger one is answered 413 without being read. The only large thing in "
-        "a legitimate body is user data, which Nova limits to 65,535 bytes, so raising this helps nobody but "
-        "an attacker; below about 90,000 the largest legitimate launch is refused.",
+        help="Largest request body, in bytes; a larger one is answered 413 without being read. The "
+        "only large thing in a legitimate body is user data, which Nova limits to 65,535 bytes, so "
+        "raising this helps nobody but an attacker; below about 90,000 the largest legitimate launch "
+        "is refused.",
     ),
 ]
 

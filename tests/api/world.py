@@ -12,12 +12,12 @@ import sqlalchemy
 from oslo_config import cfg
 
 import gsaas.conf
-from gsaas.remoting import base as remoting
 from gsaas.api import app, auth
 from gsaas.api.routes import ROUTES
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.remoting import base as remoting
 from tests.api.doubles import MemoryCloud, MemoryEngine
 
 CALLERS = {
@@ -96,7 +96,9 @@ class World:
         )
         return cls(conf, database, claims, cloud, engine, made)
 
-    def call(self, caller: str | None, method: str, path: str, body: Any = None, **more: Any) -> Any:
+    def call(
+        self, caller: str | None, method: str, path: str, body: Any = None, **more: Any
+    ) -> Any:
         """Send one request as *caller* (None: without a token) and return Flask's response."""
         headers = dict(more.pop("headers", {}))
         if caller is not None:

@@ -1,7 +1,7 @@
 """Access rules: one module per noun, each rule with the calls that it guards.
 
-Operators override them in `policy.yaml`, oslo.policy's file; `oslopolicy-sample-generator --namespace
-gsaas` prints one to begin with.
+Operators override them in `policy.yaml`, oslo.policy's file; one to begin with is printed by
+`oslopolicy-sample-generator --namespace gsaas`.
 """
 
 from __future__ import annotations

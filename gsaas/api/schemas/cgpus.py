@@ -13,7 +13,7 @@ MEMORY_WANTED = {
 }
 MEMORY_REFUSED = {
     "not": {},
-    "description": "left out in exclusive mode, which gives whole GPUs; say mode shared for a share",
+    "description": "left out in exclusive mode, which gives whole GPUs; mode shared gives shares",
 }
 
 REQUEST = {
@@ -23,7 +23,7 @@ REQUEST = {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": common.MAX_INTEGER,
-                "description": "How many cGPUs. The masked prefix and the middleware limit it further.",
+                "description": "How many cGPUs; the masked prefix and the middleware may allow fewer.",
             },
             "mode": {
                 "enum": list(MODES),
@@ -34,7 +34,7 @@ REQUEST = {
             "locality": {
                 "enum": list(LOCALITIES),
                 "default": "any",
-                "description": "Where the VM runs: anywhere, on the host of its GPUs, or on another.",
+                "description": "Where the VM runs: anywhere, with its GPUs, or away from them.",
             },
             "policy": {
                 **common.TEXT,

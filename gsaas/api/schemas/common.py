@@ -67,7 +67,7 @@ PAGE = {
         "type": "integer",
         "minimum": 1,
         "maximum": MAX_INTEGER,
-        "description": "Most rows to return. The service has a limit of its own and may return fewer.",
+        "description": "Most rows to return; the service's own limit may be lower.",
     },
     "marker": {**TEXT, "description": "The last row of the previous page."},
 }
@@ -81,7 +81,7 @@ def nullable(schema: dict[str, Any]) -> dict[str, Any]:
 def record(
     properties: dict[str, Any], optional: tuple[str, ...] = (), **more: Any
 ) -> dict[str, Any]:
-    """Return the schema of an object with exactly these properties, all there but the *optional*."""
+    """Return the schema of an object with exactly these properties; the *optional* may be left out."""
     return {
         **more,
         "type": "object",
@@ -104,7 +104,7 @@ def disabling(noun: str) -> dict[str, Any]:
                 {
                     "disabled": {
                         "type": "boolean",
-                        "description": "True: no new lease is given it. Leases that hold it keep it.",
+                        "description": "True: no new lease gets it; those that hold it keep it.",
                     },
                     "disabled_reason": {**TEXT, "description": "For whoever wonders later."},
                 },
