@@ -1,0 +1,517 @@
+"""The RODVR endpoint of one host: keeps the kernel equal to the bindings it was given.
+
+Its rules:
+
+1. Read the kernel, plan, apply, read again: at start, on a timer, when links or tables change behind
+   its back. A single binding takes a short cut, a plan against the state read last; if the kernel
+   disagrees, everything is read again.
+2. What cannot be done now stays wanted, is reported as a problem, and is tried again after a pause.
+3. Until `replace` has told everything that is wanted, nothing that is unknown is removed: what a
+   former process left behind may be somebody's running job.
+4. A binding that goes away loses its mappings and connections in that moment. Its chain stays for a
+   while, so that the VM's programs are told (by a reset) and do not hang.
+
+How a binding arrives (RPC, a test) is not known here, and neither is any netlink.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from gsaas.rodvr import plan
+from gsaas.rodvr.bindings import Binding
+from gsaas.rodvr.identities import Identities, NoIdentityLeft
+from gsaas.rodvr.kernel import Datapath, Events, Watch
+from gsaas.rodvr.report import BindingReport, Report
+
+LOG = logging.getLogger(__name__)
+
+MASKED_PREFIX = "169.254.71.0/24"
+IDENTITY_NETWORK = "240.71.0.0/16"
+_METADATA = ipaddress.IPv4Address("169.254.169.254")
+
+
+class NotRemoved(Exception):
+    """The kernel would not let go of a binding: its VM may still reach what it reached."""
+
+
+def _ignore(port_id: str) -> None:
+    """For callers who read reports instead."""
+
+
+class Endpoint:
+    """All methods may be called from any thread; *netns* is a namespace's name, for simulated hosts.
+
+    *on_installed* hears of every binding that becomes installed other than by the call that is under
+    way: its tap appeared, or what failed has succeeded. *farewell* is how many seconds rule 4 means by
+    "a while". *protected* and *filtered_cuts* False do what older kernels make necessary.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        gpu_device: str,
+        *,
+        netns: str | None = None,
+        masked_prefix: str = MASKED_PREFIX,
+        identity_network: str = IDENTITY_NETWORK,
+        on_installed: Callable[[str], None] = _ignore,
+        audit_interval: float = 30.0,
+        retry_interval: float = 5.0,
+        farewell: float = 60.0,
+        protected: bool = True,
+        filtered_cuts: bool = True,
+    ) -> None:
+        self.host = host
+        self._gpu_device = gpu_device
+        self._netns = netns
+        self._masked_prefix = ipaddress.IPv4Network(masked_prefix)
+        self._identity_network = ipaddress.IPv4Network(identity_network)
+        if _METADATA in self._masked_prefix:
+            raise ValueError(f"the masked prefix {masked_prefix} covers the metadata service")
+        self._on_installed = on_installed
+        self._audit_interval = audit_interval
+        self._retry_interval = retry_interval
+        self._farewell = farewell
+        self._protected = protected
+        self._filtered_cuts = filtered_cuts
+
+        self._lock = threading.RLock()
+        self._datapath: Datapath | None = None
+        self._watch: Watch | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+        self._wanted: dict[str, Binding] = {}
+        self._by_tap: dict[str, str] = {}
+        self._told = False
+        self._identities = Identities(self._identity_network)
+        self._state = plan.State()
+        self._leaving: dict[str, float] = {}
+        """Tap of a removed binding -> when its farewell ends."""
+        self._cuts: list[plan.Cut] = []
+        """Connections that must end and have not yet."""
+        self._installed: set[str] = set()
+        self._news: list[str] = []
+        self._problems: dict[str, str] = {}
+        self._audit_at = self._retry_at = 0.0
+        self._ready = False
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take over what the kernel holds and begin to watch. Kernel trouble becomes a problem."""
+        with self._lock:
+            if self._thread is not None:
+                raise RuntimeError(f"the endpoint of {self.host} is running")
+            self._datapath = self._open()
+            self._watch = self._datapath.watch()
+            self._stopping = False
+            self._reconcile()
+            self._news.clear()
+            self._thread = threading.Thread(
+                target=self._run, name=f"rodvr-{self.host}", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and leave the kernel as it is: packets flow on."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stopping = True
+            if self._watch is not None:
+                self._watch.wake()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        with self._lock:
+            if self._watch is not None:
+                self._watch.close()
+            if self._datapath is not None:
+                self._datapath.close()
+            self._watch = self._datapath = None
+
+    def teardown(self) -> None:
+        """Stop, and take away everything of ours, whichever process made it."""
+        self.stop()
+        with self._lock:
+            datapath = self._open()
+            try:
+                datapath.teardown()
+            finally:
+                datapath.close()
+            self._state = plan.State()
+            self._identities = Identities(self._identity_network)
+            self._leaving.clear()
+            self._installed.clear()
+
+    # -- what is wanted -----------------------------------------------------------------------------
+
+    def replace(self, bindings: Iterable[Binding]) -> Report:
+        """Make *bindings* everything that is wanted on this host; the rest is removed."""
+        with self._lock:
+            self._wanted = {binding.port_id: binding for binding in bindings}
+            self._by_tap = {binding.tap: port_id for port_id, binding in self._wanted.items()}
+            self._installed &= self._wanted.keys()
+            self._told = True
+            self._reconcile(connections=True)
+            report = self._report(self._wanted)
+            self._forget_news(self._wanted)
+        self._announce()
+        return report
+
+    def apply(self, binding: Binding) -> Report:
+        """Want *binding*, replacing its port's former one: in the kernel now, or when the tap comes.
+
+        The report is about this port.
+        """
+        port_id = binding.port_id
+        with self._lock:
+            former = self._wanted.pop(port_id, None)
+            self._wanted[port_id] = binding
+            self._by_tap[binding.tap] = port_id
+            self._leaving.pop(binding.tap, None)
+            if former is not None and former.tap != binding.tap:
+                self._give_up_tap(former)
+                self._reconcile()
+            else:
+                self._settle(port_id)
+            report = self._report((port_id,))
+            self._forget_news((port_id,))
+        self._announce()
+        return report
+
+    def remove(self, port_id: str) -> Report:
+        """Stop wanting the binding of *port_id*: mappings and connections are gone on return.
+
+        One that is not there is no error. `NotRemoved` if the kernel would not let go; it is tried
+        again until it does.
+        """
+        with self._lock:
+            former = self._wanted.pop(port_id, None)
+            if former is not None:
+                self._give_up_tap(former)
+            self._installed.discard(port_id)
+            self._problems.pop(f"port {port_id}", None)
+            self._forget_news((port_id,))
+            identity = self._identities.get(port_id)
+            self._take_leave(port_id)
+            if identity is not None and self._reaches_something(identity):
+                reasons = "; ".join(self._problems.values())
+                raise NotRemoved(f"port {port_id} is still connected on {self.host}: {reasons}")
+            report = self._report(())
+        self._announce()
+        return report
+
+    def report(self) -> Report:
+        """All bindings, what their VMs tried in vain (read now), and all problems."""
+        with self._lock:
+            return self._report(self._wanted, count=True)
+
+    # -- one binding --------------------------------------------------------------------------------
+
+    def _settle(self, port_id: str) -> None:
+        """Bring one port to what is wanted by the shortest way."""
+        binding = self._wanted[port_id]
+        if not self._ready or self._by_tap[binding.tap] != port_id:
+            self._reconcile()
+            return
+        try:
+            index = self._kernel.index(binding.tap)
+            if index is None:
+                change = plan.detach(self._state, binding.tap)
+            else:
+                identity = self._identities.allocate(port_id)
+                wanted = plan.Attachment.of(binding, identity, index)
+                change = plan.attach(self._state, binding.tap, wanted)
+            self._carry_out(change)
+        except (OSError, ValueError, NoIdentityLeft):
+            # The kernel is not as we think, or will not: look at everything before saying so.
+            self._reconcile()
+        else:
+            self._problems.pop(f"port {port_id}", None)
+            self._note(port_id, index is not None)
+
+    def _take_leave(self, port_id: str) -> None:
+        """Empty the chains of a port that is not wanted; the chains themselves go later."""
+        taps = [
+            (tap, tag)
+            for tap, tag in self._state.chains.items()
+            if tag is not None and tag.port_id == port_id and tap not in self._by_tap
+        ]
+        for tap, tag in taps:
+            self._leaving.setdefault(tap, time.monotonic() + self._farewell)
+            try:
+                self._carry_out(plan.attach(self._state, tap, plan.Attachment(tag)))
+            except OSError:
+                self._reconcile()
+        if taps:
+            self._nudge()
+        else:
+            self._release_unused()
+
+    def _give_up_tap(self, former: Binding) -> None:
+        """*former* no longer claims its tap: let another binding that names it have it."""
+        if self._by_tap.get(former.tap) != former.port_id:
+            return
+        del self._by_tap[former.tap]
+        for port_id, binding in self._wanted.items():
+            if binding.tap == former.tap:
+                self._by_tap[former.tap] = port_id
+        if former.tap in self._by_tap:
+            self._reconcile()
+
+    def _carry_out(self, change: plan.Plan, *, rebuild: bool = False) -> None:
+        if change.operations or rebuild:
+            self._kernel.apply(change.operations, rebuild=rebuild)
+            if rebuild:
+                self._state = plan.State()
+            self._state.commit(change.operations)
+        self._cut(change.cuts)
+
+    def _cut(self, cuts: Iterable[plan.Cut] = ()) -> None:
+        """End connections; those that resist are tried again."""
+        self._cuts.extend(cuts)
+        if not self._cuts:
+            return
+        try:
+            self._kernel.cut(self._cuts)
+        except OSError as error:
+            self._problem("connections", f"connections could not be cut: {error}")
+        else:
+            self._cuts.clear()
+            self._problems.pop("connections", None)
+
+    # -- everything ---------------------------------------------------------------------------------
+
+    def _reconcile(self, *, connections: bool = False) -> None:
+        """Read, plan, apply, read again. Problems are found anew."""
+        self._audit_at = time.monotonic() + self._audit_interval
+        self._retry_at = self._audit_at
+        self._problems.clear()
+        self._ready = False
+        try:
+            intact = self._kernel.prepare()
+            self._ready = True
+            self._state = self._kernel.read()
+            wanted, keep = self._attachments()
+            base = self._state if intact else plan.State()
+            change = plan.reconcile(base, wanted, keep=keep)
+            if change.operations or not intact:
+                self._carry_out_all(change, base, wanted, keep, rebuild=not intact)
+                self._state = self._kernel.read()
+            for tap, attachment in wanted.items():
+                port_id = attachment.tag.port_id
+                if self._by_tap.get(tap) == port_id:
+                    right = not plan.attach(self._state, tap, attachment).operations
+                    self._note(port_id, right)
+            for port_id, binding in self._wanted.items():
+                if binding.tap not in wanted or self._by_tap[binding.tap] != port_id:
+                    self._note(port_id, False)
+            if connections:
+                self._cut(plan.stale_connections(self._kernel.connections(), self._state))
+            self._cut()
+            self._release_unused()
+            self._look_around()
+        except OSError as error:
+            LOG.warning("the datapath of %s: %s", self.host, error)
+            self._problem("datapath", f"the datapath is not as it should be: {error}")
+        if self._watch is not None and not self._kernel.protected:
+            self._watch.watch_tables()
+
+    def _attachments(self) -> tuple[dict[str, plan.Attachment], set[str]]:
+        """What every tap should hold, and the taps to leave alone."""
+        for tag in self._state.chains.values():
+            if tag is not None:
+                self._identities.adopt(tag.port_id, tag.identity)
+        wanted: dict[str, plan.Attachment] = {}
+        for port_id, binding in self._wanted.items():
+            holder = self._by_tap[binding.tap]
+            if holder != port_id:
+                self._problem(
+                    f"port {port_id}", f"port {port_id}: its tap {binding.tap} is port {holder}'s"
+                )
+                continue
+            try:
+                index = self._kernel.index(binding.tap)
+                if index is not None:
+                    identity = self._identities.allocate(port_id)
+                    wanted[binding.tap] = plan.Attachment.of(binding, identity, index)
+            except (ValueError, NoIdentityLeft) as error:
+                self._problem(f"port {port_id}", f"port {port_id}: {error}")
+        keep = set()
+        now = time.monotonic()
+        for tap, tag in self._state.chains.items():
+            if tap in self._by_tap or tag is None or tag.port_id in self._wanted:
+                continue
+            present = self._kernel.index(tap) == tag.ifindex
+            if tap in self._leaving or self._told:
+                if present and now < self._leaving.setdefault(tap, now + self._farewell):
+                    wanted[tap] = plan.Attachment(tag)
+            else:
+                keep.add(tap)
+                if present:
+                    wanted[tap] = plan.Attachment(tag, self._state.mappings.get(tag.identity, {}))
+        self._leaving = {tap: at for tap, at in self._leaving.items() if tap in wanted}
+        return wanted, keep
+
+    def _carry_out_all(
+        self,
+        change: plan.Plan,
+        base: plan.State,
+        wanted: dict[str, plan.Attachment],
+        keep: set[str],
+        *,
+        rebuild: bool,
+    ) -> None:
+        """One transaction if possible; tap by tap if something in it is refused."""
+        try:
+            self._carry_out(change, rebuild=rebuild)
+            return
+        except (OSError, ValueError) as error:
+            LOG.warning("%s: %s; trying each tap by itself", self.host, error)
+        if rebuild:
+            self._carry_out(plan.Plan(), rebuild=True)
+        gone = {tap: wanted[tap] for tap in wanted.keys() & base.chains.keys()}
+        self._carry_out(plan.reconcile(self._state, {}, keep=keep | gone.keys()))
+        for tap, attachment in wanted.items():
+            try:
+                self._carry_out(plan.attach(self._state, tap, attachment))
+            except (OSError, ValueError) as error:
+                port_id = attachment.tag.port_id
+                self._problem(f"port {port_id}", f"port {port_id} on tap {tap}: {error}")
+
+    def _look_around(self) -> None:
+        """Problems that others make, or that need somebody's hand."""
+        if self._kernel.index(self._gpu_device) is None:
+            self._problem(
+                "gpu device",
+                f"there is no interface {self._gpu_device}; no VM of this host reaches its GPUs "
+                "(option gpu_device)",
+            )
+        for number, text in enumerate(self._kernel.obstacles()):
+            self._problems[f"obstacle {number}"] = text
+
+    def _release_unused(self) -> None:
+        held = {tag.port_id for tag in self._state.chains.values() if tag is not None}
+        for port_id in self._identities.ports():
+            if port_id not in held and port_id not in self._wanted:
+                identity = self._identities.get(port_id)
+                if identity is not None and self._ready:
+                    self._cut([plan.Cut(identity)])
+                    self._kernel.uncount(identity)
+                    self._identities.release(port_id)
+
+    # -- the thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if self._stopping or self._watch is None:
+                    return
+                watch = self._watch
+                due = min([self._audit_at, self._retry_at, *self._leaving.values()])
+            events = watch.wait(due - time.monotonic())
+            with self._lock:
+                if self._stopping:
+                    return
+                try:
+                    self._react(events)
+                except Exception as error:  # noqa: BLE001 - the endpoint must outlive its surprises
+                    LOG.exception("the endpoint of %s", self.host)
+                    self._problem("endpoint", f"the endpoint stumbled: {error!r}")
+            self._announce()
+
+    def _react(self, events: Events) -> None:
+        now = time.monotonic()
+        due = min([self._audit_at, self._retry_at, *self._leaving.values()])
+        foreign = events.tables - {self._kernel.port}
+        names = set(events.links.values())
+        if now >= due or events.overrun or foreign or names & self._kernel.own_links:
+            self._reconcile()
+            return
+        touched = {
+            tap
+            for tap, tag in self._state.chains.items()
+            if tag is not None and tag.ifindex in events.links
+        }
+        for tap in sorted(touched | names):
+            if tap in self._by_tap:
+                self._settle(self._by_tap[tap])
+            elif tap in self._leaving and self._kernel.index(tap) is None:
+                self._reconcile()
+
+    def _announce(self) -> None:
+        """Tell of bindings that became installed. Never under the lock: the listener may call us."""
+        with self._lock:
+            news, self._news = self._news, []
+        for port_id in news:
+            try:
+                self._on_installed(port_id)
+            except Exception:  # the report says the same, later
+                LOG.exception("the listener of %s failed on port %s", self.host, port_id)
+
+    # -- small things -------------------------------------------------------------------------------
+
+    @property
+    def _kernel(self) -> Datapath:
+        if self._datapath is None:
+            raise RuntimeError(f"the endpoint of {self.host} is not running")
+        return self._datapath
+
+    def _open(self) -> Datapath:
+        return Datapath(
+            self._gpu_device,
+            self._masked_prefix,
+            self._identity_network,
+            netns=self._netns,
+            protected=self._protected,
+            filtered_cuts=self._filtered_cuts,
+        )
+
+    def _note(self, port_id: str, installed: bool) -> None:
+        if not installed:
+            self._installed.discard(port_id)
+        elif port_id not in self._installed:
+            self._installed.add(port_id)
+            self._news.append(port_id)
+
+    def _forget_news(self, port_ids: Iterable[str]) -> None:
+        told = set(port_ids)
+        self._news = [port_id for port_id in self._news if port_id not in told]
+
+    def _problem(self, key: str, text: str) -> None:
+        """Something that a later try may mend."""
+        self._problems[key] = text
+        self._retry_at = min(self._retry_at, time.monotonic() + self._retry_interval)
+        self._nudge()
+
+    def _nudge(self) -> None:
+        """Have the thread look at its deadlines again."""
+        if self._watch is not None:
+            self._watch.wake()
+
+    def _reaches_something(self, identity: str) -> bool:
+        pending = any(cut.identity == identity for cut in self._cuts)
+        return pending or identity in self._state.mappings
+
+    def _report(self, port_ids: Iterable[str], *, count: bool = False) -> Report:
+        unmapped: dict[str, int] = {}
+        refused: dict[str, int] = {}
+        if count and self._ready:
+            try:
+                unmapped, refused = self._kernel.unmapped(), self._kernel.refused()
+            except OSError as error:
+                self._problem("counters", f"dropped packets could not be counted: {error}")
+        bindings = {
+            port_id: BindingReport(
+                installed=port_id in self._installed,
+                unmapped=unmapped.get(self._identities.get(port_id) or "", 0),
+                refused=refused.get(self._wanted[port_id].tap, 0),
+            )
+            for port_id in port_ids
+        }
+        return Report(self.host, bindings, tuple(self._problems.values()))

@@ -1,0 +1,237 @@
+"""Rule expressions and base objects of nftables, encoded by pyroute2.
+
+Registers are the 4-byte ones: `R`, `R + 1`, … A value longer than four bytes fills the following ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from pyroute2.netlink import NLM_F_APPEND, NLM_F_CREATE
+from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_NFTABLES
+from pyroute2.netlink.nfnetlink import nftsocket as nft
+from pyroute2.nftables.expressions import genex
+
+from gsaas.rodvr.kernel.wire import Message
+
+# pyroute2 0.9.7 gives NFTA_FWD_NFPROTO the type "u32", which it does not have: any `fwd` raises
+# AttributeError. Put right before the first use; pyproject.toml pins the release.
+nft.nft_contains_expr.nft_expr.nft_fwd.nla_map = (
+    ("NFTA_FWD_UNSPEC", "none"),
+    ("NFTA_FWD_SREG_DEV", "regs"),
+    ("NFTA_FWD_SREG_ADDR", "regs"),
+    ("NFTA_FWD_NFPROTO", "be32"),
+)
+
+Expression = dict[str, Any]
+
+SUBSYSTEM = NFNL_SUBSYS_NFTABLES << 8
+R = 8
+DROP, ACCEPT = 0, 1
+EQUAL, NOT_EQUAL = 0, 1
+LINK, NETWORK, TRANSPORT = 0, 1, 2
+"""Where a payload offset counts from."""
+OWNER, PERSIST = 0x2, 0x4
+"""Table flags, Linux 5.12 and 6.9: only the owner may change it; it outlives the owner's socket."""
+
+
+def immediate(register: int, value: bytes) -> Expression:
+    return genex("immediate", {"dreg": register, "data": _data(value)})
+
+
+def verdict(code: int) -> Expression:
+    value = {"attrs": [("NFTA_VERDICT_CODE", code)]}
+    return genex("immediate", {"dreg": 0, "data": {"attrs": [("NFTA_DATA_VERDICT", value)]}})
+
+
+def meta(key: int, register: int) -> Expression:
+    return genex("meta", {"key": key, "dreg": register})
+
+
+def compare(register: int, value: bytes, operator: int = EQUAL) -> Expression:
+    return genex("cmp", {"sreg": register, "op": operator, "data": _data(value)})
+
+
+def load(base: int, offset: int, length: int, register: int) -> Expression:
+    return genex("payload", {"dreg": register, "base": base, "offset": offset, "len": length})
+
+
+def store(
+    base: int, offset: int, length: int, register: int, *, checksum: int | None = None
+) -> Expression:
+    """Write packet bytes; *checksum* is the offset of the IPv4 checksum to keep right, with L4's."""
+    fields: dict[str, Any] = {"sreg": register, "base": base, "offset": offset, "len": length}
+    if checksum is None:
+        fields |= {"csum_type": 0, "csum_offset": 0}
+    else:
+        fields |= {"csum_type": 1, "csum_offset": checksum}
+        fields |= {"csum_flags": {"NFT_PAYLOAD_L4CSUM_PSEUDOHDR"}}
+    return genex("payload", fields)
+
+
+def mask(register: int, bits: bytes) -> Expression:
+    fields = {"sreg": register, "dreg": register, "len": len(bits)}
+    return genex("bitwise", {**fields, "mask": _data(bits), "xor": _data(bytes(len(bits)))})
+
+
+def lookup(name: str, source: int, destination: int) -> Expression:
+    return genex("lookup", {"set": name, "sreg": source, "dreg": destination})
+
+
+def count_in(name: str, set_id: int, key: int) -> Expression:
+    """Add to the packet counter that set *name* keeps for the key in the register."""
+    fields = {"set_name": name, "set_id": set_id, "op": 0, "sreg_key": key, "expr": counter()}
+    return genex("dynset", fields)
+
+
+def counter() -> Expression:
+    return genex("counter", {"bytes": 0, "packets": 0})
+
+
+def forward_to(register: int) -> Expression:
+    """Send the packet out of the interface whose index is in *register* (netdev family only)."""
+    return genex("fwd", {"sreg_dev": register})
+
+
+def conntrack(key: int, register: int) -> Expression:
+    return genex("ct", {"key": key, "dreg": register})
+
+
+def reset_connection() -> Expression:
+    return genex("reject", {"type": 1, "icmp_code": 0})
+
+
+def translate_destination(address: int, port: int) -> Expression:
+    return genex("nat", {"type": 1, "family": 2, "reg_addr_min": address, "reg_proto_min": port})
+
+
+def masquerade() -> Expression:
+    return genex("masq", {})
+
+
+def clamp_mss(register: int) -> list[Expression]:
+    """Lower the MSS option of a SYN to what the route's MTU carries, whatever it is at that moment."""
+    option = {"sreg": register, "type": 2, "offset": 2, "len": 2, "op": 1}
+    # TCPMSS comes in host order; the option wants network order.
+    swap = {"sreg": register, "dreg": register, "op": 1, "len": 2, "size": 2}
+    return [
+        genex("rt", {"key": 3, "dreg": register}),
+        genex("byteorder", swap),
+        genex("exthdr", option),
+    ]
+
+
+def add_table(family: int, name: str, flags: int, comment: str) -> Message:
+    fields = [("NFTA_TABLE_NAME", name), ("NFTA_TABLE_FLAGS", flags)]
+    if comment:
+        fields.append(("NFTA_TABLE_USERDATA", comment))
+    return encode(nft.nft_table_msg, nft.NFT_MSG_NEWTABLE, family, fields, NLM_F_CREATE, name)
+
+
+def delete_table(family: int, name: str) -> Message:
+    fields = [("NFTA_TABLE_NAME", name)]
+    return encode(nft.nft_table_msg, nft.NFT_MSG_DELTABLE, family, fields, 0, name)
+
+
+def add_chain(
+    family: int,
+    table: str,
+    name: str,
+    hook: int,
+    priority: int,
+    *,
+    type: str = "filter",
+    device: str | None = None,
+) -> Message:
+    place = [("NFTA_HOOK_HOOKNUM", hook), ("NFTA_HOOK_PRIORITY", priority)]
+    if device:
+        place.append(("NFTA_HOOK_DEV", device))
+    fields = [
+        ("NFTA_CHAIN_TABLE", table),
+        ("NFTA_CHAIN_NAME", name),
+        ("NFTA_CHAIN_TYPE", type),
+        ("NFTA_CHAIN_POLICY", ACCEPT),
+        ("NFTA_CHAIN_HOOK", {"attrs": place}),
+    ]
+    return encode(nft.nft_chain_msg, nft.NFT_MSG_NEWCHAIN, family, fields, NLM_F_CREATE, name)
+
+
+def add_rule(family: int, table: str, chain: str, expressions: Sequence[Expression]) -> Message:
+    fields = [
+        ("NFTA_RULE_TABLE", table),
+        ("NFTA_RULE_CHAIN", chain),
+        ("NFTA_RULE_EXPRESSIONS", list(expressions)),
+    ]
+    flags = NLM_F_CREATE | NLM_F_APPEND
+    return encode(nft.nft_rule_msg, nft.NFT_MSG_NEWRULE, family, fields, flags, chain)
+
+
+def add_set(
+    family: int,
+    table: str,
+    name: str,
+    set_id: int,
+    key: tuple[int, ...],
+    key_length: int,
+    *,
+    data: tuple[int, ...] = (),
+    data_length: int = 0,
+    counts: int = 0,
+) -> Message:
+    """A map if it has *data*; a set of *counts* counters that packets fill if it has that."""
+    fields: list[tuple[str, Any]] = [
+        ("NFTA_SET_TABLE", table),
+        ("NFTA_SET_NAME", name),
+        ("NFTA_SET_KEY_TYPE", _concatenated(key)),
+        ("NFTA_SET_KEY_LEN", key_length),
+        ("NFTA_SET_ID", set_id),
+    ]
+    flags = set()
+    if data:
+        flags.add("NFT_SET_MAP")
+        fields.append(("NFTA_SET_DATA_TYPE", _concatenated(data)))
+        fields.append(("NFTA_SET_DATA_LEN", data_length))
+    if counts:
+        flags.add("NFT_SET_EVAL")
+        fields.append(("NFTA_SET_DESC", {"attrs": [("NFTA_SET_DESC_SIZE", counts)]}))
+    fields.append(("NFTA_SET_FLAGS", flags))
+    return encode(nft.nft_set_msg, nft.NFT_MSG_NEWSET, family, fields, NLM_F_CREATE, name)
+
+
+def encode(
+    message_class: type, kind: int, family: int, fields: list, flags: int, name: str
+) -> Message:
+    """A `Message` from a pyroute2 message class and its attributes."""
+    encoded = message_class()
+    encoded["attrs"] = fields
+    encoded["nfgen_family"] = family
+    encoded["header"]["sequence_number"] = encoded["header"]["pid"] = 0
+    encoded.encode()
+    what = f"{_VERBS[kind]} {name}"
+    return Message(SUBSYSTEM | kind, family, bytes(encoded.data[20:]), flags, what)
+
+
+def _data(value: bytes) -> dict[str, Any]:
+    return {"attrs": [("NFTA_DATA_VALUE", value)]}
+
+
+def _concatenated(types: tuple[int, ...]) -> int:
+    number = 0
+    for part in types:
+        number = number << 6 | part
+    return number
+
+
+def host32(value: int) -> bytes:
+    return struct.pack("=I", value)
+
+
+_VERBS = {
+    nft.NFT_MSG_NEWTABLE: "add table",
+    nft.NFT_MSG_DELTABLE: "delete table",
+    nft.NFT_MSG_NEWCHAIN: "add chain",
+    nft.NFT_MSG_NEWRULE: "add rule to chain",
+    nft.NFT_MSG_NEWSET: "add set",
+}

@@ -1,0 +1,121 @@
+"""Reading the forward chains of other tables, for `gsaas.rodvr.forwarding` to judge."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from pyroute2.netlink.nfnetlink import nftsocket as nft
+
+from gsaas.rodvr.forwarding import BaseChain, DeviceMatch, Rule, RulesOf, Verdict
+from gsaas.rodvr.kernel import wire
+from gsaas.rodvr.kernel.expressions import SUBSYSTEM
+from gsaas.rodvr.kernel.ports import (
+    CHAIN_HOOK,
+    CHAIN_NAME,
+    CHAIN_POLICY,
+    CHAIN_TABLE,
+    RULE_CHAIN,
+    RULE_EXPRESSIONS,
+    RULE_TABLE,
+)
+from gsaas.rodvr.kernel.ruleset import TABLE
+from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
+from gsaas.rodvr.kernel.wire import Message
+
+_FAMILIES = {"ip": nft.NFPROTO_IPV4, "inet": nft.NFPROTO_INET}
+_FORWARD_HOOK = 2
+_VERDICTS = {0: Verdict.DROP, 1: Verdict.ACCEPT}
+_VERDICTS |= {-3: Verdict.JUMP, -4: Verdict.GOTO, -5: Verdict.RETURN}
+_IIFNAME, _OIFNAME = nft.Meta.NFT_META_IIFNAME, nft.Meta.NFT_META_OIFNAME
+_L4PROTO, _NFPROTO = nft.Meta.NFT_META_L4PROTO, nft.Meta.NFT_META_NFPROTO
+_HARMLESS = {_L4PROTO: b"\x06", _NFPROTO: b"\x02"}
+"""Conditions every packet of ours meets: TCP, and IPv4."""
+_NAME_SIZE = 16
+
+Rules = Callable[[str], Sequence[Rule]]
+
+
+def forward_chains(netlink: Nfnetlink) -> list[tuple[BaseChain, RulesOf]]:
+    """Base chains of others on the IPv4 forward hook, and how to read the rules of their tables."""
+    found = []
+    for family, number in _FAMILIES.items():
+        kind = SUBSYSTEM | nft.NFT_MSG_GETCHAIN
+        for body in netlink.dump(Message(kind, number, b"", 0, "read chains")):
+            fields = wire.by_kind(body)
+            table, name = wire.string(fields[CHAIN_TABLE]), wire.string(fields[CHAIN_NAME])
+            hook = wire.by_kind(fields.get(CHAIN_HOOK, b"")).get(1, b"")
+            if int.from_bytes(hook, "big") != _FORWARD_HOOK or table == TABLE:
+                continue
+            policy = _VERDICTS[int.from_bytes(fields.get(CHAIN_POLICY, b"\1"), "big")]
+            chain = BaseChain(family, table, name, policy)
+            found.append((chain, _rules_of(netlink, number, table)))
+    return found
+
+
+def _rules_of(netlink: Nfnetlink, family: int, table: str) -> RulesOf:
+    @cache
+    def read(chain: str) -> Sequence[Rule]:
+        body = wire.text(RULE_TABLE, table) + wire.text(RULE_CHAIN, chain)
+        request = Message(SUBSYSTEM | nft.NFT_MSG_GETRULE, family, body, 0, f"read {chain}")
+        try:
+            bodies = netlink.dump(request)
+        except Refused as refusal:
+            if refusal.errno != errno.ENOENT:
+                raise
+            return ()  # deleted since it was listed
+        fields = [wire.by_kind(rule) for rule in bodies]
+        return tuple(
+            _rule(rule.get(RULE_EXPRESSIONS, b""))
+            for rule in fields
+            if wire.string(rule.get(RULE_CHAIN)) == chain
+            and wire.string(rule.get(RULE_TABLE)) == table
+        )
+
+    return read
+
+
+def _rule(expressions: bytes) -> Rule:
+    devices: list[DeviceMatch] = []
+    conditions: set[str] = set()
+    verdict: Verdict | None = None
+    target = ""
+    loaded: dict[bytes, int] = {}
+    for _, expression in wire.attributes(expressions):
+        parts = wire.by_kind(expression)
+        name, fields = wire.string(parts.get(1)), wire.by_kind(parts.get(2, b""))
+        match name:
+            case "counter" | "log" | "limit":
+                pass
+            case "meta" if 1 in fields:
+                loaded[fields[1]] = int.from_bytes(fields[2], "big")
+            case "cmp" if fields[1] in loaded:
+                key = loaded[fields[1]]
+                value = wire.by_kind(fields[3])[1]
+                negated = bool(int.from_bytes(fields[2], "big"))
+                if key in (_IIFNAME, _OIFNAME):
+                    prefix = b"\0" not in value and len(value) < _NAME_SIZE
+                    devices.append(
+                        DeviceMatch(key == _OIFNAME, wire.string(value), prefix, negated)
+                    )
+                elif negated or _HARMLESS.get(key) != value:
+                    conditions.add("meta")
+            case "immediate" if int.from_bytes(fields[1], "big") == 0:
+                chosen = wire.by_kind(wire.by_kind(fields[2]).get(2, b""))
+                code = int.from_bytes(chosen.get(1, b""), "big", signed=True)
+                verdict, target = _VERDICTS.get(code), wire.string(chosen.get(2))
+            case "reject":
+                verdict = Verdict.DROP
+            case "target":
+                if wire.string(fields.get(1)) == "REJECT":
+                    verdict = Verdict.DROP
+            case "match":
+                extension = wire.string(fields.get(1))
+                if extension != "comment":
+                    conditions.add(extension)
+            case "cmp" | "bitwise" | "immediate" | "byteorder":
+                pass  # they work on what another expression has loaded, which counts already
+            case _:
+                conditions.add(name)
+    return Rule(tuple(devices), frozenset(conditions), verdict, target)

@@ -1,0 +1,169 @@
+"""The veth pair, its route and the per-device settings; names of taps to their indexes.
+
+Only devices are configured, never the host: forwarding is switched on for rodvr1 and the GPU NIC
+alone. What the GPU NIC had before is written into rodvr0's alias, where any later process (and any
+operator, with `ip link`) finds it, so that `remove` can put it back.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import ipaddress
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from gsaas.rodvr.kernel.namespace import entered
+from gsaas.rodvr.kernel.ruleset import INNER, INNER_MAC, OUTER, OUTER_MAC
+from gsaas.rodvr.kernel.transport import Refused
+
+MTU = 65535
+"""veth drops what is longer than its MTU and not segmentable, so the pair must never be the limit."""
+_SIOCGIFINDEX = 0x8933
+_NAME_SIZE = 16
+_PERMANENT = 0x80
+_ALIAS = re.compile(r"rodvr: (\S+) forwarding was ([01])")
+
+
+class Links:
+    """Links of one network namespace. Safe to share between threads."""
+
+    def __init__(self, netns: str | None = None) -> None:
+        self._netns = netns
+        with entered(netns):
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def index(self, name: str) -> int | None:
+        """The interface index of *name*, None if there is none; `ValueError` if there cannot be."""
+        if not 0 < len(name.encode()) < _NAME_SIZE:
+            raise ValueError(f"{name!r} is no interface name: it has to have 1 to 15 bytes")
+        request = struct.pack("16si20x", name.encode(), 0)
+        try:
+            answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, request)
+        except OSError as error:
+            if error.errno != errno.ENODEV:
+                raise
+            return None
+        return int(struct.unpack_from("16si", answer)[1])
+
+    def ensure_pair(self, identity_network: ipaddress.IPv4Network) -> int:
+        """Make the pair, its neighbour and its route be there; the index of rodvr0."""
+        gateway = str(identity_network.network_address)
+        with self._routing(f"set up {OUTER} and {INNER}") as route:
+            if self.index(OUTER) is None:
+                peer = {"ifname": INNER, "mtu": MTU}
+                route.link("add", ifname=OUTER, kind="veth", mtu=MTU, peer=peer)
+            outer, inner = self._existing(OUTER), self._existing(INNER)
+            _ensure_link(route, outer, OUTER_MAC, arp=True)
+            _ensure_link(route, inner, INNER_MAC, arp=False)
+            # One neighbour for all identities: the neighbour table does not grow with VMs.
+            route.neigh("replace", dst=gateway, lladdr=OUTER_MAC, ifindex=inner, state=_PERMANENT)
+            route.route(
+                "replace", dst=str(identity_network), gateway=gateway, oif=inner, flags=["onlink"]
+            )
+        for device in (OUTER, INNER):
+            # Nothing but forwarded IPv4 belongs here; a host without IPv6 has no such file.
+            self._write(f"ipv6/conf/{device}/disable_ipv6", "1", missing_ok=True)
+        self._write(f"ipv4/conf/{INNER}/forwarding", "1")
+        return outer
+
+    def forwarding(self, device: str) -> bool:
+        """Whether *device* forwards; `FileNotFoundError` if there is no such device."""
+        return self._read(f"ipv4/conf/{device}/forwarding") == "1"
+
+    def set_forwarding(self, device: str, on: bool) -> None:
+        if self.forwarding(device) != on:
+            self._write(f"ipv4/conf/{device}/forwarding", "1" if on else "0")
+
+    def remember_forwarding(self, device: str, was: bool) -> None:
+        with self._routing(f"write the alias of {OUTER}") as route:
+            alias = f"rodvr: {device} forwarding was {int(was)}"
+            route.link("set", index=self._existing(OUTER), ifalias=alias)
+
+    def remembered_forwarding(self) -> tuple[str, bool] | None:
+        """(GPU NIC, whether it forwarded before RODVR), None if nothing was remembered."""
+        index = self.index(OUTER)
+        if index is None:
+            return None
+        with self._routing(f"read the alias of {OUTER}") as route:
+            alias = route.get_links(index)[0].get_attr("IFLA_IFALIAS") or ""
+        match = _ALIAS.fullmatch(alias)
+        return (match[1], match[2] == "1") if match else None
+
+    def restore_forwarding(self) -> None:
+        """Give the remembered GPU NIC the setting it had before RODVR."""
+        remembered = self.remembered_forwarding()
+        if remembered is not None:
+            device, was = remembered
+            with suppress(FileNotFoundError):  # the NIC is gone, and its setting with it
+                self.set_forwarding(device, was)
+
+    def loose_pickup(self) -> bool:
+        """Whether connection tracking takes up connections in their middle, as it does by default."""
+        try:
+            return self._read("netfilter/nf_conntrack_tcp_loose") != "0"
+        except FileNotFoundError:
+            return True
+
+    def legacy_tables(self) -> list[str]:
+        """iptables-legacy tables in use here; empty also where we may not read which."""
+        try:
+            with entered(self._netns):
+                return Path("/proc/thread-self/net/ip_tables_names").read_text().split()
+        except (FileNotFoundError, PermissionError):
+            return []
+
+    def remove(self) -> None:
+        """Delete the pair; neighbour, route and settings go with it. GPU NIC as it was before."""
+        self.restore_forwarding()
+        index = self.index(OUTER)
+        if index is not None:
+            with self._routing(f"delete {OUTER}") as route:
+                route.link("del", index=index)
+
+    @contextmanager
+    def _routing(self, what: str) -> Iterator[IPRoute]:
+        """A routing socket in our namespace, whose errors say *what* was being done."""
+        try:
+            with entered(self._netns), IPRoute() as route:
+                yield route
+        except NetlinkError as error:
+            raise Refused(error.code, what) from error
+
+    def _existing(self, name: str) -> int:
+        index = self.index(name)
+        if index is None:
+            raise OSError(errno.ENODEV, f"there is no interface {name}, though its peer is there")
+        return index
+
+    def _read(self, key: str) -> str:
+        with entered(self._netns):
+            return (Path("/proc/sys/net") / key).read_text().strip()
+
+    def _write(self, key: str, value: str, *, missing_ok: bool = False) -> None:
+        try:
+            with entered(self._netns):
+                (Path("/proc/sys/net") / key).write_text(value)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+
+def _ensure_link(route: IPRoute, index: int, mac: str, *, arp: bool) -> None:
+    """Touch the link only if it differs, so that a restarted agent changes nothing."""
+    link = route.get_links(index)[0]
+    no_arp = bool(link["flags"] & 0x80)
+    up = bool(link["flags"] & 0x1)
+    right = (link.get_attr("IFLA_ADDRESS"), link.get_attr("IFLA_MTU"), no_arp, up)
+    if right != (mac, MTU, not arp, True):
+        route.link("set", index=index, address=mac, mtu=MTU, arp=arp, state="up")

@@ -1,0 +1,255 @@
+"""The two tables, as data.
+
+    table netdev rodvr   a chain on every bound tap, and one on rodvr0 for the way back
+    table ip rodvr       translation, refusal and masquerading of what comes out of rodvr1
+
+A packet from a VM to a masked address enters at the tap's chain, before any bridge or switch sees it,
+gets the VM's identity as its source and leaves through rodvr0. It comes out of rodvr1 as an ordinary
+packet to be routed: `real` translates it, the GPU NIC masquerades it. The reply is translated back to
+the identity, is routed into rodvr1, comes out of rodvr0, and `back` knows tap, MAC and IP of the VM.
+Nothing is carried in marks, zones or policy rules, so nothing of that kind can break it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from pyroute2.netlink.nfnetlink import nftsocket as nft
+
+from gsaas.rodvr.kernel import expressions as ex
+from gsaas.rodvr.kernel.expressions import LINK, NETWORK, TRANSPORT, Expression, R
+from gsaas.rodvr.kernel.wire import Message
+
+NETDEV, IPV4 = nft.NFPROTO_NETDEV, nft.NFPROTO_IPV4
+TABLE = "rodvr"
+OUTER, INNER = "rodvr0", "rodvr1"
+OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
+TAP_PRIORITY = -500
+"""Before everything else on the tap, Neutron's own ingress chains included."""
+LAYOUT = 1
+"""Part of the table comment: another number, and an upgraded agent builds the tables anew."""
+
+_INGRESS, _PREROUTING, _INPUT, _FORWARD, _POSTROUTING = 0, 0, 1, 2, 4
+_ETHERTYPE_IPV4, _ETHERTYPE_ARP, _TCP = b"\x08\x00", b"\x08\x06", b"\x06"
+_CT_STATE, _CT_DIRECTION, _CT_STATUS = 0, 1, 2
+_STATE_INVALID, _STATE_NEW, _STATUS_DNAT = 1, 8, 0x20
+_COUNTED_IDENTITIES = 65535
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything the tables depend on. Equal layouts have equal tables; the comment is the proof."""
+
+    masked_prefix: ipaddress.IPv4Network
+    identity_network: ipaddress.IPv4Network
+    gpu_device: str
+    outer_index: int
+    """Interface index of rodvr0: tap chains name it by number."""
+    guard_gpu_device: bool
+    """The GPU NIC forwards only because of us, so nothing but ours may be forwarded from it."""
+
+    @property
+    def comment(self) -> str:
+        guard = "guarded" if self.guard_gpu_device else "open"
+        return (
+            f"rodvr {LAYOUT} {self.masked_prefix} {self.identity_network} "
+            f"{self.gpu_device} {self.outer_index} {guard}"
+        )
+
+
+def was_guarded(comment: str, gpu_device: str) -> bool:
+    """Whether the table of this comment guarded *gpu_device*, that is: forwarding was ours."""
+    words = comment.split(" ")
+    return words[:1] == ["rodvr"] and words[-1] == "guarded" and gpu_device in words[4:-2]
+
+
+@dataclass(frozen=True)
+class Rule:
+    chain: str
+    expressions: list[Expression]
+
+
+def add_tables(layout: Layout, flags: int) -> list[Message]:
+    """The tables themselves, still empty."""
+    return [ex.add_table(family, TABLE, flags, layout.comment) for family in (NETDEV, IPV4)]
+
+
+def base(layout: Layout) -> list[Message]:
+    """Sets, chains and rules that every host has."""
+    back = (nft.DATA_TYPE_IFINDEX, nft.DATA_TYPE_ETHERADDR, nft.DATA_TYPE_IPADDR)
+    asked = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
+    real = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
+    identity = (nft.DATA_TYPE_IPADDR,)
+    return [
+        ex.add_set(NETDEV, TABLE, "back", 1, identity, 4, data=back, data_length=16),
+        ex.add_chain(NETDEV, TABLE, "back", _INGRESS, TAP_PRIORITY, device=OUTER),
+        *[ex.add_rule(NETDEV, TABLE, r.chain, r.expressions) for r in netdev_rules(layout)],
+        ex.add_set(IPV4, TABLE, "real", 1, asked, 12, data=real, data_length=8),
+        ex.add_set(IPV4, TABLE, "unmapped", 2, identity, 4, counts=_COUNTED_IDENTITIES),
+        ex.add_chain(IPV4, TABLE, "stale", _PREROUTING, -150),
+        ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, -100, type="nat"),
+        ex.add_chain(IPV4, TABLE, "guard", _PREROUTING, -90),
+        ex.add_chain(IPV4, TABLE, "forward", _FORWARD, -10),
+        ex.add_chain(IPV4, TABLE, "input", _INPUT, -10),
+        ex.add_chain(IPV4, TABLE, "masq", _POSTROUTING, 100, type="nat"),
+        *[ex.add_rule(IPV4, TABLE, r.chain, r.expressions) for r in ipv4_rules(layout)],
+    ]
+
+
+def netdev_rules(layout: Layout) -> list[Rule]:
+    return [
+        # One lookup fills four registers' worth: tap index, VM MAC (two registers) and VM address.
+        Rule(
+            "back",
+            [
+                *_in_network(12, layout.masked_prefix),
+                ex.load(NETWORK, 16, 4, R),
+                ex.lookup("back", R, R + 4),
+                ex.store(LINK, 0, 6, R + 5),
+                ex.store(NETWORK, 16, 4, R + 7, checksum=10),
+                ex.counter(),
+                ex.forward_to(R + 4),
+            ],
+        ),
+        Rule("back", _drop()),
+    ]
+
+
+def ipv4_rules(layout: Layout) -> list[Rule]:
+    from_vm, to_vm = _device("iif", INNER), _device("oif", INNER)
+    from_gpu, to_gpu = _device("iif", layout.gpu_device), _device("oif", layout.gpu_device)
+    tcp = [ex.meta(nft.Meta.NFT_META_L4PROTO, R), ex.compare(R, _TCP)]
+    translated = _conntrack_has(_CT_STATUS, _STATUS_DNAT)
+    is_reply = [ex.conntrack(_CT_DIRECTION, R), ex.compare(R, b"\x01")]
+    opens = [*_tcp_flags(0x17), ex.compare(R, b"\x02")]
+    does_not_open = [*_tcp_flags(0x17), ex.compare(R, b"\x02", ex.NOT_EQUAL)]
+    is_syn = [*_tcp_flags(0x02), ex.compare(R, b"\x00", ex.NOT_EQUAL)]
+    accept = [ex.verdict(ex.ACCEPT)]
+    counted_accept = [ex.counter(), *accept]
+    source_identity = [ex.load(NETWORK, 12, 4, R)]
+    rules = [
+        # A connection nobody knows any more (its mapping moved, the VM migrated in): end it now.
+        Rule(
+            "stale",
+            [*from_vm, *tcp, *_conntrack_has(_CT_STATE, _STATE_NEW), *does_not_open]
+            + [ex.counter(), ex.reset_connection()],
+        ),
+        Rule(
+            "translate",
+            [*from_vm, *tcp, *source_identity, ex.load(NETWORK, 16, 4, R + 1)]
+            + [ex.load(TRANSPORT, 2, 2, R + 2), ex.lookup("real", R, R)]
+            + [ex.translate_destination(R, R + 1)],
+        ),
+        Rule("guard", [*from_vm, *translated, *accept]),
+        # A reset here could end a live connection because of one packet out of its window.
+        Rule("guard", [*from_vm, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
+        Rule(
+            "guard",
+            [*from_vm, *tcp, *opens, *source_identity, ex.count_in("unmapped", 2, R)]
+            + [ex.counter(), ex.reset_connection()],
+        ),
+        Rule("guard", [*from_vm, *_drop()]),
+        Rule("forward", [*from_vm, *to_gpu, *translated, *tcp, *is_syn, *ex.clamp_mss(R)]),
+        Rule("forward", [*to_vm, *from_gpu, *translated, *tcp, *is_syn, *ex.clamp_mss(R)]),
+        Rule("forward", [*from_vm, *to_gpu, *translated, *counted_accept]),
+        Rule("forward", [*to_vm, *from_gpu, *translated, *is_reply, *counted_accept]),
+        Rule("forward", [*from_vm, *_drop()]),
+        Rule("forward", [*to_vm, *_drop()]),
+        # A daemon on this very host is reached without forwarding.
+        Rule("input", [*from_vm, *translated, *accept]),
+        Rule("input", [*from_vm, *_drop()]),
+        Rule(
+            "masq",
+            [*source_identity, ex.mask(R, layout.identity_network.netmask.packed)]
+            + [ex.compare(R, layout.identity_network.network_address.packed)]
+            + [*to_gpu, ex.masquerade()],
+        ),
+    ]
+    if layout.guard_gpu_device:
+        rules.append(Rule("forward", [*from_gpu, *_drop()]))
+    return rules
+
+
+def rules_per_chain(layout: Layout) -> dict[tuple[int, str], int]:
+    """How many rules each base chain has: fewer or more, and somebody has been at them."""
+    counts: dict[tuple[int, str], int] = {}
+    for family, rules in ((NETDEV, netdev_rules(layout)), (IPV4, ipv4_rules(layout))):
+        for rule in rules:
+            counts[family, rule.chain] = counts.get((family, rule.chain), 0) + 1
+    return counts
+
+
+def tap_rules(layout: Layout, ip: bytes, identity: bytes) -> list[list[Expression]]:
+    """The rules of one tap's chain: answer ARP, carry what is right, drop what is not."""
+    inner = bytes.fromhex(INNER_MAC.replace(":", ""))
+    prefix = layout.masked_prefix
+    answer_arp = [
+        ex.meta(nft.Meta.NFT_META_PROTOCOL, R),
+        ex.compare(R, _ETHERTYPE_ARP),
+        ex.load(NETWORK, 0, 8, R),
+        ex.compare(R, bytes.fromhex("0001080006040001")),  # Ethernet, IPv4, request
+        ex.load(NETWORK, 24, 4, R + 4),
+        ex.load(NETWORK, 24, 4, R),
+        ex.mask(R, prefix.netmask.packed),
+        ex.compare(R, prefix.network_address.packed),
+        ex.load(NETWORK, 8, 10, R),
+        ex.store(NETWORK, 18, 10, R),  # target := sender
+        ex.store(NETWORK, 14, 4, R + 4),  # sender := the address asked for
+        ex.load(LINK, 6, 6, R),
+        ex.store(LINK, 0, 6, R),
+        ex.immediate(R, inner),
+        ex.store(NETWORK, 8, 6, R),
+        ex.store(LINK, 6, 6, R),
+        ex.immediate(R, b"\x00\x02"),
+        ex.store(NETWORK, 6, 2, R),  # reply
+        ex.meta(nft.Meta.NFT_META_IIF, R),
+        ex.counter(),
+        ex.forward_to(R),
+    ]
+    carry = [
+        *_in_network(16, prefix),
+        ex.load(NETWORK, 12, 4, R),
+        ex.compare(R, ip),
+        ex.load(NETWORK, 9, 1, R),
+        ex.compare(R, _TCP),
+        ex.immediate(R, identity),
+        ex.store(NETWORK, 12, 4, R, checksum=10),
+        # rodvr1 takes only frames addressed to it.
+        ex.immediate(R, inner),
+        ex.store(LINK, 0, 6, R),
+        ex.counter(),
+        ex.immediate(R, ex.host32(layout.outer_index)),
+        ex.forward_to(R),
+    ]
+    refuse = [*_in_network(16, prefix), *_drop()]
+    return [answer_arp, carry, refuse]
+
+
+def _in_network(offset: int, network: ipaddress.IPv4Network) -> list[Expression]:
+    """IPv4, and the address at *offset* of its header lies in *network*."""
+    return [
+        ex.meta(nft.Meta.NFT_META_PROTOCOL, R),
+        ex.compare(R, _ETHERTYPE_IPV4),
+        ex.load(NETWORK, offset, 4, R),
+        ex.mask(R, network.netmask.packed),
+        ex.compare(R, network.network_address.packed),
+    ]
+
+
+def _device(side: str, name: str) -> list[Expression]:
+    key = {"iif": nft.Meta.NFT_META_IIFNAME, "oif": nft.Meta.NFT_META_OIFNAME}[side]
+    return [ex.meta(key, R), ex.compare(R, name.encode().ljust(16, b"\0"))]
+
+
+def _conntrack_has(key: int, bit: int) -> list[Expression]:
+    wanted = ex.compare(R, bytes(4), ex.NOT_EQUAL)
+    return [ex.conntrack(key, R), ex.mask(R, ex.host32(bit)), wanted]
+
+
+def _tcp_flags(bits: int) -> list[Expression]:
+    return [ex.load(TRANSPORT, 13, 1, R), ex.mask(R, bytes([bits]))]
+
+
+def _drop() -> list[Expression]:
+    return [ex.counter(), ex.verdict(ex.DROP)]
