@@ -41,7 +41,7 @@ first_nic() {
     for path in /sys/class/net/*; do
         { read -r type <"$path/type" && read -r index <"$path/ifindex"; } 2>/dev/null || continue
         [ "$type" = 1 ] || continue
-        [ -e "$path/device" ] || index=$((index + 4294967296))
+        [ -e "$path/device" ] || index=$((index + 1000000000))
         if [ -z "$lowest" ] || [ "$index" -lt "$lowest" ]; then
             nic=${path##*/} lowest=$index
         fi
@@ -113,8 +113,10 @@ fi
 _SERVICE = """\
 [Unit]
 Description=Route to this server's cGPUs (GSaaS)
-After=systemd-networkd.service NetworkManager.service networking.service
-Before=network-online.target
+DefaultDependencies=no
+After=local-fs.target systemd-networkd.service NetworkManager.service networking.service
+Before=network-online.target shutdown.target
+Conflicts=shutdown.target
 
 [Service]
 Type=oneshot
@@ -163,7 +165,7 @@ def boothook(env: Mapping[str, str], masked_prefix: str, *, system_services: boo
         )
     steps.append(
         "# No interface yet is no fault this early: the per-boot script waits for one.\n"
-        + _subshell(route_script(masked_prefix, wait=0), "2>/dev/null")
+        + _subshell(route_script(masked_prefix, wait=0), " 2>/dev/null")
     )
     return "#cloud-boothook\n#!/bin/sh\n# Written by GSaaS.\n" + "".join(steps)
 
@@ -198,4 +200,4 @@ def boot_files(masked_prefix: str, *, wait: int) -> list[dict[str, Any]]:
 def _subshell(script: str, redirect: str = "") -> str:
     """*script* inside another, where its `exit` and its variables stay its own."""
     body = script.removeprefix("#!/bin/sh\n")
-    return f"(\n{body}) {redirect} || :\n".replace(")  ||", ") ||")
+    return f"(\n{body}){redirect} || :\n"

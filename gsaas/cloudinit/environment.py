@@ -36,6 +36,10 @@ def check(env: Mapping[str, str]) -> None:
     for name, value in env.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} cannot be the name of an environment variable")
+        if not value:
+            raise ValueError(
+                f"environment variable {name} is empty: environment.d has no such thing"
+            )
         if not value.isprintable():
             odd = next(char for char in value if not char.isprintable())
             raise ValueError(f"environment variable {name} holds {odd!r}, which is not printable")

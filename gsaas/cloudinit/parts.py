@@ -63,10 +63,8 @@ def compose(ours: Mapping[str, Any], caller: bytes | None = None, boothook: str 
 
     boundary = _boundary(parts)
     head = f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n'.encode()
-    delimiter = f"--{boundary}\n".encode()
-    return (
-        head + b"".join(delimiter + part + b"\n" for part in parts) + f"--{boundary}--\n".encode()
-    )
+    body = b"".join(f"--{boundary}\n".encode() + part + _newline_after(part) for part in parts)
+    return head + body + f"--{boundary}--\n".encode()
 
 
 def encode(user_data: bytes) -> str:
@@ -121,6 +119,11 @@ def _transfer_encoded(content: bytes) -> tuple[str, bytes]:
             return "7bit", content
         return "quoted-printable", quopri.encodestring(content)
     return "base64", base64.encodebytes(content)
+
+
+def _newline_after(part: bytes) -> bytes:
+    """The line end before a boundary, which is no part of the content: a final CR must not join it."""
+    return b"\r\n" if part.endswith(b"\r") else b"\n"
 
 
 def _is_text(content: bytes) -> bool:

@@ -49,13 +49,15 @@ class Driver(abc.ABC):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """`ValueError` if the options of `gsaas.conf.remoting` do not suit this middleware."""
-        libraries = conf.remoting.library_path
-        self._libraries = self.library_path if libraries is None else libraries
-        self._extra = dict(conf.remoting.extra_environment)
-        check({**self._extra, SEARCH_PATH: self._libraries})
-        taken = [n for n in self._extra if n.startswith((*self.own_variables, SEARCH_PATH))]
+        extra = dict(conf.remoting.extra_environment)
+        taken = [name for name in extra if name.startswith((*self.own_variables, SEARCH_PATH))]
         if taken:
             raise ValueError(f"[remoting]extra_environment may not set {', '.join(taken)}")
+        libraries = conf.remoting.library_path
+        if libraries is None:
+            libraries = self.library_path
+        self._settings = {**({SEARCH_PATH: libraries} if libraries else {}), **extra}
+        check(self._settings)
 
     def check(self, count: int) -> None:
         """`RemotingLimit` if a program cannot see *count* cGPUs through this middleware."""
@@ -73,8 +75,7 @@ class Driver(abc.ABC):
         self.check(len(devices))
         if not devices or len({device.masked for device in devices}) != len(devices):
             raise ValueError(f"lease {lease_id} needs devices at distinct addresses: {devices}")
-        libraries = {SEARCH_PATH: self._libraries} if self._libraries else {}
-        return {**self.variables(lease_id, devices), **libraries, **self._extra}
+        return {**self.variables(lease_id, devices), **self._settings}
 
     @abc.abstractmethod
     def variables(self, lease_id: str, devices: Sequence[Device]) -> Mapping[str, str]:
