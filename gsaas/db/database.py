@@ -15,8 +15,19 @@ from contextlib import contextmanager
 
 import sqlalchemy
 from oslo_config import cfg
+from oslo_db import api as db_api
 from oslo_db.sqlalchemy import engines
 from sqlalchemy import event, orm
+
+retried = db_api.wrap_db_retry(
+    max_retries=5,
+    retry_interval=0.05,
+    inc_retry_interval=True,
+    max_retry_interval=0.5,
+    retry_on_deadlock=True,
+)
+"""For functions that write, and may simply be called again when the database ends a deadlock by
+giving up their transaction. Decorate what opens the session, not what is called in it."""
 
 WRITES = {"gsaas_writes": True}
 READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}}

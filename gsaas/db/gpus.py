@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from oslo_utils import timeutils
 from sqlalchemy import and_, case, distinct, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
 from gsaas.db import hosts
@@ -44,8 +44,9 @@ def register(session: Session, host_name: str, gpu_address: str, infos: Sequence
     host.monitor_seen_at = timeutils.utcnow()
     reported = {info.uuid: info for info in infos}
     # Most reports bring nothing new. Only one that does waits for the claims under way.
-    if not _agrees(reported, _known(session, host_name, reported), host_name):
-        _take_over(session, host_name, reported)
+    known = _known(session, host_name, reported)
+    if not _agrees(reported, known, host_name):
+        _take_over(session, host_name, reported, _hold(session, [gpu.uuid for gpu in known]))
     session.flush()
 
 
@@ -108,9 +109,8 @@ def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None
 
     Raises `NotFound`.
     """
-    gpu = session.get(Gpu, uuid, with_for_update={"of": Gpu}, populate_existing=True)
-    if gpu is None:
-        raise exceptions.NotFound(noun="GPU", id=uuid)
+    _hold(session, [uuid])
+    gpu = get(session, uuid)
     gpu.disabled = disabled
     gpu.disabled_reason = reason if disabled else None
     gpu.generation += 1
@@ -118,21 +118,27 @@ def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None
     return gpu
 
 
-def _known(
-    session: Session, host_name: str, reported: dict[str, GpuInfo], hold: bool = False
-) -> list[Gpu]:
-    """Return the rows that a report concerns: those of its host, and those that it names.
+def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> list[Gpu]:
+    """Return the rows that a report concerns: those of its host, and those that it names."""
+    query = select(Gpu).where(or_(Gpu.host_name == host_name, Gpu.uuid.in_(reported)))
+    return list(session.scalars(query))
 
-    Held rows are locked in the order of their UUIDs, as claims lock them, so that nobody waits in
-    a circle.
+
+def _hold(session: Session, uuids: Sequence[str]) -> list[Gpu]:
+    """Read GPUs as they are now, and keep others from changing them until the transaction ends.
+
+    They are locked in the order of their UUIDs, as claims lock them, so that nobody waits in a circle;
+    for the same reason their hosts are left out.
     """
     query = (
         select(Gpu)
-        .where(or_(Gpu.host_name == host_name, Gpu.uuid.in_(reported)))
+        .where(Gpu.uuid.in_(uuids))
         .order_by(Gpu.uuid)
+        .options(lazyload(Gpu.host))
+        .with_for_update()
         .execution_options(populate_existing=True)
     )
-    return list(session.scalars(query.with_for_update(of=Gpu) if hold else query))
+    return list(session.scalars(query))
 
 
 def _agrees(reported: dict[str, GpuInfo], known: list[Gpu], host_name: str) -> bool:
@@ -162,8 +168,10 @@ def _memory(gpu: Gpu, info: GpuInfo) -> int:
     return gpu.memory_mb if gpu.exclusive_lease_id else max(info.memory_mb, gpu.used_mb)
 
 
-def _take_over(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> None:
-    known = _known(session, host_name, reported, hold=True)
+def _take_over(
+    session: Session, host_name: str, reported: dict[str, GpuInfo], known: Sequence[Gpu]
+) -> None:
+    """Make the rows that were *known*, and are held, say what was *reported*."""
     for gpu in known:
         if gpu.uuid not in reported and not gpu.used_mb:
             session.delete(gpu)

@@ -1,0 +1,124 @@
+"""Sessions keep their promises under concurrency, on every database that GSaaS supports."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import select, update
+
+from gsaas import exceptions
+from gsaas.db import endpoints, gpus, hosts, leases
+from gsaas.db.database import Database, retried
+from gsaas.db.models import Gpu, Host
+from gsaas.lifecycle import Event
+from tests.support import rows
+
+pytestmark = pytest.mark.services
+
+T = TypeVar("T")
+MANY = 8
+
+
+def at_once(action: Callable[[int], T]) -> list[T]:
+    """Call *action* with 0, 1, … in so many threads, all let go at the same moment."""
+    barrier = threading.Barrier(MANY, timeout=30)
+
+    def start(number: int) -> T:
+        barrier.wait()
+        return action(number)
+
+    with ThreadPoolExecutor(MANY) as pool:
+        return list(pool.map(start, range(MANY)))
+
+
+def test_a_write_that_raises_leaves_nothing(database: Database):
+    with pytest.raises(RuntimeError), database.write() as session:
+        session.add(rows.host())
+        session.flush()
+        raise RuntimeError
+    with database.read() as session:
+        assert session.scalars(select(Host)).all() == []
+
+
+def test_a_reader_keeps_one_view_while_others_write(database: Database):
+    with database.write() as session:
+        session.add(rows.host("gpu1"))
+    with database.read() as reader:
+        before = reader.scalars(select(Host.name)).all()
+        with database.write() as writer:
+            writer.add(rows.host("gpu2"))
+        assert reader.scalars(select(Host.name)).all() == before == ["gpu1"]
+    with database.read() as reader:
+        assert len(reader.scalars(select(Host.name)).all()) == 2
+
+
+def test_of_many_equal_transitions_at_once_one_happens(database: Database):
+    with database.write() as session:
+        session.add(rows.lease())
+
+    def boot(number: int) -> bool:
+        try:
+            with database.write() as session:
+                leases.transition(session, "lease-1", Event.BOOT, f"by {number}")
+        except exceptions.IllegalTransition:
+            return False
+        return True
+
+    assert sum(at_once(boot)) == 1
+    with database.read() as session:
+        assert [event.event for event in leases.story(session, "lease-1")] == ["boot"]
+
+
+def test_many_first_words_from_one_host_make_one_host(database: Database):
+    @retried
+    def speak(number: int) -> None:
+        with database.write() as session:
+            if number % 2:
+                gpus.register(session, "new", "192.0.2.1", [])
+            else:
+                hosts.ensure(session, "new")
+
+    at_once(speak)
+    with database.read() as session:
+        assert [host.name for host in hosts.page(session, limit=10)] == ["new"]
+
+
+def test_many_hosts_may_report_at_once(database: Database):
+    @retried
+    def speak(number: int, count: int) -> None:
+        infos = [gpus.GpuInfo(f"GPU-{number}-{i}", i, "A100", 40960, 8308) for i in range(4)]
+        with database.write() as session:
+            gpus.register(session, f"gpu{number}", "192.0.2.1", infos[:count])
+            endpoints.register(session, f"gpu{number}", {"count": count})
+
+    at_once(lambda number: [speak(number, count) for count in (4, 2, 4)])
+    with database.read() as session:
+        totals = gpus.totals(session)
+    assert (totals["hosts"], totals["gpus"]) == (MANY, 4 * MANY)
+
+
+def test_a_report_and_claims_at_the_same_time_lose_nothing(database: Database):
+    """A monitor says that its GPUs have changed while each of them is being claimed."""
+    infos = [gpus.GpuInfo(f"GPU-{i}", i, "A100", 40960, 8308) for i in range(MANY)]
+    with database.write() as session:
+        gpus.register(session, "gpu1", "192.0.2.1", infos)
+
+    @retried
+    def act(number: int) -> None:
+        with database.write() as session:
+            if number == 0:
+                moved = [gpus.GpuInfo(i.uuid, i.device_index, "A100", 40960, 9000) for i in infos]
+                gpus.register(session, "gpu1", "192.0.2.1", moved)
+                return
+            for info in infos:
+                claimed = update(Gpu).where(Gpu.uuid == info.uuid)
+                session.execute(claimed.values(used_mb=Gpu.used_mb + 1024))
+
+    at_once(act)
+    with database.read() as session:
+        found = {(gpu.used_mb, gpu.daemon_port) for gpu in gpus.page(session, limit=100)}
+    assert found == {((MANY - 1) * 1024, 9000)}

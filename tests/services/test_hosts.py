@@ -1,0 +1,7 @@
+"""Hosts come, are listed and are disabled alike on every database that GSaaS supports."""
+
+import pytest
+
+from tests.unit.db.test_hosts import *  # noqa: F403 (the same specification)
+
+pytestmark = pytest.mark.services
