@@ -28,11 +28,11 @@ from sqlalchemy.orm import Session
 
 from gsaas import exceptions
 from gsaas.db.database import Database
-from gsaas.db.models import Claim, Endpoint, Gpu, Lease, LeaseEvent
+from gsaas.db.models import Claim, Gpu, Lease, LeaseEvent
 from gsaas.gpgpums import policies, state
 from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.state import Placement, Refusal, Request
+from gsaas.gpgpums.state import ANY, Placement, Refusal, Request
 from gsaas.lifecycle import Status
 from gsaas.rodvr.bindings import Address
 
@@ -77,15 +77,13 @@ DELETE_CLAIM = delete(CLAIMS).where(
 
 @dataclass(frozen=True)
 class MaskedAddresses:
-    """What VMs are told: the addresses of *prefix* (`169.254.71.0/24`) from its first, at
-    *port*."""
+    """What VMs are told: the addresses of *prefix* (`169.254.71.0/24`), each with *port*."""
 
     prefix: str
     port: int
 
     def first(self, count: int) -> list[Address]:
-        """The addresses of cGPU 0 to *count* - 1; raises `BadRequest` if the prefix has not that
-        many."""
+        """The addresses of *count* cGPUs; raises `BadRequest` if the prefix has not that many."""
         network = ipaddress.IPv4Network(self.prefix)
         usable = network.num_addresses - 2
         if count > usable:
@@ -96,8 +94,7 @@ class MaskedAddresses:
 
 
 class Claims:
-    """Checks, claims and gives back. One per process, shared by its threads: claims of one
-    process take turns.
+    """Checks, claims and gives back. One per process; its threads take turns.
 
     *attempts* is how often a claim or a release is tried while others are faster;
     *heartbeat_timeout* how long a GPU host's monitor may be silent before its GPUs are not
@@ -127,8 +124,7 @@ class Claims:
             return self._propose(request, policy)
 
     def claim(self, lease: Lease, request: Request, policy_name: str | None = None) -> Lease:
-        """Claim what *request* asks for and store *lease* with it, all or nothing. Return the
-        lease.
+        """Store *lease* with all that *request* asks for, or nothing at all. Return the lease.
 
         *lease* comes without status, policy, hosts, claims and events; these are filled here. Its
         claims can be read afterwards, what they refer to (`claim.gpu`) only in a session.
@@ -156,8 +152,7 @@ class Claims:
         raise exceptions.ClaimConflict(attempts=self._attempts)
 
     def release(self, lease_id: str) -> None:
-        """Give back all that a lease holds, and note when. Once is enough; more often changes
-        nothing.
+        """Give back all that a lease holds, and note when. A second time changes nothing.
 
         Raises `ClaimConflict` if the database could not be written for all the others, each time.
         """
@@ -179,11 +174,20 @@ class Claims:
             if overtaken and not changed:  # somebody was faster, but the summary hides it
                 self._inventory.reload(session)
         answer = self._inventory.pool.propose(request, policy)
+        if not self._is_old_news(request, answer):
+            return answer
+        with self._database.read() as session:
+            self._inventory.reload(session)
+        return self._inventory.pool.propose(request, policy)
+
+    def _is_old_news(self, request: Request, answer: Placement | Refusal) -> bool:
+        """Could *answer* be another if everything were read again?"""
         if isinstance(answer, Refusal):
-            with self._database.read() as session:
-                self._inventory.reload(session)
-            answer = self._inventory.pool.propose(request, policy)
-        return answer
+            return True
+        if request.locality == ANY:
+            return False
+        with self._database.read() as session:
+            return not self._inventory.confirms_host(session, answer)
 
     def _write(self, lease: Lease, request: Request, placement: Placement) -> None:
         pool = self._inventory.pool
@@ -196,7 +200,6 @@ class Claims:
         with self._database.write() as session:
             for gpu, claimed in zip(before, after, strict=True):
                 _swap(session, gpu, claimed)
-            _expect_compute_host(session, placement)
             session.add(lease)
             session.flush()
             if request.exclusive:  # only now is there a lease that the GPUs can name
@@ -290,16 +293,3 @@ def _swap(session: Session, before: state.Gpu, after: state.Gpu) -> None:
 
 def _hold(session: Session, uuids: Sequence[str], lease_id: str) -> None:
     session.execute(update(GPUS).where(GPUS.c.uuid.in_(uuids)).values(exclusive_lease_id=lease_id))
-
-
-def _expect_compute_host(session: Session, placement: Placement) -> None:
-    """Is the host that locality counts on still one that can run VMs?"""
-    found = select(Endpoint.host_name).limit(1)
-    if placement.host is not None:
-        found = found.where(Endpoint.host_name == placement.host)
-    elif placement.avoid:
-        found = found.where(Endpoint.host_name.not_in(placement.avoid))
-    else:
-        return
-    if session.scalar(found) is None:
-        raise _OvertakenError

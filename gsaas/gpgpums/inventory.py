@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from gsaas.db.models import Endpoint, Gpu, Host
 from gsaas.gpgpums import state
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import Withheld
+from gsaas.gpgpums.state import Placement, Withheld
 
 SUMMARY = select(
     func.count(),
@@ -92,6 +92,18 @@ class Inventory:
         self._withhold(self._read_withheld_hosts(session))
         self._read_all_gpus(session)
         self._read_compute_hosts(session)
+
+    def confirms_host(self, session: Session, placement: Placement) -> bool:
+        """Is there still a compute host where *placement* wants the VM?
+
+        One that left while another came does not show in their number.
+        """
+        wanted = (
+            Endpoint.host_name == placement.host
+            if placement.host is not None
+            else Endpoint.host_name.not_in(placement.avoid)
+        )
+        return session.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 
     def put(self, gpu: state.Gpu) -> None:
         """Take over a GPU as somebody else has just written it."""

@@ -19,9 +19,5 @@ from gsaas.gpgpums.state import Gpu, Request
 class FirstFit(Policy):
     name = "first-fit"
 
-    def order(
-        self,
-        candidates: Candidates,
-        request: Request,  # noqa: ARG002 - it puts GPUs in the same order for every request
-    ) -> Iterable[Gpu]:
+    def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
         return candidates.in_pool_order()

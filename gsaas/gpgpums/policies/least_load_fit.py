@@ -22,9 +22,5 @@ from gsaas.gpgpums.state import Gpu, Request
 class LeastLoadFit(Policy):
     name = "least-load-fit"
 
-    def order(
-        self,
-        candidates: Candidates,
-        request: Request,  # noqa: ARG002 - it puts GPUs in the same order for every request
-    ) -> Iterable[Gpu]:
+    def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
         return candidates.most_free_first()

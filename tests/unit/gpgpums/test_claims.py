@@ -1,0 +1,427 @@
+"""Claims against a database: what is written, what is given back, and who is refused."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from oslo_db import exception as db_exception
+from oslo_utils import timeutils
+from sqlalchemy import event, select
+
+from gsaas import exceptions
+from gsaas.db import endpoints, gpus, hosts, models
+from gsaas.db.database import Database
+from gsaas.gpgpums import policies
+from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.state import Placement, Refusal, Request, Share
+
+MASKED = MaskedAddresses("169.254.71.0/24", 8308)
+WHOLE = Request(1)
+PART = Request(1, "shared", 1000)
+
+serial = itertools.count(1)
+
+
+def report(database: Database, host: str, *memory_mb: int) -> None:
+    """The monitor of *host* reports GPUs of these sizes."""
+    infos = [
+        gpus.GpuInfo(f"{host}{index}", index, "model", size, 8308)
+        for index, size in enumerate(memory_mb)
+    ]
+    with database.write() as session:
+        gpus.register(session, host, "192.0.2.1", infos)
+
+
+def open_claims(database: Database, attempts: int = 3) -> Claims:
+    return Claims(database, attempts=attempts, heartbeat_timeout=35, masked=MASKED)
+
+
+def new_lease(request: Request) -> models.Lease:
+    return models.Lease(
+        id=f"lease-{next(serial)}",
+        project_id="project-1",
+        user_id="user-1",
+        name="training",
+        remoting="rcuda",
+        **request.to_dict(),
+    )
+
+
+def used(database: Database) -> dict[str, tuple[int, str | None]]:
+    with database.read() as session:
+        return {
+            gpu.uuid: (gpu.used_mb, gpu.exclusive_lease_id)
+            for gpu in session.scalars(select(models.Gpu).where(models.Gpu.used_mb > 0))
+        }
+
+
+def everything(database: Database) -> list[tuple]:
+    """Every row of every table."""
+    with database.read() as session:
+        tables = models.Base.metadata.sorted_tables
+        return [tuple(row) for table in tables for row in session.execute(select(table))]
+
+
+@pytest.fixture
+def cloud(database: Database) -> Database:
+    """Host a with two GPUs, host b with one larger; b is a compute host too, c is nothing else."""
+    report(database, "a", 4000, 4000)
+    report(database, "b", 8000)
+    with database.write() as session:
+        endpoints.register(session, "b", {})
+        endpoints.register(session, "c", {})
+    return database
+
+
+@pytest.fixture
+def claims(cloud: Database) -> Claims:
+    return open_claims(cloud)
+
+
+# What is written
+
+
+def test_a_lease_is_stored_with_its_claims_and_its_story(cloud, claims):
+    request = Request(3, "shared", 3000)
+
+    claims.claim(new_lease(request), request, "first-fit")
+
+    with cloud.read() as session:
+        lease = session.scalars(select(models.Lease)).one()
+        assert (lease.status, lease.policy, lease.count) == ("CLAIMED", "first-fit", 3)
+        assert [
+            (claim.position, claim.gpu_uuid, claim.memory_mb, claim.masked_ip, claim.masked_port)
+            for claim in lease.claims
+        ] == [
+            (0, "a0", 3000, "169.254.71.1", 8308),
+            (1, "a1", 3000, "169.254.71.2", 8308),
+            (2, "b0", 3000, "169.254.71.3", 8308),
+        ]
+        story = session.scalars(select(models.LeaseEvent)).one()
+        assert (story.event, story.status) == ("claim", "CLAIMED")
+    assert used(cloud) == {"a0": (3000, None), "a1": (3000, None), "b0": (3000, None)}
+
+
+def test_what_claim_returns_can_be_read_without_a_session(claims):
+    lease = claims.claim(new_lease(PART), PART)
+
+    assert (lease.status, lease.policy) == ("CLAIMED", "least-load-fit")
+    assert [claim.gpu_uuid for claim in lease.claims] == ["b0"]
+    assert [event.event for event in lease.events] == ["claim"]
+    assert lease.created_at <= timeutils.utcnow()
+
+
+def test_an_exclusive_lease_holds_whole_gpus_in_its_name(cloud, claims):
+    request = Request(2)
+
+    lease = claims.claim(new_lease(request), request)
+
+    assert used(cloud) == {"b0": (8000, lease.id), "a0": (4000, lease.id)}
+
+
+def test_local_pins_the_host_and_remote_names_those_to_avoid(claims):
+    local, remote = Request(1, locality="local"), Request(2, locality="remote")
+
+    pinned = claims.claim(new_lease(local), local)
+    kept_off = claims.claim(new_lease(remote), remote)
+
+    assert (pinned.wanted_host, pinned.avoided_hosts) == ("b", [])
+    assert (kept_off.wanted_host, kept_off.avoided_hosts) == (None, ["a"])
+
+
+def test_checking_claims_nothing(cloud, claims):
+    before = everything(cloud)
+
+    assert claims.check(PART) == Placement((Share("b0", 1000),))
+    assert isinstance(claims.check(Request(9)), Refusal)
+    assert everything(cloud) == before
+
+
+# What is given back
+
+
+@pytest.mark.parametrize(
+    "request_", [Request(3, "shared", 3000), Request(3)], ids=["shared", "exclusive"]
+)
+def test_a_released_lease_returns_exactly_what_it_took(cloud, claims, request_):
+    other = claims.claim(new_lease(Request(1, "shared", 1)), Request(1, "shared", 1), "first-fit")
+    claims.release(other.id)
+    before = used(cloud)
+
+    lease = claims.claim(new_lease(request_), request_)
+    claims.release(lease.id)
+
+    assert used(cloud) == before
+    with cloud.read() as session:
+        assert session.scalars(select(models.Claim)).all() == []
+        assert session.get(models.Lease, lease.id).released_at is not None
+
+
+def test_releasing_twice_or_what_never_was_changes_nothing(cloud, claims):
+    gone = claims.claim(new_lease(PART), PART)
+    claims.claim(new_lease(PART), PART)
+    claims.release(gone.id)
+    before = everything(cloud)
+
+    claims.release(gone.id)
+    claims.release("no such lease")
+
+    assert everything(cloud) == before
+
+
+def test_what_was_given_back_can_be_claimed_again(claims):
+    request = Request(3)
+    for _ in range(3):
+        claims.release(claims.claim(new_lease(request), request).id)
+
+
+# Who is refused
+
+
+def test_a_request_that_has_to_wait_is_told_why_and_what_would_fit(cloud, claims):
+    claims.claim(new_lease(Request(2)), Request(2))
+    before = everything(cloud)
+
+    with pytest.raises(exceptions.NoCapacity, match="2 of 3 GPUs are held exclusively") as refused:
+        claims.claim(new_lease(Request(2)), Request(2))
+
+    assert refused.value.facts["details"] == {
+        "impossible": False,
+        "reason": str(refused.value),
+        "filters": [{"filter": "exclusive", "gpus": 2}],
+        "nearest": {"count": 1, "mode": "exclusive", "memory_mb": None, "locality": "any"},
+    }
+    assert everything(cloud) == before
+
+
+def test_a_request_beyond_the_cloud_never_fits(claims):
+    with pytest.raises(exceptions.NeverFits) as refused:
+        claims.claim(new_lease(Request(4)), Request(4))
+
+    assert refused.value.facts["details"]["impossible"] is True
+
+
+def test_an_empty_cloud_says_so(database):
+    with pytest.raises(exceptions.NeverFits, match="no GPU host has reported any GPU yet"):
+        open_claims(database).claim(new_lease(WHOLE), WHOLE)
+
+
+def test_more_cgpus_than_masked_addresses_cannot_be_told_to_a_vm(claims):
+    request = Request(255, "shared", 1)
+
+    with pytest.raises(exceptions.BadRequest, match="a VM can be told of 254"):
+        claims.claim(new_lease(request), request)
+
+
+def test_an_unknown_policy_is_no_reason_to_claim(cloud, claims):
+    before = everything(cloud)
+
+    with pytest.raises(exceptions.UnknownPolicy):
+        claims.claim(new_lease(PART), PART, "best-guess")
+
+    assert everything(cloud) == before
+
+
+# What others change
+
+
+def disable_gpu(session):
+    gpus.set_disabled(session, "b0", True, "smells")
+
+
+def disable_host(session):
+    hosts.set_disabled(session, "b", True, "burns")
+
+
+def silence_host(session):
+    session.get(models.Host, "b").monitor_seen_at -= datetime.timedelta(seconds=36)
+
+
+@pytest.mark.parametrize("withhold", [disable_gpu, disable_host, silence_host])
+def test_what_is_withheld_is_noticed_and_so_is_its_return(cloud, claims, withhold):
+    assert claims.check(WHOLE) == Placement((Share("b0", 8000),))
+
+    with cloud.write() as session:
+        withhold(session)
+    assert claims.check(WHOLE) == Placement((Share("a0", 4000),))
+
+    with cloud.write() as session:
+        gpus.set_disabled(session, "b0", False)
+        hosts.set_disabled(session, "b", False)
+    report(cloud, "b", 8000)
+    assert claims.check(WHOLE) == Placement((Share("b0", 8000),))
+
+
+def test_gpus_that_come_grow_and_go_are_noticed(cloud, claims):
+    assert claims.check(WHOLE) == Placement((Share("b0", 8000),))
+
+    report(cloud, "a", 9000, 4000)
+    assert claims.check(WHOLE) == Placement((Share("a0", 9000),))
+
+    report(cloud, "d", 10000)
+    assert claims.check(WHOLE) == Placement((Share("d0", 10000),))
+
+    report(cloud, "d")
+    report(cloud, "a")
+    assert claims.check(WHOLE) == Placement((Share("b0", 8000),))
+
+
+def test_compute_hosts_that_come_and_go_are_noticed(cloud, claims):
+    local = Request(2, locality="local")
+    assert claims.check(local).impossible
+
+    with cloud.write() as session:
+        endpoints.register(session, "a", {})
+    assert claims.check(local).host == "a"
+
+    with cloud.write() as session:
+        session.delete(session.get(models.Endpoint, "a"))
+        endpoints.register(session, "d", {})
+    assert claims.check(local).impossible
+
+
+def test_a_compute_host_that_left_while_another_came_is_not_given(cloud, claims):
+    """The number of compute hosts is the same as before, so only the claim itself can notice."""
+    assert claims.check(Request(1, locality="local")).host == "b"
+    with cloud.write() as session:
+        session.delete(session.get(models.Endpoint, "b"))
+        endpoints.register(session, "a", {})
+
+    lease = claims.claim(new_lease(WHOLE), Request(1, locality="local"))
+
+    assert lease.wanted_host == "a"
+
+
+def test_two_workers_see_each_others_claims(cloud, claims):
+    other = open_claims(cloud)
+    for worker in (claims, other, claims):
+        worker.claim(new_lease(WHOLE), WHOLE)
+
+    with pytest.raises(exceptions.NoCapacity):
+        other.claim(new_lease(WHOLE), WHOLE)
+    assert sorted(used(cloud)) == ["a0", "a1", "b0"]
+
+
+# Races
+
+
+class Dawdler(Policy):
+    """least-load-fit, but while it thinks, others act: once for each of *others*."""
+
+    name = "dawdler"
+
+    def __init__(self, *others: Callable[[], object]) -> None:
+        self.others = iter(others)
+
+    def order(self, candidates, _):
+        next(self.others, lambda: None)()
+        return candidates.most_free_first()
+
+
+@pytest.fixture
+def install(monkeypatch) -> Callable[[Policy], None]:
+    def install(policy: Policy) -> None:
+        monkeypatch.setitem(policies._policies(), policy.name, policy)
+
+    return install
+
+
+def test_who_is_overtaken_chooses_again(cloud, claims, install):
+    rival = open_claims(cloud)
+    install(Dawdler(lambda: rival.claim(new_lease(WHOLE), WHOLE)))
+
+    lease = claims.claim(new_lease(WHOLE), WHOLE, "dawdler")
+
+    assert [claim.gpu_uuid for claim in lease.claims] == ["a0"]
+    assert sorted(used(cloud)) == ["a0", "b0"]
+
+
+def test_who_is_overtaken_by_the_last_one_that_fits_is_refused(cloud, claims, install):
+    rival = open_claims(cloud)
+    install(Dawdler(lambda: rival.claim(new_lease(Request(3)), Request(3))))
+
+    with pytest.raises(exceptions.NoCapacity):
+        claims.claim(new_lease(WHOLE), WHOLE, "dawdler")
+
+
+def test_who_is_overtaken_every_time_gives_up_and_leaves_nothing(cloud, install):
+    rival = open_claims(cloud)
+
+    def come_and_go():
+        rival.release(rival.claim(new_lease(WHOLE), WHOLE).id)
+
+    install(Dawdler(*[come_and_go] * 3))
+    with pytest.raises(exceptions.ClaimConflict, match="3 claims in a row"):
+        open_claims(cloud, attempts=3).claim(new_lease(WHOLE), WHOLE, "dawdler")
+
+    assert used(cloud) == {}
+
+
+def test_a_gpu_disabled_while_it_was_chosen_is_not_given(cloud, claims, install):
+    def disable():
+        with cloud.write() as session:
+            gpus.set_disabled(session, "b0", True)
+
+    install(Dawdler(disable))
+
+    lease = claims.claim(new_lease(WHOLE), WHOLE, "dawdler")
+
+    assert [claim.gpu_uuid for claim in lease.claims] == ["a0"]
+
+
+@pytest.fixture
+def deadlock(cloud) -> Iterator[Callable[[str], None]]:
+    """`deadlock("INSERT")`: the next statement that begins so loses a deadlock."""
+    doomed = []
+
+    @event.listens_for(cloud.engine, "before_cursor_execute")
+    def lose(_connection, _cursor, statement, *_):
+        for beginning in doomed:
+            if statement.startswith(beginning):
+                doomed.clear()
+                raise db_exception.DBDeadlock
+
+    yield doomed.append
+    event.remove(cloud.engine, "before_cursor_execute", lose)
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE gpus", "INSERT INTO leases", "INSERT INTO lease_events"]
+)
+def test_a_claim_that_loses_a_deadlock_is_tried_again(cloud, claims, deadlock, statement):
+    request = Request(3, "shared", 3000)
+    deadlock(statement)
+
+    lease = claims.claim(new_lease(request), request)
+
+    with cloud.read() as session:
+        assert len(session.scalars(select(models.Claim)).all()) == 3
+        assert len(session.scalars(select(models.LeaseEvent)).all()) == 1
+    claims.release(lease.id)
+    assert used(cloud) == {}
+
+
+@pytest.mark.parametrize("statement", ["UPDATE gpus", "DELETE FROM claims", "UPDATE leases"])
+def test_a_release_that_loses_a_deadlock_is_tried_again(cloud, claims, deadlock, statement):
+    lease = claims.claim(new_lease(WHOLE), WHOLE)
+    deadlock(statement)
+
+    claims.release(lease.id)
+
+    assert used(cloud) == {}
+
+
+def test_a_lease_that_is_stored_already_is_an_error_and_no_race(cloud, claims):
+    lease = claims.claim(new_lease(PART), PART)
+    twin = new_lease(PART)
+    twin.id = lease.id
+    before = everything(cloud)
+
+    with pytest.raises(db_exception.DBDuplicateEntry):
+        claims.claim(twin, PART)
+
+    assert everything(cloud) == before
