@@ -1,0 +1,1 @@
+"""What boots the VMs: entry points of `gsaas.cloud`, each a `gsaas.cloud.base.Cloud`."""

@@ -4,37 +4,60 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-GROUP = cfg.OptGroup("engine", title="Life cycle", help="How leases are driven to their wanted state.")
+GROUP = cfg.OptGroup(
+    "engine", title="Life cycle", help="How leases are driven to their wanted state."
+)
 
 OPTS = [
     cfg.StrOpt(
         "cloud",
         default="standalone",
-        help="What boots the VMs: an entry point of gsaas.cloud. standalone makes network namespaces on this machine.",
+        help="What boots the VMs: an entry point of gsaas.cloud. standalone makes network namespaces "
+        "on this machine.",
     ),
     cfg.FloatOpt(
         "audit_interval",
         default=5.0,
         min=0.1,
         max=3600.0,
-        help="Seconds between two passes over every lease that is not at rest. Each pass finishes what a crash or a lost "
-        "message left half done. At 0.1 the database is read all day for nothing; at an hour, a lease whose message "
-        "was lost waits an hour for its next step.",
+        help="Seconds between two passes over every lease that is not at rest. Each pass finishes what"
+        " a crash or a lost message left half done. At 0.1 the database is read all day for "
+        "nothing; at an hour, a lease whose message was lost waits an hour for its next step.",
+    ),
+    cfg.FloatOpt(
+        "poll_interval",
+        default=1.0,
+        min=0.1,
+        max=60.0,
+        help="Seconds between two looks at a server that is booting or being deleted. At 0.1 the "
+        "cloud's API answers ten questions a second for every such server; at a minute, a VM that"
+        " boots in five seconds is announced after sixty.",
+    ),
+    cfg.FloatOpt(
+        "endpoint_timeout",
+        default=10.0,
+        min=0.1,
+        max=600.0,
+        help="Seconds a RODVR endpoint may take to confirm a binding or its removal. It is asked again"
+        " later, so a short time costs repeated questions; with a long one a dead compute host "
+        "keeps a worker waiting.",
     ),
     cfg.IntOpt(
         "workers",
         default=4,
         min=1,
         max=256,
-        help="Leases driven at once by one engine. At 1, a slow cloud makes every launch wait for the one before; many "
-        "workers ask the cloud many things at once. One lease is never driven by two of them.",
+        help="Leases driven at once by one engine. At 1, a slow cloud makes every launch wait for the "
+        "one before; many workers ask the cloud many things at once. One lease is never driven by"
+        " two of them.",
     ),
     cfg.IntOpt(
         "boot_timeout",
         default=600,
         min=5,
-        help="Seconds from the claim until a VM must be active and wired; then the lease goes to ERROR and everything it "
-        "held is given back. Too short and slow images never boot; too long and GPUs are held by VMs that never come.",
+        help="Seconds from the claim until a VM must be active and wired; then the lease goes to ERROR"
+        " and everything it held is given back. Too short and slow images never boot; too long "
+        "and GPUs are held by VMs that never come.",
     ),
 ]
 

@@ -12,8 +12,9 @@ OPTS = [
         default=10,
         min=1,
         max=3600,
-        help="Seconds between two reports of a GPU host. At 1, a dead host is noticed at once and a large cloud spends its "
-        "message bus on reports; at an hour, so does the notice. Keep [gpgpums]heartbeat_timeout above three times this.",
+        help="Seconds between two reports of a GPU host. At 1, a dead host is noticed at once and a "
+        "large cloud spends its message bus on reports; at an hour, so does the notice. Keep "
+        "[gpgpums]heartbeat_timeout above three times this.",
     ),
 ]
 

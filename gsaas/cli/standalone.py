@@ -1,0 +1,158 @@
+"""`gsaas-standalone`: the whole service in one process, for a first look and for tests."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from oslo_config import cfg
+
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
+
+EPILOG = """\
+It simulates a small cloud: hosts, GPUs and VMs are network namespaces of this machine, and nothing is
+made outside of them. What you start this way goes on when it is stopped, and is taken up by the next start:
+
+  gsaas-standalone &                     start, and wait for the line that begins with "ready:"
+  gsaas -l -ncgpus=2                     in another shell: a VM with two cGPUs
+  gsaas-standalone --clean               remove everything it ever made
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    logging.basicConfig(
+        filename=args.log_file,
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger("gsaas").setLevel(logging.DEBUG if args.debug else logging.INFO)
+    os.umask(0o077)
+    if missing := _missing_capabilities():
+        return _refuse(
+            f"making network namespaces and programming their routes needs {' and '.join(missing)}: "
+            "run it as root"
+        )
+    try:
+        return _clean(args) if args.clean else _run(args)
+    except _Refused as refusal:
+        return _refuse(str(refusal))
+
+
+class _Refused(Exception):
+    """One sentence for the user: what is wrong and what to do."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gsaas-standalone",
+        description="GPU scheduling as a service in one process: no OpenStack, no GPU needed.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--state-dir", metavar="FOLDER", help="where everything is noted (/run/gsaas)"
+    )
+    parser.add_argument("--inventory", metavar="FILE", help="TOML: the hosts and GPUs to simulate")
+    parser.add_argument(
+        "--listen",
+        type=_address,
+        metavar="IP:PORT",
+        help="where the API answers (127.0.0.1:9870); port 0 takes a free one",
+    )
+    parser.add_argument("--prefix", help="beginning of every namespace's name (gsaas-)")
+    parser.add_argument("--config-file", action="append", default=[], metavar="FILE")
+    parser.add_argument("--log-file", metavar="FILE", help="instead of stderr")
+    parser.add_argument("--debug", action="store_true", help="log every step")
+    parser.add_argument(
+        "--clean", action="store_true", help="remove everything that was ever made, and exit"
+    )
+    return parser
+
+
+def _address(text: str) -> str:
+    ip, _, port = text.rpartition(":")
+    try:
+        ipaddress.IPv4Address(ip)
+        if not 0 <= int(port) < 65536:
+            raise ValueError
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no IPv4 address and port") from None
+    return text
+
+
+def _missing_capabilities() -> list[str]:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    effective = int(line.split()[1], 16)
+    return [name for name, bit in CAPABILITIES.items() if not effective >> bit & 1]
+
+
+def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
+    from gsaas import conf as gsaas_conf
+
+    try:
+        conf = gsaas_conf.load(files=args.config_file)
+        for option in ("state_dir", "inventory", "listen", "prefix"):
+            if (value := getattr(args, option)) is not None:
+                conf.set_override(option, value, "standalone")
+    except (cfg.Error, ValueError) as error:
+        raise _Refused(str(error)) from None
+    conf.set_default("driver", "simulated", "remoting")
+    return conf
+
+
+def _clean(args: argparse.Namespace) -> int:
+    from gsaas.standalone import AlreadyRunning, StateDir
+
+    conf = _configure(args)
+    try:
+        StateDir(Path(conf.standalone.state_dir)).clean()
+    except AlreadyRunning as error:
+        raise _Refused(f"{error}; stop it first") from None
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from gsaas.api.auth import TokenFileError
+    from gsaas.cloud.inventory import InventoryError
+    from gsaas.cloud.namespaces import NotOurs
+    from gsaas.standalone import AlreadyRunning, Standalone, StateDir
+
+    conf = _configure(args)
+    state = StateDir(Path(conf.standalone.state_dir))
+    # From here on a signal ends whatever goes on, in this thread; what is made by then is noted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        state.hold()
+        conf.set_default("connection", state.database_url, "database")
+        service = Standalone(conf, state)
+        try:
+            url = service.start()
+            print(f"ready: {url} (credentials: {state.path}/credentials.json)", flush=True)
+            service.serve()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            service.stop()
+    except AlreadyRunning as error:
+        raise _Refused(f"{error}; stop it, or name another --state-dir") from None
+    except (InventoryError, NotOurs, TokenFileError) as error:
+        raise _Refused(str(error)) from None
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def _refuse(message: str) -> int:
+    print(f"gsaas-standalone: {message}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

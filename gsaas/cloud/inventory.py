@@ -1,0 +1,142 @@
+"""The simulated cloud of gsaas-standalone as values: which hosts, with which GPUs. Text in, values out."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsaas.db.gpus import GpuInfo
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_UUIDS = uuid.UUID("6b1f7a52-41f1-5d0c-9c0f-0f6e6e2a6d53")
+_RESERVED = {"switch", "vm"}
+
+
+class InventoryError(Exception):
+    """The inventory is not one; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """A machine: a GPU host if it has GPUs, a compute host if VMs may run on it."""
+
+    name: str
+    gpu_address: str
+    """Its IPv4 address on the GPU network."""
+    compute: bool = True
+    model: str = "Quadro M4000"
+    gpus: int = 0
+    """How many of this model."""
+    memory_mb: int = 8192
+    """MiB of each."""
+
+    def gpu_infos(self, first_port: int) -> list[GpuInfo]:
+        """Its GPUs as a monitor reports them; daemons listen on *first_port* and the ports after it."""
+        return [
+            GpuInfo(
+                uuid=f"GPU-{uuid.uuid5(_UUIDS, f'{self.name}/{index}')}",
+                device_index=index,
+                model=self.model,
+                memory_mb=self.memory_mb,
+                daemon_port=first_port + index,
+            )
+            for index in range(self.gpus)
+        ]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Hosts on one GPU network."""
+
+    gpu_network: str
+    """IPv4 prefix, such as 192.168.50.0/24."""
+    hosts: tuple[HostSpec, ...]
+
+    def __post_init__(self) -> None:
+        network = _network(self.gpu_network)
+        if not self.hosts:
+            raise InventoryError("the inventory has no hosts")
+        for host in self.hosts:
+            _check_host(host, network)
+        for what, values in (
+            ("name", [host.name for host in self.hosts]),
+            ("gpu_address", [host.gpu_address for host in self.hosts]),
+        ):
+            for value in {value for value in values if values.count(value) > 1}:
+                raise InventoryError(f"two hosts have the {what} {value}")
+
+    @property
+    def compute_hosts(self) -> tuple[HostSpec, ...]:
+        return tuple(host for host in self.hosts if host.compute)
+
+    @property
+    def gpu_hosts(self) -> tuple[HostSpec, ...]:
+        return tuple(host for host in self.hosts if host.gpus)
+
+
+def load(path: str | None) -> Inventory:
+    """Read the TOML file *path*, `DEFAULT` without one; raises `InventoryError`."""
+    if path is None:
+        return DEFAULT
+    try:
+        return parse(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InventoryError(f"cannot read the inventory: {error}") from None
+    except InventoryError as error:
+        raise InventoryError(f"{path}: {error}") from None
+
+
+def parse(text: str) -> Inventory:
+    """Read TOML; raises `InventoryError`."""
+    try:
+        data = tomllib.loads(text)
+        hosts = tuple(HostSpec(**host) for host in data.pop("hosts", []))
+        return Inventory(hosts=hosts, **data)
+    except tomllib.TOMLDecodeError as error:
+        raise InventoryError(f"not TOML: {error}") from None
+    except TypeError as error:
+        raise InventoryError(str(error).partition("__init__() ")[2] or str(error)) from None
+
+
+def _network(text: str) -> ipaddress.IPv4Network:
+    try:
+        return ipaddress.IPv4Network(text)
+    except (ValueError, TypeError) as error:
+        raise InventoryError(f"gpu_network: {error}") from None
+
+
+def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
+    if not isinstance(host.name, str) or not _NAME.fullmatch(host.name):
+        raise InventoryError(
+            f"{host.name!r} is no host name: 1 to 32 lower-case letters, digits and hyphens"
+        )
+    if host.name in _RESERVED or host.name.startswith("vm-"):
+        raise InventoryError(f"the host name {host.name} is taken")
+    try:
+        address = ipaddress.IPv4Address(host.gpu_address)
+    except ValueError as error:
+        raise InventoryError(f"{host.name}: gpu_address: {error}") from None
+    if address not in network:
+        raise InventoryError(f"{host.name}: gpu_address {address} is not in {network}")
+    if not isinstance(host.compute, bool):
+        raise InventoryError(f"{host.name}: compute is true or false, not {host.compute!r}")
+    for what, value, least in (("gpus", host.gpus, 0), ("memory_mb", host.memory_mb, 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InventoryError(f"{host.name}: {what} is a whole number from {least}")
+    if not isinstance(host.model, str) or not 0 < len(host.model) < 256:
+        raise InventoryError(f"{host.name}: model is a text of at most 255 characters")
+
+
+DEFAULT = Inventory(
+    gpu_network="192.168.50.0/24",
+    hosts=(
+        HostSpec("gpu1", "192.168.50.11", gpus=4),
+        HostSpec("gpu2", "192.168.50.12", gpus=4),
+        HostSpec("compute1", "192.168.50.21"),
+    ),
+)
+"""Without a file; `etc/gsaas/inventory.toml` says the same."""

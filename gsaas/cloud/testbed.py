@@ -1,0 +1,47 @@
+"""The simulated hosts of gsaas-standalone: a network namespace each, joined by a switch.
+
+    <prefix>gpu1 ── gpu0 ─┐
+    <prefix>gpu2 ── gpu0 ─┼─ <prefix>switch
+    <prefix>compute1 ─ gpu0 ┘
+
+Nothing is made in the namespace that the process runs in. Everything can be made again over what is there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from gsaas.cloud import links
+from gsaas.cloud.inventory import Inventory
+from gsaas.cloud.namespaces import Namespaces
+
+GPU_DEVICE = "gpu0"
+"""Each host's interface on the GPU network."""
+_SWITCH, _BRIDGE = "switch", "gpunet"
+
+
+class Testbed:
+    """The hosts of *inventory*, named with *prefix*."""
+
+    def __init__(self, inventory: Inventory, prefix: str, namespaces: Namespaces) -> None:
+        self.inventory = inventory
+        self._prefix = prefix
+        self._namespaces = namespaces
+
+    def netns(self, host: str) -> str:
+        """Name of the namespace that is *host*."""
+        return self._prefix + host
+
+    def set_up(self) -> None:
+        """Make what is missing; raises `NotOurs` when a name is taken."""
+        switch = self.netns(_SWITCH)
+        self._namespaces.make(switch)
+        links.bridge(switch, _BRIDGE)
+        length = ipaddress.IPv4Network(self.inventory.gpu_network).prefixlen
+        for number, host in enumerate(self.inventory.hosts):
+            netns = self.netns(host.name)
+            self._namespaces.make(netns)
+            links.loopback(netns)
+            links.cable(netns, GPU_DEVICE, switch, f"port{number}")
+            links.plug(switch, f"port{number}", _BRIDGE)
+            links.address(netns, GPU_DEVICE, f"{host.gpu_address}/{length}")

@@ -1,0 +1,246 @@
+"""The next step of a lease, from what the database wants and what is there: values in, a step out.
+
+1. A step is decided from what is seen now, never from what was done before; so whoever looks next, after a crash or
+   after somebody else's change, takes up where things stand.
+2. The database knows of a server's binding before the endpoint is told of it (`Bind`, then `ApplyBinding`). What an
+   endpoint may hold can therefore always be found and removed.
+3. Claims are returned last. First the endpoint confirms that the binding is gone and its connections are cut, then the
+   server is gone: nobody is given a GPU that its old holder can still reach. An endpoint that does not answer delays
+   only the claims, not the end of the server.
+4. ERROR gives back what it holds by the same steps and stays ERROR until its owner releases it.
+
+This module knows no database, cloud, message bus or clock.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gsaas.cloud.base import Server, ServerStatus
+from gsaas.lifecycle import Status
+
+if TYPE_CHECKING:
+    from gsaas.db.models import Lease
+
+
+@dataclass(frozen=True)
+class CreateServer:
+    """Have the cloud make the server, or name the one it made before."""
+
+
+@dataclass(frozen=True)
+class RecordServer:
+    """Note where the server is and which port carries its binding."""
+
+    server: Server
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Note that the endpoint of *host* is going to be told: from now on there is something to remove."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class ApplyBinding:
+    """Tell the endpoint of *host*."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class Activate:
+    """The tenant can use its cGPUs."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """Let go of a lease that lost its server."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RemoveBinding:
+    """Have the endpoint of *host* remove the binding and cut its connections, and note its confirmation."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class DeleteServer:
+    """Have the cloud delete the server, and forget it once it is gone."""
+
+
+@dataclass(frozen=True)
+class ReturnClaims:
+    """Give the GPUs back."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Nothing of the lease is left."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Go to ERROR with a message for the tenant."""
+
+    step: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Look again soon: something that makes no noise is under way."""
+
+    until: str
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Nothing to do until something changes."""
+
+
+Step = (
+    CreateServer
+    | RecordServer
+    | Bind
+    | ApplyBinding
+    | Activate
+    | Release
+    | RemoveBinding
+    | DeleteServer
+    | ReturnClaims
+    | Finish
+    | Fail
+    | Wait
+    | Rest
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is there, apart from the database."""
+
+    server: Server | None
+    endpoint: Mapping[str, bool] | None
+    """What the endpoint of the server's host holds: port id -> installed. None: that host has no endpoint."""
+    silent: bool = False
+    """The endpoint that holds the binding was asked just now and did not answer."""
+
+
+def next_step(lease: Lease, seen: Seen, now: datetime.datetime, boot_timeout: float) -> Step:
+    """Return the step that brings *lease* nearer to what its status wants; *boot_timeout* in seconds."""
+    match Status(lease.status):
+        case Status.CLAIMED if _overdue(lease, now, boot_timeout):
+            return Fail("create-server", f"the cloud made no server within {boot_timeout:g} s")
+        case Status.CLAIMED:
+            return CreateServer()
+        case Status.BOOTING:
+            step = _boot(lease, seen)
+            if isinstance(step, ApplyBinding | Wait) and _overdue(lease, now, boot_timeout):
+                return Fail("boot-server", _what_was_missing(seen, boot_timeout))
+            return step
+        case Status.ACTIVE:
+            return _keep(lease, seen)
+        case Status.RELEASING | Status.ERROR:
+            return _give_back(lease, seen)
+        case Status.RELEASED:
+            return Rest()
+
+
+def _boot(lease: Lease, seen: Seen) -> Step:
+    server = seen.server
+    if server is None:
+        return Release("its server was deleted while it booted")
+    if server.status is ServerStatus.ERROR:
+        return Fail("boot-server", _in_its_own_words(server))
+    if server.host is None or server.port is None:
+        return Wait("the cloud places the server")
+    if step := _wire(lease, server, seen):
+        return step
+    if not seen.endpoint[server.port.id]:
+        return ApplyBinding(server.host)  # asks again: an answer is newer than a report
+    if server.status is not ServerStatus.ACTIVE:
+        return Wait("the server boots")
+    return Activate()
+
+
+def _keep(lease: Lease, seen: Seen) -> Step:
+    server = seen.server
+    if server is None:
+        return Release("its server was deleted")
+    if server.status is ServerStatus.ERROR:
+        return Fail("keep-server", _in_its_own_words(server))
+    if server.host is None or server.port is None:
+        return Rest()
+    return _wire(lease, server, seen) or Rest()
+
+
+def _wire(lease: Lease, server: Server, seen: Seen) -> Step | None:
+    """The next step until the endpoint of the server's host, and no other, has been told; None after that."""
+    told = (lease.bound_host, lease.port_id)
+    if lease.bound_host is not None and told != (server.host, server.port.id):
+        return RemoveBinding(lease.bound_host)  # it moved, or has another port
+    if not _is_recorded(lease, server):
+        return RecordServer(server)
+    if seen.endpoint is None:
+        return Wait("its compute host has a RODVR endpoint")
+    if lease.bound_host is None:
+        return Bind(server.host)
+    if server.port.id not in seen.endpoint:
+        return ApplyBinding(server.host)
+    return None
+
+
+def _give_back(lease: Lease, seen: Seen) -> Step:
+    if lease.bound_host is not None and not seen.silent:
+        return RemoveBinding(lease.bound_host)
+    if lease.server_id is not None or seen.server is not None:
+        return DeleteServer()
+    if lease.bound_host is not None:
+        return Wait("its endpoint confirms that the binding is gone")
+    if lease.claims:
+        return ReturnClaims()
+    return Finish() if lease.status == Status.RELEASING else Rest()
+
+
+def _is_recorded(lease: Lease, server: Server) -> bool:
+    port = server.port
+    return (
+        lease.server_id,
+        lease.server_host,
+        lease.port_id,
+        lease.port_tap,
+        lease.port_mac,
+        lease.port_ip,
+    ) == (server.id, server.host, port.id, port.tap, port.mac, port.ip)
+
+
+def _overdue(lease: Lease, now: datetime.datetime, boot_timeout: float) -> bool:
+    return now - lease.created_at > datetime.timedelta(seconds=boot_timeout)
+
+
+def _in_its_own_words(server: Server) -> str:
+    return f"the cloud says of server {server.id}: {server.fault or 'it is in state ERROR'}"
+
+
+def _what_was_missing(seen: Seen, boot_timeout: float) -> str:
+    server = seen.server
+    if server.host is None or server.port is None:
+        missing = "the cloud chose no host for it or gave it no port"
+    elif seen.endpoint is None:
+        missing = "its compute host has no RODVR endpoint"
+    elif not seen.endpoint.get(server.port.id):
+        missing = "its compute host did not connect it to its GPUs"
+    else:
+        missing = f"it is still in state {server.status}"
+    return (
+        f"server {server.id} was not ready within {boot_timeout:g} s: {missing}; "
+        "launch again, and ask your operator if it happens twice"
+    )

@@ -1,0 +1,31 @@
+"""The user data of a lease's server. Values in, text out: the API asks the same before it claims anything."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from gsaas.cloudinit.render import user_data
+from gsaas.remoting.base import Device, Driver
+
+
+def compose(
+    conf: cfg.ConfigOpts,
+    driver: Driver,
+    lease_id: str,
+    devices: Sequence[Device],
+    caller: str | None,
+) -> str:
+    """Return base64 user data that gives a server its cGPUs; *caller* is the tenant's own, as base64.
+
+    Raises `UserDataTooLarge`, `RemotingLimit`, and `BadRequest` for user data that cannot be carried along.
+    """
+    return user_data(
+        driver.environment(lease_id, devices),
+        conf.rodvr.masked_prefix,
+        base64.b64decode(caller) if caller else None,
+        interface_wait=conf.cloudinit.interface_wait,
+        system_services=conf.cloudinit.system_services,
+    )

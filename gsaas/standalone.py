@@ -1,0 +1,270 @@
+"""The whole service in one process: simulated hosts, their agents, the engine and the API.
+
+Everything it makes is noted in the state directory before it is made. Stopping, or being killed, leaves VMs and their
+connections to GPUs as they are, and the next start takes them up; `clean` removes all of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import secrets
+import shutil
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO
+
+import waitress
+from oslo_config import cfg
+from waitress.server import BaseWSGIServer
+
+from gsaas import rpc
+from gsaas.api.app import create_app
+from gsaas.api.auth import TokenFile
+from gsaas.cloud import inventory
+from gsaas.cloud.namespaces import Namespaces
+from gsaas.cloud.standalone import StandaloneCloud
+from gsaas.cloud.testbed import GPU_DEVICE, Testbed
+from gsaas.db import endpoints, gpus, migration
+from gsaas.db.database import Database
+from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.service import Engine
+from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.monitor import Monitor
+from gsaas.remoting.base import load as load_remoting
+from gsaas.remoting.simulated_daemon import SimulatedDaemons
+from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.service import EndpointService
+from gsaas.rpc.engine import EngineClient
+from gsaas.rpc.rodvr import EndpointClient
+
+API_THREADS = 8
+IDENTITIES = {
+    "admin": ["admin", "manager", "member", "reader"],
+    "demo": ["member", "reader"],
+}
+"""User and project of the same name -> roles."""
+_PATIENCE = 10.0
+"""Seconds within which agents in the same process report for the first time."""
+
+
+class AlreadyRunning(Exception):
+    """Another process uses the state directory."""
+
+
+class StateDir:
+    """The folder that says what is ours; held by one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    def hold(self) -> None:
+        """Make the folder if need be and keep others out; raises `AlreadyRunning`."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = self._file("lock").open("a", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise AlreadyRunning(f"another gsaas-standalone uses {self.path}") from None
+        self._lock = lock
+
+    def clean(self) -> None:
+        """Remove every namespace we made, with all that is in it, and every file of ours."""
+        if not self.path.is_dir():
+            return
+        self.hold()
+        namespaces = Namespaces(self.path)
+        for name in namespaces.names():
+            namespaces.remove(name)
+        for folder in ("namespaces", "servers"):
+            shutil.rmtree(self._file(folder), ignore_errors=True)
+        own = ["credentials.json", "tokens.json", "lock"]
+        own += [f"credentials-{name}.json" for name in IDENTITIES if name != "admin"]
+        own += [f"gsaas.db{suffix}" for suffix in ("", "-wal", "-shm")]
+        for name in own:
+            self._file(name).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else's files are in it
+            self.path.rmdir()
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self._file('gsaas.db').absolute()}"
+
+    def tokens(self) -> Path:
+        """The token file, written with new tokens if there is none."""
+        path = self._file("tokens.json")
+        if not path.exists():
+            entries = [
+                {
+                    "token": secrets.token_urlsafe(32),
+                    "user_id": name,
+                    "project_id": name,
+                    "roles": roles,
+                }
+                for name, roles in IDENTITIES.items()
+            ]
+            _write_private(path, entries)
+        return path
+
+    def write_credentials(self, url: str) -> None:
+        """Write what the command line client needs: `credentials.json`, and one more for each tenant."""
+        for entry in json.loads(self.tokens().read_text(encoding="utf-8")):
+            name = entry["user_id"]
+            if name in IDENTITIES:
+                suffix = "" if name == "admin" else f"-{name}"
+                credentials = {"url": url, "token": entry["token"]}
+                _write_private(self._file(f"credentials{suffix}.json"), credentials)
+
+    def _file(self, name: str) -> Path:
+        return self.path / name
+
+
+class Standalone:
+    """Every part of the service, on the state directory that *conf* names and this process holds."""
+
+    def __init__(self, conf: cfg.ConfigOpts, state: StateDir) -> None:
+        """Raises `InventoryError`, and `TokenFileError` for a token file that cannot be used."""
+        self._conf = conf
+        self._state = state
+        self._started = ExitStack()
+        self._database = Database.connect(conf)
+        self._started.callback(self._database.close)
+        self._authenticate = TokenFile(state.tokens())
+        self._bus = rpc.connect(conf, rpc.IN_PROCESS)
+        self._started.callback(self._bus.cleanup)
+        self._remoting = functools.cache(functools.partial(load_remoting, conf=conf))
+        self._driver = self._remoting(conf.remoting.driver)
+
+        owned = Namespaces(state.path)
+        prefix = conf.standalone.prefix
+        self._testbed = Testbed(inventory.load(conf.standalone.inventory), prefix, owned)
+        self._cloud = StandaloneCloud(
+            self._testbed, prefix, owned, state.path, conf.rodvr.masked_prefix
+        )
+        masked = MaskedAddresses(conf.rodvr.masked_prefix, self._driver.default_port)
+        self._claims = Claims(
+            self._database,
+            attempts=conf.gpgpums.claim_attempts,
+            heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
+            masked=masked,
+            policy=conf.gpgpums.policy,
+        )
+        self._engine = self._make_engine()
+        self._daemons = SimulatedDaemons()
+        hosts = self._testbed.inventory
+        self._monitors = [self._make_monitor(host) for host in hosts.gpu_hosts]
+        self._endpoints = [self._make_endpoint(host.name) for host in hosts.compute_hosts]
+        self._api: BaseWSGIServer | None = None
+
+    def start(self) -> str:
+        """Start everything and return the API's URL. It answers once `serve` runs.
+
+        Raises `NotOurs` when a namespace's name is taken, and `OSError` when an address is.
+        """
+        if migration.version(self._database.engine) != migration.head():
+            migration.upgrade(self._database.engine)
+        self._testbed.set_up()
+        self._started.callback(self._daemons.stop_all)
+        for part in [self._engine, *self._monitors, *self._endpoints]:
+            part.start()
+            self._started.callback(part.stop)
+        self._await_agents()
+        app = create_app(
+            self._conf,
+            database=self._database,
+            claims=self._claims,
+            engine=EngineClient(self._bus),
+            cloud=self._cloud,
+            remoting=self._driver,
+            authenticate=self._authenticate,
+        )
+        self._api = waitress.create_server(
+            app, listen=self._conf.standalone.listen, threads=API_THREADS
+        )
+        self._started.callback(self._api.close)
+        url = f"http://{self._api.effective_host}:{self._api.effective_port}"
+        self._state.write_credentials(url)
+        return url
+
+    def serve(self) -> None:
+        """Answer API requests until `SystemExit` or `KeyboardInterrupt` is raised in this thread."""
+        self._api.run()
+
+    def stop(self) -> None:
+        """Stop what was started, last things first; VMs and what connects them to GPUs stay."""
+        self._started.close()
+
+    def _make_engine(self) -> Engine:
+        endpoint = EndpointClient(self._bus, self._conf.engine.endpoint_timeout)
+        driver = LeaseDriver(
+            self._conf,
+            database=self._database,
+            claims=self._claims,
+            cloud=self._cloud,
+            remoting=self._remoting,
+            endpoint=endpoint,
+        )
+        return Engine(
+            self._conf, database=self._database, bus=self._bus, endpoint=endpoint, driver=driver
+        )
+
+    def _make_monitor(self, host: inventory.HostSpec) -> Monitor:
+        return Monitor(
+            host.name,
+            host.gpu_address,
+            host.gpu_infos(self._driver.default_port),
+            engine=EngineClient(self._bus),
+            daemons=self._daemons,
+            netns=self._testbed.netns(host.name),
+            interval=self._conf.monitor.monitor_interval,
+        )
+
+    def _make_endpoint(self, host: str) -> EndpointService:
+        options = self._conf.rodvr
+        make = functools.partial(
+            Endpoint,
+            host,
+            GPU_DEVICE,
+            netns=self._testbed.netns(host),
+            masked_prefix=options.masked_prefix,
+            identity_network=options.identity_network,
+            audit_interval=options.audit_interval,
+            retry_interval=options.retry_interval,
+            farewell=options.farewell,
+        )
+        return EndpointService(
+            self._bus,
+            host,
+            lambda on_installed: make(on_installed=on_installed),
+            report_interval=options.audit_interval,
+        )
+
+    def _await_agents(self) -> None:
+        """Wait until everybody has reported, so that the first request finds the GPUs."""
+        hosts = self._testbed.inventory
+        expected = (sum(host.gpus for host in hosts.hosts), len(hosts.compute_hosts))
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with self._database.read() as session:
+                found = gpus.totals(session)["gpus"], len(endpoints.page(session, limit=1000))
+            if found >= expected:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"of {expected} GPUs and endpoints only {found} have reported")
+            time.sleep(0.01)
+
+
+def _write_private(path: Path, document: object) -> None:
+    """Write JSON that only its owner can read, at no moment anybody else."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=2)
+        file.write("\n")
+    draft.replace(path)
