@@ -1,0 +1,110 @@
+"""The generated samples parse, and explain every option and rule that GSaaS has.
+
+The generators run in processes of their own: they load whatever offers options, eventlet and all.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from oslo_config import cfg
+
+from gsaas import conf
+from gsaas.api import rbac
+
+ETC = Path(__file__).parents[3] / "etc/gsaas"
+OURS = {
+    (group.name, option.dest): option
+    for module in conf.MODULES
+    for group, options in module.list_opts().items()
+    for option in options
+}
+
+
+def generate(program: str, config: str, output: Path) -> None:
+    subprocess.run(
+        [
+            Path(sys.executable).with_name(program),
+            f"--config-file={ETC / config}",
+            f"--output-file={output}",
+        ],
+        check=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("etc") / "gsaas.conf"
+    generate("oslo-config-generator", "gsaas-config-generator.conf", path)
+    return path
+
+
+def explained(sample: Path) -> dict[tuple[str, str], str]:
+    """Read a sample: (section, option) -> the comment above it, without spaces.
+
+    Long lines are also broken inside words, at hyphens, so only the letters can be compared.
+    """
+    found, section, comment = {}, "", []
+    for line in sample.read_text().splitlines():
+        if match := re.fullmatch(r"\[(.+)\]", line):
+            section, comment = match[1], []
+        elif match := re.match(r"#(\w+) =", line):
+            found[section, match[1]] = "".join(comment)
+            comment = []
+        elif line.startswith("# "):
+            comment.append("".join(line[2:].split()))
+    return found
+
+
+def test_the_sample_is_a_configuration_that_changes_nothing(sample: Path):
+    written, default = conf.load(["--config-file", str(sample)]), conf.load([], files=[])
+    assert {key: written[key[0]][key[1]] for key in OURS} == {
+        key: default[key[0]][key[1]] for key in OURS
+    }
+
+
+def test_every_default_that_the_sample_shows_can_be_written_as_shown(sample: Path):
+    names = "|".join(name for _, name in OURS)
+    text = re.sub(rf"^#({names}) = (?!<None>)", r"\1 = ", sample.read_text(), flags=re.MULTILINE)
+    sample.with_name("all.conf").write_text(text)
+    shown = conf.load(["--config-file", str(sample.with_name("all.conf"))])
+    default = conf.load([], files=[])
+    assert {key: shown[key[0]][key[1]] for key in OURS} == {
+        key: default[key[0]][key[1]] for key in OURS
+    }
+
+
+def test_the_sample_explains_each_of_our_options_in_the_words_of_its_help(sample: Path):
+    comments = explained(sample)
+    for key, option in OURS.items():
+        assert "".join(option.help.split()) in comments[key], key
+
+
+def test_the_sample_shows_how_to_reach_the_database_and_the_message_bus(sample: Path):
+    assert {("database", "connection"), ("DEFAULT", "transport_url")} <= explained(sample).keys()
+
+
+def test_every_option_that_is_registered_is_in_the_sample():
+    registry = cfg.ConfigOpts()
+    for module in conf.MODULES:
+        module.register_opts(registry)
+    registry([], default_config_files=[])
+    groups = {group for group, _ in OURS}
+    assert {(group, name) for group in groups for name in registry[group]} == OURS.keys()
+
+
+@pytest.mark.parametrize("key", OURS, ids=".".join)
+def test_every_option_says_what_it_is_for(key: tuple[str, str]):
+    assert len((OURS[key].help or "").split()) > 5
+
+
+def test_the_sample_of_access_rules_shows_every_rule(tmp_path: Path):
+    path = tmp_path / "policy.yaml"
+    generate("oslopolicy-sample-generator", "gsaas-policy-generator.conf", path)
+    text = re.sub(r'^#(?=")', "", path.read_text(), flags=re.MULTILINE)
+    assert yaml.safe_load(text) == {rule.name: rule.check_str for rule in rbac.list_rules()}
