@@ -109,9 +109,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="read this configuration instead of /etc/gsaas/gsaas.conf",
     )
-    nouns = parser.add_subparsers(metavar="db", required=True)
+    nouns = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     db = nouns.add_parser("db", help="the database: db upgrade, db version, db check")
-    verbs = db.add_subparsers(metavar="upgrade|version|check", required=True)
+    verbs = db.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for run, text in ((upgrade, UPGRADE), (version, VERSION), (check, CHECK)):
         command = verbs.add_parser(run.__name__, help=text, description=f"{text.capitalize()}.")
         command.set_defaults(run=run)
