@@ -39,8 +39,8 @@ carry services that must not see the middleware's libraries first in `LD_LIBRARY
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Make the options known to *conf*."""
-    conf.register_group(GROUP)
-    conf.register_opts(OPTS, group=GROUP)
+    # By name: registered as an object, the group and what is set in it would be shared by every conf.
+    conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

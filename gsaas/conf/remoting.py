@@ -47,8 +47,8 @@ the service refuses to start otherwise.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Make the options known to *conf*."""
-    conf.register_group(GROUP)
-    conf.register_opts(OPTS, group=GROUP)
+    # By name: registered as an object, the group and what is set in it would be shared by every conf.
+    conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

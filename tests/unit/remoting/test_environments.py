@@ -1,0 +1,150 @@
+"""What each middleware's clients are told."""
+
+from __future__ import annotations
+
+import pytest
+from oslo_config import cfg
+
+from gsaas.cloudinit import environment
+from gsaas.conf import remoting as options
+from gsaas.exceptions import RemotingLimit
+from gsaas.remoting import base
+from gsaas.remoting.base import Device
+from gsaas.rodvr.bindings import Address
+
+
+def load(name: str, **settings: object) -> base.Driver:
+    conf = cfg.ConfigOpts()
+    options.register_opts(conf)
+    conf([])
+    for option, value in settings.items():
+        conf.set_override(option, value, group="remoting")
+    return base.load(name, conf)
+
+
+def devices(count: int, port: int, memory_mb: int | None = None) -> list[Device]:
+    return [Device(Address(f"169.254.71.{1 + i}", port), memory_mb) for i in range(count)]
+
+
+def test_rcuda_in_exclusive_mode():
+    env = load("rcuda").environment("lease-1", devices(2, 8308))
+
+    assert list(env.items()) == [
+        ("RCUDA_DEVICE_COUNT", "2"),
+        ("RCUDA_DEVICE_0", "169.254.71.1:0"),
+        ("RCUDA_DEVICE_1", "169.254.71.2:0"),
+        ("LD_LIBRARY_PATH", "/opt/rCUDA/lib"),
+    ]
+
+
+def test_rcuda_in_shared_mode_on_another_port():
+    env = load("rcuda").environment("lease-1", devices(2, 9000, memory_mb=2048))
+
+    assert list(env.items()) == [
+        ("RCUDA_DEVICE_COUNT", "2"),
+        ("RCUDA_DEVICE_0", "169.254.71.1@9000:0"),
+        ("RCUDA_RESERVED_GPU_MEMORY_0", "2048"),
+        ("RCUDA_DEVICE_1", "169.254.71.2@9000:0"),
+        ("RCUDA_RESERVED_GPU_MEMORY_1", "2048"),
+        ("LD_LIBRARY_PATH", "/opt/rCUDA/lib"),
+    ]
+
+
+def test_lupine():
+    env = load("lupine").environment("lease-1", devices(2, 14833, memory_mb=2048))
+
+    assert list(env.items()) == [
+        ("LUPINE_SERVER", "169.254.71.1:14833,169.254.71.2:14833"),
+        ("LUPINE_SESSION", "lease-1"),
+        ("LUPINE_DISABLE_LOCAL", "1"),
+        ("LUPINE_LOG_LEVEL", "error"),
+        ("LD_LIBRARY_PATH", "/opt/lupine/lib"),
+    ]
+
+
+def test_lupine_takes_seven_and_says_why_no_more():
+    driver = load("lupine")
+    assert driver.environment("lease-1", devices(7, 14833))["LUPINE_SERVER"].count(",") == 6
+
+    for refuse in (
+        lambda: driver.environment("lease-1", devices(8, 14833)),
+        lambda: driver.check(8),
+    ):
+        with pytest.raises(RemotingLimit) as refusal:
+            refuse()
+        assert str(refusal.value) == (
+            "lupine shows a program at most 7 cGPUs, 8 were asked for: "
+            "its client has address space for no more, and drops the rest without a word"
+        )
+
+
+def test_simulated_says_what_rcuda_says_and_needs_no_library():
+    env = load("simulated").environment("lease-1", devices(1, 8308, memory_mb=512))
+
+    assert env == {
+        "RCUDA_DEVICE_COUNT": "1",
+        "RCUDA_DEVICE_0": "169.254.71.1:0",
+        "RCUDA_RESERVED_GPU_MEMORY_0": "512",
+    }
+
+
+@pytest.mark.parametrize("name", ["rcuda", "lupine", "simulated"])
+def test_every_driver_makes_an_environment_that_every_reader_can_carry(name: str):
+    driver = load(name, library_path="/opt/odd 'path'")
+    most = driver.max_devices or 100
+
+    env = driver.environment("7d2a9e3c", devices(most, driver.default_port, memory_mb=1))
+
+    environment.check(env)
+    assert driver.name == name
+
+
+def test_the_operator_moves_or_drops_the_library_folder():
+    moved = load("rcuda", library_path="/usr/lib/rcuda").environment("l", devices(1, 8308))
+    dropped = load("rcuda", library_path="").environment("l", devices(1, 8308))
+
+    assert moved["LD_LIBRARY_PATH"] == "/usr/lib/rcuda"
+    assert "LD_LIBRARY_PATH" not in dropped
+
+
+def test_the_operator_adds_variables_and_may_change_a_setting():
+    rcuda = load("rcuda", extra_environment={"RCUDAPROTO": "TCP"})
+    lupine = load("lupine", extra_environment={"LUPINE_LOG_LEVEL": "debug"})
+
+    assert rcuda.environment("l", devices(1, 8308))["RCUDAPROTO"] == "TCP"
+    assert lupine.environment("l", devices(1, 14833))["LUPINE_LOG_LEVEL"] == "debug"
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("rcuda", "RCUDA_DEVICE_COUNT"),
+        ("rcuda", "RCUDA_DEVICE_7"),
+        ("simulated", "RCUDA_RESERVED_GPU_MEMORY_0"),
+        ("lupine", "LUPINE_SERVER"),
+        ("lupine", "LD_LIBRARY_PATH"),
+    ],
+)
+def test_the_operator_may_not_say_where_the_gpus_are(driver: str, name: str):
+    with pytest.raises(ValueError, match=f"may not set {name}"):
+        load(driver, extra_environment={name: "x"})
+
+
+def test_what_no_server_could_read_is_refused_before_any_lease():
+    with pytest.raises(ValueError, match="NOTE holds '#'"):
+        load("rcuda", extra_environment={"NOTE": "a # b"})
+    with pytest.raises(ValueError, match="LD_LIBRARY_PATH holds"):
+        load("rcuda", library_path="/opt/a\n/b")
+
+
+def test_a_lease_has_devices_and_each_its_own_address():
+    driver = load("rcuda")
+    with pytest.raises(ValueError, match="lease-1"):
+        driver.environment("lease-1", [])
+    with pytest.raises(ValueError, match="lease-1"):
+        driver.environment("lease-1", devices(1, 8308) * 2)
+
+
+def test_an_unknown_driver_is_refused_with_those_that_are_known():
+    with pytest.raises(ValueError, match=r"no remoting driver 'cuda'.*lupine, rcuda, simulated"):
+        load("cuda")
