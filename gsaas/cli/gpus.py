@@ -31,6 +31,6 @@ def _table(gpus: list[dict[str, Any]]) -> str:
             len(gpu["leases"]),
             inventory.state(gpu, gpu["mode"]),
         )
-        for gpu in gpus
+        for gpu in sorted(gpus, key=lambda gpu: (gpu["host"], gpu["index"]))
     ]
     return table(("GPU", "host", "index", "model", "MiB used", "of", "leases", "state"), rows)

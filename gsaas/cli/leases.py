@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
+from time import sleep
 from types import SimpleNamespace
 
 from gsaas.cli import cgpus
@@ -197,7 +197,7 @@ def follow(client: Client, lease: Lease, settled: Callable[[str], bool]) -> Leas
     with Progress() as progress:
         progress.show(lease["status"])
         while not settled(lease["status"]):
-            time.sleep(pause)
+            sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
             lease = client.request("GET", _path(lease["id"]))["lease"]
             progress.show(lease["status"])

@@ -32,7 +32,7 @@ class UsageError(Exception):
         self.command = command
 
 
-class HelpWanted(Exception):  # noqa: N818 - not an error
+class HelpWanted(Exception):
     """The line asks for help: with `command`, or with the program if that is None."""
 
     def __init__(self, command: str | None) -> None:

@@ -1,0 +1,53 @@
+"""How the demonstration looks: calm text, with a little colour where a person watches."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from textwrap import fill, indent
+from typing import TextIO
+
+WIDTH = 92
+BOLD, DIM, RED, GREEN = "1", "2", "31", "32"
+
+
+class Screen:
+    """Prints to *stream*; in colour if it is a terminal and NO_COLOR is not set."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stdout if stream is None else stream
+        self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
+
+    def heading(self, text: str) -> None:
+        self._print(f"\n{self._paint(text, BOLD)}\n")
+
+    def say(self, text: str) -> None:
+        """A paragraph."""
+        self._print(fill(text, WIDTH) + "\n")
+
+    def command(self, words: Sequence[str]) -> None:
+        """A command line, as a person would have typed it."""
+        self._print(self._paint(f"  $ {shlex.join(words)}", BOLD))
+
+    def output(self, text: str) -> None:
+        """What a command printed."""
+        if text.strip():
+            self._print(indent(text.rstrip("\n"), "  ") + "\n")
+
+    def proof(self, holds: bool, sentence: str) -> None:
+        mark = self._paint("holds ", GREEN) if holds else self._paint("FAILS ", RED)
+        self._print(f"  {mark} {sentence}")
+
+    def aside(self, text: str) -> None:
+        self._print(self._paint(f"  {text}", DIM))
+
+    def blank(self) -> None:
+        self._print("")
+
+    def _paint(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._coloured else text
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)

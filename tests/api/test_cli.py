@@ -1,0 +1,416 @@
+"""The command line against the real API, on loopback: what people type, read and are told."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from gsaas.cli import leases, main
+from tests.api.doubles import MemoryEngine
+from tests.api.world import World, token
+
+
+class BusyEngine(MemoryEngine):
+    """An engine that sets to work in a thread of its own, as the real one does in its process."""
+
+    idle = False
+
+    def lease_changed(self, context, lease_id):
+        super().lease_changed(context, lease_id)
+        if not self.idle:
+            threading.Thread(target=self.settle).start()
+
+
+class Quiet(WSGIRequestHandler):
+    """Keeps connections open, as the real server does, and logs nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, *_):
+        pass
+
+
+class Desk:
+    """Where somebody sits and types: `gsaas` in this process, its output and its exit status."""
+
+    def __init__(self, world: World, url: str, folder: Path, capsys, monkeypatch) -> None:
+        self.world = world
+        self._url = url
+        self._folder = folder
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+        self.sit("member")
+
+    def sit(self, caller: str) -> None:
+        """Let *caller*, of those in `tests.api.world`, type from now on."""
+        path = self._folder / f"{caller}.json"
+        path.write_text(json.dumps({"url": self._url, "token": token(caller)}))
+        path.chmod(0o600)
+        self.credentials = path
+        self._monkeypatch.setenv("GSAAS_CREDENTIALS", str(path))
+
+    def type(self, *words: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        status = main.main(words)
+        output = self._capsys.readouterr()
+        return status, output.out, output.err
+
+    def read(self, *words: str):
+        """What a command that succeeds says in JSON."""
+        status, out, err = self.type(*words, "-f", "json")
+        assert status == 0, err
+        return json.loads(out)
+
+
+@pytest.fixture
+def desk(world, tmp_path, capsys, monkeypatch):
+    world.engine.__class__ = BusyEngine
+    server = make_server("127.0.0.1", 0, world.app, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield Desk(world, f"http://127.0.0.1:{server.port}", tmp_path, capsys, monkeypatch)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_launch_waits_and_tells_all_that_is_needed_to_go_on(desk):
+    status, out, err = desk.type("-l", "-ncgpus=2", "-poolmem=2048", "-mode=shared")
+    (lease,) = desk.read("list")
+    assert (status, err) == (0, "")
+    assert lease["status"] == "ACTIVE"
+    assert lease["cgpus"]["memory_mb"] == 2048
+    for shown in (
+        lease["id"],
+        lease["server"]["id"],
+        "ACTIVE",
+        "cGPU  masked address      MiB  mode",
+        "   0  169.254.71.1:8308  2048  shared",
+        "   1  169.254.71.2:8308  2048  shared",
+        f"gsaas env {lease['id']}",
+        f"gsaas -t -id={lease['server']['id']}",
+    ):
+        assert shown in out
+
+
+def test_a_launch_in_json_is_the_lease_alone(desk):
+    lease = desk.read("-l", "-ncgpus=1", "-name=web")
+    assert lease["name"] == "web"
+    assert lease["status"] == "ACTIVE"
+    assert lease["devices"][0]["memory_mb"] == 8192
+
+
+def test_what_the_vm_should_be_reaches_the_api_as_novas_fields(desk, tmp_path):
+    script = tmp_path / "boot.sh"
+    script.write_bytes(b"#!/bin/sh\n\xff")
+    desk.read("-l", "-ncgpus=1", "-nowait", "-name=web", "-image=debian")
+    network, other = str(uuid.uuid4()), str(uuid.uuid4())
+    status, _, err = desk.type(
+        *("-l", "-ncgpus=1", "-name=all", "-image=debian", "-flavor=m1", "-key=mine"),
+        *(f"-network={network}", f"-network={other}", f"-userdata={script}"),
+    )
+    assert status == 0
+    requests = [row for row in desk.world.rows()["leases"] if "m1" in str(row)]
+    assert len(requests) == 1
+    for sent in (
+        "'name': 'all'",
+        "'imageRef': 'debian'",
+        "'flavorRef': 'm1'",
+        "'key_name': 'mine'",
+        f"'networks': [{{'uuid': '{network}'}}, {{'uuid': '{other}'}}]",
+        base64.b64encode(b"#!/bin/sh\n\xff").decode(),
+    ):
+        assert sent in str(requests[0])
+    assert "note: flavorRef: ignored by this cloud" in err
+
+
+def test_a_launch_that_does_not_fit_says_why_and_what_would(desk):
+    desk.read("-l", "-ncgpus=6")
+    before = desk.world.rows()
+    status, out, err = desk.type("-l", "-ncgpus=3")
+    assert (status, out) == (1, "")
+    assert err.startswith("gsaas: ")
+    assert "GPUs it left out" in err
+    assert "this would fit now: -ncgpus=2\n" in err
+    assert "request req-" in err
+    assert desk.world.rows() == before
+
+
+def test_a_vm_that_the_cloud_refuses_is_refused(desk):
+    status, out, err = desk.type("-l", "-ncgpus=1", "-image=nope")
+    assert (status, out) == (1, "")
+    assert err.startswith("gsaas: there is no image nope\n")
+
+
+def test_nowait_returns_while_the_vm_boots(desk):
+    desk.world.engine.idle = True
+    assert desk.read("-l", "-ncgpus=1", "-nowait")["status"] == "CLAIMED"
+
+
+def test_a_launch_that_fails_on_the_way_tells_its_fault(desk, monkeypatch):
+    engine = desk.world.engine
+    engine.idle = True
+
+    def fail(_seconds: float) -> None:
+        with_id = engine.woken[-1][0]
+        engine.fail(with_id, "boot", "the host went away")
+
+    monkeypatch.setattr(leases, "sleep", fail)
+    status, out, err = desk.type("-l", "-ncgpus=1")
+    assert status == 1
+    assert "ERROR" in out
+    assert err.endswith("failed at boot: the host went away\n")
+
+
+def test_an_interrupted_launch_says_how_to_find_and_end_it(desk, monkeypatch):
+    desk.world.engine.idle = True
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(leases, "sleep", interrupt)
+    status, _, err = desk.type("-l", "-ncgpus=1")
+    (lease,) = desk.read("list")
+    assert status == 130
+    assert f"gsaas show {lease['id']}" in err
+    assert f"gsaas -t -id={lease['id']}" in err
+
+
+@pytest.mark.parametrize("naming", ["lease", "VM", "name"])
+def test_a_lease_is_ended_by_its_id_its_vms_id_or_its_name(desk, naming):
+    lease = desk.read("-l", "-ncgpus=2", "-name=web")
+    wanted = {"lease": lease["id"], "VM": lease["server"]["id"], "name": "web"}[naming]
+    status, out, err = desk.type("-t", f"-id={wanted}")
+    assert (status, out, err) == (
+        0,
+        f"lease {lease['id']}  RELEASED, cGPUs given back: 2\n",
+        "",
+    )
+    assert desk.read("list") == []
+    assert desk.read("gpus")["totals"]["idle"] == 8
+
+
+def test_a_name_that_means_several_leases_ends_none(desk):
+    ids = [desk.read("-l", "-ncgpus=1", "-name=web")["id"] for _ in range(2)]
+    status, _, err = desk.type("-t", "-id=web")
+    assert status == 1
+    assert all(lease_id in err for lease_id in ids)
+    assert len(desk.read("list")) == 2
+
+
+@pytest.mark.parametrize("wanted", ["nothing", "a/../b", str(uuid.uuid4()), "?x=1&y", "ü"])
+def test_what_is_not_there_is_said_so(desk, wanted):
+    status, _, err = desk.type("show", wanted)
+    assert status == 1
+    assert "there is no lease or VM" in err
+
+
+def test_another_projects_lease_is_not_there(desk):
+    lease = desk.read("-l", "-ncgpus=1")
+    desk.sit("stranger")
+    assert desk.type("-t", f"-id={lease['id']}")[0] == 1
+    desk.sit("member")
+    assert desk.read("show", lease["id"])["status"] == "ACTIVE"
+
+
+def test_a_lease_ended_twice_says_so(desk):
+    lease = desk.read("-l", "-ncgpus=1")
+    assert desk.type("-t", lease["id"])[0] == 0
+    status, _, err = desk.type("-t", lease["id"])
+    assert status == 1
+    assert "released" in err
+
+
+def test_the_list_is_read_page_by_page(desk):
+    desk.world.conf.set_override("max_limit", 3, "api")
+    names = [f"lease-{n}" for n in range(8)]
+    for name in names:
+        desk.read("-l", "-ncgpus=1", "-poolmem=64", "-mode=shared", f"-name={name}")
+    assert [lease["name"] for lease in desk.read("list")] == names
+    desk.sit("admin")
+    assert len(desk.read("gpus")["gpus"]) == 8
+    assert len(desk.read("endpoints")) == 3
+    assert [lease["name"] for lease in desk.read("list", "-all")] == names
+
+
+def test_the_list_of_nothing_says_how_to_begin(desk):
+    assert "gsaas -l" in desk.type("list")[1]
+
+
+def test_released_leases_are_listed_when_asked_for(desk):
+    lease = desk.read("-l", "-ncgpus=1")
+    desk.type("-t", lease["id"])
+    assert [found["id"] for found in desk.read("list", "-status=RELEASED")] == [lease["id"]]
+
+
+def test_show_tells_the_story_and_hides_from_tenants_where_it_is(desk):
+    lease = desk.read("-l", "-ncgpus=1")
+    _, out, _ = desk.type("show", lease["id"])
+    assert "activate" in out
+    assert "GPU-" not in out
+    desk.sit("admin")
+    _, out, _ = desk.type("show", lease["id"])
+    assert "GPU-" in out
+    assert "192.168.50." in out
+
+
+def test_the_environment_can_be_evaluated_by_a_shell(desk):
+    lease = desk.read("-l", "-ncgpus=2", "-poolmem=2048", "-mode=shared")
+    status, out, _ = desk.type("env", lease["id"])
+    assert status == 0
+    script = f"{out}\nenv -0"
+    done = subprocess.run(["/bin/sh", "-c", script], env={}, capture_output=True, check=True)
+    seen = dict(entry.split(b"=", 1) for entry in done.stdout.split(b"\0") if entry)
+    wanted = json.loads(desk.type("env", lease["id"], "-json")[1])
+    assert wanted["RCUDA_DEVICE_COUNT"] == "2"
+    assert {k: seen[k.encode()].decode() for k in wanted} == wanted
+    assert 'RCUDA_DEVICE_COUNT="2"' in desk.type("env", lease["id"], "-dotenv")[1]
+    assert desk.type("env", lease["id"], "-dotenv", "-json")[0] == 2
+
+
+def test_a_check_says_whether_it_fits_and_launches_nothing(desk):
+    before = desk.world.rows()
+    status, out, _ = desk.type("check", "-ncgpus=8")
+    assert (status, out.splitlines()[0]) == (0, "it fits: gsaas -l -ncgpus=8")
+    status, out, _ = desk.type("check", "-ncgpus=9")
+    assert status == 1
+    assert out.startswith("it can never fit: ")
+    assert desk.world.rows() == before
+
+
+def test_tenants_see_totals_and_administrators_see_gpus(desk):
+    assert desk.type("gpus")[1] == (
+        "  GPUs    8 on 2 hosts, 8 idle\n  memory  65536 of 65536 MiB free\n"
+    )
+    assert desk.type("hosts")[1] == desk.type("gpus")[1]
+    desk.sit("admin")
+    assert "GPU-0001-0  gpu1" in desk.type("gpus")[1]
+    assert "compute1" in desk.type("hosts")[1]
+
+
+@pytest.mark.parametrize(("noun", "name"), [("gpus", "GPU-0001-0"), ("hosts", "gpu1")])
+def test_an_administrator_takes_something_out_of_service_and_back(desk, noun, name):
+    desk.sit("admin")
+    status, out, _ = desk.type(noun, f"-disable={name}", "-reason=new fans")
+    assert status == 0
+    assert "disabled: new fans" in out
+    assert desk.read("gpus")["totals"]["idle"] < 8
+    assert desk.type(noun, f"-enable={name}")[0] == 0
+    assert desk.read("gpus")["totals"]["idle"] == 8
+
+
+def test_a_tenant_may_not_take_anything_out_of_service(desk):
+    status, _, err = desk.type("gpus", "-disable=GPU-0001-0")
+    assert status == 1
+    assert "request req-" in err
+
+
+def test_an_administrator_sees_endpoints_and_everybody_policies(desk):
+    assert "least-load-fit (default)" in desk.type("policies")[1]
+    desk.sit("admin")
+    assert "gpu1" in desk.type("endpoints", "gpu1")[1]
+    assert desk.read("endpoints", "gpu1")["problems"] == []
+
+
+def test_a_token_that_is_not_known_is_explained(desk):
+    desk.credentials.write_text(desk.credentials.read_text().replace("token-of", "no-token-of"))
+    status, _, err = desk.type("list")
+    assert status == 1
+    assert "the token in the credentials file" in err
+
+
+def test_an_api_that_is_not_there_is_named(desk):
+    desk.credentials.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "t"}))
+    status, _, err = desk.type("list")
+    assert status == 1
+    assert err.startswith("gsaas: the GSaaS API at http://127.0.0.1:1 does not answer: ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"url": 1, "token": "t"}', '{"url": "ftp://x", "token": "t"}']
+    + [f'{{"url": "http://{host}", "token": "t"}}' for host in ("", "x:port", "[x")],
+)
+def test_credentials_that_make_no_sense_are_named(desk, content):
+    desk.credentials.write_text(content)
+    status, _, err = desk.type("list")
+    assert status == 1
+    assert str(desk.credentials) in err
+    assert "unexpected" not in err
+
+
+def test_credentials_that_others_can_read_are_refused(desk):
+    desk.credentials.chmod(0o640)
+    status, _, err = desk.type("list")
+    assert status == 1
+    assert f"chmod 600 {desk.credentials}" in err
+
+
+def test_without_credentials_both_places_are_named(desk):
+    desk.credentials.unlink()
+    status, _, err = desk.type("list")
+    assert status == 1
+    for name in (str(desk.credentials), "/run/gsaas/credentials.json", "gsaas-standalone"):
+        assert name in err
+
+
+def test_what_makes_no_sense_is_refused_before_anybody_is_asked(desk):
+    desk.credentials.unlink()
+    status, out, err = desk.type("-l", "-ncgpus=2.5")
+    assert (status, out) == (2, "")
+    assert err == (
+        "gsaas: -ncgpus needs a whole number of at least 1, not '2.5'\n  see: gsaas launch --help\n"
+    )
+
+
+def test_a_missing_file_of_user_data_is_named(desk):
+    status, _, err = desk.type("-l", "-ncgpus=1", "-userdata=/nowhere")
+    assert status == 2
+    assert "-userdata=/nowhere cannot be read" in err
+
+
+def test_a_vm_that_is_not_on_this_machine_cannot_be_entered(desk, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    lease = desk.read("-l", "-ncgpus=1")
+    status, _, err = desk.type("exec", lease["id"], "--", "true")
+    assert status == 1
+    assert "not a network namespace of this machine" in err
+    assert desk.type("exec", lease["id"])[0] == 2
+
+
+def test_something_unexpected_is_one_sentence_and_debug_tells_more(desk, monkeypatch):
+    monkeypatch.setattr(leases, "list_all", lambda *_: 1 // 0)
+    status, out, err = desk.type("list")
+    assert (status, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "GSAAS_DEBUG=1" in err
+    monkeypatch.setenv("GSAAS_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        desk.type("list")
+
+
+def test_a_reader_of_the_output_who_leaves_early_is_no_error(desk):
+    program = Path(sys.executable).with_name("gsaas")
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{program} --help | true; {program} list -f json | head -c 1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("[", "")
+
+
+def test_help_is_given_on_standard_output_and_nothing_at_all_on_standard_error(desk):
+    assert desk.type("--help")[0] == 0
+    status, out, err = desk.type()
+    assert (status, out) == (2, "")
+    assert err.startswith("usage: gsaas -l")
