@@ -1,7 +1,8 @@
 """Connections the kernel tracks: which of them are ours, and ending them.
 
-An ended connection is not closed for anybody. The VM's next packet belongs to nothing any more, and
-the `stale` chain answers it with a reset; the daemon finds out by its TCP keepalive.
+Ending one means to forget it. The VM's next packet then belongs to nothing, and the `stale` chain
+answers it with a reset; `resets` sees to it that there is a next packet. The daemon's next packet
+finds no socket on this host and is reset too; a silent daemon finds out by its TCP keepalive.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import ipaddress
 import socket
 import struct
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_CTNETLINK
 from pyroute2.netlink.nfnetlink import nfctsocket as nfct
 
 from gsaas.rodvr.bindings import Address
-from gsaas.rodvr.kernel import wire
+from gsaas.rodvr.kernel import resets, wire
 from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
 from gsaas.rodvr.kernel.wire import Message
 from gsaas.rodvr.plan import Connection, Cut
@@ -31,65 +33,85 @@ _PROTOCOL_NUMBER, _PORT_SOURCE, _PORT_DESTINATION = 1, 2, 3
 _FILTER_ORIGINAL_FLAGS = 1
 
 
+class _Entry(NamedTuple):
+    """One IPv4 TCP connection: what the kernel wants back to delete it, and its ends."""
+
+    original: bytes
+    zone: bytes | None
+    client: Address
+    masked: Address
+    real: Address
+
+
 class Conntrack:
     """Cuts connections by who opened them.
 
-    Linux 6.8 and later find and delete them in one request (0.3 ms). Before that, and with
-    *filtered* False, the whole table is read and each one deleted (10 ms and more).
+    Linux 6.8 and later delete by filter. Before that, and with *filtered* False, every connection
+    is deleted by itself.
     """
 
-    def __init__(self, netlink: Nfnetlink, *, filtered: bool = True) -> None:
+    def __init__(self, netlink: Nfnetlink, netns: str | None, *, filtered: bool = True) -> None:
         self._netlink = netlink
+        self._netns = netns
         self._filtered = filtered
 
     def cut(self, cuts: Iterable[Cut]) -> None:
         """End the connections of *cuts*; `Refused` if the kernel would not. None to end is fine."""
-        remaining = list(cuts)
-        if self._filtered:
-            try:
-                for cut in remaining:
-                    self._netlink.request(_delete_filtered(cut))
-            except Refused as refusal:
-                if refusal.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-                    raise
-                self._filtered = False
-            else:
-                return
-        identities = {cut.identity for cut in remaining}
-        wanted = set(remaining)
-        for original, _, zone in self._entries():
-            identity, masked = _ends(original)[0].ip, _ends(original)[1]
-            if identity in identities and wanted & {Cut(identity), Cut(identity, masked)}:
-                self._delete(original, zone)
+        wanted = set(cuts)
+        identities = {cut.identity for cut in wanted}
+        doomed = [
+            entry
+            for entry in self._entries()
+            if entry.client.ip in identities
+            and not wanted.isdisjoint(
+                (Cut(entry.client.ip), Cut(entry.client.ip, entry.masked))
+            )
+        ]
+        if not self._delete_by_filter(wanted):
+            for entry in doomed:
+                self._delete(entry)
+        resets.provoke(self._netns, ((entry.client, entry.masked) for entry in doomed))
 
     def connections(self, network: ipaddress.IPv4Network) -> list[Connection]:
         """All TCP connections opened from *network*: the identities."""
-        found = []
-        for original, reply, _ in self._entries():
-            source, masked = _ends(original)
-            if ipaddress.IPv4Address(source.ip) in network:
-                found.append(Connection(source.ip, masked, _ends(reply)[0]))
-        return found
+        return [
+            Connection(entry.client.ip, entry.masked, entry.real)
+            for entry in self._entries()
+            if ipaddress.IPv4Address(entry.client.ip) in network
+        ]
 
-    def _entries(self) -> Iterator[tuple[bytes, bytes, bytes | None]]:
-        """(original tuple, reply tuple, zone) of every IPv4 TCP connection."""
-        kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_GET
-        for body in self._netlink.dump(Message(kind, socket.AF_INET, b"", 0, "read connections")):
-            fields = wire.by_kind(body)
-            original, reply = fields.get(_TUPLE_ORIGINAL), fields.get(_TUPLE_REPLY)
-            if original is not None and reply is not None and _is_tcp(original):
-                yield original, reply, fields.get(_ZONE)
+    def _delete_by_filter(self, cuts: Iterable[Cut]) -> bool:
+        if not self._filtered:
+            return False
+        try:
+            for cut in cuts:
+                self._netlink.request(_delete_filtered(cut))
+        except Refused as refusal:
+            if refusal.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+            self._filtered = False
+        return self._filtered
 
-    def _delete(self, original: bytes, zone: bytes | None) -> None:
-        body = wire.nested(_TUPLE_ORIGINAL, original)
-        if zone is not None:
-            body += wire.attribute(_ZONE, zone)
+    def _delete(self, entry: _Entry) -> None:
+        body = wire.nested(_TUPLE_ORIGINAL, entry.original)
+        if entry.zone is not None:
+            body += wire.attribute(_ZONE, entry.zone)
         kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_DELETE
         try:
             self._netlink.request(Message(kind, socket.AF_INET, body, 0, "cut connection", 1))
         except Refused as refusal:
             if refusal.errno != errno.ENOENT:
                 raise
+
+    def _entries(self) -> Iterator[_Entry]:
+        kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_GET
+        for body in self._netlink.dump(Message(kind, socket.AF_INET, b"", 0, "read connections")):
+            fields = wire.by_kind(body)
+            original, reply = fields.get(_TUPLE_ORIGINAL), fields.get(_TUPLE_REPLY)
+            if original is not None and reply is not None and _is_tcp(original):
+                client, masked = _ends(original)
+                real, _ = _ends(reply)
+                yield _Entry(original, fields.get(_ZONE), client, masked, real)
 
 
 def _delete_filtered(cut: Cut) -> Message:

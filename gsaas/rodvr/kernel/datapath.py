@@ -53,7 +53,7 @@ class Datapath:
         self._netns = netns
         self._netlink = Nfnetlink(netns)
         self._links = Links(netns)
-        self._conntrack = Conntrack(self._netlink, filtered=filtered_cuts)
+        self._conntrack = Conntrack(self._netlink, netns, filtered=filtered_cuts)
         self._flags = ex.OWNER | ex.PERSIST if protected else 0
         self._layout: Layout | None = None
         self._encoder: ports.Encoder | None = None

@@ -99,6 +99,11 @@ def conntrack(key: int, register: int) -> Expression:
     return genex("ct", {"key": key, "dreg": register})
 
 
+def untracked() -> Expression:
+    """Keep the packet out of connection tracking, if it is not in it yet."""
+    return {"attrs": [("NFTA_EXPR_NAME", "notrack")]}
+
+
 def reset_connection() -> Expression:
     return genex("reject", {"type": 1, "icmp_code": 0})
 

@@ -30,7 +30,7 @@ TAP_PRIORITY = -500
 LAYOUT = 1
 """Part of the table comment: another number, and an upgraded agent builds the tables anew."""
 
-_INGRESS, _PREROUTING, _INPUT, _FORWARD, _POSTROUTING = 0, 0, 1, 2, 4
+_INGRESS, _PREROUTING, _INPUT, _FORWARD, _OUTPUT, _POSTROUTING = 0, 0, 1, 2, 3, 4
 _ETHERTYPE_IPV4, _ETHERTYPE_ARP, _TCP = b"\x08\x00", b"\x08\x06", b"\x06"
 _CT_STATE, _CT_DIRECTION, _CT_STATUS = 0, 1, 2
 _STATE_INVALID, _STATE_NEW, _STATUS_DNAT = 1, 8, 0x20
@@ -92,6 +92,7 @@ def base(layout: Layout) -> list[Message]:
         ex.add_chain(IPV4, TABLE, "guard", _PREROUTING, -90),
         ex.add_chain(IPV4, TABLE, "forward", _FORWARD, -10),
         ex.add_chain(IPV4, TABLE, "input", _INPUT, -10),
+        ex.add_chain(IPV4, TABLE, "output", _OUTPUT, -300),
         ex.add_chain(IPV4, TABLE, "masq", _POSTROUTING, 100, type="nat"),
         *[ex.add_rule(IPV4, TABLE, r.chain, r.expressions) for r in ipv4_rules(layout)],
     ]
@@ -159,6 +160,8 @@ def ipv4_rules(layout: Layout) -> list[Rule]:
         # A daemon on this very host is reached without forwarding.
         Rule("input", [*from_vm, *translated, *accept]),
         Rule("input", [*from_vm, *_drop()]),
+        # What we say to a VM by ourselves must not look like the beginning of a connection.
+        Rule("output", [*to_vm, *_in_network(12, layout.masked_prefix), ex.untracked()]),
         Rule(
             "masq",
             [*source_identity, ex.mask(R, layout.identity_network.netmask.packed)]

@@ -135,6 +135,14 @@ class Lab:
     def talk(self, vm: str, masked: Address, count: int = 500, *, source_port: int = 0) -> Peer:
         return self._start(vm, "talk", masked.ip, masked.port, count, source_port)
 
+    def wait(self, vm: str, masked: Address) -> Peer:
+        """A connection whose client says nothing."""
+        return self._start(vm, "wait", masked.ip, masked.port)
+
+    def ping(self, place: str, address: str, seconds: float = 3.0) -> bool:
+        command = [sys.executable, "-SE", PEERS, "ping", address, str(seconds)]
+        return self.run(place, *command).strip() == "answered"
+
     def daemon(self, place: str, name: str, *ports: int) -> Peer:
         peer = self._start(place, "daemon", name, *ports)
         assert peer.line() == "ready"

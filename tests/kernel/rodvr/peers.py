@@ -3,6 +3,8 @@
     peers.py daemon NAME PORT…         says "NAME:PORT peer=IP" to every client, then echoes
     peers.py ask IP PORT [SOURCE]      prints what the daemon said, or the name of the error
     peers.py talk IP PORT COUNT [SPORT] prints the same, then COUNT times a line, then how it ended
+    peers.py wait IP PORT              prints the same, then only waits, then how that ended
+    peers.py ping IP SECONDS           sends an ICMP echo request, prints "answered" or "silence"
     peers.py transfer IP PORT MIB      sends random bytes, prints whether they came back as they were
 
 Only the standard library, and no import of gsaas: they must start fast and know nothing.
@@ -12,6 +14,7 @@ import asyncio
 import hashlib
 import os
 import socket
+import struct
 import sys
 import threading
 import time
@@ -78,6 +81,31 @@ def talk(ip, port, count, source_port=0):
         print(type(error).__name__, flush=True)
 
 
+def wait(ip, port):
+    try:
+        connection, stream = _connect(ip, port)
+        print(stream.readline().decode().strip(), flush=True)
+        connection.settimeout(30)
+        stream.readline()
+        print("closed", flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
+
+
+def ping(ip, seconds):
+    request = struct.pack("!BBHHH", 8, 0, 0, 71, 1)
+    request = request[:2] + struct.pack("!H", 0xFFFF - sum(struct.unpack("!4H", request))) + request[4:]
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as echo:
+        echo.settimeout(float(seconds))
+        echo.sendto(request, (ip, 0))
+        try:
+            while echo.recv(1500)[20] != 0:
+                pass
+            print("answered")
+        except TimeoutError:
+            print("silence")
+
+
 def transfer(ip, port, mib):
     _, stream = _connect(ip, port)
     stream.readline()
@@ -101,4 +129,5 @@ def transfer(ip, port, mib):
 
 
 if __name__ == "__main__":
-    {"daemon": daemon, "ask": ask, "talk": talk, "transfer": transfer}[sys.argv[1]](*sys.argv[2:])
+    commands = (daemon, ask, talk, wait, ping, transfer)
+    {command.__name__: command for command in commands}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,56 @@
+"""Telling a VM that a connection has ended, also when it only sits there and waits for an answer.
+
+A reset must carry the sequence number the VM expects, which nobody but the VM knows. So it is asked:
+a segment far outside its window makes it repeat where it stands (RFC 9293, 3.10.7.4), that answer
+belongs to no connection any more, and the `stale` chain resets it with the number it has just given.
+
+The segment comes from a socket in repair mode, which needs CAP_NET_ADMIN where a raw socket would need
+CAP_NET_RAW. Such a socket connects and closes without a packet; leaving the mode sends exactly one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterable
+
+from gsaas.rodvr.bindings import Address
+from gsaas.rodvr.kernel.namespace import entered
+
+LOG = logging.getLogger(__name__)
+
+_IP_TRANSPARENT = 19
+_TCP_REPAIR, _TCP_REPAIR_QUEUE, _TCP_QUEUE_SEQ = 19, 20, 21
+_RECEIVE_QUEUE, _SEND_QUEUE = 1, 2
+_HALF = 1 << 31
+
+
+def provoke(netns: str | None, connections: Iterable[tuple[Address, Address]]) -> None:
+    """Make the clients of *connections*, (client, server), speak. Best effort: failures are logged.
+
+    Two segments half the number space apart: no window covers both.
+    """
+    with entered(netns):
+        for client, server in connections:
+            number = int.from_bytes(os.urandom(4), "big")
+            try:
+                for sequence in (number, (number + _HALF) % (1 << 32)):
+                    _speak_out_of_turn(client, server, sequence)
+            except OSError as error:
+                LOG.warning("the client %s of %s could not be told: %s", client, server, error)
+
+
+def _speak_out_of_turn(client: Address, server: Address, sequence: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
+        stream.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
+        stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
+        for queue in (_SEND_QUEUE, _RECEIVE_QUEUE):
+            stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR_QUEUE, queue)
+            stream.setsockopt(socket.IPPROTO_TCP, _TCP_QUEUE_SEQ, sequence.to_bytes(4, sys.byteorder))
+        stream.bind((server.ip, server.port))
+        stream.connect((client.ip, client.port))
+        stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 0)
+        # In repair mode again, closing says nothing.
+        stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
