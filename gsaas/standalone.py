@@ -55,6 +55,10 @@ class AlreadyRunning(Exception):
     """Another process uses the state directory."""
 
 
+class CannotListen(Exception):
+    """The API's address is not to be had."""
+
+
 class StateDir:
     """The folder that says what is ours; held by one process at a time."""
 
@@ -164,30 +168,18 @@ class Standalone:
     def start(self) -> str:
         """Start everything and return the API's URL. It answers once `serve` runs.
 
-        Raises `NotOurs` when a namespace's name is taken, and `OSError` when an address is.
+        Raises `CannotListen`; `NotOurs` when a namespace's name is taken; `InventoryError` when the state directory
+        belongs to another inventory or prefix.
         """
         if migration.version(self._database.engine) != migration.head():
             migration.upgrade(self._database.engine)
+        url = self._listen()
         self._testbed.set_up()
         self._started.callback(self._daemons.stop_all)
-        for part in [self._engine, *self._monitors, *self._endpoints]:
-            part.start()
+        for part in [*self._monitors, *self._endpoints, self._engine]:
+            part.start()  # the engine last, so that it stops first: it asks the others
             self._started.callback(part.stop)
         self._await_agents()
-        app = create_app(
-            self._conf,
-            database=self._database,
-            claims=self._claims,
-            engine=EngineClient(self._bus),
-            cloud=self._cloud,
-            remoting=self._driver,
-            authenticate=self._authenticate,
-        )
-        self._api = waitress.create_server(
-            app, listen=self._conf.standalone.listen, threads=API_THREADS
-        )
-        self._started.callback(self._api.close)
-        url = f"http://{self._api.effective_host}:{self._api.effective_port}"
         self._state.write_credentials(url)
         return url
 
@@ -198,6 +190,25 @@ class Standalone:
     def stop(self) -> None:
         """Stop what was started, last things first; VMs and what connects them to GPUs stay."""
         self._started.close()
+
+    def _listen(self) -> str:
+        """Take the API's address and return its URL; requests wait until `serve` runs."""
+        app = create_app(
+            self._conf,
+            database=self._database,
+            claims=self._claims,
+            engine=EngineClient(self._bus),
+            cloud=self._cloud,
+            remoting=self._driver,
+            authenticate=self._authenticate,
+        )
+        listen = self._conf.standalone.listen
+        try:
+            self._api = waitress.create_server(app, listen=listen, threads=API_THREADS)
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {listen}: {error.strerror}") from error
+        self._started.callback(self._api.close)
+        return f"http://{self._api.effective_host}:{self._api.effective_port}"
 
     def _make_engine(self) -> Engine:
         endpoint = EndpointClient(self._bus, self._conf.engine.endpoint_timeout)

@@ -123,7 +123,7 @@ def _run(args: argparse.Namespace) -> int:
     from gsaas.api.auth import TokenFileError
     from gsaas.cloud.inventory import InventoryError
     from gsaas.cloud.namespaces import NotOurs
-    from gsaas.standalone import AlreadyRunning, Standalone, StateDir
+    from gsaas.standalone import AlreadyRunning, CannotListen, Standalone, StateDir
 
     conf = _configure(args)
     state = StateDir(Path(conf.standalone.state_dir))
@@ -138,11 +138,12 @@ def _run(args: argparse.Namespace) -> int:
             print(f"ready: {url} (credentials: {state.path}/credentials.json)", flush=True)
             service.serve()
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
             service.stop()
     except AlreadyRunning as error:
         raise _Refused(f"{error}; stop it, or name another --state-dir") from None
-    except (InventoryError, NotOurs, TokenFileError) as error:
+    except (CannotListen, InventoryError, NotOurs, TokenFileError) as error:
         raise _Refused(str(error)) from None
     except KeyboardInterrupt:
         pass

@@ -18,10 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oslo_config import cfg
-
 from gsaas import exceptions
-from gsaas.cloud import inventory, links, namespaces
+from gsaas.cloud import links, namespaces
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
 from gsaas.cloud.inventory import Inventory
 from gsaas.cloud.namespaces import Namespaces
@@ -88,15 +86,6 @@ class StandaloneCloud(Cloud):
         self._records = state_dir / "servers"
         self._boot_script = route_script(masked_prefix, wait=0)
         self._placing = threading.Lock()
-
-    @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts) -> StandaloneCloud:
-        """The cloud of `[standalone]`; raises `InventoryError`."""
-        options = conf.standalone
-        state_dir = Path(options.state_dir)
-        owned = Namespaces(state_dir)
-        testbed = Testbed(inventory.load(options.inventory), options.prefix, owned)
-        return cls(testbed, options.prefix, owned, state_dir, conf.rodvr.masked_prefix)
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         asked = sorted({_SPELLINGS.get(field, field) for field in request})

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 
 from gsaas.cloud import links
-from gsaas.cloud.inventory import Inventory
+from gsaas.cloud.inventory import Inventory, InventoryError
 from gsaas.cloud.namespaces import Namespaces
 
 GPU_DEVICE = "gpu0"
@@ -33,7 +33,11 @@ class Testbed:
         return self._prefix + host
 
     def set_up(self) -> None:
-        """Make what is missing; raises `NotOurs` when a name is taken."""
+        """Make what is missing.
+
+        Raises `NotOurs` when a name is taken, `InventoryError` when hosts were made that are no longer declared.
+        """
+        self._check_what_is_there()
         switch = self.netns(_SWITCH)
         self._namespaces.make(switch)
         links.bridge(switch, _BRIDGE)
@@ -45,3 +49,12 @@ class Testbed:
             links.cable(netns, GPU_DEVICE, switch, f"port{number}")
             links.plug(switch, f"port{number}", _BRIDGE)
             links.address(netns, GPU_DEVICE, f"{host.gpu_address}/{length}")
+
+    def _check_what_is_there(self) -> None:
+        """Hosts may be added, but VMs could be left behind on one that is declared no more."""
+        declared = {self.netns(name) for name in (_SWITCH, *(h.name for h in self.inventory.hosts))}
+        for name in self._namespaces.names():
+            if name not in declared and not name.startswith(self.netns("vm-")):
+                raise InventoryError(
+                    f"{name} was made with another inventory or prefix; run with --clean first"
+                )

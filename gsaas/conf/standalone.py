@@ -26,7 +26,7 @@ OPTS = [
     cfg.StrOpt(
         "prefix",
         default="gsaas-",
-        regex=r"[a-z0-9][a-z0-9-]{0,31}",
+        regex=r"^[a-z0-9][a-z0-9-]{0,31}$",
         help="Beginning of the name of every network namespace that is made. Change it to run several "
         "side by side, or when a namespace of another program has such a name already: one that "
         "we did not make is never touched.",

@@ -128,6 +128,12 @@ def unsettled(session: Session) -> list[str]:
     return list(session.scalars(query))
 
 
+def ids(session: Session, status: Status) -> list[str]:
+    """Return the ids of all leases with *status*, oldest first."""
+    query = select(Lease.id).where(Lease.status == status).order_by(Lease.created_at, Lease.id)
+    return list(session.scalars(query))
+
+
 def bound_to(session: Session, host: str) -> list[Lease]:
     """Return the leases whose binding the endpoint of *host* was told of: all it should hold."""
     query = select(Lease).where(Lease.bound_host == host).order_by(Lease.created_at, Lease.id)

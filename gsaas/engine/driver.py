@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import oslo_messaging
 from oslo_config import cfg
 from oslo_utils import timeutils
 
@@ -24,7 +23,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.lifecycle import Event, Status
 from gsaas.remoting.base import Device, Driver
 from gsaas.rodvr.bindings import Address
-from gsaas.rpc.rodvr import EndpointClient
+from gsaas.rpc.rodvr import EndpointClient, Unconfirmed
 
 LOG = logging.getLogger(__name__)
 
@@ -37,8 +36,8 @@ class _Turn:
     """The step before. If it comes again at once it changed nothing, and repeating it would not help."""
     heard: dict[str, bool] = field(default_factory=dict)
     """What the endpoint answered: newer than its report in the database."""
-    silent: bool = False
-    """An endpoint did not answer."""
+    unconfirmed: bool = False
+    """An endpoint did not confirm what it was asked."""
 
 
 class LeaseDriver:
@@ -79,16 +78,16 @@ class LeaseDriver:
                 self._take(lease, step, turn)
             except exceptions.IllegalTransition as error:
                 LOG.debug("lease %s moved on meanwhile: %s", lease_id, error)
-            except oslo_messaging.MessagingTimeout:
-                LOG.warning("lease %s: the endpoint of %s does not answer", lease_id, step.host)
-                turn.silent = True
+            except Unconfirmed as error:
+                LOG.warning("lease %s: %s", lease_id, error)
+                turn.unconfirmed = True
             turn.taken = step
 
     def _look(self, lease_id: str, turn: _Turn) -> tuple[Lease, steps.Seen]:
         with self._database.read() as session:
             lease = leases.get(session, lease_id)
         server = None if lease.status == Status.RELEASED else self._cloud.find(lease_id)
-        return lease, steps.Seen(server, self._endpoint_of(server, turn), turn.silent)
+        return lease, steps.Seen(server, self._endpoint_of(server, turn), turn.unconfirmed)
 
     def _endpoint_of(self, server: Server | None, turn: _Turn) -> Mapping[str, bool] | None:
         if server is None or server.host is None:

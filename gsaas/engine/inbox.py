@@ -24,7 +24,7 @@ from gsaas.engine import wiring
 from gsaas.engine.driver import installed
 from gsaas.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
-from gsaas.rpc.rodvr import EndpointClient
+from gsaas.rpc.rodvr import EndpointClient, Unconfirmed
 
 LOG = logging.getLogger(__name__)
 
@@ -107,8 +107,11 @@ class Inbox:
             if lease.status != Status.ACTIVE or port_id not in held:
                 self._wake(lease.id)
         for port_id in held.keys() - bound.keys():
-            LOG.warning("the endpoint of %s holds port %s of no lease: removing it", host, port_id)
-            self._endpoint.remove(host, port_id)
+            LOG.info("the endpoint of %s holds port %s of no lease: removing it", host, port_id)
+            try:
+                self._endpoint.remove(host, port_id)
+            except Unconfirmed as error:
+                LOG.warning("the next report of %s tries again: %s", host, error)
 
     def gpus_report(
         self,

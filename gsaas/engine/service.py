@@ -21,8 +21,6 @@ from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
-PAGE = 1000
-
 
 class Engine:
     """One engine. Stopping it, however suddenly, leaves every lease where the next one takes it up."""
@@ -90,19 +88,10 @@ class Engine:
             try:
                 with self._database.read() as session:
                     found = leases.unsettled(session)
-                    found += self._active(session)
+                    found += leases.ids(session, Status.ACTIVE)
             except Exception:  # a database that is away comes back
                 LOG.exception("the audit could not read the leases; the next one tries again")
             else:
                 for lease_id in found:
                     self._worklist.add(lease_id)
             self._stopping.wait(self._conf.engine.audit_interval)
-
-    def _active(self, session) -> list[str]:
-        found: list[str] = []
-        while True:
-            marker = found[-1] if found else None
-            page = leases.page(session, status=Status.ACTIVE, limit=PAGE, marker=marker)
-            found += [lease.id for lease in page]
-            if len(page) < PAGE:
-                return found

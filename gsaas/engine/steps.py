@@ -130,8 +130,8 @@ class Seen:
     server: Server | None
     endpoint: Mapping[str, bool] | None
     """What the endpoint of the server's host holds: port id -> installed. None: that host has no endpoint."""
-    silent: bool = False
-    """The endpoint that holds the binding was asked just now and did not answer."""
+    unconfirmed: bool = False
+    """The endpoint that holds the binding was asked just now, and did not confirm."""
 
 
 def next_step(lease: Lease, seen: Seen, now: datetime.datetime, boot_timeout: float) -> Step:
@@ -199,7 +199,7 @@ def _wire(lease: Lease, server: Server, seen: Seen) -> Step | None:
 
 
 def _give_back(lease: Lease, seen: Seen) -> Step:
-    if lease.bound_host is not None and not seen.silent:
+    if lease.bound_host is not None and not seen.unconfirmed:
         return RemoveBinding(lease.bound_host)
     if lease.server_id is not None or seen.server is not None:
         return DeleteServer()

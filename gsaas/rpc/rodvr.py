@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import oslo_messaging
@@ -11,14 +13,18 @@ from gsaas.context import RequestContext
 from gsaas.rodvr.bindings import Binding
 
 
+class Unconfirmed(Exception):
+    """The endpoint did not do it, or did not say so in time: nothing is known, and the call is to be repeated."""
+
+
 class EndpointClient:
     """Calls to an endpoint, by version:
 
     1.0  apply, remove
 
-    Each returns the endpoint's report, `gsaas.rodvr.endpoint.Report.to_dict()`, and raises
-    `oslo_messaging.MessagingTimeout` when the endpoint does not answer in time: then nothing is known, and the
-    call is to be repeated.
+    Each returns the endpoint's report on that port, as `gsaas.rodvr.report.Report.to_dict()`, or raises `Unconfirmed`
+    after *timeout* seconds. For as long again, calls to the same host fail at once: otherwise one dead
+    host would keep every worker of an engine waiting.
     """
 
     VERSION = "1.0"
@@ -26,6 +32,9 @@ class EndpointClient:
     def __init__(self, bus: oslo_messaging.RPCTransport, timeout: float) -> None:
         self._client = rpc.client(bus, rpc.RODVR, self.VERSION)
         self._timeout = timeout
+        self._lock = threading.Lock()
+        self._shunned: dict[str, float] = {}
+        """Host that did not answer -> when it may be asked again."""
 
     def apply(self, host: str, binding: Binding) -> dict[str, Any]:
         """Install *binding* on *host*: now if its tap exists, else the moment it appears."""
@@ -36,7 +45,28 @@ class EndpointClient:
         return self._call(host, "remove", port_id=port_id)
 
     def _call(self, host: str, method: str, **arguments: Any) -> dict[str, Any]:
-        context = RequestContext(overwrite=False)
-        return self._client.prepare(server=host, timeout=self._timeout).call(
-            context, method, **arguments
-        )
+        self._check(host)
+        client = self._client.prepare(server=host, timeout=self._timeout)
+        try:
+            answer = client.call(RequestContext(overwrite=False), method, **arguments)
+        except oslo_messaging.MessagingTimeout as error:
+            self._shun(host)
+            raise Unconfirmed(f"the endpoint of {host} does not answer") from error
+        except Exception as error:  # whatever it raised there arrives here as what it was
+            raise Unconfirmed(f"the endpoint of {host} refused: {error}") from error
+        with self._lock:
+            self._shunned.pop(host, None)
+        return answer
+
+    def _check(self, host: str) -> None:
+        with self._lock:
+            until = self._shunned.get(host)
+            if until is None:
+                return
+            if time.monotonic() < until:
+                raise Unconfirmed(f"the endpoint of {host} did not answer a moment ago")
+        self._shun(host, self._timeout)  # one tries; the others go on failing at once meanwhile
+
+    def _shun(self, host: str, more: float = 0.0) -> None:
+        with self._lock:
+            self._shunned[host] = time.monotonic() + self._timeout + more
