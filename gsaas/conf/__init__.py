@@ -27,6 +27,9 @@ def load(args: Sequence[str] = (), files: Sequence[str] | None = None) -> cfg.Co
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
     conf.register_opts(db_options.database_opts, "database")
     for module in MODULES:
+        # oslo.config would share the options of a module's group among all ConfigOpts of the process.
+        group = module.GROUP
+        conf.register_group(cfg.OptGroup(group.name, title=group.title, help=group.help))
         module.register_opts(conf)
     conf(list(args), project="gsaas", default_config_files=None if files is None else list(files))
     return conf

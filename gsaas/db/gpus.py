@@ -83,7 +83,7 @@ def leases_on(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:
 def hosts_of(session: Session, uuids: Collection[str]) -> dict[str, str]:
     """Return the name of the host of each of these GPUs."""
     query = select(Gpu.uuid, Gpu.host_name).where(Gpu.uuid.in_(uuids))
-    return dict(session.execute(query).tuples().all())
+    return {row.uuid: row.host_name for row in session.execute(query)}
 
 
 def totals(session: Session) -> dict[str, int]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import flask
+import jsonschema
 import sqlalchemy
 from oslo_config import cfg
 
 import gsaas.conf
-from gsaas.api import app, auth
-from gsaas.api.routes import ROUTES
+from gsaas.api import app, auth, openapi, schemas
+from gsaas.api.routes import ROUTES, Route
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims, MaskedAddresses
@@ -72,8 +74,12 @@ class World:
     app: flask.Flask
 
     @classmethod
-    def build(cls, folder: Path, hosts: int = 2, driver: str = "simulated") -> World:
-        conf = gsaas.conf.load(files=[])
+    def build(
+        cls, folder: Path, hosts: int = 2, driver: str = "simulated", settings: str = ""
+    ) -> World:
+        """Build one on the database in *folder*; *settings* are those of its configuration file."""
+        (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
+        conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
         database = Database.open(f"sqlite:///{folder}/gsaas.db")
         models.Base.metadata.create_all(database.engine)
         fill(database, hosts)
@@ -99,13 +105,20 @@ class World:
     def call(
         self, caller: str | None, method: str, path: str, body: Any = None, **more: Any
     ) -> Any:
-        """Send one request as *caller* (None: without a token) and return Flask's response."""
+        """Send one request as *caller* (None: without a token) and return Flask's response.
+
+        Whatever the test is about, the answer has to be one that the route's documentation names.
+        """
         headers = dict(more.pop("headers", {}))
         if caller is not None:
             headers[auth.HEADER] = token(caller)
         if body is not None:
             more["json"] = body
-        return self.app.test_client().open(path, method=method, headers=headers, **more)
+        response = self.app.test_client().open(path, method=method, headers=headers, **more)
+        for route in ROUTES:
+            if route.method == method and is_of(route, response.request.path):
+                expect_documented(route, response)
+        return response
 
     def launch(self, caller: str = "member", server: Any = None, **cgpus: Any) -> dict[str, Any]:
         """Launch, as the API does it, and return the lease."""
@@ -125,6 +138,24 @@ class World:
             }
 
 
+def is_of(route: Route, path: str) -> bool:
+    """Does *path* belong to *route*?"""
+    return re.fullmatch(re.sub(r"{\w+}", "[^/]+", route.path), path) is not None
+
+
+def expect_documented(route: Route, response: Any) -> None:
+    """Hold an answer against what the route's documentation says."""
+    if response.status_code != route.status:
+        assert response.status_code in openapi.refusals(route)
+        jsonschema.validate(response.json, schemas.common.ERRORS)
+    elif response.is_json:
+        checker = jsonschema.FormatChecker(["date-time"])
+        jsonschema.validate(response.json, route.reply, format_checker=checker)
+    else:
+        assert route.text
+        assert response.mimetype == "text/plain"
+
+
 def only_error(response: Any) -> dict[str, Any]:
     """Return the one error of an API-SIG answer, having looked whether it is one."""
     assert response.content_type == "application/json"
@@ -135,7 +166,7 @@ def only_error(response: Any) -> dict[str, Any]:
     return error
 
 
-PATHS = {
+IDS = {
     "lease_id": "00000000-0000-4000-8000-000000000000",
     "uuid": "GPU-0001-0",
     "name": "gpu1",
@@ -143,9 +174,6 @@ PATHS = {
 }
 
 
-def address(path: str, **ids: str) -> str:
-    """Fill in the `{words}` of a route's path."""
-    return path.format(**(PATHS | ids))
-
-
-__all__ = ["CALLERS", "PATHS", "ROUTES", "World", "address", "fill", "only_error", "token"]
+def address(route: Route, **ids: str) -> str:
+    """Return a path of *route*, with *ids* or some that are as good as any."""
+    return route.path.format(**(IDS | ids))

@@ -1,0 +1,193 @@
+"""GPUs, hosts, endpoints and policies: totals for tenants, everything for admins."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from oslo_utils import timeutils
+
+from gsaas.db import endpoints, models
+from tests.api.world import World, only_error
+
+
+@pytest.mark.parametrize("path", ["/v1/gpus", "/v1/hosts"])
+def test_tenants_see_totals_and_nothing_else(world, path):
+    world.launch(mode="shared", memory_mb=192)
+    assert world.call("reader", "GET", path).json == {
+        "totals": {"hosts": 2, "gpus": 8, "memory_mb": 65536, "free_mb": 65344, "idle": 7}
+    }
+
+
+def test_admins_see_each_gpu_and_who_holds_it(world):
+    exclusive = world.launch(policy="first-fit")["id"]
+    shared = [
+        world.launch(mode="shared", memory_mb=512, policy="first-fit", count=n)["id"]
+        for n in (1, 2)
+    ]
+    shown = {gpu["uuid"]: gpu for gpu in world.call("admin", "GET", "/v1/gpus").json["gpus"]}
+    assert len(shown) == 8
+    held = {
+        uuid: (gpu["mode"], gpu["used_mb"], gpu["leases"])
+        for uuid, gpu in shown.items()
+        if gpu["leases"]
+    }
+    assert held == {
+        "GPU-0001-0": ("exclusive", 8192, [exclusive]),
+        "GPU-0001-1": ("shared", 1536, sorted(shared)),
+    }
+    assert shown["GPU-0002-3"] | {"generation": 0} == {
+        "uuid": "GPU-0002-3",
+        "host": "gpu2",
+        "index": 3,
+        "model": "Quadro M4000",
+        "memory_mb": 8192,
+        "used_mb": 0,
+        "mode": "free",
+        "leases": [],
+        "disabled": False,
+        "disabled_reason": None,
+        "daemon_address": "192.168.50.3:8308",
+        "generation": 0,
+    }
+    one = world.call("admin", "GET", "/v1/gpus/GPU-0001-1").json["gpu"]
+    assert one == shown["GPU-0001-1"]
+
+
+@pytest.mark.parametrize("noun", ["gpus", "hosts", "endpoints"])
+def test_pages_of_the_inventory_follow_one_another_to_the_end(world, noun):
+    whole = world.call("admin", "GET", f"/v1/{noun}").json[noun]
+    path, seen = f"/v1/{noun}?limit=2", []
+    while path:
+        page = world.call("admin", "GET", path).json
+        seen += page[noun]
+        links = {link["rel"]: link["href"] for link in page.get(f"{noun}_links", [])}
+        path = links.get("next", "").removeprefix("http://localhost")
+    assert seen == whole
+    assert len(seen) == {"gpus": 8, "hosts": 3, "endpoints": 3}[noun]
+
+
+def test_a_disabled_gpu_is_not_given_away_until_it_is_enabled(world):
+    change = {"gpu": {"disabled": True, "disabled_reason": "fan broken"}}
+    gpu = world.call("admin", "PATCH", "/v1/gpus/GPU-0001-0", change).json["gpu"]
+    assert (gpu["disabled"], gpu["disabled_reason"]) == (True, "fan broken")
+    assert world.call("admin", "GET", "/v1/gpus/GPU-0001-0").json["gpu"] == gpu
+    eight = {"check": {"count": 8}}
+    assert world.call("member", "POST", "/v1/checks", eight).json["check"]["fits"] is False
+
+    change = {"gpu": {"disabled": False}}
+    gpu = world.call("admin", "PATCH", "/v1/gpus/GPU-0001-0", change).json["gpu"]
+    assert (gpu["disabled"], gpu["disabled_reason"]) == (False, None)
+    assert world.call("member", "POST", "/v1/checks", eight).json["check"]["fits"] is True
+
+
+def test_a_disabled_host_keeps_its_leases_and_gets_no_new_ones(world):
+    world.launch(policy="first-fit")
+    change = {"host": {"disabled": True, "disabled_reason": "moving"}}
+    host = world.call("admin", "PATCH", "/v1/hosts/gpu1", change).json["host"]
+    assert (host["disabled"], host["disabled_reason"]) == (True, "moving")
+    assert world.call("admin", "GET", "/v1/gpus/GPU-0001-0").json["gpu"]["used_mb"] == 8192
+    four, five = ({"check": {"count": count}} for count in (4, 5))
+    assert world.call("member", "POST", "/v1/checks", four).json["check"]["fits"] is True
+    assert world.call("member", "POST", "/v1/checks", five).json["check"]["fits"] is False
+    world.call("admin", "PATCH", "/v1/hosts/gpu1", {"host": {"disabled": False}})
+    assert world.call("member", "POST", "/v1/checks", five).json["check"]["fits"] is True
+
+
+def test_admins_see_each_host(world):
+    shown = world.call("admin", "GET", "/v1/hosts").json["hosts"]
+    assert [host["name"] for host in shown] == ["compute1", "gpu1", "gpu2"]
+    bare, full, _ = shown
+    assert (
+        bare | {"monitor_seen_at": None}
+        == bare
+        == {
+            "name": "compute1",
+            "gpu_address": None,
+            "gpus": 0,
+            "memory_mb": 0,
+            "free_mb": 0,
+            "compute": True,
+            "disabled": False,
+            "disabled_reason": None,
+            "monitor_seen_at": None,
+            "silent": False,
+        }
+    )
+    assert (full["gpus"], full["memory_mb"], full["free_mb"]) == (4, 32768, 32768)
+    assert full["gpu_address"] == "192.168.50.2"
+    assert world.call("admin", "GET", "/v1/hosts/gpu1").json["host"] == full
+
+
+def test_a_gpu_host_that_was_not_heard_of_is_shown_as_silent(world):
+    with world.database.write() as session:
+        host = session.get(models.Host, "gpu1")
+        host.monitor_seen_at = timeutils.utcnow() - datetime.timedelta(hours=1)
+    shown = world.call("admin", "GET", "/v1/hosts").json["hosts"]
+    assert [host["name"] for host in shown if host["silent"]] == ["gpu1"]
+
+
+def test_admins_see_what_endpoints_reported(world):
+    report = {
+        "host": "gpu1",
+        "bindings": {
+            "port-a": {"installed": True, "dropped_packets": {"unmapped": 1, "refused": 2}},
+            "port-b": {"installed": False, "dropped_packets": {"unmapped": 0, "refused": 0}},
+            "port-c": {"installed": True, "dropped_packets": {"unmapped": 0, "refused": 0}},
+        },
+        "problems": ["the FORWARD policy drops"],
+    }
+    with world.database.write() as session:
+        endpoints.register(session, "gpu1", report)
+    endpoint = world.call("admin", "GET", "/v1/endpoints/gpu1").json["endpoint"]
+    assert endpoint | {"seen_at": 0} == {
+        "host": "gpu1",
+        "seen_at": 0,
+        "bindings": {"installed": 2, "pending": 1},
+        "problems": ["the FORWARD policy drops"],
+        "dropped_packets": {
+            "port-a": {"unmapped": 1, "refused": 2},
+            "port-b": {"unmapped": 0, "refused": 0},
+            "port-c": {"unmapped": 0, "refused": 0},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail"),
+    [
+        ("GET", "/v1/gpus/GPU-9", None, "there is no GPU GPU-9"),
+        ("PATCH", "/v1/gpus/GPU-9", {"gpu": {"disabled": True}}, "there is no GPU GPU-9"),
+        ("GET", "/v1/hosts/nowhere", None, "there is no host nowhere"),
+        ("PATCH", "/v1/hosts/nowhere", {"host": {"disabled": True}}, "there is no host nowhere"),
+        ("GET", "/v1/endpoints/nowhere", None, "there is no endpoint nowhere"),
+        ("GET", "/v1/hosts/%00", None, "there is no host '\\x00'"),
+    ],
+)
+def test_what_is_not_there_is_not_found(world, method, path, body, detail):
+    before = world.rows()
+    error = only_error(world.call("admin", method, path, body))
+    assert (error["status"], error["detail"]) == (404, detail)
+    assert world.rows() == before
+
+
+def test_policies_are_listed_with_what_they_do(world):
+    shown = world.call("reader", "GET", "/v1/policies").json["policies"]
+    assert {"first-fit", "least-load-fit"} <= {policy["name"] for policy in shown}
+    assert [policy["name"] for policy in shown if policy["default"]] == ["least-load-fit"]
+    assert all(policy["description"] for policy in shown)
+    for policy in shown:
+        assert world.launch(policy=policy["name"])["cgpus"]["policy"] == policy["name"]
+
+
+def test_an_empty_cloud_has_totals_of_zero(tmp_path):
+    world = World.build(tmp_path, hosts=0)
+    assert world.call("admin", "GET", "/v1/gpus").json == {
+        "totals": {"hosts": 0, "gpus": 0, "memory_mb": 0, "free_mb": 0, "idle": 0},
+        "gpus": [],
+    }
+    error = only_error(
+        world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}}})
+    )
+    assert error["code"] == "gsaas.capacity.impossible"
+    world.database.close()

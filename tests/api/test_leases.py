@@ -1,0 +1,396 @@
+"""Leases, as a tenant lives through them: launch, look, use, terminate."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import uuid
+from base64 import b64encode
+
+import pytest
+
+from gsaas.db import endpoints
+from tests.api.world import World, only_error
+
+
+def test_a_launch_answers_with_the_lease_its_address_and_what_the_cloud_notes(world):
+    body = {
+        "lease": {
+            "name": "training",
+            "cgpus": {"count": 2, "mode": "shared", "memory_mb": 2048, "policy": "first-fit"},
+            "server": {"imageRef": "debian", "flavorRef": "small"},
+        }
+    }
+    response = world.call("member", "POST", "/v1/leases", body)
+
+    assert response.status_code == 202
+    lease = response.json["lease"]
+    assert response.headers["Location"] == f"http://localhost/v1/leases/{lease['id']}"
+    assert lease["links"] == [{"rel": "self", "href": response.headers["Location"]}]
+    assert response.json["notes"] == ["flavorRef: ignored by this cloud"]
+    assert lease | {"id": 0, "created_at": 0, "updated_at": 0, "links": 0} == {
+        "id": 0,
+        "name": "training",
+        "status": "CLAIMED",
+        "project_id": "blue",
+        "user_id": "member",
+        "created_at": 0,
+        "updated_at": 0,
+        "released_at": None,
+        "cgpus": {
+            "count": 2,
+            "mode": "shared",
+            "memory_mb": 2048,
+            "locality": "any",
+            "policy": "first-fit",
+        },
+        "remoting": "simulated",
+        "server": {"id": None},
+        "devices": [
+            {"index": 0, "masked_address": "169.254.71.1:8308", "memory_mb": 2048},
+            {"index": 1, "masked_address": "169.254.71.2:8308", "memory_mb": 2048},
+        ],
+        "fault": None,
+        "dropped_packets": None,
+        "links": 0,
+    }
+    assert world.engine.woken == [(lease["id"], "blue")]
+
+
+def test_a_launch_that_says_little_gets_whole_gpus_a_name_and_the_default_policy(world):
+    response = world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}}})
+    lease = response.json["lease"]
+    assert lease["name"] == f"lease-{lease['id'][:8]}"
+    assert lease["cgpus"] == {
+        "count": 1,
+        "mode": "exclusive",
+        "memory_mb": None,
+        "locality": "any",
+        "policy": "least-load-fit",
+    }
+    assert [device["memory_mb"] for device in lease["devices"]] == [8192]
+
+
+def test_only_admins_see_which_gpus_hosts_and_addresses_are_behind_a_lease(world):
+    lease_id = world.launch()["id"]
+    world.engine.settle()
+    path = f"/v1/leases/{lease_id}"
+
+    shown = world.call("admin", "GET", path).json["lease"]
+    assert shown["devices"] == [
+        {
+            "index": 0,
+            "masked_address": "169.254.71.1:8308",
+            "memory_mb": 8192,
+            "gpu_uuid": "GPU-0001-0",
+            "gpu_host": "gpu1",
+            "real_address": "192.168.50.2:8308",
+        }
+    ]
+    assert shown["server"]["host"] == "gpu1"
+
+    for caller in ("member", "manager", "reader", "service"):
+        text = world.call(caller, "GET", path).text
+        for secret in ("gpu1", "GPU-0001-0", "192.168."):
+            assert secret not in text, caller
+
+
+def test_a_lease_tells_its_story(world):
+    lease_id = world.launch()["id"]
+    world.engine.settle()
+    for caller, details in (("admin", {"on host gpu1"}), ("member", {None})):
+        events = world.call(caller, "GET", f"/v1/leases/{lease_id}").json["lease"]["events"]
+        assert [(event["event"], event["status"]) for event in events] == [
+            ("claim", "CLAIMED"),
+            ("boot", "BOOTING"),
+            ("activate", "ACTIVE"),
+        ]
+        assert {event["detail"] for event in events[1:]} == details
+
+
+def test_a_lease_in_error_says_which_step_failed_and_why(world):
+    lease_id = world.launch()["id"]
+    world.engine.fail(lease_id, "create-server", "the flavor has no room for it")
+    lease = world.call("member", "GET", f"/v1/leases/{lease_id}").json["lease"]
+    assert lease["status"] == "ERROR"
+    assert lease["fault"] == {
+        "step": "create-server",
+        "message": "the flavor has no room for it",
+    }
+    assert lease["devices"] == []
+
+
+def test_a_lease_shows_what_its_host_dropped_of_its_packets(world):
+    lease_id = world.launch()["id"]
+    world.engine.settle()
+    server = world.cloud.find(lease_id)
+    report = {
+        "bindings": {
+            server.port.id: {"installed": True, "dropped_packets": {"unmapped": 3, "refused": 0}},
+            "another": {"installed": True, "dropped_packets": {"unmapped": 9, "refused": 9}},
+        },
+        "problems": [],
+    }
+    with world.database.write() as session:
+        endpoints.register(session, server.host, report)
+    lease = world.call("member", "GET", f"/v1/leases/{lease_id}").json["lease"]
+    assert lease["dropped_packets"] == {"unmapped": 3, "refused": 0}
+
+
+@pytest.mark.parametrize("format", ["json", "shell", "dotenv"])
+def test_the_environment_reads_the_same_in_every_format(world, format):
+    lease_id = world.launch(count=2, mode="shared", memory_mb=1024)["id"]
+    response = world.call("member", "GET", f"/v1/leases/{lease_id}/environment?format={format}")
+    assert response.status_code == 200
+    expected = {
+        "RCUDA_DEVICE_COUNT": "2",
+        "RCUDA_DEVICE_0": "169.254.71.1:0",
+        "RCUDA_DEVICE_1": "169.254.71.2:0",
+        "RCUDA_RESERVED_GPU_MEMORY_0": "1024",
+        "RCUDA_RESERVED_GPU_MEMORY_1": "1024",
+    }
+    match format:
+        case "json":
+            assert response.json == {"environment": expected}
+        case "shell":
+            assert as_a_shell_reads(response.text) == expected
+        case "dotenv":
+            assert as_a_shell_reads(f"set -a\n{response.text}") == expected
+
+
+def as_a_shell_reads(lines: str) -> dict[str, str]:
+    """Return the variables that *lines* leave in the environment of a program."""
+    found = subprocess.run(
+        ["/bin/sh", "-c", f"{lines}\nexec env -u PWD -u _ -u SHLVL"],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    variables = dict(line.split("=", 1) for line in found.stdout.splitlines())
+    del variables["PATH"]
+    return variables
+
+
+def test_the_environment_is_that_of_the_driver_the_lease_was_made_for(world, tmp_path):
+    lease_id = world.launch()["id"]
+    after_the_change = World.build(tmp_path, driver="lupine", hosts=0)
+    response = after_the_change.call("member", "GET", f"/v1/leases/{lease_id}/environment")
+    assert "RCUDA_DEVICE_0" in response.json["environment"]
+
+
+def test_a_lease_that_holds_nothing_has_no_environment(world):
+    lease_id = world.launch()["id"]
+    world.call("member", "DELETE", f"/v1/leases/{lease_id}")
+    world.engine.settle()
+    error = only_error(world.call("member", "GET", f"/v1/leases/{lease_id}/environment"))
+    assert (error["status"], error["code"]) == (409, "gsaas.lease.holds-nothing")
+
+
+def test_terminating_gives_everything_back(world):
+    before = world.call("admin", "GET", "/v1/gpus").json["totals"]
+    lease_id = world.launch(count=8)["id"]
+    world.engine.settle()
+    assert world.call("admin", "GET", "/v1/gpus").json["totals"]["idle"] == 0
+
+    response = world.call("member", "DELETE", f"/v1/leases/{lease_id}")
+    assert (response.status_code, response.json["lease"]["status"]) == (202, "RELEASING")
+    world.engine.settle()
+
+    lease = world.call("member", "GET", f"/v1/leases/{lease_id}").json["lease"]
+    assert (lease["status"], lease["devices"]) == ("RELEASED", [])
+    assert lease["released_at"] is not None
+    assert world.call("admin", "GET", "/v1/gpus").json["totals"] == before
+
+
+def test_terminating_twice_is_terminating_once(world):
+    lease_id = world.launch()["id"]
+    for _ in range(2):
+        response = world.call("member", "DELETE", f"/v1/leases/{lease_id}")
+        assert (response.status_code, response.json["lease"]["status"]) == (202, "RELEASING")
+    world.engine.settle()
+    error = only_error(world.call("member", "DELETE", f"/v1/leases/{lease_id}"))
+    assert (error["status"], error["code"]) == (404, "gsaas.lease.released")
+    assert error["detail"] == f"lease {lease_id} is released already"
+
+
+def test_terminating_is_possible_from_every_state_before(world):
+    fresh = world.launch()["id"]
+    active = world.launch()["id"]
+    broken = world.launch()["id"]
+    world.engine.settle()
+    world.engine.fail(broken, "boot", "no")
+    assert world.launch()["status"] == "CLAIMED"
+    for lease_id in (fresh, active, broken):
+        assert world.call("member", "DELETE", f"/v1/leases/{lease_id}").status_code == 202
+
+
+def test_a_list_holds_the_callers_own_projects_live_leases_oldest_first(world):
+    mine = [world.launch()["id"] for _ in range(3)]
+    world.launch("stranger")
+    gone = world.launch()["id"]
+    world.call("member", "DELETE", f"/v1/leases/{gone}")
+    world.engine.settle()
+    listed = world.call("reader", "GET", "/v1/leases").json
+    assert [lease["id"] for lease in listed["leases"]] == mine
+    assert "leases_links" not in listed
+
+
+def test_a_list_can_be_narrowed(world):
+    first, second = world.launch()["id"], world.launch()["id"]
+    world.engine.settle()
+    third = world.launch()["id"]
+    world.call("member", "DELETE", f"/v1/leases/{second}")
+    world.engine.settle()
+    server_id = world.cloud.find(first).id
+    for query, expected in (
+        (f"server_id={server_id}", [first]),
+        ("server_id=unknown", []),
+        ("status=ACTIVE", [first, third]),
+        ("status=RELEASED", [second]),
+        (f"name=lease-{third[:8]}", [third]),
+        ("status=ERROR&name=x", []),
+    ):
+        listed = world.call("reader", "GET", f"/v1/leases?{query}").json["leases"]
+        assert [lease["id"] for lease in listed] == expected, query
+
+
+def test_a_list_of_all_projects_is_for_admins_and_services(world):
+    leases = [world.launch()["id"], world.launch("stranger")["id"]]
+    for caller in ("admin", "service"):
+        listed = world.call(caller, "GET", "/v1/leases?all_projects=true").json["leases"]
+        assert [lease["id"] for lease in listed] == leases
+        assert world.call(caller, "GET", "/v1/leases?all_projects=false").json["leases"] == []
+    refused = world.call("manager", "GET", "/v1/leases?all_projects=true")
+    assert only_error(refused)["code"] == "gsaas.forbidden"
+
+
+def test_pages_follow_one_another_to_the_end(world):
+    leases = [world.launch()["id"] for _ in range(5)]
+    path, seen, sizes = "/v1/leases?limit=2&status=CLAIMED", [], []
+    while path:
+        page = world.call("member", "GET", path).json
+        seen += [lease["id"] for lease in page["leases"]]
+        sizes.append(len(page["leases"]))
+        links = {link["rel"]: link["href"] for link in page.get("leases_links", [])}
+        path = links.get("next", "").removeprefix("http://localhost")
+    assert (seen, sizes) == (leases, [2, 2, 1])
+
+
+def test_no_page_is_longer_than_the_service_allows(world):
+    world.conf.set_override("max_limit", 1, "api")
+    world.launch()
+    world.launch()
+    for query in ("", "?limit=1000000"):
+        page = world.call("member", "GET", f"/v1/leases{query}").json
+        assert len(page["leases"]) == 1
+        assert page["leases_links"][0]["rel"] == "next"
+
+
+def test_another_projects_lease_and_no_lease_at_all_are_answered_alike(world):
+    theirs = world.launch("stranger")["id"]
+    nobodys = str(uuid.uuid4())
+    before = world.rows()
+    for method, tail in (("GET", ""), ("GET", "/environment"), ("DELETE", "")):
+        details = []
+        for lease_id in (theirs, nobodys):
+            response = world.call("member", method, f"/v1/leases/{lease_id}{tail}")
+            error = only_error(response)
+            assert (error["status"], error["code"]) == (404, "gsaas.not-found")
+            details.append(error["detail"].replace(lease_id, "ID"))
+        assert details == ["there is no lease ID"] * 2
+    assert world.rows() == before
+
+
+def test_admins_may_terminate_anybodys_lease(world):
+    lease_id = world.launch()["id"]
+    assert world.call("admin", "DELETE", f"/v1/leases/{lease_id}").status_code == 202
+
+
+def test_a_full_cloud_says_which_filter_took_what_and_what_would_fit(world):
+    world.launch(count=6)
+    before = world.rows()
+    response = world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 3}}})
+    error = only_error(response)
+    assert (error["status"], error["code"]) == (409, "gsaas.capacity.busy")
+    assert error["gsaas"]["filters"] == [{"filter": "exclusive", "gpus": 6}]
+    assert error["gsaas"]["nearest"] == {
+        "count": 2,
+        "mode": "exclusive",
+        "memory_mb": None,
+        "locality": "any",
+    }
+    assert world.rows() == before
+
+
+def test_a_request_beyond_the_whole_cloud_is_told_that_waiting_is_useless(world):
+    response = world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 9}}})
+    error = only_error(response)
+    assert (error["status"], error["code"]) == (409, "gsaas.capacity.impossible")
+    assert error["gsaas"]["nearest"]["count"] == 8
+
+
+def test_a_server_that_the_cloud_refuses_costs_nothing(world):
+    before = world.rows()
+    body = {"lease": {"cgpus": {"count": 1}, "server": {"imageRef": "plan9"}}}
+    error = only_error(world.call("member", "POST", "/v1/leases", body))
+    assert (error["status"], error["code"]) == (400, "gsaas.server.refused")
+    assert error["detail"] == "there is no image plan9"
+    assert world.rows() == before
+    assert world.engine.woken == []
+
+
+def test_the_servers_own_fields_reach_the_engine_untouched(world):
+    server = {
+        "imageRef": "debian",
+        "networks": [{"uuid": "n1"}, {"port": "p2"}],
+        "metadata": {"é": "\N{PARTY POPPER}", "deep": [[1.5, None, True]]},
+        "user_data": b64encode(b"#!/bin/sh\n" + b"echo hello\n" * 20).decode(),
+    }
+    lease_id = world.launch(server=server)["id"]
+    (row,) = (row for row in world.rows()["leases"] if row[0] == lease_id)
+    assert str(server) in row
+
+
+def test_user_data_may_be_broken_into_lines_as_base64_tools_do(world):
+    text = b64encode(b"#!/bin/sh\n" * 40).decode()
+    broken = "\n".join(text[i : i + 76] for i in range(0, len(text), 76))
+    assert world.launch(server={"user_data": broken})["status"] == "CLAIMED"
+
+
+def test_user_data_that_nova_would_not_take_is_refused_before_anything_is_claimed(world):
+    before = world.rows()
+    noise = os.urandom(60000)  # compression does not help here
+    body = {
+        "lease": {
+            "cgpus": {"count": 1},
+            "server": {"user_data": b64encode(b"#!/bin/sh\n" + noise).decode()},
+        }
+    }
+    error = only_error(world.call("member", "POST", "/v1/leases", body))
+    assert (error["status"], error["code"]) == (400, "gsaas.user-data.too-large")
+    assert world.rows() == before
+
+
+def test_a_middleware_that_shows_few_gpus_says_so(tmp_path):
+    world = World.build(tmp_path, driver="lupine")
+    before = world.rows()
+    error = only_error(
+        world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 8}}})
+    )
+    assert (error["status"], error["code"]) == (400, "gsaas.remoting.limit")
+    assert world.rows() == before
+    world.database.close()
+
+
+def test_links_begin_where_the_operator_says(world):
+    world.conf.set_override("public_url", "https://gpu.example.org/", "api")
+    lease = world.launch()
+    assert lease["links"][0]["href"] == f"https://gpu.example.org/v1/leases/{lease['id']}"
+
+
+def test_answers_are_plain_json(world):
+    world.launch()
+    response = world.call("member", "GET", "/v1/leases")
+    assert json.loads(response.data)["leases"][0]["name"].startswith("lease-")
