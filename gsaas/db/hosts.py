@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oslo_db import exception as db_exception
-from sqlalchemy import select, update
+from sqlalchemy import Insert, select, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
@@ -47,12 +47,22 @@ def ensure(session: Session, name: str) -> Host:
     The row is held until the transaction ends, so reports of one host take turns.
     """
     host = session.get(Host, name, with_for_update=True, populate_existing=True)
-    if host is not None:
-        return host
-    try:
-        with session.begin_nested():
-            host = Host(name=name)
-            session.add(host)
-    except db_exception.DBDuplicateEntry:  # its other agent reported first, at the same moment
+    if host is None:
+        session.execute(_insert_unless_there(session, name))
         host = session.get_one(Host, name, with_for_update=True, populate_existing=True)
     return host
+
+
+def _insert_unless_there(session: Session, name: str) -> Insert:
+    """Make a host, unless its other agent spoke first at the same moment.
+
+    Trying and catching the error would do on two of the three databases. On MariaDB, those who come
+    too late then share a lock that each of them wants for itself.
+    """
+    match session.get_bind().dialect.name:
+        case "mysql":
+            return mysql.insert(Host).values(name=name).on_duplicate_key_update(name=name)
+        case "postgresql":
+            return postgresql.insert(Host).values(name=name).on_conflict_do_nothing()
+        case _:
+            return sqlite.insert(Host).values(name=name).on_conflict_do_nothing()

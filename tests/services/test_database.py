@@ -74,7 +74,6 @@ def test_of_many_equal_transitions_at_once_one_happens(database: Database):
 
 
 def test_many_first_words_from_one_host_make_one_host(database: Database):
-    @retried
     def speak(number: int) -> None:
         with database.write() as session:
             if number % 2:
