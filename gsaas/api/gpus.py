@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gsaas.api.rbac import gpus as rbac
-from gsaas.api.service import Call, Reply, retried
+from gsaas.api.service import Call, Reply
 from gsaas.db import gpus, models
+from gsaas.db.database import retried
 
 PATH = "/v1/gpus"
 

@@ -8,9 +8,10 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas.api.rbac import hosts as rbac
-from gsaas.api.service import Call, Reply, retried
+from gsaas.api.service import Call, Reply
 from gsaas.api.times import iso
 from gsaas.db import gpus, hosts, models
+from gsaas.db.database import retried
 
 PATH = "/v1/hosts"
 

@@ -14,10 +14,11 @@ from sqlalchemy.orm import Session
 from gsaas import exceptions, lifecycle
 from gsaas.api import cgpus
 from gsaas.api.rbac import leases as rbac
-from gsaas.api.service import Call, Reply, Service, retried
+from gsaas.api.service import Call, Reply, Service
 from gsaas.api.times import iso
 from gsaas.cloudinit.environment import shell_exports
 from gsaas.db import leases, models
+from gsaas.db.database import retried
 from gsaas.engine import user_data
 from gsaas.gpgpums.state import Refusal, Request
 from gsaas.lifecycle import Status

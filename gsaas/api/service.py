@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from oslo_config import cfg
-from oslo_db import api as db_api
 from oslo_policy import policy
 
 from gsaas import exceptions
@@ -18,15 +17,6 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.remoting import base as remoting
 from gsaas.remoting.base import Driver
-
-retried = db_api.wrap_db_retry(
-    max_retries=5,
-    retry_interval=0.05,
-    inc_retry_interval=True,
-    max_retry_interval=0.5,
-    retry_on_deadlock=True,
-)
-"""For handlers that may simply be called again when the database chose them to end a deadlock."""
 
 
 class Engine(Protocol):
