@@ -1,0 +1,24 @@
+"""The API behind a real WSGI server on loopback, for clients that speak HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import flask
+import waitress
+
+
+@contextmanager
+def serving(app: flask.Flask) -> Iterator[str]:
+    """Serve *app* on a free port while the block runs; yield its URL."""
+    server = waitress.create_server(app, host="127.0.0.1", port=0, threads=4)
+    thread = threading.Thread(target=server.run, name="api")
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.effective_port}"
+    finally:
+        server.trigger.pull_trigger(server.close)  # the server's own thread closes it
+        thread.join()
+        server.task_dispatcher.shutdown()
