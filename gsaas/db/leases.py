@@ -64,11 +64,10 @@ def page(
             last = get(session, marker, project_id)
         except exceptions.NotFound:
             raise exceptions.BadRequest(reason=f"the marker {marker} is not a lease") from None
+        # The first condition follows from the second; it tells an index where to begin.
         query = query.where(
-            or_(
-                Lease.created_at > last.created_at,
-                and_(Lease.created_at == last.created_at, Lease.id > last.id),
-            )
+            Lease.created_at >= last.created_at,
+            or_(Lease.created_at > last.created_at, Lease.id > last.id),
         )
     return list(session.scalars(query))
 
