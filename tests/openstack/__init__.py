@@ -1,0 +1,1 @@
+"""Tests against a real OpenStack, which the test bed in `tests.openstack.bed` brings up."""

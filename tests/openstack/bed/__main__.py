@@ -1,0 +1,73 @@
+"""The command line of the bed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from tests.openstack.bed import bed, credentials, settings
+from tests.openstack.bed.errors import BedError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="cloud", description="A small real OpenStack on this machine, for tests."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("up", help="bring it up, or finish bringing it up")
+    status = commands.add_parser("status", help="show what runs; exits with 0 if all of it does")
+    status.add_argument("--json", action="store_true", help="print one JSON object")
+    commands.add_parser("down", help="stop it; its databases and servers stay for the next `up`")
+    wipe = commands.add_parser("wipe", help="stop it and remove its state")
+    wipe.add_argument("--all", action="store_true", help="also what takes long to install")
+    arguments = parser.parse_args()
+
+    if os.geteuid() != 0:
+        say("cloud: needs root, for its bridges, namespaces and virtual machines")
+        return 1
+    try:
+        match arguments.command:
+            case "up":
+                bed.up(say)
+                show_credentials()
+            case "status":
+                return show_status(arguments.json)
+            case "down":
+                bed.down(say)
+            case "wipe":
+                bed.wipe(say, everything=arguments.all)
+    except BedError as error:
+        say(f"cloud: {error}")
+        return 1
+    return 0
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def show_credentials() -> None:
+    print(f"export OS_CLIENT_CONFIG_FILE={credentials.CLOUDS}")
+    print(f"# then OS_CLOUD={', '.join(credentials.USERS)}; or, in a shell, one of")
+    for user in credentials.USERS:
+        print(f"#   . {credentials.openrc(user)}")
+    print(f"# clients: {settings.VENV / 'bin' / 'openstack'}")
+
+
+def show_status(as_json: bool) -> int:
+    status = bed.status()
+    if as_json:
+        print(json.dumps(status, indent=2))
+    else:
+        print(f"{status['state']}, in {status['directory']}")
+        for row in status["daemons"]:
+            ports = " ".join(map(str, row["ports"]))
+            age = "" if row["seconds"] is None else f"{row['seconds']} s"
+            print(f"  {row['name']:28} {row['pid'] or 'down':>8} {age:>10}  {ports}")
+    return 0 if status["state"] == "up" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""The bed as a whole: up, status, down, wipe."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.openstack.bed import (
+    commands,
+    database,
+    files,
+    hypervisors,
+    processes,
+    remains,
+    services,
+    settings,
+    switch,
+    work,
+)
+
+COMPLETE = settings.RUN / "complete"
+"""Holds, while the whole bed is up, what it was made from."""
+INFRASTRUCTURE = (database.DAEMON, switch.DATABASE, switch.SWITCH)
+"""Ended last: they know what the others leave behind."""
+
+Say = Callable[[str], None]
+
+
+def up(say: Say) -> None:
+    """Make the bed complete; `BedError` says what did not work."""
+    with _alone(say):
+        if is_up():
+            say("the cloud is up already")
+            return
+        _raise_file_limit()
+        for directory in (settings.RUN, settings.LOG, settings.STATE):
+            directory.mkdir(parents=True, exist_ok=True)
+        COMPLETE.unlink(missing_ok=True)
+        began = time.monotonic()
+
+        def report(name: str, took: float) -> None:
+            say(f"{time.monotonic() - began:6.1f} s  {name} ({took:.1f} s)")
+
+        work.bring_up(services.units(), report)
+        files.write(COMPLETE, _made_from())
+        say(f"{time.monotonic() - began:6.1f} s  the cloud is up")
+
+
+def is_up() -> bool:
+    """Whether `up` came to its end with this very bed, and every daemon of it still runs."""
+    return (
+        COMPLETE.exists()
+        and COMPLETE.read_text() == _made_from()
+        and all(processes.running(daemon.name) for daemon in services.daemons())
+    )
+
+
+def status() -> dict[str, Any]:
+    """What runs: `state` is up, down, or partly up; `daemons` lists each with its pid, or None."""
+    rows = []
+    for daemon in services.daemons():
+        record = processes.running(daemon.name)
+        rows.append(
+            {
+                "name": daemon.name,
+                "pid": record.pid if record else None,
+                "seconds": round(time.time() - record.since) if record else None,
+                "ports": list(daemon.ports),
+                "log": str(daemon.log),
+            }
+        )
+    alive = any(row["pid"] for row in rows)
+    state = "up" if is_up() else "partly up" if alive else "down"
+    return {"state": state, "directory": str(settings.DIR), "daemons": rows}
+
+
+def down(say: Say) -> None:
+    """End what the bed started, and take away what that leaves in the kernel. State stays."""
+    with _alone(say):
+        began = time.monotonic()
+        COMPLETE.unlink(missing_ok=True)
+        _stop_servers()
+        left = remains.Remains()
+        if database.DATA.exists() and switch.DATA.exists():
+            # Started if they are not running: nobody else knows what is ours.
+            for daemon in INFRASTRUCTURE:
+                processes.ensure(daemon)
+            _end_all_but([daemon.name for daemon in INFRASTRUCTURE])
+            left = remains.find()
+            switch.ask("--if-exists", "del-br", switch.INTEGRATION_BRIDGE)
+        _end_all_but([])
+        remains.remove(left)
+        processes.forget()
+        say(f"{time.monotonic() - began:6.1f} s  the cloud is down")
+
+
+def wipe(say: Say, everything: bool = False) -> None:
+    """`down`, and forget all state. The installation and the guest image stay, or go as well."""
+    down(say)
+    kept = [] if everything else [settings.CACHE]
+    for path in _contents():
+        if path not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    say(f"wiped: {settings.DIR}")
+
+
+def _contents() -> list[Path]:
+    return sorted(settings.DIR.iterdir()) if settings.DIR.exists() else []
+
+
+def _stop_servers() -> None:
+    """Pull the plug of every guest."""
+    if processes.running(hypervisors.LIBVIRTD.name) is None:
+        return
+    virsh = ("virsh", "-c", hypervisors.LIBVIRT_URL)
+    for name in commands.run(*virsh, "list", "--name").split():
+        commands.run(*virsh, "destroy", name)
+
+
+def _end_all_but(kept: list[str]) -> None:
+    """End every process of the bed that does not belong to the daemons *kept*."""
+    spared = {record.pid for name in kept if (record := processes.running(name))}
+    spared.update(processes.descendants(spared))
+    recorded = {record.pid for name in processes.recorded() if (record := processes.running(name))}
+    ours = {
+        *recorded,
+        *processes.descendants(recorded),
+        *processes.marked(),
+        *processes.mentioning(settings.STATE / f"nova-{settings.REAL_HOST}" / "instances"),
+    }
+    processes.end(ours - spared)
+
+
+def _made_from() -> str:
+    """A fingerprint of everything that decides what the bed is like."""
+    sources = sorted(Path(__file__).parent.rglob("*"))
+    return files.digest(path for path in sources if path.is_file() and path.suffix != ".pyc")
+
+
+@contextlib.contextmanager
+def _alone(say: Say) -> Iterator[None]:
+    """Hold the bed's lock: one `up` or `down` at a time, others wait for it."""
+    settings.DIR.mkdir(parents=True, exist_ok=True)
+    with (settings.DIR / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another command is at work on the cloud; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _raise_file_limit() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,20 @@
+"""Steps that are done once for given inputs, and remembered: installations, images, schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.openstack.bed import files
+
+
+def once(stamp: Path, made_from: str, do: Callable[[], object]) -> None:
+    """Call *do* unless the file *stamp* says that it was done for *made_from*.
+
+    *do* has to bear being called again after it was interrupted.
+    """
+    if stamp.exists() and stamp.read_text() == made_from:
+        return
+    stamp.unlink(missing_ok=True)
+    do()
+    files.write(stamp, made_from)

@@ -1,0 +1,48 @@
+"""The web services of OpenStack under uWSGI, one process tree each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.openstack.bed import rest, venv
+from tests.openstack.bed.processes import Daemon
+from tests.openstack.bed.settings import ADDRESS, VENV
+
+
+def daemon(
+    name: str,
+    port: int,
+    application: str,
+    *,
+    environment: Mapping[str, str],
+    reads: tuple[Path, ...],
+    workers: int = 1,
+    threads: int = 8,
+) -> Daemon:
+    """The WSGI *application* (`module:variable`) on the bed's address."""
+    return Daemon(
+        name=name,
+        command=(
+            venv.program("uwsgi"),
+            f"--http-socket={ADDRESS}:{port}",
+            f"--module={application}",
+            f"--virtualenv={VENV}",
+            f"--processes={workers}",
+            f"--threads={threads}",
+            "--master",
+            "--lazy-apps",
+            "--need-app",
+            "--die-on-term",
+            "--enable-threads",
+            "--thunder-lock",
+            "--buffer-size=65535",
+            # uWSGI closes connections that clients would keep; unannounced, that is an error to them.
+            "--add-header=Connection: close",
+            "--disable-logging",
+        ),
+        environment=environment,
+        reads=reads,
+        ports=(port,),
+        ready=lambda: rest.answers(port),
+    )
