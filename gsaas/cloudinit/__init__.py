@@ -1,0 +1,1 @@
+"""What a server is told at boot: user data, a dict in and text out. Begin with `render`."""

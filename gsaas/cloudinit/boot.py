@@ -30,8 +30,8 @@ from gsaas.cloudinit.environment import SEARCH_PATH, check, pam_lines
 
 _ROUTE_PATH = "/usr/local/sbin/gsaas-route"
 
-# `proto kernel`: systemd-networkd removes routes it did not make when it configures a link, except
-# those. A port of a bridge or bond does not receive by itself; the bridge or bond does.
+# `proto kernel`: systemd-networkd may remove routes it did not make when it configures a link, but
+# leaves those alone. A port of a bridge or bond does not receive by itself; the bridge or bond does.
 _ROUTE = """\
 PATH=$PATH:/usr/sbin:/sbin
 

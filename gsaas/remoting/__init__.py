@@ -1,0 +1,1 @@
+"""What carries CUDA calls: one driver per remote-CUDA middleware. Begin with `base`."""
