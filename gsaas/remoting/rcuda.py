@@ -24,7 +24,7 @@ class Rcuda(Driver):
 
     def variables(
         self,
-        lease_id: str,  # noqa: ARG002  rCUDA knows no sessions
+        lease_id: str,
         devices: Sequence[Device],
     ) -> dict[str, str]:
         """`RCUDA_DEVICE_COUNT`, then each device's address and, unless it is whole, its MiB."""
