@@ -110,6 +110,10 @@ class Daemon(Server):
             self._log.close()
         shutil.rmtree(self.directory)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     @abc.abstractmethod
     def initialise(self) -> None:
         """Make the files of a new server in `directory`."""
@@ -121,13 +125,12 @@ class Daemon(Server):
     def find(self, program: str) -> str:
         """Return the path of one of the server's programs."""
         path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-        return path or self.missing(program)
-
-    def missing(self, program: str) -> str:
-        raise MissingServerError(
-            f"{program} is not installed, and these tests ask a real server; "
-            f"on Debian and Ubuntu: apt-get install {self.package}"
-        )
+        if path is None:
+            raise MissingServerError(
+                f"{program} is not installed, and these tests ask a real server; "
+                f"on Debian and Ubuntu: apt-get install {self.package}"
+            )
+        return path
 
     def run(self, *command: str) -> None:
         """Run one of the server's programs to its end."""
@@ -208,6 +211,7 @@ class PostgreSQL(Daemon):
         return str(newest) if newest else super().find(program)
 
     def initialise(self) -> None:
+        self.find(self.program)
         self.run(
             self.find("initdb"),
             f"--pgdata={self.directory / 'data'}",
