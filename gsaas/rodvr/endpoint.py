@@ -172,10 +172,13 @@ class Endpoint:
         with self._lock:
             former = self._wanted.pop(port_id, None)
             self._wanted[port_id] = binding
+            rival = self._by_tap.get(binding.tap, port_id)
             self._by_tap[binding.tap] = port_id
             self._leaving.pop(binding.tap, None)
-            if former is not None and former.tap != binding.tap:
+            moved = former is not None and former.tap != binding.tap
+            if former is not None and moved:
                 self._give_up_tap(former)
+            if moved or rival != port_id:
                 self._reconcile()
             else:
                 self._settle(port_id)

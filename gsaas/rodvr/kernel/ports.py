@@ -306,4 +306,5 @@ def _tag(comment: str) -> plan.Tag | None:
         return None
 
 
-_address = socket.inet_aton
+def _address(ip: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET, ip)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -213,3 +214,44 @@ def _call(command: list[str], text: str | None = None, *, check: bool = True) ->
     if check and done.returncode:
         raise AssertionError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
+
+
+class Monitor:
+    """What `nft monitor` sees change in the compute host's tables."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._process = subprocess.Popen(
+            ["ip", "netns", "exec", lab.compute, "nft", "monitor"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._marks = 0
+
+    def __enter__(self) -> Monitor:
+        self._marked()
+        return self
+
+    def changes(self) -> list[str]:
+        """Since the last call."""
+        return [line for line in self._marked() if not line.startswith("#")]
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.communicate()
+
+    def _marked(self) -> list[str]:
+        """Lines before a change of our own, which is made again until the monitor listens."""
+        assert self._process.stdout is not None
+        self._marks += 1
+        name = f"mark{self._marks}"
+        reader = self._process.stdout
+        lines: list[str] = []
+        while f"add table ip {name}" not in lines:
+            self._lab.nft(f"add table ip {name}")
+            self._lab.nft(f"delete table ip {name}")
+            while select.select([reader], [], [], 0.2)[0]:
+                lines.append(reader.readline().strip())
+                if lines[-1] == f"delete table ip {name}":
+                    break
+        return [line for line in lines if "table ip mark" not in line]

@@ -1,0 +1,147 @@
+"""Taps come, go and come back; the endpoint hears of it from the kernel and needs no call."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gsaas.rodvr.endpoint import Endpoint
+from tests.kernel.rodvr.lab import A, G1, G2, USUAL, VMS, Lab, binding, eventually
+
+pytestmark = pytest.mark.kernel
+
+TAP = VMS["vm1"][0]
+
+
+@pytest.fixture
+def installed() -> queue.Queue[str]:
+    return queue.Queue()
+
+
+@pytest.fixture
+def endpoint(make_endpoint: Any, installed: queue.Queue[str]) -> Endpoint:
+    endpoint = make_endpoint(on_installed=installed.put)
+    endpoint.replace(binding(vm, mappings) for vm, mappings in USUAL.items())
+    return endpoint
+
+
+@pytest.fixture
+def without_tap(lab: Lab) -> Iterator[None]:
+    """VM 1 is shut off during the test, and runs again after it."""
+    lab.unplug("vm1")
+    yield
+    if TAP in str(lab.ip_json("cmp", "link")):
+        lab.unplug("vm1")
+    lab.boot("vm1")
+
+
+def test_a_binding_waits_for_its_tap(
+    lab: Lab, without_tap: None, endpoint: Endpoint, installed: queue.Queue[str]
+) -> None:
+    waiting = endpoint.report()
+    assert not waiting.bindings["port-vm1"].installed
+    assert waiting.problems == ()
+    lab.boot("vm1")
+    assert installed.get(timeout=10) == "port-vm1"
+    assert lab.reaches("vm1", A) == "g1:8308"
+    assert endpoint.report().bindings["port-vm1"].installed
+
+
+def test_what_a_call_installs_is_told_by_its_report_alone(
+    lab: Lab, endpoint: Endpoint, installed: queue.Queue[str]
+) -> None:
+    assert endpoint.apply(binding("vm1", {A: G2})).bindings["port-vm1"].installed
+    assert installed.empty()
+
+
+def test_a_tap_that_goes_takes_its_rules_along(
+    lab: Lab, endpoint: Endpoint, without_tap: None
+) -> None:
+    eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
+    assert TAP not in str(lab.ruleset())
+    assert "240.71.0.1" not in str(lab.ruleset())
+    assert lab.reaches("vm2", A) == "g2:8308"
+
+
+def test_a_hard_reboot_needs_no_call(
+    lab: Lab, endpoint: Endpoint, installed: queue.Queue[str], without_tap: None
+) -> None:
+    """The tap comes back under its old name, with another index."""
+    for _ in range(3):
+        lab.boot("vm1")
+        assert installed.get(timeout=10) == "port-vm1"
+        assert lab.reaches("vm1", A) == "g1:8308"
+        lab.unplug("vm1")
+        eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
+
+
+def test_a_port_keeps_its_identity_through_a_reboot(
+    lab: Lab, endpoint: Endpoint, installed: queue.Queue[str], without_tap: None
+) -> None:
+    lab.boot("vm1")
+    assert installed.get(timeout=10) == "port-vm1"
+    assert "240.71.0.1" in lab.nft("list map netdev rodvr back")
+
+
+def test_a_renamed_tap_is_no_tap(
+    lab: Lab, endpoint: Endpoint, installed: queue.Queue[str]
+) -> None:
+    lab.ip("cmp", f"link set {TAP} down; link set {TAP} name elsewhere")
+    eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
+    lab.ip("cmp", f"link set elsewhere name {TAP}; link set {TAP} up")
+    assert installed.get(timeout=10) == "port-vm1"
+    assert lab.reaches("vm1", A) == "g1:8308"
+
+
+def test_bridge_notifications_mean_nothing(
+    lab: Lab, endpoint: Endpoint, installed: queue.Queue[str]
+) -> None:
+    """A port that leaves its bridge is announced as a deleted link, of another family."""
+    lab.ip("cmp", f"link set {TAP} nomaster; link set {TAP} master br-a")
+    endpoint.apply(binding("vm2", {A: G1}))
+    assert endpoint.report().bindings["port-vm1"].installed
+    assert installed.empty()
+    assert lab.reaches("vm1", A) == "g1:8308"
+
+
+def test_a_binding_may_move_to_another_tap(
+    lab: Lab, endpoint: Endpoint, without_tap: None
+) -> None:
+    """The port is plugged anew; what was on the old tap goes."""
+    lab.boot("vm1")
+    moved = binding("vm3", {A: G1}, port_id="port-vm1")
+    endpoint.remove("port-vm3")
+    assert endpoint.apply(moved).bindings["port-vm1"].installed
+    assert lab.reaches("vm3", A) == "g1:8308"
+    assert f"in-{TAP}" not in str(lab.ruleset())
+
+
+def test_a_listener_that_fails_is_survived(
+    lab: Lab, without_tap: None, make_endpoint: Any
+) -> None:
+    def fail(port_id: str) -> None:
+        raise RuntimeError(port_id)
+
+    endpoint = make_endpoint(on_installed=fail)
+    endpoint.replace([binding("vm1", {A: G1})])
+    lab.boot("vm1")
+    eventually(lambda: endpoint.report().bindings["port-vm1"].installed)
+    endpoint.apply(binding("vm1", {A: G2}))
+    assert lab.reaches("vm1", A) == "g2:8308"
+
+
+def test_a_listener_may_call_the_endpoint(
+    lab: Lab, without_tap: None, make_endpoint: Any, installed: queue.Queue[str]
+) -> None:
+    def move_on(port_id: str) -> None:
+        endpoint.apply(binding("vm1", {A: G2}))
+        installed.put(port_id)
+
+    endpoint = make_endpoint(on_installed=move_on)
+    endpoint.replace([binding("vm1", {A: G1})])
+    lab.boot("vm1")
+    assert installed.get(timeout=10) == "port-vm1"
+    assert lab.reaches("vm1", A) == "g2:8308"

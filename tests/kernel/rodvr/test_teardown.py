@@ -1,0 +1,124 @@
+"""Teardown leaves a host as it was found, whichever process calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gsaas.rodvr.endpoint import Endpoint
+from tests.kernel.rodvr.lab import A, USUAL, Lab, binding
+
+pytestmark = pytest.mark.kernel
+
+
+SETTINGS = [f"/proc/sys/net/{family}/conf" for family in ("ipv4", "ipv6")]
+
+
+@pytest.fixture
+def routing_host(lab: Lab) -> Iterator[None]:
+    """The compute host routes between the GPU network and VM 1's network, for reasons of its own."""
+    for device in ("gpu0", "br-a"):
+        lab.sysctl("cmp", f"ipv4/conf/{device}/forwarding", 1)
+    lab.ip("g1", "route add 10.0.0.0/24 via 192.168.50.1")
+    yield
+    lab.ip("g1", "route del 10.0.0.0/24")
+    for device in ("gpu0", "br-a"):
+        lab.sysctl("cmp", f"ipv4/conf/{device}/forwarding", 0)
+
+
+def host(lab: Lab) -> object:
+    return (
+        sorted((link["ifname"], link["mtu"], link["operstate"]) for link in _links(lab)),
+        lab.ip_json("cmp", "rule"),
+        sorted(str(route) for route in lab.ip_json("cmp", "route show table all")),
+        sorted(str(n["dst"]) for n in lab.ip_json("cmp", "neigh show nud permanent")),
+        lab.run("cmp", "sh", "-c", f"grep -r . {' '.join(SETTINGS)}", check=False),
+        [entry for entry in lab.ruleset() if "metainfo" not in entry],
+    )
+
+
+def _links(lab: Lab) -> list[dict[str, Any]]:
+    return lab.ip_json("cmp", "link")
+
+
+def bind_all(endpoint: Endpoint) -> None:
+    endpoint.replace(binding(vm, mappings) for vm, mappings in USUAL.items())
+
+
+def test_everything_is_as_before(lab: Lab, make_endpoint: Any) -> None:
+    before = host(lab)
+    endpoint = make_endpoint()
+    bind_all(endpoint)
+    assert lab.reaches("vm1", A) == "g1:8308"
+    assert host(lab) != before
+    endpoint.teardown()
+    assert host(lab) == before
+    assert lab.connections("-s", "240.71.0.1") == []
+
+
+@pytest.mark.parametrize("forwarding", ["0", "1"])
+def test_another_process_restores_what_the_gpu_nic_did_before(
+    lab: Lab, make_endpoint: Any, forwarding: str
+) -> None:
+    lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding", forwarding)
+    try:
+        endpoint = make_endpoint()
+        bind_all(endpoint)
+        endpoint.stop()
+        assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "1"
+        Endpoint("cmp", "gpu0", netns=lab.compute).teardown()
+        assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == forwarding
+    finally:
+        lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding", 0)
+
+
+def test_the_former_setting_is_known_even_after_our_pair_was_deleted(
+    lab: Lab, make_endpoint: Any
+) -> None:
+    endpoint = make_endpoint()
+    endpoint.stop()
+    lab.ip("cmp", "link del rodvr0")
+    make_endpoint().stop()
+    Endpoint("cmp", "gpu0", netns=lab.compute).teardown()
+    assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "0"
+
+
+def test_a_gpu_nic_that_forwarded_before_keeps_forwarding_for_others(
+    lab: Lab, routing_host: None, make_endpoint: Any
+) -> None:
+    bind_all(make_endpoint())
+    assert lab.ping("g1", "10.0.0.5")
+    assert lab.reaches("vm1", A) == "g1:8308"
+
+
+def test_another_gpu_nic_gives_the_former_one_its_setting_back(
+    lab: Lab, make_endpoint: Any
+) -> None:
+    make_endpoint().stop()
+    other = Endpoint("cmp", "br-b", netns=lab.compute)
+    other.start()
+    try:
+        assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "0"
+        assert lab.sysctl("cmp", "ipv4/conf/br-b/forwarding") == "1"
+    finally:
+        other.teardown()
+    assert lab.sysctl("cmp", "ipv4/conf/br-b/forwarding") == "0"
+
+
+def test_teardown_twice_or_of_nothing_is_no_error(lab: Lab) -> None:
+    before = host(lab)
+    endpoint = Endpoint("cmp", "gpu0", netns=lab.compute)
+    endpoint.teardown()
+    endpoint.teardown()
+    assert host(lab) == before
+
+
+def test_an_endpoint_may_start_again_after_teardown(lab: Lab, make_endpoint: Any) -> None:
+    endpoint = make_endpoint()
+    bind_all(endpoint)
+    endpoint.teardown()
+    endpoint.start()
+    bind_all(endpoint)
+    assert lab.reaches("vm1", A) == "g1:8308"
