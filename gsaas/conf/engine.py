@@ -64,7 +64,7 @@ OPTS = [
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_group(GROUP)
-    conf.register_opts(OPTS, group=GROUP)
+    conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
