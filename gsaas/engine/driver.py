@@ -124,7 +124,8 @@ class LeaseDriver:
             case steps.DeleteServer():
                 self._cloud.delete(lease.id)
                 if self._cloud.find(lease.id) is None:
-                    self._update(lease, **_NO_SERVER)
+                    # Its port stays noted: the endpoint may still have to be told to let go of it.
+                    self._update(lease, server_id=None, server_host=None)
             case steps.ReturnClaims():
                 self._claims.release(lease.id)
             case steps.Finish():
@@ -175,11 +176,6 @@ def installed(report: Mapping[str, object]) -> dict[str, bool]:
     return {
         port: bool(binding["installed"]) for port, binding in report.get("bindings", {}).items()
     }
-
-
-_NO_SERVER = dict.fromkeys(
-    ("server_id", "server_host", "port_id", "port_tap", "port_mac", "port_ip")
-)
 
 
 def _columns(server: Server) -> dict[str, str | None]:

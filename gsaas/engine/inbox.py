@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jsonschema
-import oslo_messaging
 
+from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
 from gsaas.db.database import Database
@@ -70,7 +70,7 @@ _GPUS = jsonschema.Draft202012Validator(
 class Inbox:
     """Serves the topic of the engine; `gsaas.rpc.engine.EngineClient` is its other half."""
 
-    target = oslo_messaging.Target(version=EngineClient.VERSION)
+    target = rpc.Target(version=EngineClient.VERSION)
 
     def __init__(
         self, database: Database, endpoint: EndpointClient, wake: Callable[[str], None]

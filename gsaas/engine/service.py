@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 
-import oslo_messaging
 from oslo_config import cfg
 
 from gsaas import exceptions, rpc
@@ -30,7 +29,7 @@ class Engine:
         conf: cfg.ConfigOpts,
         *,
         database: Database,
-        bus: oslo_messaging.RPCTransport,
+        bus: rpc.Bus,
         endpoint: EndpointClient,
         driver: LeaseDriver,
     ) -> None:

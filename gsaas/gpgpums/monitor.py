@@ -10,8 +10,7 @@ import logging
 import threading
 from collections.abc import Sequence
 
-import oslo_messaging
-
+from gsaas import rpc
 from gsaas.db.gpus import GpuInfo
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rodvr.bindings import Address
@@ -62,6 +61,6 @@ class Monitor:
         while not self._stopping.is_set():
             try:
                 self._engine.gpus_report(self.host, self._gpu_address, self._gpus)
-            except oslo_messaging.MessagingException as error:
+            except rpc.BusError as error:
                 LOG.warning("the monitor of %s could not report: %s", self.host, error)
             self._stopping.wait(self._interval)

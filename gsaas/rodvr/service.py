@@ -14,8 +14,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import oslo_messaging
-
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.rodvr.bindings import Binding
@@ -32,11 +30,11 @@ RETRY_PAUSE = 1.0
 class EndpointService:
     """Serves the endpoint that *make_endpoint* makes, given what to call when a binding gets installed."""
 
-    target = oslo_messaging.Target(version=EndpointClient.VERSION)
+    target = rpc.Target(version=EndpointClient.VERSION)
 
     def __init__(
         self,
-        bus: oslo_messaging.RPCTransport,
+        bus: rpc.Bus,
         host: str,
         make_endpoint: Callable[[Callable[[str], None]], Endpoint],
         report_interval: float,
@@ -90,7 +88,7 @@ class EndpointService:
             self._news.clear()
             try:
                 self._engine.endpoint_report(self.host, self._endpoint.report().to_dict())
-            except oslo_messaging.MessagingException as error:
+            except rpc.BusError as error:
                 LOG.warning("the endpoint of %s could not report: %s", self.host, error)
             self._news.wait(self._report_interval)
 
@@ -99,7 +97,7 @@ class EndpointService:
         while not self._stopping.is_set():
             try:
                 self._endpoint.replace(self._engine.endpoint_started(self.host))
-            except (oslo_messaging.MessagingException, ValueError, KeyError) as error:
+            except (rpc.BusError, ValueError, KeyError) as error:
                 LOG.warning("the endpoint of %s waits for the engine: %s", self.host, error)
                 self._stopping.wait(RETRY_PAUSE)
             else:

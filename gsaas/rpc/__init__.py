@@ -3,7 +3,8 @@
     bus = rpc.connect(conf)                     # RabbitMQ, or rpc.IN_PROCESS for gsaas-standalone
     engine = rpc.engine.EngineClient(bus)
 
-Whoever serves calls checks what arrives: the bus carries whatever its peers put on it.
+Whoever serves calls checks what arrives: the bus carries whatever its peers put on it. Nobody else imports
+oslo.messaging, because what it runs on is decided here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ backend.init_backend(backend.BackendType.THREADING)
 import oslo_messaging  # noqa: E402  (only now: it chooses its backend when imported)
 
 from gsaas.context import RequestContext  # noqa: E402
+
+Bus = oslo_messaging.Transport
+BusError = oslo_messaging.MessagingException
+Target = oslo_messaging.Target
 
 IN_PROCESS = "fake://"
 """The transport that stays inside one process."""
@@ -49,7 +54,7 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
         return RequestContext.from_dict(context, overwrite=False)
 
 
-def connect(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.RPCTransport:
+def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
     """Return the bus that *url* names, by default the `transport_url` of *conf*."""
     oslo_messaging.set_transport_defaults(EXCHANGE)
     for group, flag in _ASKED_FOR.items():
@@ -58,20 +63,19 @@ def connect(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.RPCT
     return oslo_messaging.get_rpc_transport(conf, url)
 
 
-def client(bus: oslo_messaging.RPCTransport, topic: str, version: str) -> oslo_messaging.RPCClient:
+def client(bus: Bus, topic: str, version: str) -> oslo_messaging.RPCClient:
     """Return a client of whoever serves *topic*, which must understand *version*."""
-    target = oslo_messaging.Target(topic=topic, version=version)
+    target = Target(topic=topic, version=version)
     return oslo_messaging.get_rpc_client(bus, target, serializer=ContextSerializer())
 
 
 def server(
-    bus: oslo_messaging.RPCTransport, topic: str, name: str, service: object
+    bus: Bus, topic: str, name: str, service: object
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a server, not yet started, that answers *topic* with the public methods of *service*."""
     return oslo_messaging.get_rpc_server(
         bus,
-        oslo_messaging.Target(topic=topic, server=name),
+        Target(topic=topic, server=name),
         [service],
-        executor="threading",
         serializer=ContextSerializer(),
     )

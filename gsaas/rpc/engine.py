@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import oslo_messaging
-
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.db.gpus import GpuInfo
@@ -25,7 +23,7 @@ class EngineClient:
 
     VERSION = "1.0"
 
-    def __init__(self, bus: oslo_messaging.RPCTransport) -> None:
+    def __init__(self, bus: rpc.Bus) -> None:
         self._client = rpc.client(bus, rpc.ENGINE, self.VERSION)
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
@@ -35,13 +33,13 @@ class EngineClient:
         """
         try:
             self._client.prepare(retry=0).cast(context, "lease_changed", lease_id=lease_id)
-        except oslo_messaging.MessagingException as error:
+        except rpc.BusError as error:
             LOG.warning("the engine will see lease %s at its next audit: %s", lease_id, error)
 
     def endpoint_started(self, host: str, timeout: float = 10.0) -> list[Binding]:
         """Announce the endpoint of *host*; return every binding it should hold, and no other.
 
-        Raises `oslo_messaging.MessagingTimeout` when no engine answers within *timeout* seconds.
+        Raises `rpc.BusError` when no engine answers within *timeout* seconds.
         """
         answer = self._client.prepare(timeout=timeout).call(
             RequestContext(overwrite=False), "endpoint_started", host=host

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import oslo_messaging
@@ -29,9 +30,12 @@ class EndpointClient:
 
     VERSION = "1.0"
 
-    def __init__(self, bus: oslo_messaging.RPCTransport, timeout: float) -> None:
+    def __init__(
+        self, bus: rpc.Bus, timeout: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = rpc.client(bus, rpc.RODVR, self.VERSION)
         self._timeout = timeout
+        self._clock = clock
         self._lock = threading.Lock()
         self._shunned: dict[str, float] = {}
         """Host that did not answer -> when it may be asked again."""
@@ -63,10 +67,10 @@ class EndpointClient:
             until = self._shunned.get(host)
             if until is None:
                 return
-            if time.monotonic() < until:
+            if self._clock() < until:
                 raise Unconfirmed(f"the endpoint of {host} did not answer a moment ago")
         self._shun(host, self._timeout)  # one tries; the others go on failing at once meanwhile
 
     def _shun(self, host: str, more: float = 0.0) -> None:
         with self._lock:
-            self._shunned[host] = time.monotonic() + self._timeout + more
+            self._shunned[host] = self._clock() + self._timeout + more

@@ -1,0 +1,18 @@
+"""Waiting for what happens elsewhere: looking often, giving up late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], what: str = "it", patience: float = 60.0) -> T:
+    """Return what *look* returns as soon as that is true; fail after *patience* seconds."""
+    deadline = time.monotonic() + patience
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"waited {patience:g} s for {what}; last seen: {seen}"
+        time.sleep(0.02)
+    return seen

@@ -1,0 +1,176 @@
+"""Which step is next: lease and surroundings in, a step out."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from gsaas.cloud.base import Port, Server, ServerStatus
+from gsaas.db.models import Claim, Lease
+from gsaas.engine import steps
+from gsaas.engine.steps import Seen
+from gsaas.lifecycle import Status
+
+BOOT_TIMEOUT = 600
+CREATED = datetime.datetime(2026, 1, 1, 12, 0)
+IN_TIME = CREATED + datetime.timedelta(seconds=BOOT_TIMEOUT)
+TOO_LATE = IN_TIME + datetime.timedelta(seconds=1)
+
+PORT = Port("port-1", "tapport-1", "fa:16:3e:00:00:01", "10.0.0.5")
+OTHER_PORT = Port("port-2", "tapport-2", "fa:16:3e:00:00:02", "10.0.0.6")
+
+ACTIVE = Server("server-1", ServerStatus.ACTIVE, "here", PORT)
+BUILD = Server("server-1", ServerStatus.BUILD, "here", PORT)
+UNPLACED = Server("server-1", ServerStatus.BUILD, None, None)
+FAILED = Server("server-1", ServerStatus.ERROR, "here", PORT, "no disk left")
+MOVED = Server("server-1", ServerStatus.ACTIVE, "there", PORT)
+REPLUGGED = Server("server-1", ServerStatus.ACTIVE, "here", OTHER_PORT)
+
+RECORDED = {
+    "server_id": "server-1",
+    "server_host": "here",
+    "port_id": PORT.id,
+    "port_tap": PORT.tap,
+    "port_mac": PORT.mac,
+    "port_ip": PORT.ip,
+}
+BOUND = {**RECORDED, "bound_host": "here"}
+KNOWS_NOTHING: dict[str, bool] = {}
+WAITS_FOR_THE_TAP = {PORT.id: False}
+INSTALLED = {PORT.id: True}
+NO_ENDPOINT = None
+
+
+def lease(status: Status, claims: int = 1, **columns: object) -> Lease:
+    return Lease(
+        status=status,
+        created_at=CREATED,
+        claims=[Claim(position=position) for position in range(claims)],
+        **columns,
+    )
+
+
+def next_step(lease: Lease, seen: Seen, now: datetime.datetime = IN_TIME) -> steps.Step:
+    return steps.next_step(lease, seen, now, BOOT_TIMEOUT)
+
+
+@pytest.mark.parametrize("server", [None, UNPLACED, BUILD, ACTIVE, FAILED])
+def test_a_claimed_lease_asks_for_its_server_whatever_a_former_engine_left(server):
+    """`create` returns the server that is there, so a crash before it was recorded costs nothing."""
+    assert next_step(lease(Status.CLAIMED), Seen(server, NO_ENDPOINT)) == steps.CreateServer()
+
+
+@pytest.mark.parametrize(
+    ("columns", "server", "endpoint", "step"),
+    [
+        ({"server_id": "server-1"}, UNPLACED, NO_ENDPOINT, steps.Wait),
+        ({"server_id": "server-1"}, BUILD, KNOWS_NOTHING, steps.RecordServer(BUILD)),
+        (RECORDED, BUILD, NO_ENDPOINT, steps.Wait),
+        (RECORDED, BUILD, KNOWS_NOTHING, steps.Bind("here")),
+        (BOUND, BUILD, KNOWS_NOTHING, steps.ApplyBinding("here")),
+        (BOUND, BUILD, WAITS_FOR_THE_TAP, steps.ApplyBinding("here")),
+        (BOUND, BUILD, INSTALLED, steps.Wait),
+        (BOUND, ACTIVE, WAITS_FOR_THE_TAP, steps.ApplyBinding("here")),
+        (BOUND, ACTIVE, INSTALLED, steps.Activate()),
+        (BOUND, MOVED, KNOWS_NOTHING, steps.RemoveBinding("here")),
+        (RECORDED, MOVED, KNOWS_NOTHING, steps.RecordServer(MOVED)),
+        (BOUND, FAILED, INSTALLED, steps.Fail),
+        (BOUND, None, NO_ENDPOINT, steps.Release),
+    ],
+)
+def test_a_booting_lease_is_wired_while_its_server_boots(columns, server, endpoint, step):
+    found = next_step(lease(Status.BOOTING, **columns), Seen(server, endpoint))
+    assert found == step if not isinstance(step, type) else isinstance(found, step)
+
+
+@pytest.mark.parametrize(
+    ("columns", "server", "endpoint", "step"),
+    [
+        (BOUND, ACTIVE, INSTALLED, steps.Rest()),
+        (BOUND, ACTIVE, WAITS_FOR_THE_TAP, steps.Rest()),  # a hard reboot: the endpoint has it
+        (BOUND, ACTIVE, KNOWS_NOTHING, steps.ApplyBinding("here")),
+        (BOUND, BUILD, INSTALLED, steps.Rest()),
+        (BOUND, UNPLACED, NO_ENDPOINT, steps.Rest()),
+        (BOUND, MOVED, KNOWS_NOTHING, steps.RemoveBinding("here")),
+        (BOUND, REPLUGGED, INSTALLED, steps.RemoveBinding("here")),
+        (RECORDED, REPLUGGED, KNOWS_NOTHING, steps.RecordServer(REPLUGGED)),
+        (BOUND, None, NO_ENDPOINT, steps.Release("its server was deleted")),
+        (
+            BOUND,
+            FAILED,
+            INSTALLED,
+            steps.Fail("keep-server", "the cloud says of server server-1: no disk left"),
+        ),
+    ],
+)
+def test_an_active_lease_follows_its_server(columns, server, endpoint, step):
+    assert next_step(lease(Status.ACTIVE, **columns), Seen(server, endpoint)) == step
+
+
+@pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
+@pytest.mark.parametrize(
+    ("columns", "claims", "seen", "step"),
+    [
+        (BOUND, 1, Seen(ACTIVE, INSTALLED), steps.RemoveBinding("here")),
+        (BOUND, 1, Seen(None, NO_ENDPOINT), steps.RemoveBinding("here")),
+        (RECORDED, 1, Seen(ACTIVE, KNOWS_NOTHING), steps.DeleteServer()),
+        (RECORDED, 1, Seen(None, NO_ENDPOINT), steps.DeleteServer()),
+        ({}, 1, Seen(BUILD, KNOWS_NOTHING), steps.DeleteServer()),  # made, never recorded
+        ({}, 1, Seen(None, NO_ENDPOINT), steps.ReturnClaims()),
+    ],
+)
+def test_what_is_held_is_given_back_binding_first_and_claims_last(
+    status, columns, claims, seen, step
+):
+    assert next_step(lease(status, claims, **columns), seen) == step
+
+
+@pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
+def test_an_endpoint_that_does_not_confirm_delays_the_claims_but_not_the_end_of_the_server(status):
+    held = lease(status, **BOUND)
+    assert next_step(held, Seen(ACTIVE, INSTALLED, unconfirmed=True)) == steps.DeleteServer()
+    held = lease(status, bound_host="here", port_id=PORT.id)
+    assert isinstance(next_step(held, Seen(None, NO_ENDPOINT, unconfirmed=True)), steps.Wait)
+
+
+@pytest.mark.parametrize(
+    ("status", "step"),
+    [
+        (Status.RELEASING, steps.Finish()),
+        (Status.ERROR, steps.Rest()),
+        (Status.RELEASED, steps.Rest()),
+    ],
+)
+def test_a_lease_that_holds_nothing_ends_and_one_in_error_waits_for_its_owner(status, step):
+    assert next_step(lease(status, claims=0), Seen(None, NO_ENDPOINT)) == step
+
+
+@pytest.mark.parametrize(
+    ("columns", "server", "endpoint", "missing"),
+    [
+        ({"server_id": "server-1"}, UNPLACED, NO_ENDPOINT, "chose no host"),
+        (RECORDED, ACTIVE, NO_ENDPOINT, "no RODVR endpoint"),
+        (BOUND, ACTIVE, KNOWS_NOTHING, "did not connect it"),
+        (BOUND, ACTIVE, WAITS_FOR_THE_TAP, "did not connect it"),
+        (BOUND, BUILD, INSTALLED, "still in state BUILD"),
+    ],
+)
+def test_a_lease_that_is_not_ready_in_time_fails_and_says_what_was_missing(
+    columns, server, endpoint, missing
+):
+    late = next_step(lease(Status.BOOTING, **columns), Seen(server, endpoint), TOO_LATE)
+    assert isinstance(late, steps.Fail)
+    assert late.step == "boot-server"
+    assert missing in late.message
+
+
+def test_a_lease_that_got_ready_at_the_last_moment_becomes_active():
+    ready = lease(Status.BOOTING, **BOUND)
+    assert next_step(ready, Seen(ACTIVE, INSTALLED), TOO_LATE) == steps.Activate()
+
+
+def test_a_claimed_lease_without_a_server_fails_in_the_end():
+    late = next_step(lease(Status.CLAIMED), Seen(None, NO_ENDPOINT), TOO_LATE)
+    assert isinstance(late, steps.Fail)
+    assert late.step == "create-server"

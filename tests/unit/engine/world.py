@@ -1,0 +1,260 @@
+"""A small cloud in memory that can be killed after any effect, and the engine's driver in front of it.
+
+The cloud and the endpoints do what the real ones do, in as many separate effects; the database and the claims are
+the real ones. A `Fuse` counts effects and kills whoever causes one too many, as `kill -9` would: nothing after that
+point runs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gsaas.conf
+from gsaas import exceptions
+from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
+from gsaas.db import endpoints, gpus, leases, migration, models
+from gsaas.db.database import Database
+from gsaas.engine import wiring
+from gsaas.engine.driver import LeaseDriver
+from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.state import Request
+from gsaas.lifecycle import Event, Status
+from gsaas.remoting.base import load
+from gsaas.rodvr.bindings import Binding
+from gsaas.rpc.rodvr import Unconfirmed
+
+HOST = "compute1"
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class Fuse:
+    """Allows so many effects; None allows all of them."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+        self.watch = lambda: None
+
+    def effect(self) -> None:
+        """Something outside the process changed just now."""
+        self.watch()
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+
+
+class FusedDatabase(Database):
+    """Each write is two effects: nothing is kept yet, everything is."""
+
+    fuse: Fuse
+
+    @contextmanager
+    def write(self) -> Iterator[Any]:
+        with super().write() as session:
+            yield session
+            self.fuse.effect()
+        self.fuse.effect()
+
+
+class MemoryCloud(Cloud):
+    """Servers as values. Making one and deleting one take several effects each."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        self.fuse = fuse
+        self.servers: dict[str, Server] = {}
+        self.user_data: dict[str, str] = {}
+        self.refusal: str | None = None
+        self.boots: ServerStatus = ServerStatus.ACTIVE
+
+    def check(self, context, request):
+        return []
+
+    def compute_hosts(self):
+        return [HOST]
+
+    def create(self, context, lease_id, request, user_data, host, avoid):
+        if self.refusal:
+            raise exceptions.ServerRefused(reason=self.refusal)
+        self.fuse.effect()
+        server = self.servers.get(lease_id)
+        if server is None:
+            server = Server(str(uuid.uuid4()), ServerStatus.BUILD, None, None)
+            self._put(lease_id, server)
+            self.user_data[lease_id] = user_data
+        if server.port is None:
+            port_id = str(uuid.uuid4())
+            port = Port(port_id, f"tap{port_id[:11]}", "fa:16:3e:00:00:05", "10.0.0.5")
+            server = replace(server, status=self.boots, host=host or HOST, port=port)
+            self._put(lease_id, server)
+        return server
+
+    def find(self, lease_id):
+        return self.servers.get(lease_id)
+
+    def delete(self, lease_id):
+        if lease_id in self.servers:
+            self._put(lease_id, replace(self.servers[lease_id], status=ServerStatus.BUILD))
+            del self.servers[lease_id]
+            self.fuse.effect()
+
+    def _put(self, lease_id: str, server: Server) -> None:
+        self.servers[lease_id] = server
+        self.fuse.effect()
+
+
+class MemoryEndpoint:
+    """The endpoints of all hosts: what each holds, and whether it answers."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        self.fuse = fuse
+        self.held: dict[str, dict[str, Binding]] = {}
+        self.tap_exists = True
+        self.answers = True
+
+    def apply(self, host: str, binding: Binding) -> dict[str, Any]:
+        self._reach(host)
+        self.held.setdefault(host, {})[binding.port_id] = binding
+        self.fuse.effect()
+        return {"bindings": {binding.port_id: {"installed": self.tap_exists}}}
+
+    def remove(self, host: str, port_id: str) -> dict[str, Any]:
+        self._reach(host)
+        self.held.get(host, {}).pop(port_id, None)
+        self.fuse.effect()
+        return {"bindings": {}}
+
+    @property
+    def bindings(self) -> list[Binding]:
+        return [binding for held in self.held.values() for binding in held.values()]
+
+    def _reach(self, host: str) -> None:
+        self.fuse.effect()
+        if not self.answers:
+            raise Unconfirmed(f"the endpoint of {host} does not answer")
+
+
+def furnish(database: Path) -> None:
+    """Make a database with one GPU host and one compute host."""
+    door = Database.open(f"sqlite:///{database}")
+    migration.upgrade(door.engine)
+    infos = [gpus.GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
+    with door.write() as session:
+        gpus.register(session, "gpu1", "192.168.50.11", infos)
+        endpoints.register(session, HOST, {"bindings": {}})
+    door.close()
+
+
+class World:
+    """One GPU host, one compute host, and leases driven by as many engines as it takes."""
+
+    def __init__(self, database: Path) -> None:
+        """*database* is a copy of what `furnish` made."""
+        self.fuse = Fuse()
+        self.fuse.watch = self.check_safety
+        self.conf = gsaas.conf.load(files=[])
+        self.database = FusedDatabase.open(f"sqlite:///{database}")
+        self.database.fuse = self.fuse
+        self.claims = Claims(
+            self.database,
+            attempts=5,
+            heartbeat_timeout=3600,
+            masked=MaskedAddresses("169.254.71.0/24", 8308),
+        )
+        self.cloud = MemoryCloud(self.fuse)
+        self.endpoint = MemoryEndpoint(self.fuse)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def launch(self, **server_request: Any) -> str:
+        lease_id = str(uuid.uuid4())
+        lease = models.Lease(
+            id=lease_id,
+            project_id="p",
+            user_id="u",
+            name="n",
+            count=1,
+            mode="shared",
+            memory_mb=4096,
+            locality="any",
+            remoting="simulated",
+            server_request=server_request,
+        )
+        return self.claims.claim(lease, Request(1, "shared", 4096, "any")).id
+
+    def release(self, lease_id: str) -> None:
+        with self.database.write() as session:
+            leases.transition(session, lease_id, Event.RELEASE)
+
+    def drive(self, lease_id: str) -> float | None:
+        """Let a new engine take all the steps that can be taken now."""
+        driver = LeaseDriver(
+            self.conf,
+            database=self.database,
+            claims=self.claims,
+            cloud=self.cloud,
+            remoting=lambda name: load(name, self.conf),
+            endpoint=self.endpoint,
+        )
+        return driver.drive(lease_id)
+
+    def drive_until_killed(self, lease_id: str, effects: int) -> bool:
+        """Kill the engine after so many effects; False if it was done before that."""
+        self.fuse.left = effects
+        try:
+            self.drive(lease_id)
+        except Killed:
+            return True
+        finally:
+            self.fuse.left = None
+        return False
+
+    def lease(self, lease_id: str) -> models.Lease:
+        with self.database.read() as session:
+            return leases.get(session, lease_id)
+
+    def story(self, lease_id: str) -> list[str]:
+        with self.database.read() as session:
+            return [event.event for event in leases.story(session, lease_id)]
+
+    def used_mb(self) -> int:
+        with self.database.read() as session:
+            return sum(gpu.used_mb for gpu in gpus.page(session, limit=100))
+
+    def check_safety(self) -> None:
+        """At no moment does an endpoint hold a way to a GPU that its lease has given back."""
+        for binding in self.endpoint.bindings:
+            with self.database.read() as session:
+                lease = leases.get(session, binding.lease_id)
+                assert lease.claims, f"{binding} outlived its claims"
+                assert lease.bound_host, f"{binding} is unknown to the database"
+
+    def check_active(self, lease_id: str) -> None:
+        """A lease is ACTIVE, with one server and exactly its binding."""
+        lease = self.lease(lease_id)
+        assert lease.status == Status.ACTIVE, self.story(lease_id)
+        assert list(self.cloud.servers) == [lease_id]
+        assert lease.server_id == self.cloud.servers[lease_id].id
+        with self.database.read() as session:
+            expected = wiring.binding(leases.get(session, lease_id))
+        assert self.endpoint.held == {HOST: {lease.port_id: expected}}
+        assert self.used_mb() == 4096
+
+    def check_nothing_is_left(self, lease_id: str, status: Status) -> None:
+        """A lease is over, and nothing of it is anywhere."""
+        lease = self.lease(lease_id)
+        assert lease.status == status, self.story(lease_id)
+        assert (lease.claims, lease.server_id, lease.bound_host) == ([], None, None)
+        assert self.cloud.servers == {}
+        assert self.endpoint.bindings == []
+        assert self.used_mb() == 0
+        with self.database.read() as session:
+            assert leases.unsettled(session) == []

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import gsaas.conf
+from gsaas import rpc
+from gsaas.db import migration
+from gsaas.db.database import Database
+
+
+@pytest.fixture
+def bus() -> Iterator[rpc.Bus]:
+    """A message bus inside this process, as gsaas-standalone uses it."""
+    bus = rpc.connect(gsaas.conf.load(files=[]), rpc.IN_PROCESS)
+    yield bus
+    bus.cleanup()
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[[Any], Any]]:
+    """Start something, and stop it when the test ends."""
+    with ExitStack() as stack:
+
+        def run(service: Any) -> Any:
+            service.start()
+            stack.callback(service.stop)
+            return service
+
+        yield run
+
+
+@pytest.fixture
+def database(tmp_path) -> Iterator[Database]:
+    database = Database.open(f"sqlite:///{tmp_path / 'gsaas.db'}")
+    migration.upgrade(database.engine)
+    yield database
+    database.close()

@@ -1,0 +1,184 @@
+"""The endpoint of a host on a real bus: in order, in step with the engine, and honest about silence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import pytest
+
+from gsaas import rpc
+from gsaas.rodvr.bindings import Address, Binding
+from gsaas.rodvr.report import BindingReport, Report
+from gsaas.rodvr.service import EndpointService
+from gsaas.rpc.rodvr import EndpointClient, Unconfirmed
+from tests.support.waiting import until
+
+HOST = "compute1"
+FOREVER = 3600.0
+
+
+def binding(port_id: str) -> Binding:
+    mappings = {Address("169.254.71.1", 8308): Address("192.168.50.11", 8308)}
+    return Binding(port_id, "lease", "tap0", "fa:16:3e:00:00:05", "10.0.0.5", mappings)
+
+
+class MemoryEndpoint:
+    """An `Endpoint` without a kernel."""
+
+    def __init__(self, on_installed) -> None:
+        self.on_installed = on_installed
+        self.held: dict[str, Binding] = {}
+        self.taps: set[str] = {"tap0"}
+
+    def start(self) -> None:
+        """Nothing to open."""
+
+    def stop(self) -> None:
+        """Nothing to close."""
+
+    def replace(self, bindings: Iterable[Binding]) -> Report:
+        self.held = {binding.port_id: binding for binding in bindings}
+        return self.report()
+
+    def apply(self, binding: Binding) -> Report:
+        self.held[binding.port_id] = binding
+        return self.report()
+
+    def remove(self, port_id: str) -> Report:
+        if port_id == "stuck":
+            raise OSError("the kernel would not let go")
+        self.held.pop(port_id, None)
+        return self.report()
+
+    def report(self) -> Report:
+        installed = {p: BindingReport(b.tap in self.taps) for p, b in self.held.items()}
+        return Report(HOST, installed)
+
+
+class MemoryEngine:
+    """The engine's side: what it answers, and what it was told."""
+
+    target = rpc.Target(version="1.0")
+
+    def __init__(self) -> None:
+        self.wanted = [binding("known")]
+        self.asked = threading.Event()
+        self.answers = threading.Event()
+        self.answers.set()
+        self.reports: list[dict] = []
+
+    def endpoint_started(self, context, host):
+        answer = [binding.to_dict() for binding in self.wanted]
+        self.asked.set()
+        assert self.answers.wait(60)
+        return answer
+
+    def endpoint_report(self, context, host, report):
+        self.reports.append(report["bindings"])
+
+
+class Wired:
+    """An engine and an endpoint on one bus."""
+
+    def __init__(self, bus, running) -> None:
+        self.bus = bus
+        self.running = running
+        self.engine = MemoryEngine()
+        running(rpc.server(bus, rpc.ENGINE, "engine-1", self.engine))
+        self.client = EndpointClient(bus, timeout=60)
+
+    def start(self) -> MemoryEndpoint:
+        made: list[MemoryEndpoint] = []
+
+        def make(on_installed):
+            made.append(MemoryEndpoint(on_installed))
+            return made[0]
+
+        self.running(EndpointService(self.bus, HOST, make, report_interval=FOREVER))
+        return made[0]
+
+
+@pytest.fixture
+def wired(bus, running) -> Wired:
+    return Wired(bus, running)
+
+
+def test_an_endpoint_that_starts_holds_what_the_engine_says(wired):
+    endpoint = wired.start()
+    until(lambda: endpoint.held == {"known": binding("known")}, "the binding")
+
+
+def test_a_binding_is_applied_and_confirmed_and_removed_and_confirmed(wired):
+    endpoint = wired.start()
+    answer = wired.client.apply(HOST, binding("new"))
+    assert answer["bindings"]["new"]["installed"] is True
+    assert endpoint.held["new"] == binding("new")
+    assert "new" not in wired.client.remove(HOST, "new")["bindings"]
+    assert "new" not in endpoint.held
+
+
+def test_the_engine_hears_at_once_when_a_waiting_binding_gets_installed(wired):
+    endpoint = wired.start()
+    endpoint.taps.clear()
+    wired.client.apply(HOST, binding("new"))
+    until(lambda: any("new" in report for report in wired.engine.reports), "a first report")
+    endpoint.taps.add("tap0")
+    endpoint.on_installed("new")
+    until(
+        lambda: wired.engine.reports[-1].get("new", {}).get("installed"),
+        "a report that says it is installed",
+    )
+
+
+def test_a_removal_that_comes_while_the_endpoint_takes_over_is_not_undone_by_an_older_answer(
+    wired,
+):
+    """The engine's answer, read before the lease was released, arrives after the call to remove it."""
+    wired.engine.answers.clear()
+    endpoint = wired.start()
+    assert wired.engine.asked.wait(60)
+    removal = threading.Thread(target=wired.client.remove, args=(HOST, "known"))
+    removal.start()
+    wired.engine.answers.set()
+    removal.join(60)
+    assert not removal.is_alive()
+    assert endpoint.held == {}
+
+
+def test_calls_are_carried_out_in_the_order_they_were_made(wired):
+    """A binding that the engine gave up waiting for must not come back after its removal."""
+    wired.engine.answers.clear()
+    endpoint = wired.start()
+    assert wired.engine.asked.wait(60)
+    hasty = EndpointClient(wired.bus, timeout=0.1)
+    with pytest.raises(Unconfirmed):
+        hasty.apply(HOST, binding("late"))
+    removal = threading.Thread(target=wired.client.remove, args=(HOST, "late"))
+    removal.start()
+    wired.engine.answers.set()
+    removal.join(60)
+    assert "late" not in endpoint.held
+
+
+def test_an_endpoint_that_does_not_exist_confirms_nothing(bus):
+    with pytest.raises(Unconfirmed, match="nowhere does not answer"):
+        EndpointClient(bus, timeout=0.1).remove("nowhere", "port")
+
+
+def test_a_host_that_did_not_answer_keeps_nobody_waiting_for_a_while(bus):
+    now = [0.0]
+    client = EndpointClient(bus, timeout=0.1, clock=lambda: now[0])
+    with pytest.raises(Unconfirmed, match="does not answer"):
+        client.remove("nowhere", "port")
+    with pytest.raises(Unconfirmed, match="a moment ago"):
+        client.remove("nowhere", "port")
+    now[0] += 1
+    with pytest.raises(Unconfirmed, match="does not answer"):
+        client.remove("nowhere", "port")
+
+
+def test_a_removal_that_the_kernel_refuses_is_not_confirmed(wired):
+    wired.start()
+    with pytest.raises(Unconfirmed, match="would not let go"):
+        wired.client.remove(HOST, "stuck")

@@ -1,0 +1,224 @@
+"""What agents and the API tell the engine, over a real bus into a real database."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from dataclasses import dataclass, field
+
+import jsonschema
+import pytest
+
+from gsaas import rpc
+from gsaas.context import RequestContext
+from gsaas.db import endpoints, gpus, hosts, leases, models
+from gsaas.db.gpus import GpuInfo
+from gsaas.engine import wiring
+from gsaas.engine.inbox import Inbox
+from gsaas.lifecycle import Status
+from gsaas.rodvr.bindings import Address, Binding
+from gsaas.rpc.engine import EngineClient
+from tests.support.waiting import until
+
+GPU = GpuInfo("GPU-1", 0, "Quadro M4000", 8192, 8308)
+CONTEXT = RequestContext.of(user_id="u", project_id="p", roles=["member"])
+
+
+@dataclass
+class Desk:
+    """The engine's side of the bus, and what it did."""
+
+    engine: EngineClient
+    inbox: Inbox
+    woken: list[str] = field(default_factory=list)
+    removed: list[tuple[str, str]] = field(default_factory=list)
+
+    def remove(self, host: str, port_id: str) -> None:
+        self.removed.append((host, port_id))
+
+
+@pytest.fixture
+def desk(bus, database, running) -> Desk:
+    desk = Desk(EngineClient(bus), None)
+    desk.inbox = Inbox(database, desk, lambda lease_id: desk.woken.append(lease_id))
+    running(rpc.server(bus, rpc.ENGINE, "engine-1", desk.inbox))
+    return desk
+
+
+@pytest.fixture
+def bound(database):
+    """Make leases whose binding the endpoint of a host was told of."""
+
+    def make(status: Status, host: str = "compute1") -> models.Lease:
+        lease_id, port_id = str(uuid.uuid4()), str(uuid.uuid4())
+        with database.write() as session:
+            gpus.register(session, "gpu1", "192.168.50.11", [GPU])
+            session.add(
+                models.Lease(
+                    id=lease_id,
+                    project_id="p",
+                    user_id="u",
+                    name="n",
+                    status=status,
+                    count=1,
+                    mode="shared",
+                    memory_mb=1024,
+                    locality="any",
+                    policy="first-fit",
+                    remoting="simulated",
+                    server_id=str(uuid.uuid4()),
+                    server_host=host,
+                    port_id=port_id,
+                    port_tap=f"tap{port_id[:11]}",
+                    port_mac="fa:16:3e:00:00:05",
+                    port_ip="10.0.0.5",
+                    bound_host=host,
+                    fault_message="it broke",
+                    claims=[
+                        models.Claim(
+                            position=0,
+                            gpu_uuid="GPU-1",
+                            memory_mb=1024,
+                            masked_ip="169.254.71.1",
+                            masked_port=8308,
+                        )
+                    ],
+                )
+            )
+        with database.read() as session:
+            return leases.get(session, lease_id)
+
+    return make
+
+
+def holds(*lease_list: models.Lease) -> dict:
+    return {"bindings": {lease.port_id: {"installed": True} for lease in lease_list}}
+
+
+def reported(desk, database, host: str, report: dict) -> None:
+    """Send a report and wait until it was dealt with."""
+    desk.engine.endpoint_report(host, report)
+
+    def arrived() -> bool:
+        with database.read() as session:
+            found = endpoints.page(session, limit=10)
+            return any(endpoint.report == report for endpoint in found)
+
+    until(arrived, "the report")
+
+
+def test_a_lease_that_changed_is_looked_at(desk):
+    desk.engine.lease_changed(CONTEXT, "lease-1")
+    assert until(lambda: desk.woken) == ["lease-1"]
+
+
+def test_a_gpu_report_puts_the_host_and_its_gpus_on_offer(desk, database):
+    desk.engine.gpus_report("gpu1", "192.168.50.11", [GPU])
+
+    def found():
+        with database.read() as session:
+            return gpus.page(session, limit=10)
+
+    (gpu,) = until(found, "the GPU")
+    assert (gpu.uuid, gpu.memory_mb, gpu.daemon_port) == ("GPU-1", 8192, 8308)
+    with database.read() as session:
+        host = hosts.get(session, "gpu1")
+    assert host.gpu_address == "192.168.50.11"
+    assert isinstance(host.monitor_seen_at, datetime.datetime)
+
+
+def test_an_endpoint_that_starts_is_told_all_it_should_hold_and_nothing_else(desk, database, bound):
+    wanted = [bound(Status.BOOTING), bound(Status.ACTIVE)]
+    bound(Status.ACTIVE, host="elsewhere")
+    expected = {
+        Binding(
+            lease.port_id,
+            lease.id,
+            lease.port_tap,
+            lease.port_mac,
+            lease.port_ip,
+            {Address("169.254.71.1", 8308): Address("192.168.50.11", 8308)},
+        ).to_dict()["port_id"]
+        for lease in wanted
+    }
+    answer = desk.engine.endpoint_started("compute1")
+    assert {binding.port_id for binding in answer} == expected
+    with database.read() as session:
+        assert answer == [wiring.binding(leases.get(session, b.lease_id)) for b in answer]
+
+
+@pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
+def test_a_binding_on_its_way_out_is_not_handed_to_an_endpoint_that_starts(desk, bound, status):
+    """Its removal may have been confirmed a moment ago."""
+    bound(status)
+    assert desk.engine.endpoint_started("compute1") == []
+
+
+def test_an_endpoint_that_starts_makes_its_host_a_compute_host(desk, database):
+    desk.engine.endpoint_started("compute1")
+    with database.read() as session:
+        assert endpoints.get(session, "compute1").report == {"bindings": {}}
+
+
+def test_a_report_wakes_leases_that_wait_for_it_and_those_the_endpoint_forgot(
+    desk, database, bound
+):
+    booting, forgotten = bound(Status.BOOTING), bound(Status.ACTIVE)
+    content = bound(Status.ACTIVE)
+    reported(desk, database, "compute1", holds(booting, content))
+    until(lambda: len(desk.woken) == 2, "two leases to be woken")
+    assert set(desk.woken) == {booting.id, forgotten.id}
+    assert desk.removed == []
+
+
+def test_a_port_that_no_lease_knows_of_is_removed_from_the_endpoint(desk, database, bound):
+    lease = bound(Status.ACTIVE)
+    report = holds(lease)
+    report["bindings"]["stranger"] = {"installed": True}
+    reported(desk, database, "compute1", report)
+    assert until(lambda: desk.removed, "the removal") == [("compute1", "stranger")]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        [],
+        {},
+        {"bindings": []},
+        {"bindings": {"port": {}}},
+        {"bindings": {"port": {"installed": "yes"}}},
+        {"bindings": {}, "problems": "none"},
+    ],
+)
+def test_a_report_that_is_not_one_is_refused_and_changes_nothing(desk, database, report):
+    with pytest.raises(jsonschema.ValidationError):
+        desk.inbox.endpoint_report(CONTEXT, "compute1", report)
+    with database.read() as session:
+        assert endpoints.page(session, limit=10) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "change"),
+    [
+        ("gpu1.example.org", {}),
+        ("192.168.50.11", {"uuid": "no UUID"}),
+        ("192.168.50.11", {"device_index": -1}),
+        ("192.168.50.11", {"memory_mb": 0}),
+        ("192.168.50.11", {"memory_mb": "8192"}),
+        ("192.168.50.11", {"daemon_port": 65536}),
+        ("192.168.50.11", {"extra": 1}),
+    ],
+)
+def test_gpus_that_are_none_are_refused_and_change_nothing(desk, database, address, change):
+    gpu = {
+        "uuid": "GPU-1",
+        "device_index": 0,
+        "model": "Quadro M4000",
+        "memory_mb": 8192,
+        "daemon_port": 8308,
+        **change,
+    }
+    with pytest.raises(ValueError if not change else jsonschema.ValidationError):
+        desk.inbox.gpus_report(CONTEXT, "gpu1", address, [gpu])
+    with database.read() as session:
+        assert hosts.page(session, limit=10) == []
