@@ -74,7 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted; everything is removed", file=sys.stderr)
         return 130
     except (ServiceError, RuntimeError) as error:
-        print(f"demo: {error}", file=sys.stderr)
+        # Where cleaning up failed as well, what failed first is worth more.
+        for failure in filter(None, (error.__context__, error)):
+            print(f"demo: {failure}", file=sys.stderr)
         return 1
 
 

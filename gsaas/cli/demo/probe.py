@@ -17,11 +17,15 @@ def probe(address: str) -> dict[str, object]:
     """Connect and read one line: `{"address", "answer"}`, or `{"address", "error"}` with its name."""
     ip, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((ip, int(port)), TIMEOUT) as connection:
+        connection = socket.create_connection((ip, int(port)), TIMEOUT)
+    except OSError as error:
+        return {"address": address, "error": error.strerror or str(error)}
+    with connection:
+        try:
             line = connection.makefile("rb").readline()
             return {"address": address, "answer": json.loads(line)}
-    except (OSError, ValueError) as error:
-        return {"address": address, "error": getattr(error, "strerror", None) or str(error)}
+        except (OSError, ValueError) as error:
+            return {"address": address, "error": f"connected, and then: {error}"}
 
 
 if __name__ == "__main__":

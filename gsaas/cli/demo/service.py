@@ -68,7 +68,9 @@ class Service:
             self._end(pid)
         cleaning = subprocess.run([*self._command(), "--clean"], capture_output=True, text=True)
         if cleaning.returncode:
-            raise ServiceError(cleaning.stderr.strip())
+            raise ServiceError(
+                f"{self._state_dir} cannot be cleaned: {cleaning.stderr.strip().splitlines()[-1]}"
+            )
         for file in (self._log, self._pid_file):
             file.unlink(missing_ok=True)
         with suppress(OSError):  # gone already, or with somebody else's files in it
@@ -102,4 +104,4 @@ class Service:
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return "Its last words: " + " / ".join(lines[-3:]) if lines else "It said nothing."
+        return f"Its last words: {lines[-1]}" if lines else "It said nothing."
