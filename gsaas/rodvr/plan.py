@@ -13,7 +13,7 @@ back per identity, the mappings per identity) and nothing of netlink, clocks or 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gsaas.rodvr.bindings import Address, Binding
@@ -199,7 +199,7 @@ def detach(state: State, tap: str) -> Plan:
     return plan
 
 
-def reconcile(state: State, wanted: Mapping[str, Attachment], *, keep: Container[str] = ()) -> Plan:
+def reconcile(state: State, wanted: Mapping[str, Attachment], *, keep: Collection[str] = ()) -> Plan:
     """Make the whole state equal to *wanted* (tap -> attachment); taps in *keep* stay as they are."""
     plan = Plan()
     ahead = state.copy()
@@ -209,8 +209,11 @@ def reconcile(state: State, wanted: Mapping[str, Attachment], *, keep: Container
         plan.operations.extend(part.operations)
         plan.cuts.extend(part.cuts)
 
-    for tap in sorted(state.chains.keys() - wanted.keys()):
-        if tap not in keep:
+    # What lets go of an identity comes before what takes it: ports may have changed places.
+    for tap in sorted(state.chains.keys() - set(keep)):
+        tag = state.chains[tap]
+        heir = wanted.get(tap)
+        if heir is None or (tag is not None and tag.identity != heir.tag.identity):
             step(detach(ahead, tap))
     for tap in sorted(wanted):
         step(attach(ahead, tap, wanted[tap]))

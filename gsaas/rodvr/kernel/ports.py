@@ -63,9 +63,9 @@ class Encoder:
         for operation in operations:
             match operation:
                 case plan.AddMappings(identity, mappings):
-                    messages += _add_mappings(identity, mappings)
+                    messages += add_mappings(identity, mappings)
                 case plan.DeleteMappings(identity, masked):
-                    messages += _delete_mappings(identity, masked)
+                    messages += delete_mappings(identity, masked)
                 case plan.AddChain(tap, tag):
                     messages += self._add_chain(tap, tag)
                 case plan.DeleteChain(tap):
@@ -210,7 +210,7 @@ def _delete_chain(tap: str) -> list[Message]:
     ]
 
 
-def _add_mappings(identity: str, mappings: Mapping[Address, Address]) -> list[Message]:
+def add_mappings(identity: str, mappings: Mapping[Address, Address]) -> list[Message]:
     source = _address(identity)
     elements = [
         _REAL.pack(
@@ -227,7 +227,7 @@ def _add_mappings(identity: str, mappings: Mapping[Address, Address]) -> list[Me
     return _in_chunks(True, elements, identity)
 
 
-def _delete_mappings(identity: str, masked: Iterable[Address]) -> list[Message]:
+def delete_mappings(identity: str, masked: Iterable[Address]) -> list[Message]:
     source = _address(identity)
     elements = [
         _REAL_KEY.pack(_REAL_KEY_HEAD, source, _address(a.ip), a.port.to_bytes(2, "big"))

@@ -1,0 +1,246 @@
+"""Plans are values: what the kernel holds and what it should hold go in, the steps come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gsaas.rodvr import plan
+from gsaas.rodvr.bindings import Address, Binding
+from gsaas.rodvr.plan import (
+    AddChain,
+    AddMappings,
+    AddWayBack,
+    Attachment,
+    Connection,
+    Cut,
+    DeleteChain,
+    DeleteMappings,
+    DeleteWayBack,
+    Plan,
+    State,
+    Tag,
+    WayBack,
+)
+
+A, B = Address("169.254.71.1", 8308), Address("169.254.71.2", 8308)
+G1, G2 = Address("192.0.2.11", 8308), Address("192.0.2.12", 8309)
+TAG = Tag("240.71.0.1", 5, "fa:16:3e:00:00:05", "10.0.0.5", "port-1")
+BACK = WayBack(5, "fa:16:3e:00:00:05", "10.0.0.5")
+
+
+def holding(*attachments: tuple[str, Attachment]) -> State:
+    state = State()
+    for tap, attachment in attachments:
+        state.commit(plan.attach(state, tap, attachment).operations)
+    return state
+
+
+def test_a_new_port_gets_mappings_way_back_and_chain_in_that_order() -> None:
+    """Once the chain is there packets come, and then everything behind it must be."""
+    assert plan.attach(State(), "tap1", Attachment(TAG, {A: G1})) == Plan(
+        [AddMappings("240.71.0.1", {A: G1}), AddWayBack("240.71.0.1", BACK), AddChain("tap1", TAG)]
+    )
+
+
+def test_a_port_without_mappings_is_attached_all_the_same() -> None:
+    assert plan.attach(State(), "tap1", Attachment(TAG)) == Plan(
+        [AddWayBack("240.71.0.1", BACK), AddChain("tap1", TAG)]
+    )
+
+
+def test_nothing_is_planned_for_what_is_there() -> None:
+    wanted = Attachment(TAG, {A: G1, B: G2})
+    assert plan.attach(holding(("tap1", wanted)), "tap1", wanted) == Plan()
+
+
+def test_a_moved_mapping_is_deleted_added_and_cut_and_no_other_is() -> None:
+    state = holding(("tap1", Attachment(TAG, {A: G1, B: G2})))
+    assert plan.attach(state, "tap1", Attachment(TAG, {A: G2, B: G2})) == Plan(
+        [DeleteMappings("240.71.0.1", (A,)), AddMappings("240.71.0.1", {A: G2})],
+        [Cut("240.71.0.1", A)],
+    )
+
+
+def test_an_additional_mapping_cuts_nothing() -> None:
+    state = holding(("tap1", Attachment(TAG, {A: G1})))
+    assert plan.attach(state, "tap1", Attachment(TAG, {A: G1, B: G2})) == Plan(
+        [AddMappings("240.71.0.1", {B: G2})]
+    )
+
+
+def test_when_no_mapping_survives_one_cut_ends_all() -> None:
+    state = holding(("tap1", Attachment(TAG, {A: G1, B: G2})))
+    assert plan.attach(state, "tap1", Attachment(TAG)) == Plan(
+        [DeleteMappings("240.71.0.1", (A, B))], [Cut("240.71.0.1")]
+    )
+
+
+def test_a_tap_that_came_back_gets_a_new_chain_and_way_back_and_keeps_its_mappings() -> None:
+    state = holding(("tap1", Attachment(TAG, {A: G1})))
+    returned = Tag("240.71.0.1", 9, "fa:16:3e:00:00:05", "10.0.0.5", "port-1")
+    assert plan.attach(state, "tap1", Attachment(returned, {A: G1})) == Plan(
+        [
+            DeleteChain("tap1"),
+            DeleteWayBack("240.71.0.1"),
+            AddWayBack("240.71.0.1", returned.way_back),
+            AddChain("tap1", returned),
+        ]
+    )
+
+
+def test_a_chain_whose_comment_is_not_ours_is_replaced() -> None:
+    state = State(chains={"tap1": None})
+    assert plan.attach(state, "tap1", Attachment(TAG)).operations[0] == DeleteChain("tap1")
+
+
+def test_detaching_removes_chain_mappings_way_back_and_connections() -> None:
+    state = holding(("tap1", Attachment(TAG, {A: G1})))
+    assert plan.detach(state, "tap1") == Plan(
+        [
+            DeleteChain("tap1"),
+            DeleteMappings("240.71.0.1", (A,)),
+            DeleteWayBack("240.71.0.1"),
+        ],
+        [Cut("240.71.0.1")],
+    )
+
+
+def test_detaching_what_is_not_attached_is_nothing() -> None:
+    assert plan.detach(State(), "tap1") == Plan()
+
+
+def test_elements_without_a_chain_are_removed() -> None:
+    state = State(ways_back={"240.71.0.9": BACK}, mappings={"240.71.0.8": {A: G1}})
+    assert plan.reconcile(state, {}).operations == [
+        DeleteMappings("240.71.0.8", (A,)),
+        DeleteWayBack("240.71.0.9"),
+    ]
+
+
+def test_taps_to_keep_are_left_as_they_are() -> None:
+    other = Tag("240.71.0.2", 6, "fa:16:3e:00:00:06", "10.0.0.6", "port-2")
+    state = holding(("tap1", Attachment(TAG, {A: G1})), ("tap2", Attachment(other, {A: G2})))
+    assert plan.reconcile(state, {}, keep={"tap1"}) == plan.detach(state, "tap2")
+
+
+def test_connections_that_no_mapping_explains_are_cut() -> None:
+    state = State(mappings={"240.71.0.1": {A: G1}})
+    connections = [
+        Connection("240.71.0.1", A, G1),
+        Connection("240.71.0.1", A, G2),
+        Connection("240.71.0.1", B, G1),
+        Connection("240.71.0.9", A, G1),
+    ]
+    assert plan.stale_connections(connections, state) == [
+        Cut("240.71.0.1", A),
+        Cut("240.71.0.1", B),
+        Cut("240.71.0.9", A),
+    ]
+
+
+def test_a_tag_survives_its_way_through_a_comment() -> None:
+    spaced = Tag("240.71.0.1", 5, "fa:16:3e:00:00:05", "10.0.0.5", "a port with spaces")
+    assert Tag.parse(str(spaced)) == spaced
+
+
+@pytest.mark.parametrize("text", ["", "someone else's comment", "240.71.0.1 x mac ip port"])
+def test_other_comments_are_no_tags(text: str) -> None:
+    with pytest.raises(ValueError, match=r"invalid literal|not enough values"):
+        Tag.parse(text)
+
+
+def test_macs_are_compared_in_lower_case() -> None:
+    binding = Binding("port-1", "lease-1", "tap1", "FA:16:3E:00:00:05", "10.0.0.5", {A: G1})
+    assert Attachment.of(binding, "240.71.0.1", 5) == Attachment(TAG, {A: G1})
+
+
+# -- whatever the kernel holds, and whatever is wanted ---------------------------------------------
+
+TAPS = ("tap1", "tap2", "tap3")
+IDENTITIES = ("240.71.0.1", "240.71.0.2", "240.71.0.3", "240.71.0.4")
+mappings = st.dictionaries(st.sampled_from((A, B)), st.sampled_from((G1, G2)))
+tags = st.builds(
+    Tag,
+    st.sampled_from(IDENTITIES),
+    st.integers(1, 2),
+    st.just("fa:16:3e:00:00:05"),
+    st.just("10.0.0.5"),
+    st.sampled_from(("port-1", "port-2", "port-3")),
+)
+states = st.builds(
+    State,
+    st.dictionaries(st.sampled_from(TAPS), st.none() | tags),
+    st.dictionaries(st.sampled_from(IDENTITIES), st.just(BACK)),
+    st.dictionaries(
+        st.sampled_from(IDENTITIES),
+        st.dictionaries(st.sampled_from((A, B)), st.sampled_from((G1, G2)), min_size=1),
+    ),
+)
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> dict[str, Attachment]:
+    """Attachments as an endpoint makes them: no identity twice."""
+    taps = draw(st.lists(st.sampled_from(TAPS), unique=True))
+    identities = draw(st.permutations(IDENTITIES))
+    return {
+        tap: Attachment(
+            Tag(identity, draw(st.integers(1, 2)), BACK.mac, BACK.ip, f"port-{tap}"),
+            draw(mappings),
+        )
+        for tap, identity in zip(taps, identities, strict=False)
+    }
+
+
+def accepted(state: State, operations: Iterable[plan.Operation]) -> State:
+    """What a kernel holds afterwards, which refuses to delete what is not and to add what is."""
+    after = state.copy()
+    for operation in operations:
+        match operation:
+            case AddChain(tap, _):
+                assert tap not in after.chains
+            case AddWayBack(identity, _):
+                assert identity not in after.ways_back
+            case AddMappings(identity, new):
+                assert new
+                assert not after.mappings.get(identity, {}).keys() & new.keys()
+            case DeleteChain(tap):
+                assert tap in after.chains
+            case DeleteWayBack(identity):
+                assert identity in after.ways_back
+            case DeleteMappings(identity, masked):
+                assert masked
+                assert set(masked) <= after.mappings[identity].keys()
+        after.commit([operation])
+    return after
+
+
+@given(states, wishes())
+def test_a_kernel_accepts_every_plan_and_then_holds_exactly_what_is_wanted(
+    state: State, wanted: dict[str, Attachment]
+) -> None:
+    before = state.copy()
+    after = accepted(state, plan.reconcile(state, wanted).operations)
+    assert state == before
+    assert after == holding(*wanted.items())
+    assert plan.reconcile(after, wanted) == Plan()
+
+
+@given(states, wishes())
+def test_every_mapping_that_is_lost_is_cut(state: State, wanted: dict[str, Attachment]) -> None:
+    made = plan.reconcile(state, wanted)
+    after = accepted(state, made.operations)
+    for identity, held in state.mappings.items():
+        for masked, real in held.items():
+            if after.mappings.get(identity, {}).get(masked) != real:
+                assert {Cut(identity), Cut(identity, masked)} & set(made.cuts)
+
+
+@given(states, st.sampled_from(TAPS))
+def test_a_kernel_accepts_every_detachment(state: State, tap: str) -> None:
+    after = accepted(state, plan.detach(state, tap).operations)
+    assert tap not in after.chains

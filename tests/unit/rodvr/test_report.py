@@ -1,0 +1,21 @@
+"""Reports travel as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from gsaas.rodvr.report import BindingReport, Report
+
+
+def test_a_report_is_plain_json() -> None:
+    bindings = {"port-1": BindingReport(True, unmapped=2, refused=1), "port-2": BindingReport(False)}
+    plain = Report("cmp1", bindings, ("something is wrong",)).to_dict()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain == {
+        "host": "cmp1",
+        "bindings": {
+            "port-1": {"installed": True, "dropped_packets": {"unmapped": 2, "refused": 1}},
+            "port-2": {"installed": False, "dropped_packets": {"unmapped": 0, "refused": 0}},
+        },
+        "problems": ["something is wrong"],
+    }
