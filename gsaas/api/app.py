@@ -72,11 +72,12 @@ def _view(
 ) -> Callable[..., flask.Response]:
     def view(**names: str) -> flask.Response:
         request = flask.request
-        context = _authenticated(authenticate, request) if route.rule else RequestContext()
-        if route.rule:
-            flask.g.microversion = microversions.chosen(request.headers.get(microversions.HEADER))
+        context = authenticate(request) if route.rule else RequestContext()
+        context.request_id = request.environ[request_id.ENV_REQUEST_ID]
+        context.global_request_id = request.environ.get(request_id.GLOBAL_REQ_ID)
         call = Call(service, context, base_url=_base_url(service.conf, request))
         if route.rule:
+            flask.g.microversion = microversions.chosen(request.headers.get(microversions.HEADER))
             call.authorise(route.rule)
         for word, name in names.items():
             _check_name(_NOUNS[word], name)
@@ -87,13 +88,6 @@ def _view(
         return _response(route.handler(call, **names))
 
     return view
-
-
-def _authenticated(authenticate: Authenticate, request: flask.Request) -> RequestContext:
-    context = authenticate(request)
-    context.request_id = request.environ[request_id.ENV_REQUEST_ID]
-    context.global_request_id = request.environ.get(request_id.GLOBAL_REQ_ID)
-    return context
 
 
 def _check_name(noun: str, name: str) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import uuid
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -394,3 +395,25 @@ def test_answers_are_plain_json(world):
     world.launch()
     response = world.call("member", "GET", "/v1/leases")
     assert json.loads(response.data)["leases"][0]["name"].startswith("lease-")
+
+
+def test_many_launches_at_once_share_what_there_is_and_no_more(world):
+    body = {"lease": {"cgpus": {"count": 1}}}
+    with ThreadPoolExecutor(12) as pool:
+        launches = [
+            pool.submit(world.call, "member", "POST", "/v1/leases", body) for _ in range(12)
+        ]
+    statuses = sorted(launch.result().status_code for launch in launches)
+    assert statuses == [202] * 8 + [409] * 4
+    held = [gpu["leases"] for gpu in world.call("admin", "GET", "/v1/gpus").json["gpus"]]
+    assert len({lease_id for (lease_id,) in held}) == 8
+
+
+def test_many_terminations_at_once_are_one(world):
+    lease_id = world.launch()["id"]
+    with ThreadPoolExecutor(8) as pool:
+        path = f"/v1/leases/{lease_id}"
+        deletions = [pool.submit(world.call, "member", "DELETE", path) for _ in range(8)]
+    assert {deletion.result().status_code for deletion in deletions} == {202}
+    story = world.call("member", "GET", path).json["lease"]["events"]
+    assert [event["event"] for event in story] == ["claim", "release"]
