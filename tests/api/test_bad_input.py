@@ -100,10 +100,6 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
             "lease.server.user_data is not base64, as Nova takes it",
         ),
         (
-            {"cgpus": {"count": 1, "policy": "tarot"}},
-            "there is no policy 'tarot'; the policies here are first-fit, least-load-fit",
-        ),
-        (
             {"cgpus": {"count": 255}},
             "255 cGPUs were asked for; a VM can be told of 254",
         ),
@@ -113,6 +109,14 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
 def test_a_refusal_says_what_was_wrong_and_what_is_allowed(world, lease, detail):
     error = only_error(world.call("member", "POST", "/v1/leases", {"lease": lease}))
     assert (error["status"], error["detail"]) == (400, detail)
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones(world):
+    lease = {"cgpus": {"count": 1, "policy": "tarot"}}
+    error = only_error(world.call("member", "POST", "/v1/leases", {"lease": lease}))
+    assert error["code"] == "gsaas.policy.unknown"
+    for policy in world.call("member", "GET", "/v1/policies").json["policies"]:
+        assert policy["name"] in error["detail"]
 
 
 @pytest.mark.parametrize(
