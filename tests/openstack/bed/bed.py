@@ -7,7 +7,7 @@ import fcntl
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.openstack.bed import (
     database,
     files,
     hypervisors,
+    messages,
     processes,
     remains,
     services,
@@ -26,8 +27,7 @@ from tests.openstack.bed import (
 
 COMPLETE = settings.RUN / "complete"
 """Holds, while the whole bed is up, what it was made from."""
-INFRASTRUCTURE = (database.DAEMON, switch.DATABASE, switch.SWITCH)
-"""Ended last: they know what the others leave behind."""
+INFRASTRUCTURE = (database.DAEMON, messages.DAEMON, switch.DATABASE, switch.SWITCH)
 
 Say = Callable[[str], None]
 
@@ -42,6 +42,7 @@ def up(say: Say) -> None:
         for directory in (settings.RUN, settings.LOG, settings.STATE):
             directory.mkdir(parents=True, exist_ok=True)
         COMPLETE.unlink(missing_ok=True)
+        remains.remember()
         began = time.monotonic()
 
         def report(name: str, took: float) -> None:
@@ -86,16 +87,11 @@ def down(say: Say) -> None:
         began = time.monotonic()
         COMPLETE.unlink(missing_ok=True)
         _stop_servers()
-        left = remains.Remains()
-        if database.DATA.exists() and switch.DATA.exists():
-            # Started if they are not running: nobody else knows what is ours.
-            for daemon in INFRASTRUCTURE:
-                processes.ensure(daemon)
-            _end_all_but([daemon.name for daemon in INFRASTRUCTURE])
-            left = remains.find()
+        _end_all_but(INFRASTRUCTURE)  # which the others wait for when they end
+        if processes.running(switch.SWITCH.name):
             switch.ask("--if-exists", "del-br", switch.INTEGRATION_BRIDGE)
-        _end_all_but([])
-        remains.remove(left)
+        _end_all_but(())
+        remains.remove()
         processes.forget()
         say(f"{time.monotonic() - began:6.1f} s  the cloud is down")
 
@@ -123,9 +119,9 @@ def _stop_servers() -> None:
         commands.run(*virsh, "destroy", name)
 
 
-def _end_all_but(kept: list[str]) -> None:
+def _end_all_but(kept: Sequence[processes.Daemon]) -> None:
     """End every process of the bed that does not belong to the daemons *kept*."""
-    spared = {record.pid for name in kept if (record := processes.running(name))}
+    spared = {record.pid for each in kept if (record := processes.running(each.name))}
     spared.update(processes.descendants(spared))
     recorded = {record.pid for name in processes.recorded() if (record := processes.running(name))}
     ours = {

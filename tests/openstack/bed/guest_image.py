@@ -138,7 +138,8 @@ def _add_kernel() -> None:
 def _configure() -> None:
     shutil.copy(SOURCES / "cloud.cfg", ROOT / "etc" / "cloud" / "cloud.cfg.d" / "95_test_bed.cfg")
     (ROOT / "etc" / "fstab").write_text("/dev/vda / ext4 defaults,noatime 0 0\n")
-    (ROOT / "etc" / "machine-id").write_text("")
+    for name in ("machine-id", "resolv.conf"):
+        (ROOT / "etc" / name).write_text("")
     systemd = ROOT / "etc" / "systemd"
     for name in (SOURCES / "masked-units").read_text().split():
         unit = systemd / "system" / name

@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.openstack.bed import commands, files, nova, processes, rest, venv
+from tests.openstack.bed import commands, files, nova, processes, rest, switch, venv
 from tests.openstack.bed.moments import seconds
 from tests.openstack.bed.processes import Daemon
 from tests.openstack.bed.settings import ETC, FAKE_HOSTS, LOG, REAL_HOST, RUN, STATE, VERSION_LOCK
@@ -168,6 +168,7 @@ def _real() -> dict[str, dict[str, Any]]:
             "tb_cache_size": 64,
             "inject_partition": -2,
         },
+        "os_vif_ovs": {"ovsdb_connection": switch.DATABASE_URL},
     }
 
 

@@ -27,6 +27,7 @@ MARK = "GSAAS_CLOUD_DAEMON_OF"
 STOP_PATIENCE = 6
 """Seconds before an end is forced: nova-compute alone would take minutes to wait for its peers."""
 TAIL = 25
+POLL = 0.25
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def wait_until(condition: Callable[[], bool], patience: float, what: str) -> Non
     while not condition():
         if time.monotonic() > deadline:
             raise BedError(f"{what}: not within {patience:.0f} s")
-        time.sleep(0.2)
+        time.sleep(POLL)
 
 
 def marked() -> list[int]:
@@ -196,7 +197,7 @@ def _await(daemon: Daemon, record: Record) -> None:
             said = daemon.log.read_text(errors="replace").splitlines()[-TAIL:]
             how = "ended" if dead else f"was not ready within {daemon.patience:.0f} s"
             raise BedError("\n".join([f"{daemon.name} {how}; {daemon.log} ends with:", *said]))
-        time.sleep(0.1)
+        time.sleep(POLL)
 
 
 def _record_path(name: str) -> Path:
@@ -229,7 +230,8 @@ def _pids() -> list[int]:
 
 
 def _read(pid: int, name: str) -> bytes:
+    """What /proc says of *pid*; empty if it has ended, or is none of root's business."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""

@@ -1,7 +1,8 @@
-"""What the network services leave in the kernel when they end, and how it is taken away.
+"""What Neutron and Nova leave in the kernel when they end, and how it is taken away.
 
-Only what is provably the bed's: namespaces of networks and routers in its own database, bridges of
-ports on its own switch, and the chains that Neutron named after itself.
+1. Before the bed starts anything, it notes what of this kind is there. That is somebody else's.
+2. What is there afterwards under the names that Neutron gives is the bed's, and goes with it.
+3. The note is kept until all of it is gone, so an interrupted `down` is simply repeated.
 """
 
 from __future__ import annotations
@@ -9,53 +10,40 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-from tests.openstack.bed import commands, database, switch
+from tests.openstack.bed import commands, files
+from tests.openstack.bed.settings import DIR
 
-NEUTRON_CHAIN = re.compile(r"neutron-\S+")
+NOTE = DIR / "before.json"
 
-
-@dataclass
-class Remains:
-    """Names of network namespaces, bridges of servers, and of virtual links between the two."""
-
-    namespaces: list[str] = field(default_factory=list)
-    bridges: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)
+NAMESPACE = re.compile(r"q(dhcp|router)-[0-9a-f-]{36}")
+LINK = re.compile(r"(tap|q(br|vb|vo|r-))[0-9a-f]{8}-[0-9a-f]{2}|br-int|ovs-netdev")
+CHAIN = re.compile(r"neutron-\S+")
+FIREWALLS = ("iptables", "ip6tables")
 
 
-def find() -> Remains:
-    """Ask the bed's database and switch, which have to be running, what is theirs."""
-    owned = database.query(
-        "SELECT CONCAT('qdhcp-', id) FROM networks UNION SELECT CONCAT('qrouter-', id) FROM routers",
-        database="neutron",
-    )
-    suffixes = [port[3:] for port in switch.ports() if port.startswith("qvo")]
-    return Remains(
-        namespaces=owned,
-        bridges=[f"qbr{suffix}" for suffix in suffixes],
-        links=[f"qvo{suffix}" for suffix in suffixes],
-    )
+def remember() -> None:
+    """Note what is there before the bed is, unless that is noted."""
+    if not NOTE.exists():
+        files.write(NOTE, json.dumps({"namespaces": _namespaces(), "links": _links()}))
 
 
-def remove(remains: Remains) -> None:
-    """Take away what of *remains* is there."""
-    namespaces = {entry["name"] for entry in _ip("netns", "list")}
-    for name in namespaces.intersection(remains.namespaces):
+def remove() -> None:
+    """Take away what came since."""
+    if not NOTE.exists():
+        return
+    before = json.loads(NOTE.read_text())
+    for name in set(_namespaces()) - set(before["namespaces"]):
         commands.run("ip", "netns", "delete", name)
-    links = {entry["ifname"] for entry in _ip("link", "show")}
-    for name in links.intersection([*remains.bridges, *remains.links]):
-        commands.run("ip", "link", "delete", name)
-    for program in ("iptables", "ip6tables"):
-        remove_chains(program)
-
-
-def remove_chains(program: str) -> None:
-    """Remove Neutron's chains and the jumps to them, in one transaction per table."""
-    script = without_neutron(commands.run(f"{program}-save").splitlines())
-    if script:
-        commands.run(f"{program}-restore", "--noflush", text="\n".join(script) + "\n")
+    # Removing one end of a pair, or the namespace it is in, removes the other as well.
+    for name in sorted(set(_links()) - set(before["links"])):
+        if name in _links():
+            commands.run("ip", "link", "delete", name)
+    for program in FIREWALLS:
+        script = without_neutron(commands.run(f"{program}-save").splitlines())
+        if script:
+            commands.run(f"{program}-restore", "--noflush", text="\n".join(script) + "\n")
+    NOTE.unlink()
 
 
 def without_neutron(saved: Iterable[str]) -> list[str]:
@@ -64,24 +52,31 @@ def without_neutron(saved: Iterable[str]) -> list[str]:
     *saved* are the lines of `iptables-save`. Rules of others are not mentioned, so they stay.
     """
     script: list[str] = []
-    table: str = ""
+    table = ""
     jumps: list[str] = []
     chains: list[str] = []
     for line in saved:
         if line.startswith("*"):
             table, jumps, chains = line, [], []
-        elif line.startswith(":") and NEUTRON_CHAIN.match(line[1:]):
+        elif line.startswith(":") and CHAIN.match(line, 1):
             chains.append(line[1:].split()[0])
-        elif line.startswith("-A ") and not NEUTRON_CHAIN.match(line[3:]):
-            if re.search(rf"-[jg] {NEUTRON_CHAIN.pattern}", line):
+        elif line.startswith("-A ") and not CHAIN.match(line, 3):
+            if re.search(rf" -[jg] {CHAIN.pattern}", line):
                 jumps.append("-D" + line[2:])
         elif line == "COMMIT" and chains:
-            script += [table, *jumps]
-            script += [f"-F {chain}" for chain in chains]
-            script += [f"-X {chain}" for chain in chains]
-            script.append("COMMIT")
+            emptied = [f"-F {chain}" for chain in chains]
+            removed = [f"-X {chain}" for chain in chains]
+            script += [table, *jumps, *emptied, *removed, line]
     return script
 
 
-def _ip(*words: str) -> list[dict[str, str]]:
-    return json.loads(commands.run("ip", "-j", *words) or "[]")
+def _namespaces() -> list[str]:
+    return [name for name in _names("netns", "name") if NAMESPACE.fullmatch(name)]
+
+
+def _links() -> list[str]:
+    return [name for name in _names("link", "ifname") if LINK.fullmatch(name)]
+
+
+def _names(noun: str, key: str) -> list[str]:
+    return [entry[key] for entry in json.loads(commands.run("ip", "-j", noun, "list") or "[]")]

@@ -66,10 +66,3 @@ def configure() -> None:
 def ask(*words: str) -> str:
     """Run `ovs-vsctl` on this switch."""
     return commands.run("ovs-vsctl", f"--db=unix:{SOCKET}", "--timeout=20", *words)
-
-
-def ports() -> list[str]:
-    """The names of all interfaces plugged into the switch."""
-    if INTEGRATION_BRIDGE not in ask("list-br").split():
-        return []
-    return ask("list-ports", INTEGRATION_BRIDGE).split()
