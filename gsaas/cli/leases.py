@@ -98,13 +98,12 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
                 lease["name"],
                 lease["status"],
                 lease["cgpus"]["count"],
-                lease["cgpus"]["memory_mb"] or "whole GPU",
-                lease["cgpus"]["mode"],
+                _size(lease["cgpus"]),
                 lease["server"]["id"],
             )
             for lease in leases
         ]
-        print(table(("lease", "name", "status", "cGPUs", "MiB", "mode", "VM"), rows))
+        print(table(("lease", "name", "status", "cGPUs", "each", "VM"), rows))
     else:
         print("no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU")
     return 0
@@ -120,8 +119,10 @@ def show(client: Client, args: SimpleNamespace) -> int:
     print(describe(lease))
     if events := lease.get("events"):
         print()
-        rows = [(e["at"], e["event"], e["status"], e["detail"]) for e in events]
-        print(table(("when", "event", "status", "detail"), rows))
+        columns = ["at", "event", "status"]
+        if any(event["detail"] for event in events):  # told to administrators only
+            columns.append("detail")
+        print(table(columns, [[event[column] for column in columns] for event in events]))
     return 0
 
 
@@ -240,6 +241,10 @@ def _devices(lease: Lease) -> str:
         for row, device in zip(rows, lease["devices"], strict=True):
             row += [device["gpu_uuid"], device["gpu_host"], device["real_address"]]
     return table(headings, rows)
+
+
+def _size(cgpus: dict[str, Any]) -> str:
+    return f"{cgpus['memory_mb']} MiB" if cgpus["memory_mb"] else "whole GPU"
 
 
 def _how_to_go_on(lease: Lease) -> str:

@@ -90,11 +90,16 @@ def _show(screen: Screen) -> int:
     finally:
         _remove(service)
     screen.heading("The machine, as it was before")
-    left = machine.settled(before, PREFIX)
+    changed = machine.settled(before, PREFIX)
+    left = [what for what in changed if machine.ours(what, PREFIX)]
     for what in left:
-        screen.proof(False, what)
+        screen.proof(False, f"left behind: {what}")
     if not left:
-        screen.proof(True, f"the same {', '.join(before)}")
+        screen.proof(True, f"nothing of ours among its {', '.join(before)}")
+    if not changed:
+        screen.proof(True, "nothing at all is different from before")
+    for what in set(changed) - set(left):
+        screen.aside(f"changed meanwhile by others: {what}")
     return _verdict(screen, story.failed + left)
 
 

@@ -45,14 +45,24 @@ def differences(before: Picture, after: Picture) -> list[str]:
 
 
 def settled(before: Picture, prefix: str, patience: float = 5) -> list[str]:
-    """The differences that stay. The kernel takes links of removed namespaces down in its own time.
+    """The differences that stay for *patience* seconds, if any of them is ours.
 
-    *patience* is in seconds.
+    The kernel takes the links of a removed namespace down in its own time.
     """
     deadline = time.monotonic() + patience
-    while (left := differences(before, picture(prefix))) and time.monotonic() < deadline:
+    while True:
+        left = differences(before, picture(prefix))
+        if not any(ours(line, prefix) for line in left) or time.monotonic() > deadline:
+            return left
         time.sleep(0.1)
-    return left
+
+
+def ours(difference: str, prefix: str) -> bool:
+    """Whether GSaaS made it: all that it makes is named with the prefix, or after RODVR.
+
+    Other programs change the network meanwhile, too. That is no matter of ours.
+    """
+    return prefix in difference or "rodvr" in difference
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
@@ -61,9 +71,15 @@ def _ip(*words: str) -> list[dict[str, Any]]:
 
 
 def _rules() -> list[str]:
-    """Every object of the ruleset, without counters."""
+    """Every object of the ruleset by its kind, its place and its handle."""
     objects = json.loads(_output("nft", "-j", "-s", "list", "ruleset"))["nftables"]
-    return [json.dumps(thing, sort_keys=True) for thing in objects if "metainfo" not in thing]
+    places = ("family", "table", "chain", "name", "handle")
+    return [
+        " ".join([kind, *(str(thing[place]) for place in places if place in thing)])
+        for entry in objects
+        for kind, thing in entry.items()
+        if kind != "metainfo"
+    ]
 
 
 def _output(*command: str) -> str:

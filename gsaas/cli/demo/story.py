@@ -57,24 +57,24 @@ class Story:
     def terminate_all(self) -> None:
         """Give everything back."""
         self._screen.heading("5. Everything is given back")
-        for lease in self._tenant.ask("list", "-f", "json"):
+        for lease in self._leases():
             self._terminate(lease)
         self._tenant.type("list")
 
     def _launch(self, words: tuple[str, ...]) -> Lease:
         """Launch, then prove what the launch promised. Returns the lease as administrators see it."""
-        known = self._lease_ids()
+        known = {lease["id"] for lease in self._leases()}
         if not self._tenant.type(*words):
             raise RuntimeError(f"gsaas {shlex.join(words)} should have been granted")
-        (lease_id,) = self._lease_ids() - known
-        lease = self._admin.ask("show", lease_id, "-f", "json")
+        (lease_id,) = {lease["id"] for lease in self._leases()} - known
+        lease = self._admin.ask(f"/v1/leases/{lease_id}")["lease"]
         self._tenant.type("env", lease_id)
         self._prove(self._masked(lease), *self._reachable(lease))
         return lease
 
     def _masked(self, lease: Lease) -> Proof:
-        environment = self._tenant.ask("env", lease["id"], "-json")
-        return proofs.environment_is_masked(environment, lease)
+        answer = self._tenant.ask(f"/v1/leases/{lease['id']}/environment")
+        return proofs.environment_is_masked(answer["environment"], lease)
 
     def _reachable(self, lease: Lease) -> list[Proof]:
         """What the VM reaches, tried from inside it, against what it should."""
@@ -92,23 +92,23 @@ class Story:
         ]
 
     def _refused(self, words: tuple[str, ...]) -> None:
-        before = self._lease_ids(), self._gpus()
+        before = self._leases(), self._gpus()
         granted = self._tenant.type(*words)
-        untouched = (self._lease_ids(), self._gpus()) == before
+        untouched = (self._leases(), self._gpus()) == before
         self._prove(Proof(not granted and untouched, "it is refused, and nothing was changed"))
 
     def _terminate(self, lease: Lease) -> None:
         """End a lease by its VM's id, then look whether its GPUs know it any more."""
         self._tenant.type("-t", f"-id={lease['server']['id']}")
         still = [gpu["uuid"] for gpu in self._gpus() if lease["id"] in gpu["leases"]]
-        gone = lease["id"] not in self._lease_ids()
+        gone = lease["id"] not in {other["id"] for other in self._leases()}
         self._prove(Proof(gone and not still, "the lease is gone, and no GPU is held by it"))
 
-    def _lease_ids(self) -> set[str]:
-        return {lease["id"] for lease in self._tenant.ask("list", "-f", "json")}
+    def _leases(self) -> list[Lease]:
+        return self._tenant.ask("/v1/leases")["leases"]
 
     def _gpus(self) -> list[dict[str, Any]]:
-        return self._admin.ask("gpus", "-f", "json")["gpus"]
+        return self._admin.ask("/v1/gpus")["gpus"]
 
     def _prove(self, *given: Proof) -> None:
         for proof in given:

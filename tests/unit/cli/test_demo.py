@@ -103,6 +103,12 @@ def test_a_changed_machine_is_told_by_what_came_and_what_went():
     assert machine.differences(before, after) == ["links: tap1 came", "links: eth0 went"]
 
 
+def test_what_others_change_meanwhile_is_told_from_what_is_ours():
+    assert machine.ours("network namespaces: gsaas-gpu1 came", "gsaas-")
+    assert machine.ours("nftables rules: table ip rodvr 7 came", "gsaas-")
+    assert not machine.ours("links: docker0 came", "gsaas-")
+
+
 def test_without_a_terminal_the_text_is_plain():
     stream = io.StringIO()
     screen = Screen(stream)
