@@ -27,8 +27,8 @@ A cGPU is a GPU, or a share of one, on any host of the cloud, that works as if i
 """
 
 CONCLUSION = """\
-gsaas COMMAND --help tells more. A value follows = or a space, and two dashes do as well as one.
-An ID is a lease's id, its VM's id, or its name.
+gsaas COMMAND --help tells more, and gsaas --version which release this is. A value follows = or
+a space, and two dashes do as well as one. An ID is a lease's id, its VM's id, or its name.
 
 Credentials, the address of the API and a token, come from the JSON file that GSAAS_CREDENTIALS
 names, or from /run/gsaas/credentials.json, which gsaas-standalone writes.

@@ -12,7 +12,7 @@ from gsaas.cli.output import Progress, note, print_json
 from gsaas.cli.paging import pages
 from gsaas.cli.spelling import UsageError
 from gsaas.cli.tables import facts, table
-from gsaas.client import ApiError, Client, ClientError
+from gsaas.client import ApiError, Client, ClientError, UnreachableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,14 +193,20 @@ def find(client: Client, wanted: str) -> Lease:
 
 
 def follow(client: Client, lease: Lease, settled: Callable[[str], bool]) -> Lease:
-    """Look at a lease until its status is *settled*, telling whoever watches how it gets on."""
+    """Look at a lease until its status is *settled*, telling whoever watches how it gets on.
+
+    If the API goes away meanwhile, the error says which lease is left to itself.
+    """
     pause = FIRST_PAUSE
     with Progress() as progress:
         progress.show(lease["status"])
         while not settled(lease["status"]):
             sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
-            lease = client.request("GET", _path(lease["id"]))["lease"]
+            try:
+                lease = client.request("GET", _path(lease["id"]))["lease"]
+            except UnreachableError as error:
+                raise UnreachableError(f"{error} The lease is {lease['id']}") from error
             progress.show(lease["status"])
     return lease
 

@@ -15,6 +15,7 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from gsaas.cli import leases, main
+from gsaas.client import Credentials
 from tests.api.doubles import MemoryEngine
 from tests.api.world import World, token
 
@@ -183,6 +184,23 @@ def test_an_interrupted_launch_says_how_to_find_and_end_it(desk, monkeypatch):
     assert status == 130
     assert f"gsaas show {lease['id']}" in err
     assert f"gsaas -t -id={lease['id']}" in err
+
+
+def test_a_launch_that_loses_the_api_says_which_lease_is_left_to_itself(desk, monkeypatch):
+    desk.world.engine.idle = True
+    request = leases.Client.request
+
+    def lost(client, method, path, body=None):
+        if method == "GET":
+            client = leases.Client(Credentials("http://127.0.0.1:1", "t"))
+        return request(client, method, path, body)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leases.Client, "request", lost)
+        status, _, err = desk.type("-l", "-ncgpus=1")
+    (lease,) = desk.read("list")
+    assert status == 1
+    assert lease["id"] in err
 
 
 @pytest.mark.parametrize("naming", ["lease", "VM", "name"])
