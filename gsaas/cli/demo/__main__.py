@@ -19,6 +19,7 @@ from gsaas.cli.demo.person import Person
 from gsaas.cli.demo.screen import Screen
 from gsaas.cli.demo.service import Service, ServiceError
 from gsaas.cli.demo.story import Story
+from gsaas.client import ClientError
 
 RUN = Path("/run")
 KEPT = RUN / "gsaas"
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; everything is removed", file=sys.stderr)
         return 130
-    except (ServiceError, RuntimeError) as error:
+    except (ServiceError, ClientError, RuntimeError) as error:
         # Where cleaning up failed as well, what failed first is worth more.
         for failure in filter(None, (error.__context__, error)):
             print(f"demo: {failure}", file=sys.stderr)
