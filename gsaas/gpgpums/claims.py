@@ -1,14 +1,15 @@
 """The database edge of GPGPUMS: what the pool proposes becomes true here, or does not.
 
 1. A claim is one transaction. It compares each GPU's generation with the one that the choice was
-   based on; if anybody was faster, nothing is written, the inventory is read again and the pool
-   is asked again.
-2. GPUs are written first and in the order of their UUIDs, so that nobody waits in a circle. A
-   deadlock or a lock timeout that the database reports all the same is a lost race like any
-   other.
-3. Nobody is refused on old news: before a refusal is given, everything is read and the pool is
+   based on; if anybody was faster, nothing is written and the claim is tried again.
+2. Who was overtaken queues up: from the second attempt on, claims hold one row that all of them
+   know while they read, choose and write. Without that, many who all want the emptiest GPU would
+   overtake each other for ever.
+3. Rows are locked in one order, GPUs by UUID, so that nobody waits in a circle. A deadlock or a
+   lock timeout that the database reports all the same is a lost race like any other.
+4. Nobody is refused on old news: before a refusal is given, everything is read and the pool is
    asked once more.
-4. Giving back needs no comparison. The lease's row is locked, so it happens once.
+5. Giving back needs no comparison. The lease's row is locked, so it happens once.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ SERIALIZATION_FAILURE = "40001"
 JITTER = random.SystemRandom()
 
 GPUS, LEASES, CLAIMS = Gpu.__table__, Lease.__table__, Claim.__table__
+
+TURNSTILE = select(GPUS.c.uuid).order_by(GPUS.c.uuid).limit(1).with_for_update()
+"""The row that claims queue up for: the first they would lock in any case."""
 
 SWAP = (
     update(GPUS)
@@ -120,8 +124,8 @@ class Claims:
     def check(self, request: Request, policy_name: str | None = None) -> Placement | Refusal:
         """Say where *request* would go now, or why nowhere. Raises `UnknownPolicy`."""
         policy = policies.load(policy_name or self._policy)
-        with self._lock:
-            return self._propose(request, policy)
+        with self._lock, self._database.read() as session:
+            return self._propose(session, request, policy)
 
     def claim(self, lease: Lease, request: Request, policy_name: str | None = None) -> Lease:
         """Store *lease* with all that *request* asks for, or nothing at all. Return the lease.
@@ -136,18 +140,13 @@ class Claims:
         policy = policies.load(policy_name or self._policy)
         addresses = self.masked.first(request.count)
         for attempt in range(self._attempts):
-            with self._lock:
-                answer = self._propose(request, policy, overtaken=attempt > 0)
-                if isinstance(answer, Refusal):
-                    refused = exceptions.NeverFits if answer.impossible else exceptions.NoCapacity
-                    raise refused(reason=answer.reason, details=answer.to_dict())
-                _fill(lease, answer, policy, addresses)
-                try:
-                    self._write(lease, request, answer)
-                except (_OvertakenError, db_exception.DBError) as error:
-                    _raise_unless_overtaken(error)
-                else:
-                    return lease
+            try:
+                with self._lock:
+                    self._try(lease, request, policy, addresses, overtaken=attempt > 0)
+            except (_OvertakenError, db_exception.DBError) as error:
+                _raise_unless_overtaken(error)
+            else:
+                return lease
             _pause(attempt)
         raise exceptions.ClaimConflict(attempts=self._attempts)
 
@@ -167,44 +166,47 @@ class Claims:
         raise exceptions.ClaimConflict(attempts=self._attempts)
 
     def _propose(
-        self, request: Request, policy: Policy, overtaken: bool = False
+        self, session: Session, request: Request, policy: Policy, overtaken: bool = False
     ) -> Placement | Refusal:
-        with self._database.read() as session:
-            changed = self._inventory.refresh(session)
-            if overtaken and not changed:  # somebody was faster, but the summary hides it
-                self._inventory.reload(session)
-        answer = self._inventory.pool.propose(request, policy)
-        if not self._is_old_news(request, answer):
-            return answer
-        with self._database.read() as session:
+        changed = self._inventory.refresh(session)
+        if overtaken and not changed:  # somebody was faster, but the summary hides it
             self._inventory.reload(session)
+        answer = self._inventory.pool.propose(request, policy)
+        if isinstance(answer, Placement) and (
+            request.locality == ANY or self._inventory.confirms_host(session, answer)
+        ):
+            return answer
+        self._inventory.reload(session)
         return self._inventory.pool.propose(request, policy)
 
-    def _is_old_news(self, request: Request, answer: Placement | Refusal) -> bool:
-        """Could *answer* be another if everything were read again?"""
-        if isinstance(answer, Refusal):
-            return True
-        if request.locality == ANY:
-            return False
-        with self._database.read() as session:
-            return not self._inventory.confirms_host(session, answer)
-
-    def _write(self, lease: Lease, request: Request, placement: Placement) -> None:
-        pool = self._inventory.pool
-        generation = self._inventory.newest + 1
-        before = [pool.get(uuid) for uuid in placement.memory_by_gpu()]
-        after = [
-            gpu.claim(size, exclusive=request.exclusive, generation=generation)
-            for gpu, size in zip(before, placement.memory_by_gpu().values(), strict=True)
-        ]
+    def _try(
+        self,
+        lease: Lease,
+        request: Request,
+        policy: Policy,
+        addresses: Sequence[Address],
+        overtaken: bool,
+    ) -> None:
         with self._database.write() as session:
-            for gpu, claimed in zip(before, after, strict=True):
-                _swap(session, gpu, claimed)
+            if overtaken:
+                session.execute(TURNSTILE)
+            answer = self._propose(session, request, policy, overtaken)
+            if isinstance(answer, Refusal):
+                refused = exceptions.NeverFits if answer.impossible else exceptions.NoCapacity
+                raise refused(reason=answer.reason, details=answer.to_dict())
+            generation = self._inventory.newest + 1
+            claimed = []
+            for uuid, size in answer.memory_by_gpu().items():
+                before = self._inventory.pool.get(uuid)
+                after = before.claim(size, exclusive=request.exclusive, generation=generation)
+                _swap(session, before, after)
+                claimed.append(after)
+            _fill(lease, answer, policy, addresses)
             session.add(lease)
             session.flush()
             if request.exclusive:  # only now is there a lease that the GPUs can name
-                _hold(session, [gpu.uuid for gpu in after], lease.id)
-        for gpu in after:
+                _hold(session, [gpu.uuid for gpu in claimed], lease.id)
+        for gpu in claimed:
             self._inventory.put(gpu)
 
     def _give_back(self, lease_id: str) -> None:

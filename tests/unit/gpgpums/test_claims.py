@@ -14,9 +14,7 @@ from sqlalchemy import event, select
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.db.database import Database
-from gsaas.gpgpums import policies
 from gsaas.gpgpums.claims import Claims, MaskedAddresses
-from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.state import Placement, Refusal, Request, Share
 
 MASKED = MaskedAddresses("169.254.71.0/24", 8308)
@@ -306,86 +304,21 @@ def test_two_workers_see_each_others_claims(cloud, claims):
     assert sorted(used(cloud)) == ["a0", "a1", "b0"]
 
 
-# Races
-
-
-class Dawdler(Policy):
-    """least-load-fit, but while it thinks, others act: once for each of *others*."""
-
-    name = "dawdler"
-
-    def __init__(self, *others: Callable[[], object]) -> None:
-        self.others = iter(others)
-
-    def order(self, candidates, _):
-        next(self.others, lambda: None)()
-        return candidates.most_free_first()
+# Races that a test can lose on purpose; tests/services has those with real rivals
 
 
 @pytest.fixture
-def install(monkeypatch) -> Callable[[Policy], None]:
-    def install(policy: Policy) -> None:
-        monkeypatch.setitem(policies._policies(), policy.name, policy)
-
-    return install
-
-
-def test_who_is_overtaken_chooses_again(cloud, claims, install):
-    rival = open_claims(cloud)
-    install(Dawdler(lambda: rival.claim(new_lease(WHOLE), WHOLE)))
-
-    lease = claims.claim(new_lease(WHOLE), WHOLE, "dawdler")
-
-    assert [claim.gpu_uuid for claim in lease.claims] == ["a0"]
-    assert sorted(used(cloud)) == ["a0", "b0"]
-
-
-def test_who_is_overtaken_by_the_last_one_that_fits_is_refused(cloud, claims, install):
-    rival = open_claims(cloud)
-    install(Dawdler(lambda: rival.claim(new_lease(Request(3)), Request(3))))
-
-    with pytest.raises(exceptions.NoCapacity):
-        claims.claim(new_lease(WHOLE), WHOLE, "dawdler")
-
-
-def test_who_is_overtaken_every_time_gives_up_and_leaves_nothing(cloud, install):
-    rival = open_claims(cloud)
-
-    def come_and_go():
-        rival.release(rival.claim(new_lease(WHOLE), WHOLE).id)
-
-    install(Dawdler(*[come_and_go] * 3))
-    with pytest.raises(exceptions.ClaimConflict, match="3 claims in a row"):
-        open_claims(cloud, attempts=3).claim(new_lease(WHOLE), WHOLE, "dawdler")
-
-    assert used(cloud) == {}
-
-
-def test_a_gpu_disabled_while_it_was_chosen_is_not_given(cloud, claims, install):
-    def disable():
-        with cloud.write() as session:
-            gpus.set_disabled(session, "b0", True)
-
-    install(Dawdler(disable))
-
-    lease = claims.claim(new_lease(WHOLE), WHOLE, "dawdler")
-
-    assert [claim.gpu_uuid for claim in lease.claims] == ["a0"]
-
-
-@pytest.fixture
-def deadlock(cloud) -> Iterator[Callable[[str], None]]:
-    """`deadlock("INSERT")`: the next statement that begins so loses a deadlock."""
+def deadlock(cloud) -> Iterator[Callable[..., None]]:
+    """`deadlock("INSERT", times=2)`: the next two statements that begin so lose a deadlock."""
     doomed = []
 
     @event.listens_for(cloud.engine, "before_cursor_execute")
     def lose(_connection, _cursor, statement, *_):
-        for beginning in doomed:
-            if statement.startswith(beginning):
-                doomed.clear()
-                raise db_exception.DBDeadlock
+        if doomed and statement.startswith(doomed[0]):
+            doomed.pop()
+            raise db_exception.DBDeadlock
 
-    yield doomed.append
+    yield lambda beginning, times=1: doomed.extend([beginning] * times)
     event.remove(cloud.engine, "before_cursor_execute", lose)
 
 
@@ -413,6 +346,29 @@ def test_a_release_that_loses_a_deadlock_is_tried_again(cloud, claims, deadlock,
     claims.release(lease.id)
 
     assert used(cloud) == {}
+
+
+def test_who_loses_every_time_gives_up_and_leaves_nothing(cloud, claims, deadlock):
+    before = everything(cloud)
+    deadlock("UPDATE gpus", times=3)
+
+    with pytest.raises(exceptions.ClaimConflict, match="3 claims in a row"):
+        claims.claim(new_lease(PART), PART)
+
+    assert everything(cloud) == before
+
+
+def test_a_change_that_leaves_count_and_sum_as_they_were_is_found_all_the_same(cloud, claims):
+    claims.check(WHOLE)
+    with cloud.write() as session:
+        taken, other = session.get(models.Gpu, "b0"), session.get(models.Gpu, "a0")
+        taken.used_mb = 1
+        taken.generation += 1
+        other.generation -= 1
+
+    lease = claims.claim(new_lease(WHOLE), WHOLE)
+
+    assert [claim.gpu_uuid for claim in lease.claims] == ["a0"]
 
 
 def test_a_lease_that_is_stored_already_is_an_error_and_no_race(cloud, claims):

@@ -93,6 +93,15 @@ def test_remote_leaves_one_compute_host_without_its_gpus_if_that_can_be():
     assert (chosen(placement), placement.avoid) == (["b0", "b1"], ("b",))
 
 
+def test_remote_spares_the_compute_host_that_the_policy_turned_to_last():
+    sizes = {"a0": 4000, "a1": 1000, "b0": 3000, "b1": 2000}
+    pool = Pool([gpu(uuid, memory_mb=size) for uuid, size in sizes.items()], ["a", "b"])
+
+    placement = pool.propose(Request(2, locality="remote"), policies.load("least-load-fit"))
+
+    assert (chosen(placement), placement.avoid) == (["a0", "a1"], ("a",))
+
+
 def test_remote_is_refused_when_no_compute_host_would_be_left():
     answer = Pool([gpu("a0"), gpu("b0")], ["a", "b"]).propose(
         Request(2, locality="remote"), FIRST_FIT
