@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -99,6 +100,8 @@ class Endpoint:
         self._news: list[str] = []
         self._problems: dict[str, str] = {}
         self._audit_at = self._retry_at = 0.0
+        self._changes = 0
+        """Counts our own changes, so that an audit knows when what it has read is outdated."""
         self._ready = False
 
     # -- life ---------------------------------------------------------------------------------------
@@ -256,6 +259,18 @@ class Endpoint:
         else:
             self._release_unused()
 
+    def _end_farewells(self) -> None:
+        now = time.monotonic()
+        over = [tap for tap, at in self._leaving.items() if at <= now]
+        try:
+            for tap in over:
+                self._carry_out(plan.detach(self._state, tap))
+                del self._leaving[tap]
+            if over:
+                self._release_unused()
+        except OSError:
+            self._reconcile()
+
     def _give_up_tap(self, former: Binding) -> None:
         """*former* no longer claims its tap: let another binding that names it have it."""
         if self._by_tap.get(former.tap) != former.port_id:
@@ -270,6 +285,7 @@ class Endpoint:
     def _carry_out(self, change: plan.Plan, *, rebuild: bool = False) -> None:
         if change.operations or rebuild:
             self._kernel.apply(change.operations, rebuild=rebuild)
+            self._changes += 1
             if rebuild:
                 self._state = plan.State()
             self._state.commit(change.operations)
@@ -293,19 +309,21 @@ class Endpoint:
     def _reconcile(self, *, connections: bool = False) -> None:
         """Read, plan, apply, read again. Problems are found anew."""
         self._audit_at = time.monotonic() + self._audit_interval
-        self._retry_at = self._audit_at
+        self._retry_at = math.inf
         self._problems.clear()
         self._ready = False
         try:
-            intact = self._kernel.prepare()
+            matching = self._kernel.prepare()
+            found = self._kernel.read()
             self._ready = True
-            self._state = self._kernel.read()
+            self._state = found.state
+            intact = matching and found.intact
             wanted, keep = self._attachments()
             base = self._state if intact else plan.State()
             change = plan.reconcile(base, wanted, keep=keep)
             if change.operations or not intact:
                 self._carry_out_all(change, base, wanted, keep, rebuild=not intact)
-                self._state = self._kernel.read()
+                self._state = self._kernel.read().state
             for tap, attachment in wanted.items():
                 port_id = attachment.tag.port_id
                 if self._by_tap.get(tap) == port_id:
@@ -387,15 +405,39 @@ class Endpoint:
                 port_id = attachment.tag.port_id
                 self._problem(f"port {port_id}", f"port {port_id} on tap {tap}: {error}")
 
+    def _audit(self) -> None:
+        """As `_reconcile`, but without keeping others waiting while everything is read.
+
+        Reading takes a second per hundred thousand mappings, and a VM may be booting meanwhile.
+        """
+        with self._lock:
+            self._audit_at = time.monotonic() + self._audit_interval
+            kernel, changes = self._kernel, self._changes
+            if not self._ready or self._problems or self._cuts:
+                self._reconcile()
+                return
+        found = kernel.read()
+        with self._lock:
+            if self._stopping or changes != self._changes:
+                return
+            wanted, keep = self._attachments()
+            right = not plan.reconcile(found.state, wanted, keep=keep).operations
+            if right and found.intact and kernel.prepare():
+                self._look_around()
+            else:
+                self._reconcile()
+
     def _look_around(self) -> None:
-        """Problems that others make, or that need somebody's hand."""
+        """Problems that others make, or that need somebody's hand; they are told and not retried."""
+        for key in [key for key in self._problems if key.startswith("obstacle")]:
+            del self._problems[key]
+        obstacles = self._kernel.obstacles()
         if self._kernel.index(self._gpu_device) is None:
-            self._problem(
-                "gpu device",
-                f"there is no interface {self._gpu_device}; no VM of this host reaches its GPUs "
-                "(option gpu_device)",
+            obstacles.append(
+                f"there is no interface {self._gpu_device} (option gpu_device); no VM of this host "
+                "reaches its GPUs"
             )
-        for number, text in enumerate(self._kernel.obstacles()):
+        for number, text in enumerate(obstacles):
             self._problems[f"obstacle {number}"] = text
 
     def _release_unused(self) -> None:
@@ -418,24 +460,27 @@ class Endpoint:
                 watch = self._watch
                 due = min([self._audit_at, self._retry_at, *self._leaving.values()])
             events = watch.wait(due - time.monotonic())
-            with self._lock:
-                if self._stopping:
-                    return
-                try:
+            if self._stopping:
+                return
+            try:
+                with self._lock:
                     self._react(events)
-                except Exception as error:  # noqa: BLE001 - the endpoint must outlive its surprises
-                    LOG.exception("the endpoint of %s", self.host)
+                if time.monotonic() >= self._audit_at:
+                    self._audit()
+            except Exception as error:  # the endpoint outlives its surprises
+                LOG.exception("the endpoint of %s", self.host)
+                with self._lock:
                     self._problem("endpoint", f"the endpoint stumbled: {error!r}")
             self._announce()
 
     def _react(self, events: Events) -> None:
-        now = time.monotonic()
-        due = min([self._audit_at, self._retry_at, *self._leaving.values()])
         foreign = events.tables - {self._kernel.port}
         names = set(events.links.values())
-        if now >= due or events.overrun or foreign or names & self._kernel.own_links:
+        retry = time.monotonic() >= self._retry_at
+        if retry or events.overrun or foreign or names & self._kernel.own_links:
             self._reconcile()
             return
+        self._end_farewells()
         touched = {
             tap
             for tap, tag in self._state.chains.items()

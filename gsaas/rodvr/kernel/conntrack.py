@@ -63,9 +63,7 @@ class Conntrack:
             entry
             for entry in self._entries()
             if entry.client.ip in identities
-            and not wanted.isdisjoint(
-                (Cut(entry.client.ip), Cut(entry.client.ip, entry.masked))
-            )
+            and not wanted.isdisjoint((Cut(entry.client.ip), Cut(entry.client.ip, entry.masked)))
         ]
         if not self._delete_by_filter(wanted):
             for entry in doomed:

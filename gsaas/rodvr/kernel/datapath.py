@@ -34,6 +34,15 @@ class _Table:
     owner: int
 
 
+@dataclass(frozen=True)
+class Found:
+    """What was read from our tables."""
+
+    state: plan.State
+    intact: bool
+    """Everything that does not belong to a single port is there: on this, ports can be added."""
+
+
 class Datapath:
     """Both tables, the veth pair and the connections of one host."""
 
@@ -52,6 +61,7 @@ class Datapath:
         self._identity_network = identity_network
         self._netns = netns
         self._netlink = Nfnetlink(netns)
+        self._reader = Nfnetlink(netns)
         self._links = Links(netns)
         self._conntrack = Conntrack(self._netlink, netns, filtered=filtered_cuts)
         self._flags = ex.OWNER | ex.PERSIST if protected else 0
@@ -81,6 +91,7 @@ class Datapath:
     def close(self) -> None:
         """Leave the kernel as it is."""
         self._netlink.close()
+        self._reader.close()
         self._links.close()
 
     def index(self, tap: str) -> int | None:
@@ -89,8 +100,8 @@ class Datapath:
     def prepare(self) -> bool:
         """Put links and settings right and take over tables that are ours.
 
-        False: the tables are missing or not what they should be, and `apply` has to rebuild them.
-        `Refused` if another process owns the tables.
+        False: the tables are missing or not of the layout we need, and `apply` has to rebuild them.
+        `Refused` if another process owns them.
         """
         outer = self._links.ensure_pair(self._identity_network)
         tables = self._tables()
@@ -100,22 +111,35 @@ class Datapath:
         )
         if layout != self._layout:
             self._layout, self._encoder = layout, ports.Encoder(layout)
-        return self._take_over(tables) and self._is_base_intact(layout)
+        return self._take_over(tables)
 
-    def read(self) -> plan.State:
-        """What our tables hold; empty if there are none."""
-        netlink = self._netlink
+    def read(self) -> Found:
+        """What our tables hold; nothing if there are none.
+
+        It goes through a socket of its own, so it may be called while another thread changes things.
+        """
+        if self._layout is None:
+            raise RuntimeError("read comes after prepare")
+        reader = self._reader
         try:
-            return ports.read_state(
-                chains=netlink.dump(ports.list_chains(NETDEV)),
-                rules=netlink.dump(ports.list_rules(NETDEV)),
-                back=netlink.dump(ports.list_elements(NETDEV, "back")),
-                real=netlink.dump(ports.list_elements(IPV4, "real")),
+            rules = {family: reader.dump(ports.list_rules(family)) for family in (NETDEV, IPV4)}
+            state = ports.read_state(
+                chains=reader.dump(ports.list_chains(NETDEV)),
+                rules=rules[NETDEV],
+                back=reader.dump(ports.list_elements(NETDEV, "back")),
+                real=reader.dump(ports.list_elements(IPV4, "real")),
             )
         except Refused as refusal:
             if refusal.errno != errno.ENOENT:
                 raise
-            return plan.State()
+            return Found(plan.State(), intact=False)
+        counted = {
+            (family, chain): count
+            for family, bodies in rules.items()
+            for chain, count in ports.count_rules(bodies).items()
+        }
+        wanted = ruleset.rules_per_chain(self._layout)
+        return Found(state, all(counted.get(chain) == count for chain, count in wanted.items()))
 
     def apply(self, operations: Iterable[plan.Operation], *, rebuild: bool = False) -> None:
         """Carry out *operations* as one transaction, on top of new tables if *rebuild*.
@@ -157,11 +181,11 @@ class Datapath:
 
     def unmapped(self) -> dict[str, int]:
         """Identity -> connections asked of masked addresses without a mapping."""
-        return ports.read_unmapped(self._netlink.dump(ports.list_elements(IPV4, "unmapped")))
+        return ports.read_unmapped(self._reader.dump(ports.list_elements(IPV4, "unmapped")))
 
     def refused(self) -> dict[str, int]:
         """Tap -> packets dropped there for a forged source or a protocol other than TCP."""
-        return ports.read_refused(self._netlink.dump(ports.list_rules(NETDEV)))
+        return ports.read_refused(self._reader.dump(ports.list_rules(NETDEV)))
 
     def obstacles(self) -> list[str]:
         """What others have set up on this host that keeps the datapath from working."""
@@ -172,7 +196,7 @@ class Datapath:
         )
         found = [
             forwarding.problem(chain, gpu, INNER)
-            for chain, rules_of in hooks.forward_chains(self._netlink)
+            for chain, rules_of in hooks.forward_chains(self._reader)
             if any(forwarding.drops(chain, rules_of, packet) for packet in packets)
         ]
         if "filter" in self._links.legacy_tables():
@@ -186,12 +210,12 @@ class Datapath:
 
     def teardown(self) -> None:
         """Take everything of ours away and give the GPU NIC its setting back."""
-        state = self.read()
         tables = self._tables()
         self._take_over(tables)
         if tables:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
-        self._conntrack.cut(plan.Cut(identity) for identity in sorted(state.ways_back))
+        identities = {connection.identity for connection in self.connections()}
+        self._conntrack.cut(plan.Cut(identity) for identity in sorted(identities))
         self._links.remove()
         self._layout = self._encoder = None
 
@@ -253,11 +277,3 @@ class Datapath:
         if self._flags and not all(table.flags & ex.PERSIST for table in tables.values()):
             return False  # a table cannot get an owner later
         return all(table.comment == self._layout.comment for table in tables.values())
-
-    def _is_base_intact(self, layout: Layout) -> bool:
-        counted: dict[tuple[int, str], int] = {}
-        for family in (NETDEV, IPV4):
-            rules = ports.count_rules(self._netlink.dump(ports.list_rules(family)))
-            counted |= {(family, chain): count for chain, count in rules.items()}
-        wanted = ruleset.rules_per_chain(layout)
-        return all(counted.get(chain) == count for chain, count in wanted.items())

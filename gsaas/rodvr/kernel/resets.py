@@ -48,7 +48,9 @@ def _speak_out_of_turn(client: Address, server: Address, sequence: int) -> None:
         stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
         for queue in (_SEND_QUEUE, _RECEIVE_QUEUE):
             stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR_QUEUE, queue)
-            stream.setsockopt(socket.IPPROTO_TCP, _TCP_QUEUE_SEQ, sequence.to_bytes(4, sys.byteorder))
+            stream.setsockopt(
+                socket.IPPROTO_TCP, _TCP_QUEUE_SEQ, sequence.to_bytes(4, sys.byteorder)
+            )
         stream.bind((server.ip, server.port))
         stream.connect((client.ip, client.port))
         stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 0)

@@ -94,7 +94,9 @@ def wait(ip, port):
 
 def ping(ip, seconds):
     request = struct.pack("!BBHHH", 8, 0, 0, 71, 1)
-    request = request[:2] + struct.pack("!H", 0xFFFF - sum(struct.unpack("!4H", request))) + request[4:]
+    request = (
+        request[:2] + struct.pack("!H", 0xFFFF - sum(struct.unpack("!4H", request))) + request[4:]
+    )
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as echo:
         echo.settimeout(float(seconds))
         echo.sendto(request, (ip, 0))

@@ -153,9 +153,7 @@ def test_what_others_add_to_our_maps_goes(lab: Lab, unprotected: Endpoint) -> No
     eventually(lambda: "240.71.9.9" not in lab.nft("list map ip rodvr real"))
 
 
-def test_an_update_against_a_stale_memory_succeeds(
-    lab: Lab, make_endpoint: Any
-) -> None:
+def test_an_update_against_a_stale_memory_succeeds(lab: Lab, make_endpoint: Any) -> None:
     """The mapping to be moved is gone when the update comes, and nobody has noticed yet."""
     endpoint = make_endpoint(protected=False)
     endpoint.replace(usual())

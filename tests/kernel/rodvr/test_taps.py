@@ -86,9 +86,7 @@ def test_a_port_keeps_its_identity_through_a_reboot(
     assert "240.71.0.1" in lab.nft("list map netdev rodvr back")
 
 
-def test_a_renamed_tap_is_no_tap(
-    lab: Lab, endpoint: Endpoint, installed: queue.Queue[str]
-) -> None:
+def test_a_renamed_tap_is_no_tap(lab: Lab, endpoint: Endpoint, installed: queue.Queue[str]) -> None:
     lab.ip("cmp", f"link set {TAP} down; link set {TAP} name elsewhere")
     eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
     lab.ip("cmp", f"link set elsewhere name {TAP}; link set {TAP} up")
@@ -107,9 +105,7 @@ def test_bridge_notifications_mean_nothing(
     assert lab.reaches("vm1", A) == "g1:8308"
 
 
-def test_a_binding_may_move_to_another_tap(
-    lab: Lab, endpoint: Endpoint, without_tap: None
-) -> None:
+def test_a_binding_may_move_to_another_tap(lab: Lab, endpoint: Endpoint, without_tap: None) -> None:
     """The port is plugged anew; what was on the old tap goes."""
     lab.boot("vm1")
     moved = binding("vm3", {A: G1}, port_id="port-vm1")
@@ -119,9 +115,7 @@ def test_a_binding_may_move_to_another_tap(
     assert f"in-{TAP}" not in str(lab.ruleset())
 
 
-def test_a_listener_that_fails_is_survived(
-    lab: Lab, without_tap: None, make_endpoint: Any
-) -> None:
+def test_a_listener_that_fails_is_survived(lab: Lab, without_tap: None, make_endpoint: Any) -> None:
     def fail(port_id: str) -> None:
         raise RuntimeError(port_id)
 

@@ -32,8 +32,8 @@ def host(lab: Lab) -> object:
     return (
         sorted((link["ifname"], link["mtu"], link["operstate"]) for link in _links(lab)),
         lab.ip_json("cmp", "rule"),
-        sorted(str(route) for route in lab.ip_json("cmp", "route show table all")),
-        sorted(str(n["dst"]) for n in lab.ip_json("cmp", "neigh show nud permanent")),
+        sorted(str(route) for route in lab.ip_json("cmp", "-4 route show table all")),
+        sorted(str(n["dst"]) for n in lab.ip_json("cmp", "-4 neigh show nud permanent")),
         lab.run("cmp", "sh", "-c", f"grep -r . {' '.join(SETTINGS)}", check=False),
         [entry for entry in lab.ruleset() if "metainfo" not in entry],
     )

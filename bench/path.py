@@ -1,0 +1,197 @@
+"""What RODVR costs the packets: connecting, a round trip, and throughput, beside plain routing.
+
+A VM and a GPU host in the test lab's namespaces: once through a masked address, once by the daemon's
+own address through the VM's gateway, on the same compute host in the same state (connections are
+tracked there, as on every host with security groups). For orientation also without RODVR on the host,
+and so without any tracking. The paths take turns; what counts is the median of the rounds' ratios, so
+that a slow moment of the machine hits all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench.report import machine, median
+from gsaas.rodvr.bindings import Address
+from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.kernel.namespace import entered
+from tests.kernel.rodvr.lab import GPU_HOSTS, Lab, binding
+
+ROUNDS = 9
+CONNECTS = 1500
+ROUND_TRIPS = 3000
+SECONDS = 1
+ECHO, IPERF = 8400, 5201
+MASKED, REAL = "169.254.71.1", GPU_HOSTS["g1"]
+MAPPINGS = {Address(MASKED, port): Address(REAL, port) for port in (ECHO, IPERF)}
+MEASURES = {
+    "connect_us": "microseconds to connect",
+    "round_trip_us": "microseconds for 64 bytes there and back",
+    "up_gbit": "Gbit/s from the VM",
+    "down_gbit": "Gbit/s to the VM",
+}
+
+
+def run() -> dict[str, Any]:
+    """Medians of each path, and of their ratios."""
+    taken = {path: {name: [] for name in MEASURES} for path in ("bare", "plain", "masked")}
+    with _laboratory() as (lab, vm):
+        for turn in range(ROUNDS):
+            _round(vm, lab, REAL, taken["bare"])
+            with _rodvr(lab):
+                paths = [("plain", REAL), ("masked", MASKED)]
+                for path, ip in paths if turn % 2 else reversed(paths):
+                    _round(vm, lab, ip, taken[path])
+    ratios = {
+        name: median(
+            [m / p for m, p in zip(taken["masked"][name], taken["plain"][name], strict=True)]
+        )
+        for name in MEASURES
+    }
+    return {
+        "bench": "path",
+        "machine": machine(),
+        "rows": [
+            {
+                "measure": text,
+                "without_rodvr": median(taken["bare"][name]),
+                "plain_routing": median(taken["plain"][name]),
+                "rodvr": median(taken["masked"][name]),
+                "ratio": ratios[name],
+            }
+            for name, text in MEASURES.items()
+        ],
+        "reach": [
+            {
+                "what": "throughput from the VM, of plain routing",
+                "value": ratios["up_gbit"],
+                "bound": ">= 0.90",
+            },
+            {
+                "what": "throughput to the VM, of plain routing",
+                "value": ratios["down_gbit"],
+                "bound": ">= 0.90",
+            },
+            {
+                "what": "time to connect, of plain routing",
+                "value": ratios["connect_us"],
+                "bound": "<= 1.15",
+            },
+        ],
+    }
+
+
+def _round(vm: ProcessPoolExecutor, lab: Lab, ip: str, results: dict[str, list[float]]) -> None:
+    results["connect_us"].append(vm.submit(_connect, ip).result())
+    results["round_trip_us"].append(vm.submit(_round_trip, ip).result())
+    results["up_gbit"].append(_throughput(lab, ip))
+    results["down_gbit"].append(_throughput(lab, ip, "-R"))
+
+
+def _connect(ip: str) -> float:
+    """Median microseconds of `connect`. Closed by a reset, a connection leaves nothing behind."""
+    times = []
+    for _ in range(CONNECTS):
+        with socket.socket() as stream:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            begun = time.perf_counter()
+            stream.connect((ip, ECHO))
+            times.append(time.perf_counter() - begun)
+    return median(times) * 1e6
+
+
+def _round_trip(ip: str) -> float:
+    """Median microseconds from sending 64 bytes to having them back."""
+    times = []
+    with socket.create_connection((ip, ECHO)) as stream:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(ROUND_TRIPS):
+            begun = time.perf_counter()
+            stream.send(bytes(64))
+            stream.recv(64)
+            times.append(time.perf_counter() - begun)
+    return median(times) * 1e6
+
+
+def _throughput(lab: Lab, ip: str, *direction: str) -> float:
+    answer = lab.run("vm1", "iperf3", "-c", ip, "-t", str(SECONDS), "-J", *direction)
+    return json.loads(answer)["end"]["sum_received"]["bits_per_second"] / 1e9
+
+
+def _echo(namespace: str, ready: Connection) -> None:
+    """A server for one client at a time, in a process of its own."""
+    with entered(namespace), socket.create_server(("", ECHO), backlog=4096) as server:
+        ready.send(True)
+        while True:
+            client, _ = server.accept()
+            with client:
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                try:
+                    while data := client.recv(64):
+                        client.send(data)
+                except ConnectionError:
+                    pass
+
+
+@contextmanager
+def _rodvr(lab: Lab) -> Iterator[None]:
+    endpoint = Endpoint("cmp", "gpu0", netns=lab.compute)
+    endpoint.start()
+    try:
+        report = endpoint.replace([binding("vm1", MAPPINGS)])
+        assert report.bindings["port-vm1"].installed, report.problems
+        yield
+    finally:
+        endpoint.teardown()
+
+
+@contextmanager
+def _laboratory() -> Iterator[tuple[Lab, ProcessPoolExecutor]]:
+    """The lab with both servers running, and a process inside the VM."""
+    if os.geteuid() != 0:
+        raise SystemExit("this benchmark makes network namespaces: run it as root")
+    lab = Lab()
+    processes = get_context("spawn")
+    with ExitStack() as stack:
+        stack.callback(lab.down)
+        lab.up()
+        # The compute host also routes between the VM's network and the GPU network.
+        for device in ("gpu0", "br-a"):
+            lab.sysctl("cmp", f"ipv4/conf/{device}/forwarding", 1)
+        lab.ip("g1", "route add 10.0.0.0/24 via 192.168.50.1")
+        ready, told = processes.Pipe()
+        server = processes.Process(target=_echo, args=(lab.name("g1"), told), daemon=True)
+        stack.callback(server.terminate)
+        server.start()
+        ready.recv()
+        quiet = subprocess.DEVNULL
+        iperf = ["ip", "netns", "exec", lab.name("g1"), "iperf3", "-s", "-p", str(IPERF)]
+        stack.callback(subprocess.Popen(iperf, stdout=quiet, stderr=quiet).terminate)
+        vm = ProcessPoolExecutor(1, processes, _settle, (lab.name("vm1"),))
+        stack.callback(vm.shutdown)
+        yield lab, vm
+
+
+def _settle(namespace: str) -> None:
+    """Move this process into *namespace*, for good."""
+    _home.append(entered(namespace))
+    _home[0].__enter__()
+
+
+_home: list[Any] = []
+
+
+if __name__ == "__main__":
+    json.dump(run(), sys.stdout)
+    print()

@@ -1,0 +1,191 @@
+"""How long RODVR takes to install one VM's mappings, beside one `iptables` process per cGPU.
+
+Both work in one network namespace, on an empty node and beside 1,000 VMs of 25 cGPUs. RODVR: a call of
+`Endpoint.apply` for a tap that exists, from the binding to the answer. iptables: `-t nat -A PREROUTING
+… -j DNAT` as often as there are cGPUs, which translates just as much and isolates nobody; the other
+VMs' rules are loaded with one iptables-restore, which is not measured. Times are the best of several
+rounds, for both: other work on the machine only ever adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench.report import machine
+from gsaas.rodvr.bindings import Address, Binding
+from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.kernel.namespace import entered
+
+SIZES = (1, 25, 50, 75)
+OTHER_VMS = (0, 1000)
+CGPUS_OF_OTHERS = 25
+ROUNDS = 25
+IPTABLES_ROUNDS = 3
+PORT = 8308
+
+
+def run() -> dict[str, Any]:
+    """Milliseconds for every number of cGPUs and of other VMs."""
+    rows = [row for others in OTHER_VMS for row in _beside(others)]
+    return {
+        "bench": "rodvr",
+        "machine": {**machine(), "iptables": _output("iptables", "--version")},
+        "rows": rows,
+        "reach": _reach({(row["other_vms"], row["cgpus"]): row for row in rows}),
+    }
+
+
+def _reach(rows: dict[tuple[int, int], dict[str, Any]]) -> list[dict[str, Any]]:
+    alone, crowded = rows[0, 75], rows[1000, 75]
+    return [
+        {
+            "what": "75 cGPUs on an empty node: times faster than iptables",
+            "value": alone["times_faster"],
+            "bound": ">= 100",
+        },
+        {
+            "what": "75 cGPUs beside 1,000 VMs: times faster than iptables",
+            "value": crowded["times_faster"],
+            "bound": ">= 1000",
+        },
+        {
+            "what": "75 cGPUs on an empty node: times the cost of 1",
+            "value": alone["rodvr_ms"] / rows[0, 1]["rodvr_ms"],
+            "bound": "<= 2.5",
+        },
+    ]
+
+
+def _beside(others: int) -> list[dict[str, Any]]:
+    with _node(taps=others + ROUNDS) as node:
+        endpoint = Endpoint("bench", "gpu0", netns=node, farewell=0, audit_interval=3600)
+        endpoint.start()
+        try:
+            report = endpoint.replace(_binding(vm, CGPUS_OF_OTHERS) for vm in range(others))
+            assert not report.problems, report.problems
+            ours = {size: _rodvr(endpoint, node, others, size) for size in SIZES}
+            _preload(node, others)
+            theirs = {size: _iptables(node, others, size) for size in SIZES}
+        finally:
+            endpoint.teardown()
+    return [
+        {
+            "other_vms": others,
+            "cgpus": size,
+            "rodvr_ms": ours[size],
+            "iptables_ms": theirs[size],
+            "times_faster": theirs[size] / ours[size],
+        }
+        for size in SIZES
+    ]
+
+
+def _rodvr(endpoint: Endpoint, node: str, others: int, size: int) -> float:
+    times = []
+    for vm in range(others, others + ROUNDS):
+        binding = _binding(vm, size)
+        begun = time.perf_counter()
+        report = endpoint.apply(binding)
+        times.append(time.perf_counter() - begun)
+        assert report.bindings[binding.port_id].installed, report.problems
+        endpoint.remove(binding.port_id)
+        while f"in-{binding.tap}" in _output(*_in(node), "nft", "list", "chains", "netdev"):
+            time.sleep(0.01)
+    return min(times) * 1000
+
+
+def _iptables(node: str, others: int, size: int) -> float:
+    times = []
+    with entered(node):  # so that the processes start there, without `ip netns exec` before each
+        for turn in range(IPTABLES_ROUNDS):
+            commands = [
+                ["iptables", "-w", "-t", "nat", "-A", "PREROUTING", *_rule(others + turn, cgpu)]
+                for cgpu in range(size)
+            ]
+            begun = time.perf_counter()
+            for command in commands:
+                subprocess.run(command, check=True)
+            times.append(time.perf_counter() - begun)
+            if not others:
+                subprocess.run(["iptables", "-t", "nat", "-F"], check=True)
+    return min(times) * 1000
+
+
+def _preload(node: str, others: int) -> None:
+    if others:
+        rules = [
+            " ".join(("-A PREROUTING", *_rule(vm, cgpu)))
+            for vm in range(others)
+            for cgpu in range(CGPUS_OF_OTHERS)
+        ]
+        text = "\n".join(["*nat", *rules, "COMMIT", ""])
+        with entered(node):
+            subprocess.run(["iptables-restore", "--noflush"], input=text, text=True, check=True)
+
+
+def _rule(vm: int, cgpu: int) -> list[str]:
+    masked, real = _mapping(vm, cgpu)
+    source = f"240.{72 + (vm >> 16)}.{vm >> 8 & 255}.{vm & 255}"
+    return [
+        *("-i", "rodvr1", "-s", source, "-d", masked.ip, "-p", "tcp", "--dport", str(masked.port)),
+        *("-j", "DNAT", "--to-destination", str(real)),
+    ]
+
+
+def _binding(vm: int, cgpus: int) -> Binding:
+    return Binding(
+        port_id=f"{vm:08x}-0000-4000-8000-000000000000",
+        lease_id=f"lease-{vm}",
+        tap=_tap(vm),
+        mac=f"fa:16:3e:{vm >> 16:02x}:{vm >> 8 & 255:02x}:{vm & 255:02x}",
+        ip="10.0.0.5",
+        mappings=dict(_mapping(vm, cgpu) for cgpu in range(cgpus)),
+    )
+
+
+def _mapping(vm: int, cgpu: int) -> tuple[Address, Address]:
+    host = f"192.168.{50 + (vm + cgpu) % 50}.{1 + (vm * 7 + cgpu) % 250}"
+    return Address(f"169.254.71.{1 + cgpu}", PORT), Address(host, PORT + cgpu)
+
+
+def _tap(vm: int) -> str:
+    return f"tap{vm:08x}-00"
+
+
+@contextmanager
+def _node(taps: int) -> Iterator[str]:
+    """A network namespace with a GPU NIC and so many taps."""
+    if os.geteuid() != 0:
+        raise SystemExit("this benchmark programs nftables in a network namespace: run it as root")
+    name = f"rodvr-bench-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        commands = ["link set lo up", "link add gpu0 type veth peer name gpu1", "link set gpu0 up"]
+        commands += [f"tuntap add dev {_tap(vm)} mode tap" for vm in range(taps)]
+        batch = "\n".join(commands)
+        subprocess.run(["ip", "-n", name, "-batch", "-"], input=batch, text=True, check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def _in(node: str) -> tuple[str, ...]:
+    return "ip", "netns", "exec", node
+
+
+def _output(*command: str) -> str:
+    assert shutil.which(command[0]), f"{command[0]} is not installed"
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    json.dump(run(), sys.stdout)
+    print()
