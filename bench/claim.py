@@ -1,0 +1,190 @@
+"""What it costs to claim a GPU and give it back: 16 to 16,384 GPUs, most of them free or busy.
+
+Through the pure core, and through the whole API with its database (SQLite, the WSGI application
+called in this process): `POST /v1/leases`, `DELETE /v1/leases/{id}`, and the return of the claim,
+which is the engine's part. All sizes take turns in every round, so that a slow moment of the
+machine hits all of them; of each the median counts.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from bench.report import machine, median
+from gsaas.api import auth
+from gsaas.db import models
+from gsaas.gpgpums import policies
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Pool
+from gsaas.gpgpums.state import Gpu, Request
+from tests.api.world import World, token
+
+SIZES = (16, 256, 1024, 16384)
+BUSY = (0.0, 0.9)
+"""Shares of GPUs that have nothing to give: the first ones in pool order, which is the worst
+case."""
+
+CORE_ROUNDS = 60
+CORE_BATCH = 50
+API_ROUNDS = 120
+
+MEMORY_MB = 8192
+REQUEST = Request(1, "shared", 1024)
+
+Action = Callable[[], object]
+
+
+def run() -> dict[str, Any]:
+    """Median times of one claim with its release: microseconds in the core, milliseconds by API."""
+    core = measure_core()
+    api = measure_api()
+    rows = [
+        {"core": policy, "gpus": size, "busy": busy, "median_us": taken * 1e6}
+        for (policy, busy, size), taken in core.items()
+    ]
+    rows += [
+        {"api": "least-load-fit", "gpus": size, "busy": busy, "median_ms": taken * 1e3}
+        for (busy, size), taken in api.items()
+    ]
+    reach = [
+        {
+            "what": f"core, {policy}, {busy:.0%} busy: 16,384 GPUs against 16",
+            "value": core[policy, busy, 16384] / core[policy, busy, 16],
+            "bound": "<= 2.0",
+        }
+        for policy, busy in itertools.product(policies.names(), BUSY)
+    ]
+    reach += [
+        {
+            "what": f"API, {busy:.0%} busy: 1,024 GPUs against 16",
+            "value": api[busy, 1024] / api[busy, 16],
+            "bound": "<= 1.2",
+        }
+        for busy in BUSY
+    ]
+    return {"bench": "claim", "machine": machine(), "rows": rows, "reach": reach}
+
+
+# The core
+
+
+def measure_core() -> dict[tuple[str, float, int], float]:
+    """Seconds by (policy, share of busy GPUs, number of GPUs)."""
+    actions = {
+        (name, busy, size): claim_in_core(pool(size, busy), policies.load(name))
+        for name, busy, size in itertools.product(policies.names(), BUSY, SIZES)
+    }
+    return medians(actions, CORE_ROUNDS, CORE_BATCH)
+
+
+def pool(size: int, busy: float) -> Pool:
+    hosts = [f"gpu{number:05}" for number in range(size // 8)]
+    idle = [
+        Gpu(f"GPU-{host}-{index}", host, index, MEMORY_MB) for host in hosts for index in range(8)
+    ]
+    taken = int(size * busy)
+    return Pool([*(gpu.with_(used_mb=MEMORY_MB) for gpu in idle[:taken]), *idle[taken:]], hosts)
+
+
+def claim_in_core(pool: Pool, policy: Policy) -> Action:
+    def action() -> None:
+        placement = pool.propose(REQUEST, policy)
+        for uuid, size in placement.memory_by_gpu().items():
+            gpu = pool.get(uuid)
+            pool.put(gpu.claim(size, exclusive=False, generation=gpu.generation + 1))
+        for uuid, size in placement.memory_by_gpu().items():
+            gpu = pool.get(uuid)
+            pool.put(gpu.release(size, generation=gpu.generation + 1))
+
+    return action
+
+
+# The API
+
+
+def measure_api() -> dict[tuple[float, int], float]:
+    """Seconds by (share of busy GPUs, number of GPUs)."""
+    with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
+        worlds = {
+            (busy, size): build_world(Path(folder, f"{size}-{busy}"), size, busy)
+            for busy, size in itertools.product(BUSY, SIZES)
+        }
+        actions = {key: claim_through_api(world) for key, world in worlds.items()}
+        found = medians(actions, API_ROUNDS, batch=1)
+        for world in worlds.values():
+            world.database.close()
+    return found
+
+
+def build_world(folder: Path, size: int, busy: float) -> World:
+    folder.mkdir()
+    world = World.build(folder, hosts=size // 4)
+    with world.database.write() as session:
+        in_pool_order = (models.Gpu.host_name, models.Gpu.device_index)
+        taken = select(models.Gpu).order_by(*in_pool_order).limit(int(size * busy))
+        for gpu in session.scalars(taken):
+            gpu.used_mb = MEMORY_MB
+    return world
+
+
+def claim_through_api(world: World) -> Action:
+    client = world.app.test_client()
+    headers = {auth.HEADER: token("member")}
+    cgpus = {
+        "count": REQUEST.count,
+        "mode": REQUEST.mode,
+        "memory_mb": REQUEST.memory_mb,
+    }
+    body = json.dumps({"lease": {"cgpus": cgpus, "server": {}}})
+
+    def action() -> None:
+        made = client.post(
+            "/v1/leases", data=body, content_type="application/json", headers=headers
+        )
+        lease_id = made.json["lease"]["id"]
+        client.delete(f"/v1/leases/{lease_id}", headers=headers)
+        world.claims.release(lease_id)
+
+    return action
+
+
+# The clock
+
+
+def medians(actions: dict[Any, Action], rounds: int, batch: int) -> dict[Any, float]:
+    """Seconds that each action takes: the median over *rounds* of the mean over *batch*."""
+    taken: dict[Any, list[float]] = {key: [] for key in actions}
+    with collector_off():
+        for turn in range(rounds + 1):
+            for key, action in actions.items():
+                begun = time.perf_counter()
+                for _ in range(batch):
+                    action()
+                if turn:  # the first round fills caches and indexes
+                    taken[key].append((time.perf_counter() - begun) / batch)
+    return {key: median(times) for key, times in taken.items()}
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep the garbage collector from stopping whoever has its turn just then."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+if __name__ == "__main__":
+    print(json.dumps(run()))
