@@ -30,8 +30,8 @@ LIBVIRT_URL = f"qemu+unix:///system?socket={LIBVIRT_SOCKET}"
 LIBVIRTD_CONF = LIBVIRT / "etc" / "libvirtd.conf"
 QEMU_CONF = LIBVIRT / "etc" / "qemu.conf"
 
-# libvirt knows some of its paths at build time only. In a mount namespace of its own they are ours,
-# and the machine's own libvirt, if it has one, is neither seen nor changed.
+# libvirt knows some of its paths at build time only, and the machine by its host name. In namespaces of
+# its own both are ours, and the machine's own libvirt, if it has one, is neither seen nor changed.
 BINDS = {
     LIBVIRT / "etc": "/etc/libvirt",
     LIBVIRT / "lib": "/var/lib/libvirt",
@@ -43,10 +43,11 @@ BINDS = {
 
 def _libvirtd() -> Daemon:
     binds = [f"mount --bind {shlex.quote(str(ours))} {theirs}" for ours, theirs in BINDS.items()]
-    script = " && ".join([*binds, "exec libvirtd"])
+    rename = f"echo {REAL_HOST} >/proc/sys/kernel/hostname"
+    script = " && ".join([*binds, rename, "exec libvirtd"])
     return Daemon(
         name="libvirtd",
-        command=("unshare", "--mount", "--propagation", "private", "sh", "-c", script),
+        command=("unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c", script),
         reads=(LIBVIRTD_CONF, QEMU_CONF),
         ready=lambda: commands.succeeds("virsh", "-c", LIBVIRT_URL, "version"),
     )

@@ -50,7 +50,8 @@ def _install_versions() -> None:
     assert uv, "the lock names the installer itself"
     commands.run(program("pip"), "install", "-q", uv[0], env=environment)
     commands.run(
-        *(program("uv"), "pip", "sync", "-q", "--python", program("python"), VERSION_LOCK),
+        *(program("uv"), "pip", "sync", "-q", "--compile-bytecode"),  # else each daemon does it
+        *("--python", program("python"), VERSION_LOCK),
         env=environment,
         patience=1800,
     )

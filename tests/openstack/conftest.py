@@ -1,0 +1,80 @@
+"""One cloud for all tests that need it. It is left as it was found: up, or down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from openstack.config import OpenStackConfig
+from openstack.connection import Connection
+
+from tests.openstack.bed import bed, credentials, settings
+from tests.openstack.servers import Servers
+
+PATIENCE = 300  # seconds; a busy machine emulates slowly
+
+
+@pytest.fixture(scope="session")
+def cloud() -> Iterator[None]:
+    """The cloud, up."""
+    if os.geteuid() != 0:
+        pytest.skip("the cloud's bridges, namespaces and virtual machines need root")
+    found_up = bed.is_up()
+    _bed("up")
+    yield
+    if not found_up:
+        _bed("down")
+
+
+@pytest.fixture(scope="session")
+def connect(cloud: None) -> Callable[[str], Connection]:
+    """Makes a connection as one of the users of `clouds.yaml`."""
+
+    clouds = OpenStackConfig(config_files=[str(credentials.CLOUDS)], load_envvars=False)
+
+    def connect(user: str) -> Connection:
+        return Connection(config=clouds.get_one(user))
+
+    return connect
+
+
+@pytest.fixture(scope="session")
+def admin(connect: Callable[[str], Connection]) -> Connection:
+    return connect("admin")
+
+
+@pytest.fixture(scope="session")
+def tenant(connect: Callable[[str], Connection]) -> Connection:
+    return connect(settings.TENANTS[0])
+
+
+@pytest.fixture
+def servers(admin: Connection, tenant: Connection) -> Iterator[Servers]:
+    """Boots servers of the tenant; deletes them afterwards, and sees that nothing is left."""
+    servers = Servers(admin, tenant)
+    yield servers
+    servers.delete()
+    assert servers.remains() == []
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], Any]], Any]:
+    """Asks until the answer is a true one, and returns it."""
+
+    def eventually(ask: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while not (answer := ask()):
+            assert time.monotonic() < deadline, f"not within {PATIENCE} s"
+            time.sleep(0.5)
+        return answer
+
+    return eventually
+
+
+def _bed(command: str) -> None:
+    subprocess.run([sys.executable, "-m", "tests.openstack.bed", command], check=True)

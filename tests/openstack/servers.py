@@ -1,0 +1,88 @@
+"""Servers that a test boots in the cloud, and what might be left of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from typing import Any
+
+from openstack.connection import Connection
+
+from tests.openstack.bed import hypervisors, settings
+
+POLL = 0.5
+PATIENCE = 300
+
+
+class Servers:
+    """Boots servers as *tenant* and remembers them; asks as *admin* what remains."""
+
+    def __init__(self, admin: Connection, tenant: Connection) -> None:
+        self._admin, self._tenant = admin, tenant
+        self._booted: list[str] = []
+        self._taps: set[str] = set()
+
+    def boot(self, name: str, *, flavor: str, user_data: str = "", **more: Any) -> Any:
+        """Return the new server once it is ACTIVE."""
+        compute = self._tenant.compute
+        if user_data:
+            more["user_data"] = base64.b64encode(user_data.encode()).decode()
+        server = compute.create_server(
+            name=name,
+            image_id=self._tenant.image.find_image(settings.IMAGE).id,
+            flavor_id=compute.find_flavor(flavor).id,
+            networks=[{"uuid": self._tenant.network.find_network(settings.NETWORK).id}],
+            **more,
+        )
+        self._booted.append(server.id)
+        server = compute.wait_for_server(server, interval=POLL, wait=PATIENCE)
+        self._taps.add(self.tap(server))
+        return server
+
+    def tap(self, server: Any) -> str:
+        """The name that the server's network interface has on its host."""
+        (port,) = self._tenant.network.ports(device_id=server.id)
+        return f"tap{port.id[:11]}"
+
+    def host(self, server: Any) -> str:
+        """The host that *server* is on, which its owner is not told."""
+        return self._admin.compute.get_server(server.id).compute_host
+
+    def console(self, server: Any) -> str:
+        return self._tenant.compute.get_server_console_output(server.id)["output"]
+
+    def delete(self) -> None:
+        """Delete every server, and return once Nova has none of them."""
+        for identity in self._booted:
+            self._tenant.compute.delete_server(identity, ignore_missing=True)
+        for server in list(self._tenant.compute.servers()):
+            if server.id in self._booted:
+                self._tenant.compute.wait_for_delete(server, interval=POLL, wait=PATIENCE)
+
+    def remains(self) -> list[str]:
+        """What is there of the servers in Neutron, in Placement, in libvirt and in the kernel."""
+        found = []
+        for identity in self._booted:
+            found += [f"port {port.id}" for port in self._admin.network.ports(device_id=identity)]
+            answer = self._admin.placement.get(f"/allocations/{identity}").json()
+            found += [f"allocation of {identity}"] if answer["allocations"] else []
+        found += [f"guest {name}" for name in sorted(guests() & set(self._booted))]
+        return found + [f"link {name}" for name in sorted(self._taps & links().keys())]
+
+
+def guests() -> set[str]:
+    """The ids of the servers that libvirt knows."""
+    listed = subprocess.run(
+        ["virsh", "-c", hypervisors.LIBVIRT_URL, "list", "--all", "--uuid"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(listed.stdout.split())
+
+
+def links() -> dict[str, dict[str, Any]]:
+    """The machine's network interfaces by name."""
+    listed = subprocess.run(["ip", "-j", "link"], check=True, capture_output=True, text=True)
+    return {link["ifname"]: link for link in json.loads(listed.stdout)}
