@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from gsaas.gpgpums.state import EXCLUSIVE, LOCAL, REMOTE, Gpu, Refusal, Request, Withheld
 
@@ -34,9 +34,7 @@ SAYINGS = {
 Available = Callable[[Gpu], int]
 
 
-def refuse(
-    request: Request, gpus: Sequence[Gpu], compute_hosts: Collection[str], policy: str
-) -> Refusal:
+def refuse(request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], policy: str) -> Refusal:
     """Explain why *policy* found no place for *request* among *gpus*, all that the cloud owns."""
     if not gpus:
         return Refusal(True, "no GPU host has reported any GPU yet")
@@ -75,7 +73,7 @@ def _holds(available: int, memory_mb: int | None) -> int:
 
 
 def _most(
-    request: Request, gpus: Iterable[Gpu], compute_hosts: Collection[str], available: Available
+    request: Request, gpus: Iterable[Gpu], compute_hosts: Set[str], available: Available
 ) -> int:
     """The largest count for which a request of this size and locality has a place."""
     by_host: Counter[str] = Counter()
@@ -90,7 +88,7 @@ def _most(
 
 
 def _nearest(
-    request: Request, gpus: Sequence[Gpu], compute_hosts: Collection[str], free: Available
+    request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], free: Available
 ) -> Request | None:
     """The largest request like this one that fits now: of its size if any, else of its count."""
     most = _most(request, gpus, compute_hosts, free)
@@ -110,14 +108,14 @@ def _nearest(
 
 
 def _filters(
-    request: Request, gpus: Iterable[Gpu], compute_hosts: Collection[str]
+    request: Request, gpus: Iterable[Gpu], compute_hosts: Set[str]
 ) -> tuple[tuple[str, int], ...]:
     """(filter, GPUs it drops); a GPU is dropped by the first of them that applies."""
     dropped = Counter(_dropped_by(request, gpu, compute_hosts) for gpu in gpus)
     return tuple((str(name), dropped[name]) for name in SAYINGS if dropped[name])
 
 
-def _dropped_by(request: Request, gpu: Gpu, compute_hosts: Collection[str]) -> str | None:
+def _dropped_by(request: Request, gpu: Gpu, compute_hosts: Set[str]) -> str | None:
     if gpu.withheld is not None:
         return gpu.withheld
     if request.locality == LOCAL and gpu.host not in compute_hosts:
@@ -138,24 +136,25 @@ def _busy(
         clauses.append((count, (one if count == 1 else several).format(**request.to_dict())))
     fitting = len(gpus) - sum(count for _, count in filters)
     if fitting:
-        clauses.append((fitting, f"would fit, but {_shortage(request, most_now)}"))
+        clauses.append((fitting, f"would fit, but {_shortage(request, fitting, most_now)}"))
     (first, saying), *others = clauses
     told = [f"{first} of {_gpus(len(gpus))} {saying}"]
     told += [f"{count} {saying}" for count, saying in others]
     return ", ".join(told)
 
 
-def _shortage(request: Request, most_now: int) -> str:
+def _shortage(request: Request, fitting: int, most_now: int) -> str:
     """Why GPUs that fit are not enough."""
     if request.locality == LOCAL:
         return f"no compute host has room for more than {most_now}"
     if request.locality == REMOTE:
         return f"with one compute host left for the VM there is room for {most_now}"
-    return f"together have room for {most_now}"
+    together = "has" if fitting == 1 else "together have"
+    return f"{together} room for only {most_now}"
 
 
 def _impossible(
-    request: Request, gpus: Sequence[Gpu], compute_hosts: Collection[str], most_ever: int
+    request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], most_ever: int
 ) -> str:
     if request.locality == REMOTE and not compute_hosts:
         return "remote asks for a compute host without these GPUs, and no compute host is known"

@@ -106,7 +106,7 @@ class Inventory:
         return session.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 
     def put(self, gpu: state.Gpu) -> None:
-        """Take over a GPU as somebody else has just written it."""
+        """Take over a GPU as it is in the database."""
         known = self.pool.get(gpu.uuid)
         if gpu == known:
             return

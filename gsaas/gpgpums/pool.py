@@ -15,7 +15,7 @@ Pool order is (host, device index). Nothing here knows a database, a clock or a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,7 +78,7 @@ class Candidates:
     def _order(self, order: Order) -> InOrder | ByAmount:
         return self._pool._order(order, self._request.mode, self._local)
 
-    def _pick(self, slots) -> Iterator[Gpu]:
+    def _pick(self, slots: Callable[[int], Iterator[int]]) -> Iterator[Gpu]:
         for slot in slots(self._request.memory_mb or 1):
             gpu = self._pool._slots[slot]
             if gpu.host != self._without:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from oslo_db import exception as db_exception
@@ -302,6 +303,20 @@ def test_two_workers_see_each_others_claims(cloud, claims):
     with pytest.raises(exceptions.NoCapacity):
         other.claim(new_lease(WHOLE), WHOLE)
     assert sorted(used(cloud)) == ["a0", "a1", "b0"]
+
+
+def test_threads_of_one_process_share_its_claims(tmp_path):
+    database = Database.open(f"sqlite:///{tmp_path}/gsaas.db")
+    models.Base.metadata.create_all(database.engine)
+    report(database, "a", *[1000] * 20)
+    claims = open_claims(database)
+    leases = [new_lease(WHOLE) for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as threads:
+        chosen = list(threads.map(lambda lease: claims.claim(lease, WHOLE), leases))
+
+    assert len({claim.gpu_uuid for lease in chosen for claim in lease.claims}) == 20
+    database.close()
 
 
 # Races that a test can lose on purpose; tests/services has those with real rivals

@@ -34,8 +34,8 @@ MIXED = [
 ]
 
 BUSY = {
-    "3 of 8 GPUs lack 4096 MiB free, 4 are held exclusively, 1 would fit, but together have room "
-    "for 2; the largest request that would fit now is 2 cGPUs of 4096 MiB": (
+    "3 of 8 GPUs lack 4096 MiB free, 4 are held exclusively, 1 would fit, but has room for "
+    "only 2; the largest request that would fit now is 2 cGPUs of 4096 MiB": (
         MIXED,
         Request(3, "shared", 4096),
     ),
@@ -48,7 +48,7 @@ BUSY = {
         MIXED,
         Request(1),
     ),
-    "1 of 3 GPUs is in use, 2 would fit, but together have room for 2; "
+    "1 of 3 GPUs is in use, 2 would fit, but together have room for only 2; "
     "the largest request that would fit now is 2 whole GPUs": (
         [gpu("a", 0, used_mb=1), gpu("a", 1), gpu("b", 0)],
         Request(3),

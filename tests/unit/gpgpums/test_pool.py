@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Pool
+from gsaas.gpgpums.pool import Pool, Totals
 from gsaas.gpgpums.state import Gpu, Placement, Refusal, Request, Share, Withheld
 from tests.unit.gpgpums import reference, strategies
 
@@ -157,6 +157,12 @@ def test_a_gpu_that_changes_place_changes_its_turn():
 
     assert chosen(pool.propose(Request(2), FIRST_FIT)) == ["b0", "a0"]
     assert (pool.on_host("a"), len(pool.on_host("z"))) == ([], 1)
+
+
+def test_totals_count_everything_and_what_is_offered():
+    pool = Pool([gpu("a0", used_mb=10), gpu("b0", withheld=Withheld.DISABLED)])
+
+    assert pool.totals() == Totals(gpus=2, offered=1, memory_mb=2000, used_mb=10)
 
 
 @ANY_POLICY
