@@ -10,6 +10,8 @@ oslo.messaging, because what it runs on is decided here.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from oslo_config import cfg
@@ -22,11 +24,14 @@ if "eventlet" not in sys.modules:
 backend.init_backend(backend.BackendType.THREADING)
 
 import oslo_messaging  # noqa: E402  (only now: it chooses its backend when imported)
+from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
 
 Bus = oslo_messaging.Transport
 BusError = oslo_messaging.MessagingException
+Timeout = oslo_messaging.MessagingTimeout
+Undelivered = oslo_messaging.MessageDeliveryFailure
 Target = oslo_messaging.Target
 
 IN_PROCESS = "fake://"
@@ -36,6 +41,9 @@ ENGINE = "gsaas-engine"
 """Topic of the engine: whichever of its instances takes a message first."""
 RODVR = "gsaas-rodvr"
 """Topic of the RODVR endpoints: always addressed to the one of a host."""
+
+ONCE_MORE = 1
+"""Attempts after a first that failed: a connection may have died while nobody used it."""
 
 _ASKED_FOR = {
     "oslo_messaging_tracing": "tracing_enabled",
@@ -63,10 +71,56 @@ def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
     return oslo_messaging.get_rpc_transport(conf, url)
 
 
-def client(bus: Bus, topic: str, version: str) -> oslo_messaging.RPCClient:
-    """Return a client of whoever serves *topic*, which must understand *version*."""
-    target = Target(topic=topic, version=version)
-    return oslo_messaging.get_rpc_client(bus, target, serializer=ContextSerializer())
+def check(bus: Bus) -> None:
+    """Return if the bus takes messages now; raise `BusError` if it does not."""
+    Client(bus, "gsaas-nobody", "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
+
+
+class Client:
+    """Speaks to whoever serves *topic*, which must understand *version*.
+
+    When the bus is down, `BusError` comes within seconds. Everybody here has a reason of his own to speak again
+    later, and a thread that waited for the bus could neither do anything else nor be stopped.
+    """
+
+    def __init__(self, bus: Bus, topic: str, version: str) -> None:
+        target = Target(topic=topic, version=version)
+        self._client = oslo_messaging.get_rpc_client(bus, target, serializer=ContextSerializer())
+
+    def cast(
+        self, context: RequestContext, method: str, *, retry: int = ONCE_MORE, **arguments: Any
+    ) -> None:
+        """Hand over a message that is not answered."""
+        with _as_bus_error():
+            self._client.prepare(retry=retry).cast(context, method, **arguments)
+
+    def call(
+        self,
+        context: RequestContext,
+        method: str,
+        *,
+        timeout: float,
+        server: str | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """Ask, and return the answer; *server* picks one of those who serve the topic.
+
+        Raises `Timeout` after *timeout* seconds without an answer, and what the method raised there: if that is
+        built into Python, as what it was, else as a `BusError` that describes it.
+        """
+        chosen = {} if server is None else {"server": server}
+        client = self._client.prepare(timeout=timeout, retry=ONCE_MORE, **chosen)
+        with _as_bus_error():
+            return client.call(context, method, **arguments)
+
+
+@contextmanager
+def _as_bus_error() -> Iterator[None]:
+    """oslo.messaging 18 lets the errors of its library through when it makes a first connection."""
+    try:
+        yield
+    except OperationalError as error:
+        raise Undelivered(f"cannot connect: {error}") from error
 
 
 def server(

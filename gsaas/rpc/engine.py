@@ -24,7 +24,7 @@ class EngineClient:
     VERSION = "1.0"
 
     def __init__(self, bus: rpc.Bus) -> None:
-        self._client = rpc.client(bus, rpc.ENGINE, self.VERSION)
+        self._client = rpc.Client(bus, rpc.ENGINE, self.VERSION)
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
         """Ask the engine to look at a lease now rather than at its next audit.
@@ -32,7 +32,7 @@ class EngineClient:
         Nothing is lost when this does not arrive, so a bus that is down is logged and not raised.
         """
         try:
-            self._client.prepare(retry=0).cast(context, "lease_changed", lease_id=lease_id)
+            self._client.cast(context, "lease_changed", retry=0, lease_id=lease_id)
         except rpc.BusError as error:
             LOG.warning("the engine will see lease %s at its next audit: %s", lease_id, error)
 
@@ -41,8 +41,8 @@ class EngineClient:
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
         """
-        answer = self._client.prepare(timeout=timeout).call(
-            RequestContext(overwrite=False), "endpoint_started", host=host
+        answer = self._client.call(
+            RequestContext(overwrite=False), "endpoint_started", timeout=timeout, host=host
         )
         return [Binding.from_dict(binding) for binding in answer]
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import oslo_messaging
-
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.rodvr.bindings import Binding
@@ -33,7 +31,7 @@ class EndpointClient:
     def __init__(
         self, bus: rpc.Bus, timeout: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._client = rpc.client(bus, rpc.RODVR, self.VERSION)
+        self._client = rpc.Client(bus, rpc.RODVR, self.VERSION)
         self._timeout = timeout
         self._clock = clock
         self._lock = threading.Lock()
@@ -50,16 +48,21 @@ class EndpointClient:
 
     def _call(self, host: str, method: str, **arguments: Any) -> dict[str, Any]:
         self._check(host)
-        client = self._client.prepare(server=host, timeout=self._timeout)
+        context = RequestContext(overwrite=False)
         try:
-            answer = client.call(RequestContext(overwrite=False), method, **arguments)
-        except oslo_messaging.MessagingTimeout as error:
+            answer = self._client.call(
+                context, method, server=host, timeout=self._timeout, **arguments
+            )
+        except rpc.Timeout as error:
             self._shun(host)
             raise Unconfirmed(f"the endpoint of {host} does not answer") from error
-        except Exception as error:  # whatever it raised there arrives here as what it was
-            raise Unconfirmed(f"the endpoint of {host} refused: {error}") from error
-        with self._lock:
-            self._shunned.pop(host, None)
+        except rpc.Undelivered as error:
+            self._trust(host)  # it was not asked
+            raise Unconfirmed(f"the endpoint of {host} cannot be asked: {error}") from error
+        except Exception as error:  # what is raised there arrives here as what it was
+            self._trust(host)
+            raise Unconfirmed(f"the endpoint of {host} could not: {error}") from error
+        self._trust(host)
         return answer
 
     def _check(self, host: str) -> None:
@@ -69,8 +72,13 @@ class EndpointClient:
                 return
             if self._clock() < until:
                 raise Unconfirmed(f"the endpoint of {host} did not answer a moment ago")
-        self._shun(host, self._timeout)  # one tries; the others go on failing at once meanwhile
+            # One tries again. Until it knows, the others go on failing at once.
+            self._shunned[host] = self._clock() + 2 * self._timeout
 
-    def _shun(self, host: str, more: float = 0.0) -> None:
+    def _shun(self, host: str) -> None:
         with self._lock:
-            self._shunned[host] = self._clock() + self._timeout + more
+            self._shunned[host] = self._clock() + self._timeout
+
+    def _trust(self, host: str) -> None:
+        with self._lock:
+            self._shunned.pop(host, None)
