@@ -109,7 +109,7 @@ def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def _clean(args: argparse.Namespace) -> int:
-    from gsaas.standalone import AlreadyRunning, StateDir
+    from gsaas.state_dir import AlreadyRunning, StateDir
 
     conf = _configure(args)
     try:
@@ -123,7 +123,8 @@ def _run(args: argparse.Namespace) -> int:
     from gsaas.api.auth import TokenFileError
     from gsaas.cloud.inventory import InventoryError
     from gsaas.cloud.namespaces import NotOurs
-    from gsaas.standalone import AlreadyRunning, CannotListen, Standalone, StateDir
+    from gsaas.standalone import CannotListen, Standalone
+    from gsaas.state_dir import AlreadyRunning, StateDir
 
     conf = _configure(args)
     state = StateDir(Path(conf.standalone.state_dir))

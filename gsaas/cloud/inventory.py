@@ -94,8 +94,10 @@ def parse(text: str) -> Inventory:
     """Read TOML; raises `InventoryError`."""
     try:
         data = tomllib.loads(text)
-        hosts = tuple(HostSpec(**host) for host in data.pop("hosts", []))
-        return Inventory(hosts=hosts, **data)
+        hosts = data.pop("hosts", [])
+        if not isinstance(hosts, list) or not all(isinstance(host, dict) for host in hosts):
+            raise InventoryError("hosts are tables, each under a line [[hosts]]")
+        return Inventory(hosts=tuple(HostSpec(**host) for host in hosts), **data)
     except tomllib.TOMLDecodeError as error:
         raise InventoryError(f"not TOML: {error}") from None
     except TypeError as error:

@@ -12,10 +12,9 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from pyroute2 import netns
-
 DIRECTORY = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
+_MNT_DETACH = 2
 
 
 class NotOurs(Exception):
@@ -49,7 +48,7 @@ class Namespaces:
         if not marker.exists():
             return
         if exists(name):
-            netns.remove(name)
+            _call("umount2", os.fsencode(DIRECTORY / name), _MNT_DETACH)
         with suppress(FileNotFoundError):
             (DIRECTORY / name).unlink()
         marker.unlink()
@@ -71,11 +70,20 @@ def exists(name: str) -> bool:
 
 def _make(name: str) -> None:
     """Leave this thread's namespace for a new one and give that a name: the thread is of no use afterwards."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET):
-        code = ctypes.get_errno()
-        raise OSError(code, f"cannot make a network namespace: {os.strerror(code)}")
+    from pyroute2 import (
+        netns,
+    )  # only here: it takes longer to import than `--clean` needs for everything
+
+    _call("unshare", _CLONE_NEWNET)
     netns.attach(name, "thread-self")
+
+
+def _call(function: str, *arguments: object) -> None:
+    """Call the C library; raises `OSError`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, function)(*arguments):
+        code = ctypes.get_errno()
+        raise OSError(code, f"{function}: {os.strerror(code)}")
 
 
 def _in_thread(function, *arguments: str) -> None:

@@ -1,0 +1,107 @@
+"""The folder in which gsaas-standalone notes everything it makes, and what is in it.
+
+gsaas.db  tokens.json  credentials.json  credentials-demo.json  namespaces/  servers/  lock
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from gsaas.cloud.namespaces import Namespaces
+
+IDENTITIES = {
+    "admin": ["admin", "manager", "member", "reader"],
+    "demo": ["member", "reader"],
+}
+"""User and project of the same name -> roles."""
+
+
+class AlreadyRunning(Exception):
+    """Another process uses the state directory."""
+
+
+class StateDir:
+    """The folder that says what is ours; held by one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    def hold(self) -> None:
+        """Make the folder if need be and keep others out; raises `AlreadyRunning`."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = self._file("lock").open("a", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise AlreadyRunning(f"another gsaas-standalone uses {self.path}") from None
+        self._lock = lock
+
+    def clean(self) -> None:
+        """Remove every namespace we made, with all that is in it, and every file of ours."""
+        if not self.path.is_dir():
+            return
+        self.hold()
+        namespaces = Namespaces(self.path)
+        for name in namespaces.names():
+            namespaces.remove(name)
+        for folder in ("namespaces", "servers"):
+            shutil.rmtree(self._file(folder), ignore_errors=True)
+        own = ["credentials.json", "tokens.json", "lock"]
+        own += [f"credentials-{name}.json" for name in IDENTITIES if name != "admin"]
+        own += [f"gsaas.db{suffix}" for suffix in ("", "-wal", "-shm")]
+        for name in own:
+            self._file(name).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else's files are in it
+            self.path.rmdir()
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self._file('gsaas.db').absolute()}"
+
+    def tokens(self) -> Path:
+        """The token file, written with new tokens if there is none."""
+        path = self._file("tokens.json")
+        if not path.exists():
+            entries = [
+                {
+                    "token": secrets.token_urlsafe(32),
+                    "user_id": name,
+                    "project_id": name,
+                    "roles": roles,
+                }
+                for name, roles in IDENTITIES.items()
+            ]
+            _write_private(path, entries)
+        return path
+
+    def write_credentials(self, url: str) -> None:
+        """Write what the command line client needs: `credentials.json`, and one more for each tenant."""
+        for entry in json.loads(self.tokens().read_text(encoding="utf-8")):
+            name = entry["user_id"]
+            if name in IDENTITIES:
+                suffix = "" if name == "admin" else f"-{name}"
+                credentials = {"url": url, "token": entry["token"]}
+                _write_private(self._file(f"credentials{suffix}.json"), credentials)
+
+    def _file(self, name: str) -> Path:
+        return self.path / name
+
+
+def _write_private(path: Path, document: object) -> None:
+    """Write JSON that only its owner can read, at no moment anybody else."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=2)
+        file.write("\n")
+    draft.replace(path)

@@ -1,0 +1,106 @@
+"""What a tenant gets: VMs that reach exactly their GPUs, from launch to the end."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.kernel.standalone.cloud import namespaces
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.kernel
+
+UNMAPPED = "169.254.71.200:8308"
+REAL = "192.168.50.11:8308"
+
+
+def test_each_masked_address_is_answered_by_the_gpu_that_was_claimed(cloud):
+    lease = cloud.launch(count=2)
+    assert len({device["gpu_uuid"] for device in lease["devices"]}) == 2
+    cloud.check_reach(lease)
+    cloud.check_nothing_is_leaked([lease])
+
+
+def test_vms_with_the_same_address_reach_each_its_own_gpus(cloud):
+    launched = [cloud.launch(count=2, mode="shared", memory_mb=2048) for _ in range(4)]
+    for lease in launched:
+        cloud.check_reach(lease)
+    cloud.check_nothing_is_leaked(launched)
+
+
+def test_a_masked_address_that_was_not_given_is_refused_at_once(cloud):
+    lease = cloud.launch(count=1)
+    assert cloud.ask(lease, UNMAPPED)["error"] == "ConnectionRefusedError"
+
+
+def test_a_vm_cannot_reach_a_gpu_host_by_its_real_address(cloud):
+    lease = cloud.launch(count=1)
+    assert cloud.ask(lease, REAL)["error"] in {"OSError", "TimeoutError"}
+
+
+def test_a_local_lease_runs_on_the_host_of_its_gpus_and_a_remote_one_elsewhere(cloud):
+    local = cloud.launch(count=2, mode="shared", memory_mb=1024, locality="local")
+    remote = cloud.launch(count=2, mode="shared", memory_mb=1024, locality="remote")
+    assert {device["gpu_host"] for device in local["devices"]} == {local["server"]["host"]}
+    assert remote["server"]["host"] not in {device["gpu_host"] for device in remote["devices"]}
+    for lease in (local, remote):
+        cloud.check_reach(lease)
+
+
+def test_a_release_cuts_the_connections_and_gives_everything_back(cloud):
+    lease, other = cloud.launch(count=1), cloud.launch(count=1)
+    holder = cloud.hold(lease, lease["devices"][0]["masked_address"])
+    cloud.terminate(lease)
+    until(lambda: holder.poll() is not None, "the connection to end")
+    assert holder.stdout.read() != "answered\n"
+    cloud.check_nothing_is_leaked([other])
+    cloud.check_reach(other)
+
+
+def test_a_released_gpu_is_given_to_the_next_lease(cloud):
+    cloud.terminate(cloud.launch(count=8))
+    cloud.check_reach(cloud.launch(count=8))
+
+
+def test_a_vm_deleted_behind_our_back_releases_its_lease(cloud):
+    lease, other = cloud.launch(count=2), cloud.launch(count=1)
+    subprocess.run(["ip", "netns", "del", cloud.vm(lease)], check=True)
+    released = cloud.await_status(lease, "RELEASED")
+    assert "its server was deleted" in [event["detail"] for event in released["events"]]
+    cloud.check_nothing_is_leaked([other])
+    cloud.check_reach(other)
+
+
+def test_a_tenant_launches_and_terminates_too_and_sees_no_host(cloud):
+    body = {"lease": {"cgpus": {"count": 1}, "server": {"imageRef": "cirros"}}}
+    status, made = cloud.call("POST", "/v1/leases", body, user="-demo")
+    assert status == 202
+    assert made["notes"] == ["image: ignored, a standalone VM is a network namespace"]
+    path = f"/v1/leases/{made['lease']['id']}"
+    shown = until(
+        lambda: (
+            (answer := cloud.call("GET", path, user="-demo")[1]["lease"])["status"] == "ACTIVE"
+            and answer
+        ),
+        "the lease",
+    )
+    assert "host" not in shown["server"]
+    assert "gpu_host" not in shown["devices"][0]
+    answer = cloud.ask(shown, shown["devices"][0]["masked_address"])
+    assert answer["gpu"].startswith("GPU-")
+    assert cloud.call("DELETE", path, user="-demo")[0] == 202
+
+
+def test_many_launches_and_releases_at_once_leave_nothing(cloud):
+    leases = [cloud.ask_for(count=1, mode="shared", memory_mb=4096) for _ in range(16)]
+    refused, _ = cloud.call("POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}}})
+    assert refused == 409
+    active = [cloud.await_status(lease, "ACTIVE") for lease in leases]
+    cloud.check_nothing_is_leaked(active)
+    for lease in active:
+        cloud.ask_to_release(lease)
+    for lease in active:
+        cloud.await_status(lease, "RELEASED")
+    cloud.check_nothing_is_leaked([])
+    assert not [name for name in namespaces() if name.startswith(f"{cloud.prefix}vm-")]
