@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 
+from tests.openstack import cli
 from tests.openstack.bed import bed, credentials, settings
 from tests.openstack.servers import Servers
 
@@ -24,11 +23,11 @@ def cloud() -> Iterator[None]:
     """The cloud, up."""
     if os.geteuid() != 0:
         pytest.skip("the cloud's bridges, namespaces and virtual machines need root")
-    found_up = bed.is_up()
-    _bed("up")
+    found = bed.status()["state"]
+    cli.bed("up")
     yield
-    if not found_up:
-        _bed("down")
+    if found == "down":
+        cli.bed("down")
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +73,3 @@ def eventually() -> Callable[[Callable[[], Any]], Any]:
         return answer
 
     return eventually
-
-
-def _bed(command: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.openstack.bed", command], check=True)

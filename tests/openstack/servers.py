@@ -21,7 +21,7 @@ class Servers:
     def __init__(self, admin: Connection, tenant: Connection) -> None:
         self._admin, self._tenant = admin, tenant
         self._booted: list[str] = []
-        self._taps: set[str] = set()
+        self._suffixes: set[str] = set()
 
     def boot(self, name: str, *, flavor: str, user_data: str = "", **more: Any) -> Any:
         """Return the new server once it is ACTIVE."""
@@ -37,7 +37,7 @@ class Servers:
         )
         self._booted.append(server.id)
         server = compute.wait_for_server(server, interval=POLL, wait=PATIENCE)
-        self._taps.add(self.tap(server))
+        self._suffixes.add(self.tap(server).removeprefix("tap"))
         return server
 
     def tap(self, server: Any) -> str:
@@ -68,7 +68,7 @@ class Servers:
             answer = self._admin.placement.get(f"/allocations/{identity}").json()
             found += [f"allocation of {identity}"] if answer["allocations"] else []
         found += [f"guest {name}" for name in sorted(guests() & set(self._booted))]
-        return found + [f"link {name}" for name in sorted(self._taps & links().keys())]
+        return found + [f"link {name}" for name in links() if name[3:] in self._suffixes]
 
 
 def guests() -> set[str]:

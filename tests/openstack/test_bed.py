@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +12,15 @@ from openstack.connection import Connection
 from openstack.exceptions import ForbiddenException
 from oslo_config import cfg
 
+from tests.openstack import cli
 from tests.openstack.bed import messages, rest, settings
 from tests.openstack.servers import Servers, links
 
-pytestmark = [pytest.mark.openstack, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.openstack,
+    pytest.mark.timeout(1800),
+    pytest.mark.filterwarnings(r"ignore:::openstack\."),
+]
 
 HOSTS = {settings.REAL_HOST, *settings.FAKE_HOSTS}
 USER_DATA = """\
@@ -41,7 +44,7 @@ def test_keystone_has_the_roles_of_its_bootstrap(admin: Connection):
 
 def test_bringing_up_what_is_up_starts_nothing(cloud: None):
     before = _status()
-    subprocess.run([sys.executable, "-m", "tests.openstack.bed", "up"], check=True)
+    cli.bed("up")
     after = _status()
     assert after["state"] == "up"
     assert _pids(after) == _pids(before)
@@ -111,8 +114,7 @@ def test_nova_tells_listeners_of_a_new_server(
 
 
 def _status() -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.openstack.bed", "status", "--json"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return json.loads(cli.bed("status", "--json"))
 
 
 def _pids(status: dict[str, Any]) -> list[int | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 
 from tests.openstack.bed import bed, credentials, settings
@@ -27,6 +28,7 @@ def main() -> int:
     if os.geteuid() != 0:
         say("cloud: needs root, for its bridges, namespaces and virtual machines")
         return 1
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no need to tidy up: the next command does
     try:
         match arguments.command:
             case "up":

@@ -39,7 +39,7 @@ def up(say: Say) -> None:
             say("the cloud is up already")
             return
         _raise_file_limit()
-        for directory in (settings.RUN, settings.LOG, settings.STATE):
+        for directory in (settings.TMP, settings.LOG, settings.STATE):
             directory.mkdir(parents=True, exist_ok=True)
         COMPLETE.unlink(missing_ok=True)
         remains.remember()
@@ -93,6 +93,7 @@ def down(say: Say) -> None:
         _end_all_but(())
         remains.remove()
         processes.forget()
+        shutil.rmtree(settings.TMP, ignore_errors=True)
         say(f"{time.monotonic() - began:6.1f} s  the cloud is down")
 
 

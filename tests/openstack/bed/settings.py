@@ -17,6 +17,7 @@ GUEST = CACHE / "guest"
 ETC = DIR / "etc"
 LOG = DIR / "log"
 RUN = DIR / "run"
+TMP = RUN / "tmp"
 STATE = DIR / "state"
 BIN = DIR / "bin"
 PASSWORDS = DIR / "passwords"
@@ -76,6 +77,7 @@ def environment(**extra: str) -> dict[str, str]:
         "PATH": f"{BIN}:{VENV / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": str(STATE),
         "LANG": "C.UTF-8",
+        "TMPDIR": str(TMP),
         "OVS_RUNDIR": str(RUN / "ovs"),
         "OVS_LOGDIR": str(LOG),
         **extra,
