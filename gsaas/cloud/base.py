@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_config import cfg
+from stevedore import driver as stevedore_driver
+from stevedore.exception import NoMatches
+from stevedore.extension import ExtensionManager
+
 from gsaas.context import RequestContext
+
+NAMESPACE = "gsaas.cloud"
+
+NAMESPACE = "gsaas.cloud"
 
 
 class ServerStatus(enum.StrEnum):
@@ -50,6 +59,14 @@ class Server:
 class Cloud(abc.ABC):
     """Boots and deletes VMs. Every call may be repeated; none of them waits for a VM to boot."""
 
+    @classmethod
+    def configured(cls, conf: cfg.ConfigOpts) -> Cloud:
+        """The cloud that *conf* describes, for processes that know nothing else of it.
+
+        `ValueError` if it cannot be used that way. Connects to nothing yet.
+        """
+        raise ValueError(f"{cls.__name__} is of use inside gsaas-standalone only")
+
     @abc.abstractmethod
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         """Would the cloud make this server? Return notes for the caller, such as fields that mean nothing here.
@@ -84,3 +101,33 @@ class Cloud(abc.ABC):
     @abc.abstractmethod
     def delete(self, lease_id: str) -> None:
         """Delete the server of a lease and all that came with it; nothing to delete is no error."""
+
+
+def load(name: str, conf: cfg.ConfigOpts) -> Cloud:
+    """The cloud *name* as *conf* configures it; `ValueError` if it is not installed."""
+    try:
+        found = stevedore_driver.DriverManager(NAMESPACE, name)
+    except NoMatches as exc:
+        known = ", ".join(sorted(ExtensionManager(NAMESPACE).entry_points_names()))
+        raise ValueError(f"there is no cloud {name!r}; those here are {known}") from exc
+    return found.driver.configured(conf)
+
+
+def load(conf: cfg.ConfigOpts) -> Cloud:
+    """The cloud that `[engine]cloud` names, made from *conf*.
+
+    `ValueError` if it is not installed, its options cannot be used, or it lives inside gsaas-standalone only.
+    """
+    name = conf.engine.cloud
+    if name == "standalone":
+        raise ValueError(
+            "[engine]cloud is standalone, which gsaas-standalone alone can use; set it to nova"
+        )
+    try:
+        found = stevedore_driver.DriverManager(
+            NAMESPACE, name, invoke_on_load=True, invoke_args=(conf,)
+        )
+    except NoMatches as exc:
+        known = ", ".join(sorted(ExtensionManager(NAMESPACE).entry_points_names()))
+        raise ValueError(f"[engine]cloud: there is no {name!r}; those here are {known}") from exc
+    return found.driver

@@ -1,0 +1,24 @@
+"""Options of both agents, gsaas-rodvr and gsaas-monitor: which host they speak for."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup("DEFAULT", title="Agents")
+
+OPTS = [
+    cfg.StrOpt(
+        "host",
+        help="Name under which this host's agents report; unset, the machine's host name. On a compute host it is the name that Nova knows "
+        "(`openstack compute service list`): under any other, the VMs of this host never get their "
+        "GPUs. A host with both agents, which can offer local GPUs, has one name for both.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_cli_opts(OPTS)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    return {GROUP: OPTS}
