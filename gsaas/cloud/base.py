@@ -21,8 +21,6 @@ from gsaas.context import RequestContext
 
 NAMESPACE = "gsaas.cloud"
 
-NAMESPACE = "gsaas.cloud"
-
 
 class ServerStatus(enum.StrEnum):
     """As much of Nova's server status as GSaaS acts on."""
@@ -111,23 +109,3 @@ def load(name: str, conf: cfg.ConfigOpts) -> Cloud:
         known = ", ".join(sorted(ExtensionManager(NAMESPACE).entry_points_names()))
         raise ValueError(f"there is no cloud {name!r}; those here are {known}") from exc
     return found.driver.configured(conf)
-
-
-def load(conf: cfg.ConfigOpts) -> Cloud:
-    """The cloud that `[engine]cloud` names, made from *conf*.
-
-    `ValueError` if it is not installed, its options cannot be used, or it lives inside gsaas-standalone only.
-    """
-    name = conf.engine.cloud
-    if name == "standalone":
-        raise ValueError(
-            "[engine]cloud is standalone, which gsaas-standalone alone can use; set it to nova"
-        )
-    try:
-        found = stevedore_driver.DriverManager(
-            NAMESPACE, name, invoke_on_load=True, invoke_args=(conf,)
-        )
-    except NoMatches as exc:
-        known = ", ".join(sorted(ExtensionManager(NAMESPACE).entry_points_names()))
-        raise ValueError(f"[engine]cloud: there is no {name!r}; those here are {known}") from exc
-    return found.driver

@@ -9,9 +9,10 @@ GROUP = cfg.OptGroup("DEFAULT", title="Agents")
 OPTS = [
     cfg.StrOpt(
         "host",
-        help="Name under which this host's agents report; unset, the machine's host name. On a compute host it is the name that Nova knows "
-        "(`openstack compute service list`): under any other, the VMs of this host never get their "
-        "GPUs. A host with both agents, which can offer local GPUs, has one name for both.",
+        help="Name under which this host's agents report; unset, the machine's host name. On a compute "
+        "host it is the name that Nova knows (`openstack compute service list`): under any other, the "
+        "VMs of this host never get their GPUs. A host with both agents, which can offer local GPUs, "
+        "has one name for both.",
     ),
 ]
 
