@@ -86,7 +86,9 @@ class Endpoint:
         self._watch: Watch | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._forget()
 
+    def _forget(self) -> None:
         self._wanted: dict[str, Binding] = {}
         self._by_tap: dict[str, str] = {}
         self._told = False
@@ -138,7 +140,7 @@ class Endpoint:
             self._watch = self._datapath = None
 
     def teardown(self) -> None:
-        """Stop, and take away everything of ours, whichever process made it."""
+        """Stop, take away everything of ours, whichever process made it, and want nothing more."""
         self.stop()
         with self._lock:
             datapath = self._open()
@@ -146,10 +148,7 @@ class Endpoint:
                 datapath.teardown()
             finally:
                 datapath.close()
-            self._state = plan.State()
-            self._identities = Identities(self._identity_network)
-            self._leaving.clear()
-            self._installed.clear()
+            self._forget()
 
     # -- what is wanted -----------------------------------------------------------------------------
 
@@ -205,9 +204,11 @@ class Endpoint:
             self._forget_news((port_id,))
             identity = self._identities.get(port_id)
             self._take_leave(port_id)
-            if identity is not None and self._reaches_something(identity):
+            if not self._is_cut_off(identity):
+                self._reconcile()
+            if not self._is_cut_off(identity):
                 reasons = "; ".join(self._problems.values())
-                raise NotRemoved(f"port {port_id} is still connected on {self.host}: {reasons}")
+                raise NotRemoved(f"port {port_id} may still be connected on {self.host}: {reasons}")
             report = self._report(())
         self._announce()
         return report
@@ -254,10 +255,7 @@ class Endpoint:
                 self._carry_out(plan.attach(self._state, tap, plan.Attachment(tag)))
             except OSError:
                 self._reconcile()
-        if taps:
-            self._nudge()
-        else:
-            self._release_unused()
+        self._nudge()
 
     def _end_farewells(self) -> None:
         now = time.monotonic()
@@ -266,7 +264,7 @@ class Endpoint:
             for tap in over:
                 self._carry_out(plan.detach(self._state, tap))
                 del self._leaving[tap]
-            if over:
+            if self._ready:
                 self._release_unused()
         except OSError:
             self._reconcile()
@@ -444,11 +442,11 @@ class Endpoint:
         held = {tag.port_id for tag in self._state.chains.values() if tag is not None}
         for port_id in self._identities.ports():
             if port_id not in held and port_id not in self._wanted:
-                identity = self._identities.get(port_id)
-                if identity is not None and self._ready:
-                    self._cut([plan.Cut(identity)])
-                    self._kernel.uncount(identity)
-                    self._identities.release(port_id)
+                identity = self._identities.allocate(port_id)
+                # A connection may have been under way while the first cut was made.
+                self._cut([plan.Cut(identity)])
+                self._kernel.uncount(identity)
+                self._identities.release(port_id)
 
     # -- the thread ---------------------------------------------------------------------------------
 
@@ -457,9 +455,10 @@ class Endpoint:
             with self._lock:
                 if self._stopping or self._watch is None:
                     return
-                watch = self._watch
-                due = min([self._audit_at, self._retry_at, *self._leaving.values()])
-            events = watch.wait(due - time.monotonic())
+                watch, due = self._watch, [self._audit_at, self._retry_at]
+                if self._ready:
+                    due += self._leaving.values()
+            events = watch.wait(min(due) - time.monotonic())
             if self._stopping:
                 return
             try:
@@ -542,9 +541,10 @@ class Endpoint:
         if self._watch is not None:
             self._watch.wake()
 
-    def _reaches_something(self, identity: str) -> bool:
+    def _is_cut_off(self, identity: str | None) -> bool:
+        """Whether we know that *identity* (None: no identity) reaches nothing any more."""
         pending = any(cut.identity == identity for cut in self._cuts)
-        return pending or identity in self._state.mappings
+        return self._ready and not pending and identity not in self._state.mappings
 
     def _report(self, port_ids: Iterable[str], *, count: bool = False) -> Report:
         unmapped: dict[str, int] = {}

@@ -199,7 +199,9 @@ def detach(state: State, tap: str) -> Plan:
     return plan
 
 
-def reconcile(state: State, wanted: Mapping[str, Attachment], *, keep: Collection[str] = ()) -> Plan:
+def reconcile(
+    state: State, wanted: Mapping[str, Attachment], *, keep: Collection[str] = ()
+) -> Plan:
     """Make the whole state equal to *wanted* (tap -> attachment); taps in *keep* stay as they are."""
     plan = Plan()
     ahead = state.copy()

@@ -58,12 +58,12 @@ class Conntrack:
     def cut(self, cuts: Iterable[Cut]) -> None:
         """End the connections of *cuts*; `Refused` if the kernel would not. None to end is fine."""
         wanted = set(cuts)
-        identities = {cut.identity for cut in wanted}
         doomed = [
             entry
-            for entry in self._entries()
-            if entry.client.ip in identities
-            and not wanted.isdisjoint((Cut(entry.client.ip), Cut(entry.client.ip, entry.masked)))
+            for identity in sorted({cut.identity for cut in wanted})
+            for entry in self._entries(_of(Cut(identity)))
+            if not wanted.isdisjoint((Cut(identity), Cut(identity, entry.masked)))
+            and entry.client.ip == identity  # kernels before 5.8 do not filter
         ]
         if not self._delete_by_filter(wanted):
             for entry in doomed:
@@ -83,7 +83,9 @@ class Conntrack:
             return False
         try:
             for cut in cuts:
-                self._netlink.request(_delete_filtered(cut))
+                kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_DELETE
+                what = f"cut connections of {cut.identity}"
+                self._netlink.request(Message(kind, socket.AF_INET, _of(cut), 0, what, 1))
         except Refused as refusal:
             if refusal.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise
@@ -101,9 +103,10 @@ class Conntrack:
             if refusal.errno != errno.ENOENT:
                 raise
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _entries(self, chosen: bytes = b"") -> Iterator[_Entry]:
         kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_GET
-        for body in self._netlink.dump(Message(kind, socket.AF_INET, b"", 0, "read connections")):
+        request = Message(kind, socket.AF_INET, chosen, 0, "read connections", 1)
+        for body in self._netlink.dump(request):
             fields = wire.by_kind(body)
             original, reply = fields.get(_TUPLE_ORIGINAL), fields.get(_TUPLE_REPLY)
             if original is not None and reply is not None and _is_tcp(original):
@@ -112,7 +115,8 @@ class Conntrack:
                 yield _Entry(original, fields.get(_ZONE), client, masked, real)
 
 
-def _delete_filtered(cut: Cut) -> Message:
+def _of(cut: Cut) -> bytes:
+    """Attributes that choose the connections of *cut* in a request."""
     flags = nfct.FILTER_FLAG_CTA_IP_SRC | nfct.FILTER_FLAG_CTA_PROTO_NUM
     ip = [wire.attribute(_IP_SOURCE, socket.inet_aton(cut.identity))]
     protocol = [wire.attribute(_PROTOCOL_NUMBER, _TCP)]
@@ -120,13 +124,9 @@ def _delete_filtered(cut: Cut) -> Message:
         flags |= nfct.FILTER_FLAG_CTA_IP_DST | nfct.FILTER_FLAG_CTA_PROTO_DST_PORT
         ip.append(wire.attribute(_IP_DESTINATION, socket.inet_aton(cut.masked.ip)))
         protocol.append(wire.attribute(_PORT_DESTINATION, cut.masked.port.to_bytes(2, "big")))
-    opened = wire.nested(
-        _TUPLE_ORIGINAL, wire.nested(_TUPLE_IP, *ip), wire.nested(_TUPLE_PROTOCOL, *protocol)
-    )
-    chosen = wire.nested(_FILTER, wire.attribute(_FILTER_ORIGINAL_FLAGS, struct.pack("=I", flags)))
-    kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_DELETE
-    what = f"cut connections of {cut.identity}"
-    return Message(kind, socket.AF_INET, opened + chosen, 0, what, 1)
+    address, service = wire.nested(_TUPLE_IP, *ip), wire.nested(_TUPLE_PROTOCOL, *protocol)
+    compared = wire.attribute(_FILTER_ORIGINAL_FLAGS, struct.pack("=I", flags))
+    return wire.nested(_TUPLE_ORIGINAL, address, service) + wire.nested(_FILTER, compared)
 
 
 def _is_tcp(tuple_: bytes) -> bool:

@@ -57,8 +57,10 @@ class Links:
         return int(struct.unpack_from("16si", answer)[1])
 
     def ensure_pair(self, identity_network: ipaddress.IPv4Network) -> int:
-        """Make the pair, its neighbour and its route be there; the index of rodvr0."""
-        gateway = str(identity_network.network_address)
+        """Make the pair, its neighbour and its route be there; the index of rodvr0.
+
+        What is right already is not touched: others listen to changes of routes and links.
+        """
         with self._routing(f"set up {OUTER} and {INNER}") as route:
             if self.index(OUTER) is None:
                 peer = {"ifname": INNER, "mtu": MTU}
@@ -66,15 +68,13 @@ class Links:
             outer, inner = self._existing(OUTER), self._existing(INNER)
             _ensure_link(route, outer, OUTER_MAC, arp=True)
             _ensure_link(route, inner, INNER_MAC, arp=False)
-            # One neighbour for all identities: the neighbour table does not grow with VMs.
-            route.neigh("replace", dst=gateway, lladdr=OUTER_MAC, ifindex=inner, state=_PERMANENT)
-            route.route(
-                "replace", dst=str(identity_network), gateway=gateway, oif=inner, flags=["onlink"]
-            )
+        with self._routing(f"route {identity_network} to {INNER} (is lo up?)") as route:
+            _ensure_route(route, inner, identity_network)
         for device in (OUTER, INNER):
             # Nothing but forwarded IPv4 belongs here; a host without IPv6 has no such file.
-            self._write(f"ipv6/conf/{device}/disable_ipv6", "1", missing_ok=True)
-        self._write(f"ipv4/conf/{INNER}/forwarding", "1")
+            with suppress(FileNotFoundError):
+                self._set(f"ipv6/conf/{device}/disable_ipv6", "1")
+        self._set(f"ipv4/conf/{INNER}/forwarding", "1")
         return outer
 
     def forwarding(self, device: str) -> bool:
@@ -82,8 +82,7 @@ class Links:
         return self._read(f"ipv4/conf/{device}/forwarding") == "1"
 
     def set_forwarding(self, device: str, on: bool) -> None:
-        if self.forwarding(device) != on:
-            self._write(f"ipv4/conf/{device}/forwarding", "1" if on else "0")
+        self._set(f"ipv4/conf/{device}/forwarding", "1" if on else "0")
 
     def remember_forwarding(self, device: str, was: bool) -> None:
         with self._routing(f"write the alias of {OUTER}") as route:
@@ -150,13 +149,11 @@ class Links:
         with entered(self._netns):
             return (Path("/proc/sys/net") / key).read_text().strip()
 
-    def _write(self, key: str, value: str, *, missing_ok: bool = False) -> None:
-        try:
-            with entered(self._netns):
-                (Path("/proc/sys/net") / key).write_text(value)
-        except FileNotFoundError:
-            if not missing_ok:
-                raise
+    def _set(self, key: str, value: str) -> None:
+        with entered(self._netns):
+            path = Path("/proc/sys/net") / key
+            if path.read_text().strip() != value:
+                path.write_text(value)
 
 
 def _ensure_link(route: IPRoute, index: int, mac: str, *, arp: bool) -> None:
@@ -167,3 +164,22 @@ def _ensure_link(route: IPRoute, index: int, mac: str, *, arp: bool) -> None:
     right = (link.get_attr("IFLA_ADDRESS"), link.get_attr("IFLA_MTU"), no_arp, up)
     if right != (mac, MTU, not arp, True):
         route.link("set", index=index, address=mac, mtu=MTU, arp=arp, state="up")
+
+
+def _ensure_route(route: IPRoute, inner: int, network: ipaddress.IPv4Network) -> None:
+    """All identities are behind one neighbour: the neighbour table does not grow with VMs."""
+    gateway = str(network.network_address)
+    neighbours = [
+        (neighbour.get_attr("NDA_LLADDR"), neighbour["state"])
+        for neighbour in route.get_neighbours(ifindex=inner, family=socket.AF_INET)
+        if neighbour.get_attr("NDA_DST") == gateway
+    ]
+    if neighbours != [(OUTER_MAC, _PERMANENT)]:
+        route.neigh("replace", dst=gateway, lladdr=OUTER_MAC, ifindex=inner, state=_PERMANENT)
+    try:
+        taken = route.route("get", dst=str(network.network_address + 1))[0]
+        right = (taken.get_attr("RTA_OIF"), taken.get_attr("RTA_GATEWAY")) == (inner, gateway)
+    except NetlinkError:
+        right = False  # no route at all
+    if not right:
+        route.route("replace", dst=str(network), gateway=gateway, oif=inner, flags=["onlink"])

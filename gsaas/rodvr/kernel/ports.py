@@ -263,6 +263,8 @@ def _element(key: bytes, value: bytes | None = None) -> bytes:
 
 def _way_back(way: plan.WayBack) -> bytes:
     mac = bytes.fromhex(way.mac.replace(":", ""))
+    if len(mac) != 6:
+        raise ValueError(f"{way.mac!r} is no MAC address")
     return struct.pack("=I6s2x4s", way.ifindex, mac, _address(way.ip))
 
 

@@ -12,7 +12,8 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -156,6 +157,33 @@ class Lab:
         )
         self._peers.append(process)
         return Peer(process)
+
+    @contextmanager
+    def watching_routes(self) -> Iterator[Callable[[], list[str]]]:
+        """Gives a function that says how routes, neighbours and our links changed until now."""
+        process = subprocess.Popen(
+            ["ip", "-n", self.compute, "monitor", "route", "neigh", "link"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        reader = process.stdout
+        assert reader is not None
+
+        def changes() -> list[str]:
+            """A route of our own shows that all before it has been told."""
+            lines: list[str] = []
+            while not any("203.0.113.1" in line for line in lines):
+                self.ip("cmp", "route add blackhole 203.0.113.1; route del blackhole 203.0.113.1")
+                while select.select([reader], [], [], 0.2)[0]:
+                    lines.append(reader.readline().strip())
+            return [line for line in lines if "rodvr" in line or "240.71" in line]
+
+        try:
+            changes()
+            yield changes
+        finally:
+            process.terminate()
+            process.communicate()
 
     # -- building
 

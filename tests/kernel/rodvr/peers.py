@@ -10,6 +10,8 @@
 Only the standard library, and no import of gsaas: they must start fast and know nothing.
 """
 
+# ruff: noqa: T201 - printing is how these programs answer
+
 import asyncio
 import hashlib
 import os
@@ -112,7 +114,7 @@ def transfer(ip, port, mib):
     _, stream = _connect(ip, port)
     stream.readline()
     block, size = os.urandom(1 << 20), int(mib) << 20
-    sent, received = hashlib.sha1(), hashlib.sha1()
+    sent, received = hashlib.sha256(), hashlib.sha256()
 
     def receive():
         left = size

@@ -10,7 +10,7 @@ import pytest
 from gsaas.rodvr.endpoint import IDENTITY_NETWORK, MASKED_PREFIX, Endpoint
 from gsaas.rodvr.kernel import Datapath
 from gsaas.rodvr.plan import DeleteMappings
-from tests.kernel.rodvr.lab import A, B, G1, G2, G2_OTHER, USUAL, Lab, binding, eventually
+from tests.kernel.rodvr.lab import G1, G2, G2_OTHER, USUAL, A, B, Lab, binding, eventually
 
 pytestmark = pytest.mark.kernel
 

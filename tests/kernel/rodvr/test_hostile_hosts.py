@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gsaas.rodvr.endpoint import Endpoint
-from tests.kernel.rodvr.lab import A, USUAL, Lab, binding, eventually
+from tests.kernel.rodvr.lab import USUAL, A, Lab, binding, eventually
 
 pytestmark = pytest.mark.kernel
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import pytest
 
 from gsaas.rodvr.bindings import Address
 from gsaas.rodvr.endpoint import Endpoint
-from tests.kernel.rodvr.lab import A, B, G1, PORT, Lab, binding
+from tests.kernel.rodvr.lab import G1, PORT, A, B, Lab, binding
 
 pytestmark = pytest.mark.kernel
 
@@ -91,15 +92,15 @@ OFFLOADS = {
     "on our pair": [("cmp", "rodvr0"), ("cmp", "rodvr1")],
     "on the tap": [("cmp", "tap11111111-11")],
 }
-OFFLOADS["anywhere"] = [*sum(OFFLOADS.values(), []), ("g1", "eth0")]
+OFFLOADS["anywhere"] = [*chain.from_iterable(OFFLOADS.values()), ("g1", "eth0")]
 
 
 @pytest.mark.parametrize("places", OFFLOADS.values(), ids=OFFLOADS.keys())
 def test_data_stays_intact_without_offloads(lab: Lab, endpoint: Endpoint, places: Any) -> None:
     def switch(state: str) -> None:
         for place, device in places:
-            features = ("tx", "rx", "tso", "gso", "gro")
-            lab.run(place, "ethtool", "-K", device, *sum(([f, state] for f in features), []))
+            features = [(name, state) for name in ("tx", "rx", "tso", "gso", "gro")]
+            lab.run(place, "ethtool", "-K", device, *chain.from_iterable(features))
 
     switch("off")
     try:

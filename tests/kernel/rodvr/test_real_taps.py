@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gsaas.rodvr.endpoint import Endpoint
-from tests.kernel.rodvr.lab import A, G1, Lab, binding, eventually
+from tests.kernel.rodvr.lab import G1, A, Lab, binding, eventually
 
 pytestmark = pytest.mark.kernel
 

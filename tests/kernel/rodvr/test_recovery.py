@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.endpoint import Endpoint, NotRemoved
 from tests.kernel.rodvr.lab import (
-    A,
-    B,
     G1,
     G2,
     G2_OTHER,
     USUAL,
+    A,
+    B,
     Lab,
     Monitor,
     binding,
@@ -117,6 +116,8 @@ def test_a_second_endpoint_on_a_host_leaves_the_first_alone_and_says_so(
     second = make_endpoint()
     (problem,) = second.report().problems
     assert "belong to another process" in problem
+    with pytest.raises(NotRemoved, match="port-vm1 may still be connected on cmp"):
+        second.remove("port-vm1")
     assert lab.reaches("vm1", A) == "g1:8308"
     endpoint.stop()
     second.replace(usual())
@@ -218,6 +219,20 @@ def test_a_binding_the_kernel_cannot_take_does_not_stop_the_others(
     assert lab.reaches("vm1", A) == "g1:8308"
 
 
+def test_identities_that_run_out_are_a_problem_until_one_is_given_back(
+    lab: Lab, make_endpoint: Any
+) -> None:
+    endpoint = make_endpoint(identity_network="240.71.0.0/30", farewell=0, retry_interval=0.1)
+    endpoint.replace(binding(vm, {A: G1}) for vm in ("vm1", "vm2"))
+    third = endpoint.apply(binding("vm3", {A: G1}))
+    assert not third.bindings["port-vm3"].installed
+    assert "all 2 identity addresses of this host are held" in third.problems[0]
+    endpoint.remove("port-vm1")
+    eventually(lambda: endpoint.report().bindings["port-vm3"].installed)
+    assert endpoint.report().problems == ()
+    assert lab.reaches("vm3", A) == "g1:8308"
+
+
 def test_two_bindings_of_one_tap_are_a_problem_and_the_later_one_has_it(
     lab: Lab, endpoint: Endpoint
 ) -> None:
@@ -248,7 +263,7 @@ def test_any_thread_may_call(lab: Lab, endpoint: Endpoint) -> None:
 
 def namespaces() -> set[str]:
     """Network namespaces that threads of this process are in."""
-    return {os.readlink(task / "ns/net") for task in Path("/proc/self/task").iterdir()}
+    return {str((task / "ns/net").readlink()) for task in Path("/proc/self/task").iterdir()}
 
 
 def test_endpoints_of_several_hosts_share_a_process(lab: Lab, make_endpoint: Any) -> None:
@@ -269,3 +284,12 @@ def test_endpoints_of_several_hosts_share_a_process(lab: Lab, make_endpoint: Any
     finally:
         other.teardown()
     assert "rodvr0" not in str(lab.ip_json("g1", "link"))
+
+
+def test_an_audit_touches_no_route_and_no_link(lab: Lab, make_endpoint: Any) -> None:
+    endpoint = make_endpoint(audit_interval=0.05)
+    endpoint.replace(usual())
+    with lab.watching_routes() as changes:
+        lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding", 0)
+        eventually(lambda: lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "1")
+        assert changes() == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gsaas.rodvr.endpoint import Endpoint
-from tests.kernel.rodvr.lab import A, G1, G2, USUAL, VMS, Lab, binding, eventually
+from tests.kernel.rodvr.lab import G1, G2, USUAL, VMS, A, Lab, binding, eventually
 
 pytestmark = pytest.mark.kernel
 

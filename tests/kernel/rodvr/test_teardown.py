@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gsaas.rodvr.endpoint import Endpoint
-from tests.kernel.rodvr.lab import A, USUAL, Lab, binding
+from tests.kernel.rodvr.lab import USUAL, A, Lab, binding
 
 pytestmark = pytest.mark.kernel
 

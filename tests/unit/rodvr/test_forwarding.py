@@ -24,9 +24,7 @@ OPEN = BaseChain("ip", "filter", "FORWARD", ACCEPT)
 
 def dropped(chain: BaseChain, chains: dict[str, list[Rule]]) -> list[bool]:
     """Of the first packet, of the answer."""
-    return [
-        drops(chain, lambda name: chains.get(name, []), packet) for packet in (FIRST, ANSWER)
-    ]
+    return [drops(chain, lambda name: chains.get(name, []), packet) for packet in (FIRST, ANSWER)]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +69,7 @@ def dropped(chain: BaseChain, chains: dict[str, list[Rule]]) -> list[bool]:
         pytest.param([Rule(verdict=None), Rule(verdict=ACCEPT)], [False, False], id="after a log"),
     ],
 )
-def test_a_chain_that_drops_by_default_and_accepts(
-    rules: list[Rule], expected: list[bool]
-) -> None:
+def test_a_chain_that_drops_by_default_and_accepts(rules: list[Rule], expected: list[bool]) -> None:
     assert dropped(CLOSED, {"FORWARD": rules}) == expected
 
 

@@ -8,7 +8,10 @@ from gsaas.rodvr.report import BindingReport, Report
 
 
 def test_a_report_is_plain_json() -> None:
-    bindings = {"port-1": BindingReport(True, unmapped=2, refused=1), "port-2": BindingReport(False)}
+    bindings = {
+        "port-1": BindingReport(True, unmapped=2, refused=1),
+        "port-2": BindingReport(False),
+    }
     plain = Report("cmp1", bindings, ("something is wrong",)).to_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain == {
