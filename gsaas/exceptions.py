@@ -62,6 +62,30 @@ class Forbidden(GsaasError):
     fmt = "this needs %(rule)s, which the roles %(roles)s do not give"
 
 
+class NoProject(GsaasError):
+    """The token is for the whole cloud, for a domain, or for nothing; leases belong to projects."""
+
+    code = "gsaas.forbidden.no-project"
+    status = 403
+    fmt = "this needs a token for a project; yours is for %(scope)s"
+
+
+class QuotaExceeded(GsaasError):
+    """The project would have more than an operator lets it have."""
+
+    code = "gsaas.quota.exceeded"
+    status = 403
+    fmt = "%(reason)s"
+
+
+class IdentityUnavailable(GsaasError):
+    """Keystone, which knows who is calling, does not answer."""
+
+    code = "gsaas.identity.unavailable"
+    status = 503
+    fmt = "Keystone does not answer, so nobody can be recognised; try again"
+
+
 class NotFound(GsaasError):
     """There is no such thing, or it is another project's: the two answers are the same on purpose."""
 

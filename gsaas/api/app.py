@@ -43,7 +43,7 @@ def create_app(
     """Return the API as a WSGI application.
 
     *authenticate* turns a Flask request into the caller's context, or raises `Unauthorized`
-    (`gsaas.api.auth.TokenFile` is one). Everything passed in is shared by all threads.
+    (`gsaas.api.auth.TokenFile` and `gsaas.api.keystone.Keystone` do). Everything passed in is shared by all threads.
     """
     document = openapi.document(routes.ROUTES)
     enforcer = rbac.enforcer(conf)
@@ -77,6 +77,7 @@ def _view(
         context.global_request_id = request.environ.get(request_id.GLOBAL_REQ_ID)
         call = Call(service, context, base_url=_base_url(service.conf, request))
         if route.rule:
+            _check_project(context)
             flask.g.microversion = microversions.chosen(request.headers.get(microversions.HEADER))
             call.authorise(route.rule)
         for word, name in names.items():
@@ -88,6 +89,18 @@ def _view(
         return _response(route.handler(call, **names))
 
     return view
+
+
+def _check_project(context: RequestContext) -> None:
+    """Raise `NoProject` for a caller without one.
+
+    Rules compare projects and queries are narrowed to one; none would compare as equal to none, and
+    narrow to everything.
+    """
+    if not context.project_id:
+        domain = context.domain_id and f"domain {context.domain_id}"
+        system = context.system_scope and "the whole cloud"
+        raise exceptions.NoProject(scope=system or domain or "no project")
 
 
 def _check_name(noun: str, name: str) -> None:

@@ -98,7 +98,7 @@ def _ours(error: exceptions.GsaasError) -> flask.Response:
     response = flask.jsonify(body(error.status, error.code, str(error), **more))
     response.status_code = error.status
     if isinstance(error, exceptions.Unauthorized):
-        response.headers["WWW-Authenticate"] = 'Token realm="gsaas"'
+        response.headers["WWW-Authenticate"] = error.facts.get("challenge", 'Token realm="gsaas"')
     return response
 
 

@@ -58,7 +58,7 @@ class Cloud(abc.ABC):
     """Boots and deletes VMs. Every call may be repeated; none of them waits for a VM to boot."""
 
     @classmethod
-    def configured(cls, conf: cfg.ConfigOpts) -> Cloud:
+    def configured(cls, conf: cfg.ConfigOpts) -> Cloud:  # noqa: ARG003  (for those that need it)
         """The cloud that *conf* describes, for processes that know nothing else of it.
 
         `ValueError` if it cannot be used that way. Connects to nothing yet.

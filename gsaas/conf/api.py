@@ -8,6 +8,24 @@ GROUP = cfg.OptGroup("api", title="REST API", help="How gsaas-api answers and wh
 
 OPTS = [
     cfg.StrOpt(
+        "auth_strategy",
+        default="keystone",
+        choices=[
+            (
+                "keystone",
+                "tokens are Keystone's; the section [keystone_authtoken] says where it is",
+            ),
+            ("token-file", "tokens are those in token_file: for a machine without Keystone"),
+        ],
+        help="Who says who is calling. gsaas-standalone brings its own token file, whatever is set here.",
+    ),
+    cfg.StrOpt(
+        "token_file",
+        default="/etc/gsaas/tokens.json",
+        help="With auth_strategy = token-file: a JSON list of token, user_id, project_id and roles, "
+        "its owner's alone (mode 0600). It is read once, when the service starts.",
+    ),
+    cfg.StrOpt(
         "public_url",
         help="Where clients find this API, such as https://gpu.example.org: the beginning of every "
         "link in its answers. Unset, links begin with the address that the request was sent to, which "

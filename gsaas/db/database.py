@@ -45,19 +45,22 @@ class Database:
         self._writers = orm.sessionmaker(engine.execution_options(**WRITES), expire_on_commit=False)
 
     @classmethod
-    def connect(cls, conf: cfg.ConfigOpts) -> Database:
-        """Connect as `[database]` says; raises `oslo_db.exception.DBError` when it cannot."""
+    def connect(cls, conf: cfg.ConfigOpts, **overrides: object) -> Database:
+        """Connect as `[database]` says; raises `oslo_db.exception.DBError` when it cannot.
+
+        *overrides* are oslo.db's engine options, and go before those of *conf*.
+        """
         options = conf.database
-        return cls.open(
-            options.connection,
-            connection_recycle_time=options.connection_recycle_time,
-            max_pool_size=options.max_pool_size,
-            max_overflow=options.max_overflow,
-            pool_timeout=options.pool_timeout,
-            mysql_sql_mode=options.mysql_sql_mode,
-            max_retries=options.max_retries,
-            retry_interval=options.retry_interval,
-        )
+        configured = {
+            "connection_recycle_time": options.connection_recycle_time,
+            "max_pool_size": options.max_pool_size,
+            "max_overflow": options.max_overflow,
+            "pool_timeout": options.pool_timeout,
+            "mysql_sql_mode": options.mysql_sql_mode,
+            "max_retries": options.max_retries,
+            "retry_interval": options.retry_interval,
+        }
+        return cls.open(options.connection, **(configured | overrides))
 
     @classmethod
     def open(cls, url: str, **engine_options: object) -> Database:

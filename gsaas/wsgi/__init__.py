@@ -1,0 +1,1 @@
+"""The API as a WSGI server of the operator's choice runs it."""
