@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from tests.openstack.bed import bed, credentials, settings
 from tests.openstack.bed.errors import BedError
@@ -60,15 +62,18 @@ def show_credentials() -> None:
 
 def show_status(as_json: bool) -> int:
     status = bed.status()
-    if as_json:
-        print(json.dumps(status, indent=2))
-    else:
-        print(f"{status['state']}, in {status['directory']}")
-        for row in status["daemons"]:
-            ports = " ".join(map(str, row["ports"]))
-            age = "" if row["seconds"] is None else f"{row['seconds']} s"
-            print(f"  {row['name']:28} {row['pid'] or 'down':>8} {age:>10}  {ports}")
+    text = json.dumps(status, indent=2) if as_json else as_table(status)
+    sys.stdout.write(f"{text}\n")
     return 0 if status["state"] == "up" else 1
+
+
+def as_table(status: Mapping[str, Any]) -> str:
+    lines = [f"{status['state']}, in {status['directory']}"]
+    for row in status["daemons"]:
+        ports = " ".join(map(str, row["ports"]))
+        age = "" if row["seconds"] is None else f"{row['seconds']} s"
+        lines.append(f"  {row['name']:28} {row['pid'] or 'down':>8} {age:>10}  {ports}".rstrip())
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
