@@ -195,6 +195,11 @@ class Lease(Base):
     )
     released_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     """When its GPUs were given back."""
+    driven_by: Mapped[str | None] = mapped_column(Name)
+    """The engine that is taking its steps; others leave it alone until `driven_until`."""
+    driven_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    timings: Mapped[dict[str, float] | None] = mapped_column(JSON, default=dict)
+    """Phase of the launch -> seconds it took; see `gsaas.timings`."""
 
     claims: Mapped[list[Claim]] = relationship(
         back_populates="lease", order_by="Claim.position", lazy="selectin"

@@ -41,6 +41,8 @@ def _sqlite(connection: sqlalchemy.Connection) -> Schema:
     query = "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, name"
     tables: Schema = {}
     for table, sql in connection.exec_driver_sql(query):
+        # A column that was added later stands in the line of the one before it.
+        sql = re.sub(r"(?<=[A-Z)]), (?=\w+ [A-Z])", "\n", sql)
         tables[table] = f"{tables.get(table, '')}{_sorted_lines(sql)}\n"
     return tables
 
@@ -69,7 +71,7 @@ def _postgresql(connection: sqlalchemy.Connection) -> Schema:
 
 def _sorted_lines(definition: str) -> str:
     """The order in which keys and constraints were added means nothing."""
-    return "\n".join(sorted(line.strip(" ,") for line in definition.splitlines()))
+    return "\n".join(sorted(line.strip(" ,\t") for line in definition.splitlines()))
 
 
 _READERS = {"sqlite": _sqlite, "mysql": _mysql, "postgresql": _postgresql}
