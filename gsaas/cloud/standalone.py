@@ -21,7 +21,7 @@ from typing import Any
 from gsaas import exceptions
 from gsaas.cloud import links, namespaces
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
-from gsaas.cloud.inventory import Inventory
+from gsaas.cloud.inventory import HostSpec
 from gsaas.cloud.namespaces import Namespaces
 from gsaas.cloud.testbed import Testbed
 from gsaas.cloudinit.boot import route_script
@@ -47,6 +47,21 @@ _SPELLINGS = {"imageRef": "image", "flavorRef": "flavor", "networks": "network"}
 def vm_netns(prefix: str, server_id: str) -> str:
     """Name of the network namespace that is the server *server_id*."""
     return f"{prefix}vm-{server_id[:8]}"
+
+
+def place(
+    hosts: Sequence[HostSpec], vms: Sequence[str], wanted: str | None, avoid: Sequence[str]
+) -> str:
+    """Choose the host of a server: the one with the fewest *vms* (their hosts' names), without GPUs if it can be.
+
+    Raises `ServerRefused` if *wanted* and *avoid* leave none.
+    """
+    left = [h for h in hosts if (wanted is None or h.name == wanted) and h.name not in avoid]
+    if not left:
+        raise exceptions.ServerRefused(
+            reason="no compute host may run this server; ask for another locality"
+        )
+    return min(left, key=lambda host: (vms.count(host.name), host.gpus > 0, host.name)).name
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,7 @@ class StandaloneCloud(Cloud):
         return [f"{field}: ignored, {IGNORED[field]}" for field in asked if field in IGNORED]
 
     def compute_hosts(self) -> Sequence[str]:
-        return [host.name for host in self._inventory.compute_hosts]
+        return [host.name for host in self._testbed.inventory.compute_hosts]
 
     def create(
         self,
@@ -110,7 +125,12 @@ class StandaloneCloud(Cloud):
                     lease_id=lease_id,
                     server_id=str(uuid.uuid4()),
                     name=request["name"],
-                    host=self._place(host, avoid),
+                    host=place(
+                        self._testbed.inventory.compute_hosts,
+                        [other.host for other in self._all()],
+                        host,
+                        avoid,
+                    ),
                     port_id=str(uuid.uuid4()),
                     user_data=user_data,
                 )
@@ -142,24 +162,6 @@ class StandaloneCloud(Cloud):
             links.remove(host, record.port.tap)
         self._namespaces.remove(vm_netns(self._prefix, record.server_id))
         self._path(lease_id).unlink()
-
-    @property
-    def _inventory(self) -> Inventory:
-        return self._testbed.inventory
-
-    def _place(self, wanted: str | None, avoid: Sequence[str]) -> str:
-        """The host with the fewest VMs, one without GPUs before the others; `ServerRefused` if there is none."""
-        vms = [record.host for record in self._all()]
-        hosts = [
-            host
-            for host in self._inventory.compute_hosts
-            if (wanted is None or host.name == wanted) and host.name not in avoid
-        ]
-        if not hosts:
-            raise exceptions.ServerRefused(
-                reason="no compute host may run this server; ask for another locality"
-            )
-        return min(hosts, key=lambda host: (vms.count(host.name), host.gpus > 0, host.name)).name
 
     def _make(self, record: _Record) -> None:
         vm, port = vm_netns(self._prefix, record.server_id), record.port

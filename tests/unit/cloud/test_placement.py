@@ -1,0 +1,36 @@
+"""Where gsaas-standalone puts a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from gsaas.cloud.inventory import DEFAULT
+from gsaas.cloud.standalone import place
+from gsaas.exceptions import ServerRefused
+
+HOSTS = DEFAULT.compute_hosts
+
+
+@pytest.mark.parametrize(
+    ("vms", "wanted", "avoid", "host"),
+    [
+        ([], None, [], "compute1"),
+        (["compute1"], None, [], "gpu1"),
+        (["compute1", "gpu1"], None, [], "gpu2"),
+        (["compute1", "gpu1", "gpu2"], None, [], "compute1"),
+        ([], None, ["compute1"], "gpu1"),
+        ([], None, ["compute1", "gpu1"], "gpu2"),
+        (["gpu1", "gpu1"], "gpu1", [], "gpu1"),
+    ],
+)
+def test_a_server_goes_to_the_emptiest_host_that_it_may_run_on(vms, wanted, avoid, host):
+    assert place(HOSTS, vms, wanted, avoid) == host
+
+
+@pytest.mark.parametrize(
+    ("wanted", "avoid"),
+    [("nowhere", []), (None, ["gpu1", "gpu2", "compute1"]), ("gpu1", ["gpu1"])],
+)
+def test_a_server_that_may_run_nowhere_is_refused(wanted, avoid):
+    with pytest.raises(ServerRefused):
+        place(HOSTS, [], wanted, avoid)
