@@ -7,12 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import sqlalchemy
 from oslo_config import cfg
-from oslo_db import exception as db_exception
 
 from gsaas import conf
-from gsaas.db import migration
+from gsaas.db import migration, ready
 from gsaas.db.database import Database
 
 DESCRIPTION = """\
@@ -40,17 +38,13 @@ CHECK = "say whether the database is at the revision that this release needs"
 FINE, NOT_FINE, UNUSABLE = 0, 1, 2
 
 
-class UnusableDatabaseError(Exception):
-    """The database could not be asked; the message says why in one sentence."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     args = _parser().parse_args(argv)
     try:
         with _database(args.config_file) as database:
             return args.run(database)
-    except UnusableDatabaseError as error:
+    except ready.Unusable as error:
         return _complain(str(error), UNUSABLE)
 
 
@@ -58,7 +52,7 @@ def upgrade(database: Database) -> int:
     """Bring the database to this release's revision, and say what was done."""
     before = migration.version(database.engine)
     if before is not None and not migration.knows(before):
-        return _complain(_problem(before), NOT_FINE)
+        return _complain(ready.problem(before), NOT_FINE)
     migration.upgrade(database.engine)
     if before == migration.head():
         print(f"nothing to do: the database is at revision {before}")
@@ -76,25 +70,10 @@ def version(database: Database) -> int:
 def check(database: Database) -> int:
     """Say whether the services may start on this database."""
     current = migration.version(database.engine)
-    if current != migration.head():
-        return _complain(_problem(current), NOT_FINE)
+    if problem := ready.problem(current):
+        return _complain(problem, NOT_FINE)
     print(f"the database is at revision {current}, as this release needs it")
     return FINE
-
-
-def _problem(current: str | None) -> str:
-    """What is wrong with a database at revision *current*, and what to do."""
-    if current is None:
-        return "the database has no tables of GSaaS yet; run: gsaas-manage db upgrade"
-    if migration.knows(current):
-        return (
-            f"the database is at revision {current}, this release needs {migration.head()}; "
-            "run: gsaas-manage db upgrade"
-        )
-    return (
-        f"the database is at revision {current}, which this release does not know: "
-        "a newer GSaaS has upgraded it"
-    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -120,39 +99,19 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _database(config_file: str | None) -> Iterator[Database]:
-    """Open the configured database, tried once: an operator who waits wants to know now."""
+    """Open the configured database; raises `Unusable`, also for what fails while it is open."""
     try:
         settings = conf.load(["--config-file", config_file] if config_file else [])
     except cfg.Error as error:
-        raise UnusableDatabaseError(f"the configuration cannot be used: {error}") from error
-    url = settings.database.connection
-    if not url:
-        raise UnusableDatabaseError(
-            "no database is configured: set connection in the section [database]"
-        )
-    try:
-        where = sqlalchemy.make_url(url).render_as_string(hide_password=True)
-    except sqlalchemy.exc.ArgumentError as error:
-        raise UnusableDatabaseError("[database]connection is not a database URL") from error
-    try:
-        database = Database.open(url, max_retries=0)
-        with database.engine.connect():
-            pass
-    except (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError, ImportError) as error:
-        raise UnusableDatabaseError(f"cannot connect to {where}: {_cause(error)}") from error
+        raise ready.Unusable(f"the configuration cannot be used: {error}") from error
+    database = ready.connect(settings)
     try:
         yield database
-    except (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError, TimeoutError) as error:
-        raise UnusableDatabaseError(f"{where} failed: {_cause(error)}") from error
+    except (*ready.ERRORS, TimeoutError) as error:
+        where = ready.printable(settings.database.connection)
+        raise ready.Unusable(f"{where} failed: {ready.cause(error)}") from error
     finally:
         database.close()
-
-
-def _cause(error: BaseException) -> str:
-    """The driver's own words, without what SQLAlchemy and oslo.db wrap around them."""
-    while inner := getattr(error, "inner_exception", None) or getattr(error, "orig", None):
-        error = inner
-    return " ".join(str(error).split())
 
 
 def _complain(sentence: str, status: int) -> int:

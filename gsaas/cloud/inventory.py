@@ -1,4 +1,6 @@
-"""The simulated cloud of gsaas-standalone as values: which hosts, with which GPUs. Text in, values out."""
+"""Declared hosts and their GPUs as values: those that gsaas-standalone simulates, and those of a GPU host whose
+monitor is told rather than asks. Text in, values out.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ import ipaddress
 import re
 import tomllib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gsaas.db.gpus import GpuInfo
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")
 _UUIDS = uuid.UUID("6b1f7a52-41f1-5d0c-9c0f-0f6e6e2a6d53")
 _RESERVED = {"switch", "vm"}
 
@@ -33,12 +37,14 @@ class HostSpec:
     """How many of this model."""
     memory_mb: int = 8192
     """MiB of each."""
+    uuids: Sequence[str] = ()
+    """Their UUIDs, as `nvidia-smi -L` lists them; made up from the host's name if none are given."""
 
     def gpu_infos(self, first_port: int) -> list[GpuInfo]:
         """Its GPUs as a monitor reports them; daemons listen on *first_port* and the ports after it."""
         return [
             GpuInfo(
-                uuid=f"GPU-{uuid.uuid5(_UUIDS, f'{self.name}/{index}')}",
+                uuid=self.uuids[index] if self.uuids else self._made_up(index),
                 device_index=index,
                 model=self.model,
                 memory_mb=self.memory_mb,
@@ -46,6 +52,9 @@ class HostSpec:
             )
             for index in range(self.gpus)
         ]
+
+    def _made_up(self, index: int) -> str:
+        return f"GPU-{uuid.uuid5(_UUIDS, f'{self.name}/{index}')}"
 
 
 @dataclass(frozen=True)
@@ -65,9 +74,18 @@ class Inventory:
         for what, values in (
             ("name", [host.name for host in self.hosts]),
             ("gpu_address", [host.gpu_address for host in self.hosts]),
+            ("GPU", [name for host in self.hosts for name in host.uuids]),
         ):
             for value in {value for value in values if values.count(value) > 1}:
                 raise InventoryError(f"two hosts have the {what} {value}")
+
+    def host(self, name: str) -> HostSpec:
+        """Return the GPU host *name*; raises `InventoryError`."""
+        for host in self.gpu_hosts:
+            if host.name == name:
+                return host
+        known = ", ".join(host.name for host in self.gpu_hosts) or "none"
+        raise InventoryError(f"no GPU host {name} is declared; those that are: {known}")
 
     @property
     def compute_hosts(self) -> tuple[HostSpec, ...]:
@@ -129,6 +147,11 @@ def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
     for what, value, least in (("gpus", host.gpus, 0), ("memory_mb", host.memory_mb, 1)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise InventoryError(f"{host.name}: {what} is a whole number from {least}")
+    if host.uuids and len(host.uuids) != host.gpus:
+        raise InventoryError(f"{host.name}: {len(host.uuids)} uuids for {host.gpus} GPUs")
+    for name in host.uuids:
+        if not isinstance(name, str) or not _UUID.fullmatch(name):
+            raise InventoryError(f"{host.name}: {name!r} is no UUID of a GPU")
     if not isinstance(host.model, str) or not 0 < len(host.model) < 256:
         raise InventoryError(f"{host.name}: model is a text of at most 255 characters")
 

@@ -1,7 +1,7 @@
 """Configuration: one module per option group, registered on a `ConfigOpts` that is passed around, never global.
 
-    conf = gsaas.conf.load(["--config-file", "/etc/gsaas/gsaas.conf"])
-    conf.gpgpums.policy
+conf = gsaas.conf.load(["--config-file", "/etc/gsaas/gsaas.conf"])
+conf.gpgpums.policy
 """
 
 from __future__ import annotations
@@ -17,8 +17,18 @@ from gsaas.conf import agent, api, cloudinit, engine, gpgpums, monitor, remoting
 MODULES = (agent, api, cloudinit, engine, gpgpums, monitor, remoting, rodvr, standalone)
 
 
-def load(args: Sequence[str] = (), files: Sequence[str] | None = None) -> cfg.ConfigOpts:
+def load(
+    args: Sequence[str] = (),
+    files: Sequence[str] | None = None,
+    *,
+    prog: str | None = None,
+    description: str | None = None,
+    cli: Sequence[cfg.Opt] = (),
+) -> cfg.ConfigOpts:
     """Read *args* (command line) and *files* (the usual places when None) into a new `ConfigOpts`.
+
+    *prog* is the name of the process, which may have a file of its own, *description* what its help says, and
+    *cli* options of its own, for the command line alone.
 
     Raises `oslo_config.cfg.Error` for options or values that do not exist.
     """
@@ -31,5 +41,12 @@ def load(args: Sequence[str] = (), files: Sequence[str] | None = None) -> cfg.Co
         group = module.GROUP
         conf.register_group(cfg.OptGroup(group.name, title=group.title, help=group.help))
         module.register_opts(conf)
-    conf(list(args), project="gsaas", default_config_files=None if files is None else list(files))
+    conf.register_cli_opts(cli)
+    conf(
+        list(args),
+        project="gsaas",
+        prog=prog,
+        description=description,
+        default_config_files=None if files is None else list(files),
+    )
     return conf

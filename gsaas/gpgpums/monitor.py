@@ -1,7 +1,7 @@
 """The agent of a GPU host: says which GPUs there are, again and again, and runs their daemons.
 
 Its report is the host's heartbeat: when it stops, the host's GPUs are no longer offered. Here the GPUs are the
-declared ones of a simulated host, and so are their daemons.
+declared ones of an inventory; their daemons are simulated ones, or the operator's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Monitor:
-    """Reports *gpus* of *host* every *interval* seconds; their daemons listen at *gpu_address* inside *netns*."""
+    """Reports *gpus* of *host* every *interval* seconds.
+
+    *daemons* makes theirs listen at *gpu_address* inside *netns*; with None the operator has started them.
+    """
 
     def __init__(
         self,
@@ -29,13 +32,14 @@ class Monitor:
         gpus: Sequence[GpuInfo],
         *,
         engine: EngineClient,
-        daemons: SimulatedDaemons,
+        daemons: SimulatedDaemons | None,
         netns: str | None,
         interval: float,
     ) -> None:
         self.host = host
         self._gpu_address = gpu_address
         self._gpus = gpus
+        self._served = () if daemons is None else gpus
         self._engine = engine
         self._daemons = daemons
         self._netns = netns
@@ -45,7 +49,7 @@ class Monitor:
 
     def start(self) -> None:
         """Start the daemons, then report. Raises `OSError` when a daemon cannot listen."""
-        for gpu in self._gpus:
+        for gpu in self._served:
             address = Address(self._gpu_address, gpu.daemon_port)
             self._daemons.start(gpu.uuid, self.host, address, self._netns)
         self._reporter.start()
@@ -54,7 +58,7 @@ class Monitor:
         """Report no more, and stop the daemons."""
         self._stopping.set()
         self._reporter.join()
-        for gpu in self._gpus:
+        for gpu in self._served:
             self._daemons.stop(gpu.uuid)
 
     def _report(self) -> None:

@@ -1,0 +1,91 @@
+"""`gsaas-rodvr`: the RODVR endpoint of a compute host. It needs CAP_NET_ADMIN and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from oslo_config import cfg
+
+from gsaas import service
+from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.service import EndpointService
+
+DESCRIPTION = """\
+Connect the VMs of this compute host to their cGPUs: keep its nftables as GSaaS wants them. Stopping it, or an
+update of it, interrupts nothing.
+"""
+CLEAN = cfg.BoolOpt(
+    "clean",
+    default=False,
+    help="Take everything that was ever made out of the kernel, and exit. All VMs of this host lose their GPUs.",
+)
+CAP_NET_ADMIN = 12
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return service.run("gsaas-rodvr", DESCRIPTION, start, argv, cli=[CLEAN])
+
+
+def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
+    """Start an endpoint, or clean up and exit; raises `service.Unstartable`."""
+    options = conf.rodvr
+    if not _may_administer_networks():
+        raise service.Unstartable(
+            "programming nftables needs CAP_NET_ADMIN: run it as root, or grant it that capability"
+        )
+    try:
+        make = functools.partial(
+            Endpoint,
+            service.host_name(conf),
+            options.gpu_device,
+            masked_prefix=options.masked_prefix,
+            identity_network=options.identity_network,
+            audit_interval=options.audit_interval,
+            retry_interval=options.retry_interval,
+            farewell=options.farewell,
+        )
+        idle = make()
+    except ValueError as error:
+        raise service.Unstartable(f"the section [rodvr] cannot be used: {error}") from error
+    if conf.clean:
+        _clean(idle)
+        sys.exit(0)
+    if options.gpu_device not in (name for _, name in socket.if_nameindex()):
+        raise service.Unstartable(
+            f"there is no interface {options.gpu_device}, which is to reach the GPU network; "
+            "set gpu_device in the section [rodvr]"
+        )
+    bus = service.bus(conf)
+    parts.callback(bus.cleanup)
+    endpoint = EndpointService(
+        bus,
+        service.host_name(conf),
+        lambda on_installed: make(on_installed=on_installed),
+        report_interval=options.audit_interval,
+    )
+    endpoint.start()
+    parts.callback(endpoint.stop)
+
+
+def _clean(endpoint: Endpoint) -> None:
+    try:
+        endpoint.teardown()
+    except OSError as error:
+        raise service.Unstartable(
+            f"the kernel would not let go ({error.strerror}): stop gsaas-rodvr first"
+        ) from error
+
+
+def _may_administer_networks() -> bool:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(line.split()[1], 16) >> CAP_NET_ADMIN & 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Is the database that the configuration names there, and as this release needs it? Told in sentences for operators."""
+
+from __future__ import annotations
+
+import sqlalchemy
+from oslo_config import cfg
+from oslo_db import exception as db_exception
+
+from gsaas.db import migration
+from gsaas.db.database import Database
+
+ERRORS = (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError)
+"""What a database raises that cannot do what it is asked."""
+
+
+class Unusable(Exception):
+    """The database cannot be asked; the message says why in one sentence."""
+
+
+def connect(conf: cfg.ConfigOpts) -> Database:
+    """Connect as `[database]` says, tried once: who starts something wants to know now. Raises `Unusable`."""
+    url = conf.database.connection
+    if not url:
+        raise Unusable("no database is configured: set connection in the section [database]")
+    try:
+        where = printable(url)
+    except sqlalchemy.exc.ArgumentError as error:
+        raise Unusable("[database]connection is not a database URL") from error
+    try:
+        database = Database.connect(conf, max_retries=0)
+        with database.engine.connect():
+            return database
+    except (*ERRORS, ImportError) as error:
+        raise Unusable(f"cannot connect to {where}: {cause(error)}") from error
+
+
+def problem(current: str | None) -> str | None:
+    """What keeps services from working on a database at revision *current*, and what to do; None if nothing."""
+    if current == migration.head():
+        return None
+    if current is None:
+        return "the database has no tables of GSaaS yet; run: gsaas-manage db upgrade"
+    if migration.knows(current):
+        return (
+            f"the database is at revision {current}, this release needs {migration.head()}; "
+            "run: gsaas-manage db upgrade"
+        )
+    return (
+        f"the database is at revision {current}, which this release does not know: "
+        "a newer GSaaS has upgraded it"
+    )
+
+
+def printable(url: str) -> str:
+    """A database URL without its password; raises `sqlalchemy.exc.ArgumentError` for what is none."""
+    return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+
+
+def cause(error: BaseException) -> str:
+    """The driver's own words, without what SQLAlchemy and oslo.db wrap around them."""
+    while inner := getattr(error, "inner_exception", None) or getattr(error, "orig", None):
+        error = inner
+    return " ".join(str(error).split())
