@@ -27,6 +27,7 @@ from tests.openstack.bed import (
 
 COMPLETE = settings.RUN / "complete"
 """Holds, while the whole bed is up, what it was made from."""
+LOCK = settings.DIR / "lock"
 INFRASTRUCTURE = (database.DAEMON, messages.DAEMON, switch.DATABASE, switch.SWITCH)
 
 Say = Callable[[str], None]
@@ -84,34 +85,34 @@ def status() -> dict[str, Any]:
 def down(say: Say) -> None:
     """End what the bed started, and take away what that leaves in the kernel. State stays."""
     with _alone(say):
-        began = time.monotonic()
-        COMPLETE.unlink(missing_ok=True)
-        _stop_servers()
-        _end_all_but(INFRASTRUCTURE)  # which the others wait for when they end
-        if processes.running(switch.SWITCH.name):
-            switch.ask("--if-exists", "del-br", switch.INTEGRATION_BRIDGE)
-        _end_all_but(())
-        remains.remove()
-        processes.forget()
-        shutil.rmtree(settings.TMP, ignore_errors=True)
-        say(f"{time.monotonic() - began:6.1f} s  the cloud is down")
+        _down(say)
 
 
 def wipe(say: Say, everything: bool = False) -> None:
     """`down`, and forget all state. The installation and the guest image stay, or go as well."""
-    down(say)
-    kept = [] if everything else [settings.CACHE]
-    for path in _contents():
-        if path not in kept:
+    kept = {LOCK} if everything else {LOCK, settings.CACHE}
+    with _alone(say):
+        _down(say)
+        for path in set(settings.DIR.iterdir()) - kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    say(f"wiped: {settings.DIR}")
+        say(f"wiped: {settings.DIR}")
 
 
-def _contents() -> list[Path]:
-    return sorted(settings.DIR.iterdir()) if settings.DIR.exists() else []
+def _down(say: Say) -> None:
+    began = time.monotonic()
+    COMPLETE.unlink(missing_ok=True)
+    _stop_guests()
+    _end_all_but(INFRASTRUCTURE)  # which the others wait for when they end
+    if processes.running(switch.SWITCH.name):
+        switch.ask("--if-exists", "del-br", switch.INTEGRATION_BRIDGE)
+    _end_all_but(())
+    remains.remove()
+    processes.forget()
+    shutil.rmtree(settings.TMP, ignore_errors=True)
+    say(f"{time.monotonic() - began:6.1f} s  the cloud is down")
 
 
-def _stop_servers() -> None:
+def _stop_guests() -> None:
     """Pull the plug of every guest."""
     if processes.running(hypervisors.LIBVIRTD.name) is None:
         return
@@ -144,7 +145,7 @@ def _made_from() -> str:
 def _alone(say: Say) -> Iterator[None]:
     """Hold the bed's lock: one `up` or `down` at a time, others wait for it."""
     settings.DIR.mkdir(parents=True, exist_ok=True)
-    with (settings.DIR / "lock").open("w") as lock:
+    with LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -34,8 +34,8 @@ DAEMON = wsgi.daemon(
         "OS_KEYSTONE_CONFIG_FILES": CONFIGURATION.name,
     },
     reads=(CONFIGURATION, VERSION_LOCK),
-    workers=2,
-    threads=4,
+    workers=3,
+    threads=1,  # the first two requests of a process, if they come at once, break each other
 )
 
 
