@@ -13,7 +13,7 @@ import flask
 from oslo_config import cfg
 from oslo_middleware import request_id
 
-from gsaas import exceptions
+from gsaas import exceptions, limits
 from gsaas.api import bodies, errors, microversions, openapi, rbac, routes, validation
 from gsaas.api.schemas import common
 from gsaas.api.service import Call, Engine, Reply, Service
@@ -47,7 +47,17 @@ def create_app(
     """
     document = openapi.document(routes.ROUTES)
     enforcer = rbac.enforcer(conf)
-    service = Service(conf, database, claims, engine, cloud, remoting, enforcer, document)
+    service = Service(
+        conf,
+        database,
+        claims,
+        engine,
+        cloud,
+        remoting,
+        limits.load(conf),
+        enforcer,
+        document,
+    )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
     app.json.sort_keys = False

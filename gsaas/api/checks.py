@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gsaas.api import cgpus
+from gsaas import exceptions
+from gsaas.api import cgpus, limits
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.service import Call, Reply
 from gsaas.db import gpus
@@ -16,18 +17,27 @@ def create(call: Call) -> Reply:
     asked = call.body["check"]
     wanted = cgpus.request(call.service, asked)
     answer = call.service.claims.check(wanted, asked.get("policy"))
-    shown = _refusal(answer) if isinstance(answer, Refusal) else _placement(call, answer)
-    return Reply(200, {"check": shown})
+    if isinstance(answer, Refusal):
+        return Reply(200, {"check": _refusal(answer)})
+    try:
+        limits.check(call, call.service.limits.of(call.context.project_id), answer)
+    except exceptions.QuotaExceeded as exceeded:
+        return Reply(200, {"check": _no(exceeded)})
+    return Reply(200, {"check": _placement(call, answer)})
 
 
 def _refusal(refusal: Refusal) -> dict[str, Any]:
     told = refusal.to_dict()
+    return _no(cgpus.refused(refusal)) | {"filters": told["filters"], "nearest": told["nearest"]}
+
+
+def _no(error: exceptions.GsaasError) -> dict[str, Any]:
     return {
         "fits": False,
-        "code": cgpus.refused(refusal).code,
-        "reason": refusal.reason,
-        "filters": told["filters"],
-        "nearest": told["nearest"],
+        "code": error.code,
+        "reason": str(error),
+        "filters": [],
+        "nearest": None,
         "devices": [],
     }
 

@@ -12,7 +12,7 @@ from oslo_utils import timeutils
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions, lifecycle
-from gsaas.api import cgpus
+from gsaas.api import cgpus, limits
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.service import Call, Reply, Service
 from gsaas.api.times import iso
@@ -31,8 +31,8 @@ PATH = "/v1/leases"
 def create(call: Call) -> Reply:
     """Claim cGPUs for a VM and have it booted.
 
-    Whatever can be refused is refused before anything is claimed: first for want of GPUs, then by
-    the cloud, which looks at the server.
+    Whatever can be refused is refused before anything is claimed: first for want of GPUs, then for
+    the project's quota, then by the cloud, which looks at the server.
     """
     service, asked = call.service, call.body["lease"]
     policy = asked["cgpus"].get("policy")
@@ -42,8 +42,10 @@ def create(call: Call) -> Reply:
     answer = service.claims.check(wanted, policy)
     if isinstance(answer, Refusal):
         raise cgpus.refused(answer)
+    quota = service.limits.of(call.context.project_id)
+    limits.check(call, quota, answer)
     notes = service.cloud.check(call.context, lease.server_request)
-    lease = service.claims.claim(lease, wanted, policy)
+    lease = service.claims.claim(lease, wanted, policy, quota)
     service.engine.lease_changed(call.context, lease.id)
     with service.database.read() as session:
         shown = show_lease(call, session, leases.get(session, lease.id))

@@ -16,7 +16,7 @@ SERVICE = "gpu-scheduling"
 HISTORY = ((1, 0),)
 """Every microversion, oldest first.
 
-1.0: leases, checks, GPUs, hosts, endpoints, policies.
+1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
 """
 
 

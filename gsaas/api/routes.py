@@ -18,6 +18,7 @@ from gsaas.api import (
     health,
     hosts,
     leases,
+    limits,
     openapi,
     policies,
     rbac,
@@ -178,4 +179,5 @@ ROUTES = (
         200,
         schemas.policies.MANY,
     ),
+    Route("GET", "/v1/limits", limits.show, rbac.limits.SHOW, 200, schemas.limits.SHOWN),
 )

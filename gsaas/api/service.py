@@ -15,6 +15,7 @@ from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
+from gsaas.limits import Limits
 from gsaas.remoting import base as remoting
 from gsaas.remoting.base import Driver
 
@@ -40,6 +41,7 @@ class Service:
     cloud: Cloud
     remoting: Driver
     """What new leases use; a lease keeps the driver that it was made for."""
+    limits: Limits
     enforcer: policy.Enforcer
     openapi: Mapping[str, Any]
 

@@ -12,9 +12,31 @@ from oslo_config import cfg
 from oslo_db import options as db_options
 from oslo_log import log
 
-from gsaas.conf import agent, api, cloudinit, engine, gpgpums, monitor, remoting, rodvr, standalone
+from gsaas.conf import (
+    agent,
+    api,
+    cloudinit,
+    engine,
+    gpgpums,
+    monitor,
+    quotas,
+    remoting,
+    rodvr,
+    standalone,
+)
 
-MODULES = (agent, api, cloudinit, engine, gpgpums, monitor, remoting, rodvr, standalone)
+MODULES = (
+    agent,
+    api,
+    cloudinit,
+    engine,
+    gpgpums,
+    monitor,
+    quotas,
+    remoting,
+    rodvr,
+    standalone,
+)
 
 
 def load(

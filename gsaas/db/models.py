@@ -209,6 +209,14 @@ class Lease(Base):
     )
 
 
+class Project(Base):
+    """A project of the cloud; its row is what its claims queue up for while its quota is counted."""
+
+    __tablename__ = "projects"
+
+    id: Mapped[str] = mapped_column(Name, primary_key=True)
+
+
 class Claim(Base):
     """One cGPU: the share of one GPU that one lease holds. Giving it back deletes the row."""
 

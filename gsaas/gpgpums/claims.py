@@ -10,6 +10,8 @@
 4. Nobody is refused on old news: before a refusal is given, everything is read and the pool is
    asked once more.
 5. Giving back needs no comparison. The lease's row is locked, so it happens once.
+6. Where a project has limits, its claims queue up for its row before anything else, and what it
+   holds is counted inside the claim's own transaction: together they cannot exceed what each may.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
+from gsaas.db import limits as held
 from gsaas.db.database import Database
 from gsaas.db.models import Claim, Gpu, Lease, LeaseEvent
 from gsaas.gpgpums import policies, state
@@ -35,6 +38,7 @@ from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.state import ANY, Placement, Refusal, Request
 from gsaas.lifecycle import Status
+from gsaas.limits import base as limits
 from gsaas.rodvr.bindings import Address
 
 LONGEST_PAUSE = 0.1
@@ -127,23 +131,31 @@ class Claims:
         with self._lock, self._database.read() as session:
             return self._propose(session, request, policy)
 
-    def claim(self, lease: Lease, request: Request, policy_name: str | None = None) -> Lease:
+    def claim(
+        self,
+        lease: Lease,
+        request: Request,
+        policy_name: str | None = None,
+        quota: limits.Amounts = limits.NO_LIMITS,
+    ) -> Lease:
         """Store *lease* with all that *request* asks for, or nothing at all. Return the lease.
+
+        *quota* is the most that the lease's project may hold with it.
 
         *lease* comes without status, policy, hosts, claims and events; these are filled here. Its
         claims can be read afterwards, what they refer to (`claim.gpu`) only in a session.
 
         Raises `NoCapacity` or `NeverFits`, whose fact `details` is `Refusal.to_dict()`;
-        `ClaimConflict` when others were faster each time; `UnknownPolicy`; `BadRequest` if there
-        are too few masked addresses.
+        `QuotaExceeded`; `ClaimConflict` when others were faster each time; `UnknownPolicy`;
+        `BadRequest` if there are too few masked addresses.
         """
         policy = policies.load(policy_name or self._policy)
         addresses = self.masked.first(request.count)
         for attempt in range(self._attempts):
             try:
                 with self._lock:
-                    self._try(lease, request, policy, addresses, overtaken=attempt > 0)
-            except (_OvertakenError, db_exception.DBError) as error:
+                    self._try(lease, request, policy, addresses, quota, overtaken=attempt > 0)
+            except (_OvertakenError, held.OvertakenError, db_exception.DBError) as error:
                 _raise_unless_overtaken(error)
             else:
                 return lease
@@ -185,15 +197,20 @@ class Claims:
         request: Request,
         policy: Policy,
         addresses: Sequence[Address],
+        quota: limits.Amounts,
         overtaken: bool,
     ) -> None:
         with self._database.write() as session:
+            if limits.limited(quota):
+                held.hold(session, lease.project_id)
             if overtaken:
                 session.execute(TURNSTILE)
             answer = self._propose(session, request, policy, overtaken)
             if isinstance(answer, Refusal):
                 refused = exceptions.NeverFits if answer.impossible else exceptions.NoCapacity
                 raise refused(reason=answer.reason, details=answer.to_dict())
+            if limits.limited(quota):
+                limits.check(quota, held.usage(session, lease.project_id), asked(answer))
             generation = self._inventory.newest + 1
             claimed = []
             for uuid, size in answer.memory_by_gpu().items():
@@ -239,6 +256,11 @@ class Claims:
                 )
 
 
+def asked(placement: Placement) -> limits.Amounts:
+    """How much a lease with these shares adds to what its project holds."""
+    return limits.lease([share.memory_mb for share in placement.shares])
+
+
 class _OvertakenError(Exception):
     """Somebody changed what the choice was based on."""
 
@@ -247,7 +269,7 @@ def _raise_unless_overtaken(error: Exception) -> None:
     """Raise *error* again, unless it only says that others were faster or are in the way."""
     cause = getattr(error, "inner_exception", None)
     if not (
-        isinstance(error, _OvertakenError | db_exception.DBDeadlock)
+        isinstance(error, _OvertakenError | held.OvertakenError | db_exception.DBDeadlock)
         or getattr(getattr(cause, "orig", None), "sqlstate", None) == SERIALIZATION_FAILURE
         or "database is locked" in str(cause)
     ):

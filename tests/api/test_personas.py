@@ -32,6 +32,7 @@ MAY = {
     ("GET", "/v1/endpoints"): ADMINS,
     ("GET", "/v1/endpoints/{host}"): ADMINS,
     ("GET", "/v1/policies"): READERS,
+    ("GET", "/v1/limits"): READERS,
 }
 """Whom each route lets in. The stranger is let in too, but the lease is not there for it."""
 

@@ -11,9 +11,9 @@ import itertools
 from oslo_config import cfg
 from oslo_policy import policy
 
-from gsaas.api.rbac import base, checks, endpoints, gpus, hosts, leases, policies
+from gsaas.api.rbac import base, checks, endpoints, gpus, hosts, leases, limits, policies
 
-MODULES = (base, leases, checks, gpus, hosts, endpoints, policies)
+MODULES = (base, leases, checks, gpus, hosts, endpoints, policies, limits)
 
 
 def list_rules() -> list[policy.RuleDefault]:

@@ -13,6 +13,7 @@ from gsaas.api.schemas import (
     health,
     hosts,
     leases,
+    limits,
     policies,
     versions,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "health",
     "hosts",
     "leases",
+    "limits",
     "policies",
     "versions",
 ]

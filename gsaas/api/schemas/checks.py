@@ -12,7 +12,12 @@ CHECKED = common.record(
             {
                 "fits": {"type": "boolean"},
                 "code": {
-                    "enum": [None, "gsaas.capacity.busy", "gsaas.capacity.impossible"],
+                    "enum": [
+                        None,
+                        "gsaas.capacity.busy",
+                        "gsaas.capacity.impossible",
+                        "gsaas.quota.exceeded",
+                    ],
                     "description": "The code of the error that a launch would be answered with.",
                 },
                 "reason": {"type": ["string", "null"]},

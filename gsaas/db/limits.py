@@ -1,0 +1,45 @@
+"""What a project holds, and the row that its claims queue up for while that is counted."""
+
+from __future__ import annotations
+
+from oslo_db.exception import DBDuplicateEntry
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gsaas.db.leases import LIVE
+from gsaas.db.models import Claim, Lease, Project
+
+
+class OvertakenError(Exception):
+    """Another transaction was first; this one cannot go on, and may be tried again."""
+
+
+def usage(session: Session, project_id: str) -> dict[str, int]:
+    """Return how much of each limited thing the project holds now.
+
+    A lease counts until its GPUs are given back, in whatever status it is.
+    """
+    leases, cgpus, memory_mb = session.execute(
+        select(
+            func.count(Lease.id.distinct()),
+            func.count(Claim.position),
+            func.coalesce(func.sum(Claim.memory_mb), 0),
+        )
+        .join_from(Lease, Claim, isouter=True)
+        .where(Lease.project_id == project_id, Lease.status.in_(LIVE), Lease.released_at.is_(None))
+    ).one()
+    return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
+
+
+def hold(session: Session, project_id: str) -> None:
+    """Keep other claims of the project waiting until this transaction ends.
+
+    The first claim of a project makes its row; raises `OvertakenError` if another one just did.
+    """
+    query = select(Project.id).where(Project.id == project_id).with_for_update()
+    if session.scalar(query) is None:
+        session.add(Project(id=project_id))
+        try:
+            session.flush()
+        except DBDuplicateEntry as error:
+            raise OvertakenError from error
