@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gsaas import exceptions
 
@@ -18,7 +19,7 @@ UNITS = {"cgpus": "cGPUs", "gpu_memory_mb": "MiB of GPU memory", "leases": "leas
 Amounts = Mapping[str, int]
 """How much of each; its names are those of `UNITS`."""
 
-NO_LIMITS: Amounts = dict.fromkeys(UNITS, UNLIMITED)
+NO_LIMITS = dict.fromkeys(UNITS, UNLIMITED)
 
 
 class Limits(abc.ABC):
@@ -51,10 +52,9 @@ def check(limits: Amounts, used: Amounts, asked: Amounts) -> None:
         raise exceptions.QuotaExceeded(reason=_sentence(over), details={"quotas": over})
 
 
-def _sentence(over: list[dict]) -> str:
+def _sentence(over: list[dict[str, Any]]) -> str:
     parts = [
-        f"{row['asked']} {UNITS[row['name']]}, of which the project uses {row['used']} "
-        f"of at most {row['limit']}"
+        f"{row['asked']} {UNITS[row['name']]} asked for, {row['used']} of at most {row['limit']} in use"
         for row in over
     ]
-    return f"the request asks for {'; and for '.join(parts)}"
+    return f"the project's quota does not allow it: {'; '.join(parts)}"
