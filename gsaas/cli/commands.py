@@ -45,9 +45,9 @@ CGPUS = (
 )
 
 SERVER = (
-    Option("image", "ID", "what the VM boots from"),
-    Option("flavor", "ID", "its size"),
-    Option("network", "ID", "a network to attach; may be given again", repeated=True),
+    Option("image", "IMAGE", "what the VM boots from: its name or id"),
+    Option("flavor", "FLAVOR", "its size: name or id"),
+    Option("network", "NETWORK", "a network to attach; may be given again", repeated=True),
     Option("name", "NAME", "a name for the lease and its VM"),
     Option("key", "NAME", "the key pair to log in with"),
     Option("userdata", "FILE", "your own cloud-init user data; GSaaS adds its part to it"),
@@ -185,6 +185,14 @@ The exit status is 0 if it would fit now, and 1 if not.""",
             handler="policies:policies",
             usage="gsaas policies",
             example="gsaas policies -f json",
+            options=(FORMAT,),
+        ),
+        Command(
+            "limits",
+            "how much your project may hold, and how much it does",
+            handler="limits:limits",
+            usage="gsaas limits",
+            example="gsaas limits -f json",
             options=(FORMAT,),
         ),
     )

@@ -30,8 +30,9 @@ CONCLUSION = """\
 gsaas COMMAND --help tells more, and gsaas --version which release this is. A value follows = or
 a space, and two dashes do as well as one. An ID is a lease's id, its VM's id, or its name.
 
-Credentials, the address of the API and a token, come from the JSON file that GSAAS_CREDENTIALS
-names, or from /run/gsaas/credentials.json, which gsaas-standalone writes.
+Credentials come from the JSON file that GSAAS_CREDENTIALS names (the address of the API and a
+token); else from Keystone, as OS_CLOUD and clouds.yaml or the other OS_ variables say; else from
+/run/gsaas/credentials.json, which gsaas-standalone writes.
 
 The exit status is 0 when it is done, 1 when it failed or was refused, 2 when the line makes no
 sense. GSAAS_DEBUG=1 shows where an unexpected error came from.

@@ -27,7 +27,7 @@ UUID_LENGTH = 36
 
 def launch(client: Client, args: SimpleNamespace) -> int:
     """Ask for a lease and its VM, and wait until it works."""
-    lease = {"cgpus": cgpus.from_options(args), "server": server(args)}
+    lease = {"cgpus": cgpus.from_options(args), "server": server(client, args)}
     if args.name:
         lease["name"] = args.name
     try:
@@ -143,13 +143,17 @@ def environment(client: Client, lease: Lease, form: str) -> Any:
     return client.request("GET", f"{_path(lease['id'])}/environment?format={form}")
 
 
-def server(args: SimpleNamespace) -> dict[str, Any]:
+def server(client: Client, args: SimpleNamespace) -> dict[str, Any]:
     """Nova's server fields for the options given; fields not asked for are left to the cloud."""
+
+    def resolved(noun: str, name: str | None) -> str | None:
+        return name and client.resolve(noun, name)
+
     fields = {
         "name": args.name,
-        "imageRef": args.image,
-        "flavorRef": args.flavor,
-        "networks": [{"uuid": network} for network in args.network],
+        "imageRef": resolved("image", args.image),
+        "flavorRef": resolved("flavor", args.flavor),
+        "networks": [{"uuid": resolved("network", network)} for network in args.network],
         "key_name": args.key,
         "user_data": _user_data(args.userdata) if args.userdata else None,
     }

@@ -54,12 +54,12 @@ def _run(words: Sequence[str]) -> int:
 
     from importlib import import_module
 
-    from gsaas.client import ApiError, Client, ClientError, Credentials
+    from gsaas.client import ApiError, Client, ClientError, find_credentials
 
     module, function = command.handler.split(":")
     handler = getattr(import_module(f"gsaas.cli.{module}"), function)
     try:
-        return handler(Client(Credentials.load(os.environ)), values)
+        return handler(Client(find_credentials(os.environ)), values)
     except UsageError as error:  # what only the command itself can see
         error.command = command.word
         return _usage(error)

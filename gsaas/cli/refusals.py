@@ -16,7 +16,7 @@ def explain(error: ApiError) -> list[str]:
     """Lines to print under the error's own sentence."""
     lines = capacity(error.facts.get("filters") or [], error.facts.get("nearest"))
     if error.status == 401:
-        lines.append(f"{INDENT}the token in the credentials file is not one that the API knows")
+        lines.append(f"{INDENT}the token of your credentials is not one that the API knows")
     if error.request_id:
         lines.append(f"{INDENT}request {error.request_id}")
     return lines

@@ -343,7 +343,7 @@ def test_a_token_that_is_not_known_is_explained(desk):
     desk.credentials.write_text(desk.credentials.read_text().replace("token-of", "no-token-of"))
     status, _, err = desk.type("list")
     assert status == 1
-    assert "the token in the credentials file" in err
+    assert "the token of your credentials" in err
 
 
 def test_an_api_that_is_not_there_is_named(desk):

@@ -22,7 +22,7 @@ class Person:
     def __init__(self, screen: Screen, credentials: Path) -> None:
         self._screen = screen
         self._variables = {CREDENTIALS_VARIABLE: str(credentials)}
-        self._client = Client(Credentials.load(self._variables))
+        self._client = Client(Credentials.read(credentials))
 
     def type(self, *words: str) -> bool:
         """Run a command line before everybody's eyes; whether it did what it was asked to."""

@@ -1,0 +1,102 @@
+"""Who asks, and where: in a file of our own, or as every OpenStack client has it.
+
+The first of these that is there counts, so that whoever names a file is never surprised by the rest
+of the environment:
+
+1. the file that GSAAS_CREDENTIALS names,
+2. Keystone, as OS_CLOUD (an entry of clouds.yaml) or OS_AUTH_URL and its like say,
+3. the file that gsaas-standalone writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gsaas.client.errors import CredentialsError
+
+TYPE_CHECKING = False  # what `typing` would say, without loading it
+if TYPE_CHECKING:
+    from gsaas.client.cloud import CloudCredentials
+    from gsaas.client.transport import Transport
+
+CREDENTIALS_VARIABLE = "GSAAS_CREDENTIALS"
+DEFAULT_CREDENTIALS = "/run/gsaas/credentials.json"
+KEYSTONE_VARIABLES = ("OS_CLOUD", "OS_AUTH_URL")
+
+
+class Credentials:
+    """Where the API is, and the token that says who asks."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
+
+    @classmethod
+    def read(cls, path: str | Path) -> Credentials:
+        """Read a file: `{"url": …, "token": …}`.
+
+        Raises `CredentialsError`; a file that others may read is one too.
+        """
+        try:
+            with Path(path).open(encoding="utf-8") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                document = json.load(file)
+        except FileNotFoundError:
+            raise CredentialsError(
+                f"there are no credentials at {path}: start gsaas-standalone, which writes "
+                f"{DEFAULT_CREDENTIALS}, or name a file with {CREDENTIALS_VARIABLE}, or a cloud "
+                "with OS_CLOUD"
+            ) from None
+        except OSError as error:
+            raise CredentialsError(
+                f"the credentials in {path} cannot be read: {error.strerror}; "
+                f"name a file of your own with {CREDENTIALS_VARIABLE}, or a cloud with OS_CLOUD"
+            ) from None
+        except ValueError as error:
+            raise CredentialsError(f"{path} is not JSON: {error}") from None
+        if mode & 0o077:
+            raise CredentialsError(
+                f"others can read the token in {path}; make it yours alone: chmod 600 {path}"
+            )
+        try:
+            url, token = document["url"], document["token"]
+        except (KeyError, TypeError):
+            url = token = None
+        if not isinstance(url, str) or not isinstance(token, str):
+            raise CredentialsError(f'{path} should read {{"url": "http://…", "token": "…"}}')
+        if not _is_http(url):
+            raise CredentialsError(
+                f"the url in {path} is {url!r}; it should be like http://host:9870"
+            )
+        return cls(url, token)
+
+    def connect(self) -> Transport:
+        from gsaas.client.direct import Direct
+
+        return Direct(self.url, self.token)
+
+
+def find_credentials(environment: Mapping[str, str]) -> Credentials | CloudCredentials:
+    """Return the credentials that *environment* names, or those of gsaas-standalone.
+
+    Raises `CredentialsError`.
+    """
+    path = environment.get(CREDENTIALS_VARIABLE)
+    if not path and any(environment.get(name) for name in KEYSTONE_VARIABLES):
+        from gsaas.client.cloud import CloudCredentials
+
+        return CloudCredentials()
+    return Credentials.read(path or DEFAULT_CREDENTIALS)
+
+
+def _is_http(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
