@@ -88,15 +88,24 @@ class Daemon(Server):
             if os.geteuid() == 0:
                 shutil.chown(self.directory, USER, GROUP)
             self.initialise()
-            self._log = (self.directory / "log").open("wb")
-            self._process = subprocess.Popen(
-                _unprivileged(self.command()), stdout=self._log, stderr=subprocess.STDOUT
-            )
-            self._await()
+            self.start()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def start(self) -> None:
+        """Start it, again after `kill`, and return once it answers."""
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                _unprivileged(self.command()), stdout=log, stderr=subprocess.STDOUT
+            )
+        self._await()
+
+    def kill(self) -> None:
+        """End it without warning."""
+        self._process.kill()
+        self._process.wait()
 
     def __exit__(self, *exc: object) -> None:
         process = getattr(self, "_process", None)
@@ -107,7 +116,6 @@ class Daemon(Server):
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            self._log.close()
         shutil.rmtree(self.directory)
 
     @property

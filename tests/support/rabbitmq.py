@@ -1,7 +1,8 @@
 """A real RabbitMQ for tests: made in a directory of its own, killed and started again at will.
 
-It listens on loopback only, runs without privileges in a process namespace of its own (its port mapper would
-outlive it otherwise), and ends with the test process, however that ends.
+It listens on loopback only (that of a network namespace, if it is given one), runs without privileges in a
+process namespace of its own (its port mapper would outlive it otherwise), and ends with the test process,
+however that ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from gsaas.rodvr.kernel.namespace import entered
 from tests.support.databases import GROUP, USER, MissingServerError
 from tests.support.waiting import until
 
@@ -26,7 +28,8 @@ NO_SPINNING = "+sbwt none +sbwtdcpu none +sbwtdio none"
 class RabbitMQ:
     """One broker. Use it in a `with` block; `kill` and `start` as often as wanted meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, netns: str | None = None) -> None:
+        self._netns = netns
         self.port, self._mapper_port, self._node_port = _free_ports(3)
         self.url = f"rabbit://guest:guest@{ADDRESS}:{self.port}/"
         self._process: subprocess.Popen | None = None
@@ -60,6 +63,7 @@ class RabbitMQ:
             self._process = subprocess.Popen(
                 [
                     *("setpriv", "--pdeathsig=KILL", "--"),
+                    *(("ip", "netns", "exec", self._netns) if self._netns else ()),
                     *("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
                     *("setpriv", f"--reuid={USER}", f"--regid={GROUP}", "--clear-groups"),
                     *("--pdeathsig=KILL", "--", str(PROGRAM)),
@@ -83,7 +87,7 @@ class RabbitMQ:
         if self._process is None or self._process.poll() is not None:
             log = (self._directory / "log").read_text(errors="replace")
             raise RuntimeError(f"RabbitMQ did not start:\n{log}")
-        with socket.socket() as probe:
+        with entered(self._netns), socket.socket() as probe:
             return probe.connect_ex((ADDRESS, self.port)) == 0
 
     def _environment(self) -> dict[str, str]:

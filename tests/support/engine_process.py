@@ -1,0 +1,51 @@
+"""gsaas-engine with a cloud of its own: a folder, whose files are the servers.
+
+    python -m tests.support.engine_process FOLDER [ARGUMENT OF gsaas-engine ...]
+
+Engines that share a folder share the servers. A server that is made is active at once, on the host and with the port
+that `port.json` in the folder describes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gsaas.cli import engine
+from gsaas.cloud import base
+
+
+class FolderCloud(base.Cloud):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def check(self, context: Any, request: Any) -> list[str]:
+        return []
+
+    def compute_hosts(self) -> list[str]:
+        return [self._port()["host"]]
+
+    def create(self, context: Any, lease_id: str, *more: Any) -> base.Server:
+        (self._folder / f"{lease_id}.server").touch()
+        return self.find(lease_id)
+
+    def find(self, lease_id: str, *more: Any) -> base.Server | None:
+        if not (self._folder / f"{lease_id}.server").exists():
+            return None
+        port = self._port()
+        host = port.pop("host")
+        return base.Server(f"server-{lease_id}", base.ServerStatus.ACTIVE, host, base.Port(**port))
+
+    def delete(self, lease_id: str, *more: Any) -> None:
+        (self._folder / f"{lease_id}.server").unlink(missing_ok=True)
+
+    def _port(self) -> dict[str, str]:
+        return json.loads((self._folder / "port.json").read_text())
+
+
+if __name__ == "__main__":
+    cloud = FolderCloud(Path(sys.argv[1]))
+    base.load = lambda *_: cloud
+    sys.exit(engine.main(sys.argv[2:]))
