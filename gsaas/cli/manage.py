@@ -1,10 +1,10 @@
-"""gsaas-manage: what an operator does to GSaaS's database before the services start."""
+"""gsaas-manage: what an operator does before the services start."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from oslo_config import cfg
@@ -14,7 +14,7 @@ from gsaas.db import migration, ready
 from gsaas.db.database import Database
 
 DESCRIPTION = """\
-Prepare the database in which GSaaS keeps its leases and GPUs.
+Prepare the database in which GSaaS keeps its leases and GPUs, and tell Keystone of its limits.
 
 Run `gsaas-manage db upgrade` before the first start, and after every update of GSaaS while
 gsaas-api and gsaas-engine are stopped. Where there is nothing to do, it does nothing.
@@ -27,13 +27,19 @@ The database is the one that [database]connection names in the configuration, fo
     connection = postgresql+psycopg://gsaas:PASSWORD@db.example.org/gsaas
     connection = sqlite:////var/lib/gsaas/gsaas.sqlite
 
-Exit status: 0, all is well; 1, the database is not as this release needs it; 2, it could not be
-asked (wrong usage, an error in the configuration, no connection).
+Exit status: 0, all is well; 1, it is not as this release needs it; 2, it could not be asked (wrong
+usage, an error in the configuration, no connection).
 """
 
 UPGRADE = "make the tables, or change them to what this release needs; keeps all data"
 VERSION = "print the revision that the database is at, or `none`"
 CHECK = "say whether the database is at the revision that this release needs"
+REGISTER = "make the registered limits in Keystone that are missing, with the values of [quotas]"
+REGISTER_MORE = """\
+Make the registered limits in Keystone that are missing, with the values of [quotas] as what every
+project gets unless `openstack limit create` says otherwise. What is there stays as it is. Asks
+Keystone as an administrator: OS_CLOUD, or the other OS_ variables, say which.
+"""
 
 FINE, NOT_FINE, UNUSABLE = 0, 1, 2
 
@@ -42,8 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     args = _parser().parse_args(argv)
     try:
-        with _database(args.config_file) as database:
-            return args.run(database)
+        settings = conf.load(["--config-file", args.config_file] if args.config_file else [])
+        return args.run(settings)
+    except cfg.Error as error:
+        return _complain(f"the configuration cannot be used: {error}", UNUSABLE)
     except ready.Unusable as error:
         return _complain(str(error), UNUSABLE)
 
@@ -76,6 +84,28 @@ def check(database: Database) -> int:
     return FINE
 
 
+def register(settings: cfg.ConfigOpts) -> int:
+    """Make the registered limits that Keystone lacks, and say what it has."""
+    import openstack
+    from keystoneauth1.exceptions import ClientException
+    from openstack.exceptions import SDKException
+
+    from gsaas.limits import registered
+    from gsaas.limits.base import UNITS
+
+    defaults = {name: settings.quotas[name] for name in UNITS}
+    try:
+        for limit in registered.register(openstack.connect().identity, defaults):
+            state = "registered" if limit.new else "there already"
+            print(f"{limit.name} in region {limit.region or '(any)'}: {limit.limit}, {state}")
+    except registered.ServiceNotRegistered as error:
+        return _complain(str(error), NOT_FINE)
+    except (ClientException, SDKException) as error:
+        said = " ".join(str(error).split())
+        return _complain(f"Keystone could not be asked: {said}", UNUSABLE)
+    return FINE
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gsaas-manage",
@@ -93,17 +123,25 @@ def _parser() -> argparse.ArgumentParser:
     verbs = db.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for run, text in ((upgrade, UPGRADE), (version, VERSION), (check, CHECK)):
         command = verbs.add_parser(run.__name__, help=text, description=f"{text.capitalize()}.")
-        command.set_defaults(run=run)
+        command.set_defaults(run=_on_the_database(run))
+    limits = nouns.add_parser("limits", help="Keystone's limits: limits register")
+    verbs = limits.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    command = verbs.add_parser("register", help=REGISTER, description=REGISTER_MORE)
+    command.set_defaults(run=register)
     return parser
 
 
+def _on_the_database(run: Callable[[Database], int]) -> Callable[[cfg.ConfigOpts], int]:
+    def run_on_it(settings: cfg.ConfigOpts) -> int:
+        with _database(settings) as database:
+            return run(database)
+
+    return run_on_it
+
+
 @contextmanager
-def _database(config_file: str | None) -> Iterator[Database]:
+def _database(settings: cfg.ConfigOpts) -> Iterator[Database]:
     """Open the configured database; raises `Unusable`, also for what fails while it is open."""
-    try:
-        settings = conf.load(["--config-file", config_file] if config_file else [])
-    except cfg.Error as error:
-        raise ready.Unusable(f"the configuration cannot be used: {error}") from error
     database = ready.connect(settings)
     try:
         yield database
