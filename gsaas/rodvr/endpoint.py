@@ -444,7 +444,7 @@ class Endpoint:
             if port_id not in held and port_id not in self._wanted:
                 identity = self._identities.allocate(port_id)
                 # A connection may have been under way while the first cut was made.
-                self._cut([plan.Cut(identity)])
+                self._kernel.cut([plan.Cut(identity)], silently=True)
                 self._kernel.uncount(identity)
                 self._identities.release(port_id)
 

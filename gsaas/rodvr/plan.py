@@ -258,5 +258,4 @@ def _forget_identity(state: State, identity: str) -> Plan:
     operations, cuts = _mapping_changes(state, identity, {})
     if identity in state.ways_back:
         operations.append(DeleteWayBack(identity))
-        cuts = [Cut(identity)]
     return Plan(operations, cuts)
