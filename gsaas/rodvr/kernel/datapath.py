@@ -159,9 +159,10 @@ class Datapath:
             created = ruleset.add_tables(self._layout, self._flags)
             self._netlink.transact([*remains, *created, *base, *messages])
         except Refused as refusal:
-            if not self._flags or refusal.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
+            if not (self._flags and unknown and refusal.what.startswith("add table")):
                 raise
-            self._flags = 0
+            self._flags = 0  # this kernel knows no owners
             created = ruleset.add_tables(self._layout, self._flags)
             self._netlink.transact([*remains, *created, *base, *messages])
 
