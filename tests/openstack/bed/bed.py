@@ -15,7 +15,9 @@ from tests.openstack.bed import (
     commands,
     database,
     files,
+    gsaas,
     hypervisors,
+    machines,
     messages,
     processes,
     remains,
@@ -106,6 +108,8 @@ def _down(say: Say) -> None:
     if processes.running(switch.SWITCH.name):
         switch.ask("--if-exists", "del-br", switch.INTEGRATION_BRIDGE)
     _end_all_but(())
+    gsaas.remove()
+    machines.remove()
     remains.remove()
     processes.forget()
     shutil.rmtree(settings.TMP, ignore_errors=True)

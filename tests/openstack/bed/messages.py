@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.openstack.bed import files, processes
+from tests.openstack.bed import files, machines, processes
 from tests.openstack.bed.settings import (
     ADDRESS,
     EPMD_PORT,
     ETC,
     LOG,
     RABBITMQ_PORT,
+    REAL_HOST,
     RUN,
     STATE,
     password,
@@ -45,7 +46,8 @@ DAEMON = processes.Daemon(
 
 
 def units() -> list[Unit]:
-    return [Unit("message bus", needs=("packages",), prepare=configure, daemons=(DAEMON,))]
+    needs = ("packages", "machines")
+    return [Unit("message bus", needs=needs, prepare=configure, daemons=(DAEMON,))]
 
 
 def configure() -> None:
@@ -53,6 +55,7 @@ def configure() -> None:
     (STATE / "rabbitmq").mkdir(parents=True, exist_ok=True)
     options = {
         "listeners.tcp.1": f"{ADDRESS}:{RABBITMQ_PORT}",
+        "listeners.tcp.2": f"{machines.management_address(REAL_HOST)}:{RABBITMQ_PORT}",
         "default_user": USER,
         "default_pass": password(f"messages-{USER}"),
         "vm_memory_high_watermark.absolute": "512MB",
@@ -64,6 +67,6 @@ def configure() -> None:
     files.write(NO_PLUGINS, "[].\n")
 
 
-def url() -> str:
-    """The transport URL for oslo.messaging."""
-    return f"rabbit://{USER}:{password(f'messages-{USER}')}@{ADDRESS}:{RABBITMQ_PORT}/"
+def url(address: str = ADDRESS) -> str:
+    """The transport URL for oslo.messaging; *address* is where the machine that uses it finds the bus."""
+    return f"rabbit://{USER}:{password(f'messages-{USER}')}@{address}:{RABBITMQ_PORT}/"

@@ -13,10 +13,12 @@ from tests.openstack.bed import (
     credentials,
     database,
     glance,
+    gsaas,
     guest_image,
     hypervisors,
     images,
     keystone,
+    machines,
     messages,
     neutron,
     nova,
@@ -35,6 +37,7 @@ PARTS: tuple[ModuleType, ...] = (
     credentials,
     guest_image,
     database,
+    machines,
     messages,
     switch,
     keystone,
@@ -45,6 +48,7 @@ PARTS: tuple[ModuleType, ...] = (
     hypervisors,
     tenants,
     images,
+    gsaas,
 )
 
 

@@ -31,6 +31,7 @@ PLACEMENT_PORT = 8778
 GLANCE_PORT = 9292
 NEUTRON_PORT = 9696
 # Away from the usual ports: a machine that tests GSaaS may have its own of these.
+GSAAS_PORT = 9871
 MARIADB_PORT = 13306
 RABBITMQ_PORT = 15673
 EPMD_PORT = 14369

@@ -1,0 +1,162 @@
+"""GSaaS in the cloud: what an operator installs beside it, as processes of their own.
+
+The controllers' part runs on this machine: the API with several workers, and two engines. Every compute host has a
+RODVR endpoint and every GPU host a monitor, each on its machine (`machines`), with a configuration that holds no
+database and no password but the message bus's.
+
+GSaaS runs from the environment that runs this, not from the cloud's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.openstack.bed import (
+    commands,
+    database,
+    files,
+    keystone,
+    machines,
+    messages,
+    rest,
+)
+from tests.openstack.bed.processes import Daemon, log_says
+from tests.openstack.bed.settings import ADDRESS, ETC, FAKE_HOSTS, GSAAS_PORT, REAL_HOST
+from tests.openstack.bed.work import Unit
+
+PROGRAMS = Path(sys.executable).parent
+SOURCE = Path(__file__).parents[3] / "gsaas"
+
+URL = f"http://{ADDRESS}:{GSAAS_PORT}"
+SERVICE_TYPE = "gpu-scheduling"
+USER = "gsaas"
+WORKERS = 2
+
+CONTROLLER = ETC / "gsaas" / "gsaas.conf"
+AGENT = ETC / "gsaas" / "agent.conf"
+INVENTORY = ETC / "gsaas" / "inventory.toml"
+
+COMPUTE_HOSTS = (REAL_HOST, *FAKE_HOSTS)
+GPUS = {"gpu1": 4, "gpu2": 4, REAL_HOST: 2, FAKE_HOSTS[0]: 2}
+"""GPU host -> how many it has. The last two are compute hosts as well, so their GPUs can be local ones."""
+GPU_MEMORY = 8192
+"""MiB of each GPU."""
+
+
+def code() -> tuple[Path, ...]:
+    """What the daemons are made from: when it changes they start anew."""
+    return tuple(sorted(SOURCE.rglob("*.py")))
+
+
+def program(name: str) -> Path:
+    """A program of the environment that runs this."""
+    return PROGRAMS / name
+
+
+def _agent(name: str, machine: str) -> Daemon:
+    return _daemon(
+        f"{name}-{machine}",
+        (*machines.inside(machine), program(name), "--config-file", AGENT, "--host", machine),
+        AGENT,
+        INVENTORY,
+    )
+
+
+def _daemon(name: str, command: tuple[str | Path, ...], *reads: Path) -> Daemon:
+    return Daemon(
+        name=name, command=command, reads=(*reads, *code()), ready=log_says(name, "has started")
+    )
+
+
+API = Daemon(
+    name="gsaas-api",
+    command=(
+        program("gunicorn"),
+        f"--workers={WORKERS}",
+        "--threads=8",
+        f"--bind={ADDRESS}:{GSAAS_PORT}",
+        "gsaas.wsgi.api:application",
+    ),
+    environment={"GSAAS_CONFIG_FILES": str(CONTROLLER)},
+    reads=(CONTROLLER, *code()),
+    ports=(GSAAS_PORT,),
+    ready=lambda: rest.answers(GSAAS_PORT),
+)
+ENGINES = tuple(
+    _daemon(
+        f"gsaas-engine-{number}", (program("gsaas-engine"), "--config-file", CONTROLLER), CONTROLLER
+    )
+    for number in (1, 2)
+)
+MONITORS = tuple(_agent("gsaas-monitor", machine) for machine in GPUS)
+ENDPOINTS = tuple(_agent("gsaas-rodvr", machine) for machine in COMPUTE_HOSTS)
+
+
+def units() -> list[Unit]:
+    return [
+        Unit("gsaas tables", needs=("database",), prepare=prepare),
+        Unit(
+            "gsaas API",
+            needs=("gsaas tables", "keystone", "message bus"),
+            prepare=lambda: keystone.add_service(USER, SERVICE_TYPE, URL),
+            daemons=(API,),
+        ),
+        Unit("gsaas engines", needs=("gsaas API", "nova API", "neutron API"), daemons=ENGINES),
+        Unit(
+            "gsaas agents",
+            needs=("gsaas tables", "machines", "message bus"),
+            daemons=(*MONITORS, *ENDPOINTS),
+        ),
+    ]
+
+
+def prepare() -> None:
+    """Configuration for controllers and for agents, the inventory of the GPU hosts, and the tables."""
+    database.create("gsaas", USER)
+    files.write(INVENTORY, _inventory())
+    files.write_ini(AGENT, _common(messages.url(machines.management_address(REAL_HOST))))
+    files.write_ini(CONTROLLER, files.merge(_common(messages.url()), _controller()))
+    commands.run(program("gsaas-manage"), "--config-file", CONTROLLER, "db", "upgrade")
+
+
+def remove() -> None:
+    """Take what RODVR made on this machine out of its kernel."""
+    if AGENT.exists():
+        commands.run(program("gsaas-rodvr"), "--config-file", AGENT, "--clean")
+
+
+def _common(bus: str) -> dict[str, dict[str, Any]]:
+    return {
+        "DEFAULT": {"transport_url": bus},
+        "monitor": {"inventory": INVENTORY},
+        "remoting": {"driver": "simulated"},
+        "rodvr": {"gpu_device": machines.GPU_DEVICE},
+    }
+
+
+def _controller() -> dict[str, dict[str, Any]]:
+    user = keystone.client(USER)
+    return {
+        "api": {"auth_strategy": "keystone"},
+        "database": {"connection": database.url("gsaas", USER)},
+        "engine": {"cloud": "nova"},
+        **keystone.token_check(USER),
+        "service_user": user,
+        **{
+            name: {"region_name": user["region_name"], "valid_interfaces": "public"}
+            for name in ("nova", "neutron", "glance", "placement")
+        },
+    }
+
+
+def _inventory() -> str:
+    """The GPU hosts, as the monitors read them."""
+    hosts = [
+        f'[[hosts]]\nname = "{machine}"\ngpu_address = "{machines.gpu_address(machine)}"\n'
+        f'gpus = {count}\nmodel = "NVIDIA A2"\nmemory_mb = {GPU_MEMORY}\n'
+        for machine, count in GPUS.items()
+    ]
+    network = f"{machines.NETWORKS[machines.GPU_DEVICE]}.0/24"
+    return "\n".join([f'gpu_network = "{network}"\n', *hosts])
