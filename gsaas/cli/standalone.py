@@ -28,13 +28,11 @@ made outside of them. What you start this way goes on when it is stopped, and is
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    logging.basicConfig(
-        filename=args.log_file,
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("gsaas").setLevel(logging.DEBUG if args.debug else logging.INFO)
     os.umask(0o077)
+    try:
+        _set_up_logging(args.log_file, args.debug)
+    except OSError as error:
+        return _refuse(f"cannot write the log {args.log_file}: {error.strerror}")
     if missing := _missing_capabilities():
         return _refuse(
             f"making network namespaces and programming their routes needs {' and '.join(missing)}: "
@@ -88,6 +86,15 @@ def _address(text: str) -> str:
     return text
 
 
+def _set_up_logging(file: str | None, debug: bool) -> None:
+    logging.basicConfig(
+        filename=file,
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger("gsaas").setLevel(logging.DEBUG if debug else logging.INFO)
+
+
 def _missing_capabilities() -> list[str]:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
@@ -126,7 +133,7 @@ def _run(args: argparse.Namespace) -> int:
     from gsaas.cloud.inventory import InventoryError
     from gsaas.cloud.namespaces import NotOurs
     from gsaas.standalone import CannotListen, Standalone
-    from gsaas.state_dir import AlreadyRunning, StateDir
+    from gsaas.state_dir import AlreadyRunning, StateDir, Unusable
 
     conf = _configure(args)
     gc.freeze()  # what was imported stays
@@ -148,7 +155,7 @@ def _run(args: argparse.Namespace) -> int:
             service.stop()
     except AlreadyRunning as error:
         raise _Refused(f"{error}; stop it, or name another --state-dir") from None
-    except (CannotListen, InventoryError, NotOurs, TokenFileError) as error:
+    except (CannotListen, InventoryError, NotOurs, TokenFileError, Unusable) as error:
         raise _Refused(str(error)) from None
     except KeyboardInterrupt:
         pass

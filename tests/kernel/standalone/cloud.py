@@ -19,6 +19,12 @@ from tests.support.waiting import until
 
 COUNTER = itertools.count()
 COMMAND = [sys.executable, "-m", "gsaas.cli.standalone"]
+CONFIGURATION = """
+[engine]
+audit_interval = 0.5
+[rodvr]
+audit_interval = 1
+"""
 HOSTS = ("gpu1", "gpu2", "compute1")
 
 ASK = """
@@ -69,7 +75,7 @@ class Cloud:
         self.state_dir = folder / "state"
         self.prefix = f"t{os.getpid()}x{next(COUNTER)}-"
         self.config = folder / "gsaas.conf"
-        self.config.write_text("[engine]\naudit_interval = 0.5\n", encoding="utf-8")
+        self.config.write_text(CONFIGURATION, encoding="utf-8")
         self.log = folder / "log"
         self.process: subprocess.Popen | None = None
 

@@ -178,6 +178,15 @@ def test_an_inventory_that_makes_no_sense_is_refused_with_the_reason(
     assert "Traceback" not in done.stderr
 
 
+def test_a_state_directory_or_a_log_that_cannot_be_is_refused_in_a_sentence(make_cloud, tmp_path):
+    (tmp_path / "file").touch()
+    for option in (f"--state-dir={tmp_path}/file/state", f"--log-file={tmp_path}/file/log"):
+        done = make_cloud().run(option)
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        assert "Not a directory" in done.stderr
+
+
 def test_another_prefix_on_the_same_state_directory_is_refused(cloud):
     cloud.stop()
     done = cloud.run("--prefix=other-")
