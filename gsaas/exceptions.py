@@ -133,6 +133,14 @@ class ServerRefused(GsaasError):
     fmt = "%(reason)s"
 
 
+class CloudUnavailable(GsaasError):
+    """The cloud that boots VMs does not answer, or cannot do its work now."""
+
+    code = "gsaas.cloud.unavailable"
+    status = 503
+    fmt = "%(reason)s"
+
+
 class IllegalTransition(GsaasError):
     """A lease was asked to do what its state does not allow."""
 

@@ -7,8 +7,9 @@ says what is, never what was asked for.
 from __future__ import annotations
 
 import abc
+import datetime
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,9 @@ class ServerStatus(enum.StrEnum):
 
     BUILD = "BUILD"
     ACTIVE = "ACTIVE"
+    """It has been made. What its owner does with it since (stop, reboot, rebuild, move it) changes nothing here."""
+    SHELVED = "SHELVED"
+    """Its disks are kept and it is on no host: nothing of it could use a GPU."""
     ERROR = "ERROR"
 
 
@@ -54,8 +58,41 @@ class Server:
     """The cloud's own words when status is ERROR."""
 
 
+@dataclass(frozen=True)
+class Owner:
+    """The lease that a server belongs to, and what the database knows of that server."""
+
+    lease_id: str
+    project_id: str
+    since: datetime.datetime
+    """When the lease was claimed, in UTC without a time zone: no server of it is older."""
+    server_id: str | None = None
+    """None until the server's creation was recorded, and after its end."""
+    untried: bool = False
+    """Nobody has tried to make a server for this lease yet, so there is none to look for."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Something happened to a server that may be a lease's."""
+
+    server_id: str
+    lease_id: str | None = None
+    """The lease that the server says it is of. Its owner can make it say anything."""
+
+
 class Cloud(abc.ABC):
-    """Boots and deletes VMs. Every call may be repeated; none of them waits for a VM to boot."""
+    """Boots and deletes VMs. Every call may be repeated; none of them waits for a VM to boot.
+
+    Calls that ask the cloud something raise `CloudUnavailable` when it does not answer.
+    """
+
+    needs_caller: bool = False
+    """Servers are made with the caller's own token, so `create` needs a context that has one."""
+    notifies: bool = False
+    """It tells the message bus of what happens to servers, as Nova does: `gsaas.engine.notifications` listens."""
+    audit_interval: float = 0.0
+    """Seconds between two calls of `changed`; at 0 it is asked at every audit of the engine."""
 
     @classmethod
     def configured(cls, conf: cfg.ConfigOpts) -> Cloud:  # noqa: ARG003  (for those that need it)
@@ -80,7 +117,7 @@ class Cloud(abc.ABC):
     def create(
         self,
         context: RequestContext,
-        lease_id: str,
+        owner: Owner,
         request: dict[str, Any],
         user_data: str,
         host: str | None,
@@ -89,16 +126,28 @@ class Cloud(abc.ABC):
         """Make the server of a lease, or return the one that is there already.
 
         *user_data* is base64, as Nova takes it. *host* pins the server to one host; *avoid* names hosts it must not
-        run on. Raises `ServerRefused`, having left nothing behind.
+        run on. Raises `ServerRefused`, having left nothing behind. After `CloudUnavailable` there may be a server
+        all the same, now or a little later.
         """
 
     @abc.abstractmethod
-    def find(self, lease_id: str) -> Server | None:
+    def find(self, owner: Owner) -> Server | None:
         """The server of a lease, however it came about; None if there is none (any more)."""
 
     @abc.abstractmethod
-    def delete(self, lease_id: str) -> None:
+    def delete(self, owner: Owner) -> None:
         """Delete the server of a lease and all that came with it; nothing to delete is no error."""
+
+    def disown(self, owner: Owner) -> None:
+        """Have a SHELVED server be the lease's no more: `find` without its id does not find it."""
+        raise NotImplementedError(f"{type(self).__name__} shelves nothing")
+
+    def changed(self, since: datetime.datetime | None) -> Iterable[Trace] | None:
+        """What happened to servers after *since* (None: as long ago as the cloud can tell).
+
+        None if it cannot tell at all: every server is to be looked at.
+        """
+        return None
 
 
 def load(name: str, conf: cfg.ConfigOpts) -> Cloud:

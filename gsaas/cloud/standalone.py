@@ -20,7 +20,7 @@ from typing import Any
 
 from gsaas import exceptions
 from gsaas.cloud import links, namespaces
-from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
+from gsaas.cloud.base import Cloud, Owner, Port, Server, ServerStatus
 from gsaas.cloud.inventory import HostSpec
 from gsaas.cloud.namespaces import Namespaces
 from gsaas.cloud.testbed import Testbed
@@ -112,17 +112,17 @@ class StandaloneCloud(Cloud):
     def create(
         self,
         context: RequestContext,
-        lease_id: str,
+        owner: Owner,
         request: dict[str, Any],
         user_data: str,
         host: str | None,
         avoid: Sequence[str],
     ) -> Server:
         with self._placing:
-            record = self._read(lease_id)
+            record = self._read(owner.lease_id)
             if record is None:
                 record = _Record(
-                    lease_id=lease_id,
+                    lease_id=owner.lease_id,
                     server_id=str(uuid.uuid4()),
                     name=request["name"],
                     host=place(
@@ -141,8 +141,8 @@ class StandaloneCloud(Cloud):
             self._write(record)
         return record.server(ServerStatus.ACTIVE)
 
-    def find(self, lease_id: str) -> Server | None:
-        record = self._read(lease_id)
+    def find(self, owner: Owner) -> Server | None:
+        record = self._read(owner.lease_id)
         if record is None:
             return None
         if record.state != MADE:
@@ -151,8 +151,8 @@ class StandaloneCloud(Cloud):
             return None
         return record.server(ServerStatus.ACTIVE)
 
-    def delete(self, lease_id: str) -> None:
-        record = self._read(lease_id)
+    def delete(self, owner: Owner) -> None:
+        record = self._read(owner.lease_id)
         if record is None:
             return
         self._write(replace(record, state=DELETING))
@@ -161,7 +161,7 @@ class StandaloneCloud(Cloud):
             # The namespace may live on without its name while a program runs in it; its interface may not.
             links.remove(host, record.port.tap)
         self._namespaces.remove(vm_netns(self._prefix, record.server_id))
-        self._path(lease_id).unlink()
+        self._path(record.lease_id).unlink()
 
     def _make(self, record: _Record) -> None:
         vm, port = vm_netns(self._prefix, record.server_id), record.port

@@ -51,6 +51,25 @@ OPTS = [
         "one before; many workers ask the cloud many things at once. One lease is never driven by"
         " two of them.",
     ),
+    cfg.FloatOpt(
+        "step_timeout",
+        default=120.0,
+        min=1.0,
+        max=3600.0,
+        help="Seconds that one step of a lease may take: longer than endpoint_timeout, and than the cloud takes "
+        "to answer with all retries. An engine that takes a step keeps the others off the lease for at least "
+        "as long, and at most for twice as long. At a second, two engines may make two servers for one "
+        "lease; at an hour, the leases of a machine that died wait up to two hours for another engine.",
+    ),
+    cfg.FloatOpt(
+        "caller_grace",
+        default=60.0,
+        min=1.0,
+        max=3600.0,
+        help="Seconds from the claim after which a lease without a server fails, if the engine that was told of "
+        "the caller's token has died: tokens are kept in memory only, so nobody else can make the server. At a "
+        "second, launches fail while an engine is merely busy; at an hour, GPUs are held that long for nothing.",
+    ),
     cfg.IntOpt(
         "boot_timeout",
         default=600,

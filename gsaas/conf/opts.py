@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from gsaas import conf
+from gsaas.conf import nova
 
 
 def list_opts() -> list:
     """Return `(group, options)` pairs, as oslo-config-generator asks for them."""
-    return [pair for module in conf.MODULES for pair in module.list_opts().items()]
+    ours = [pair for module in conf.MODULES for pair in module.list_opts().items()]
+    return [*ours, *nova.list_client_opts().items()]

@@ -4,14 +4,19 @@
 2. Whoever changes a lease holds its row until the transaction ends, so two engines cannot both
    move it.
 3. Released leases are history: they are found by their id, and listed only when asked for.
+4. An engine takes a lease's steps only while it holds the lease (`hold`, `let_go`). The row lock of rule 2 covers
+   one change; this covers what happens outside the database between two of them.
 """
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Collection
 from typing import Any
 
 from oslo_utils import timeutils
 from sqlalchemy import and_, or_, select
+from sqlalchemy import update as update_rows
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions, lifecycle
@@ -19,7 +24,12 @@ from gsaas.db.models import Lease, LeaseEvent
 from gsaas.lifecycle import Status
 
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
-CHANGEABLE = frozenset(column.key for column in Lease.__table__.columns) - {"id", "status"}
+CHANGEABLE = frozenset(column.key for column in Lease.__table__.columns) - {
+    "id",
+    "status",
+    "driven_by",
+    "driven_until",
+}
 
 
 def get(session: Session, lease_id: str, project_id: str | None = None) -> Lease:
@@ -106,6 +116,41 @@ def update(session: Session, lease_id: str, **changes: Any) -> Lease:
     return lease
 
 
+def hold(
+    session: Session,
+    lease: Lease,
+    engine: str,
+    until: datetime.datetime,
+    former: str | None = None,
+) -> bool:
+    """Have *engine* drive *lease* until then: True if it may, False if another does, or the lease has changed.
+
+    *former* is an engine that drove the lease and is known to be gone. Holding again what is held extends it.
+    """
+    free = or_(
+        Lease.driven_by.is_(None),
+        Lease.driven_by.in_([engine, former or engine]),
+        Lease.driven_until < timeutils.utcnow(),
+    )
+    held = session.execute(
+        update_rows(Lease)
+        .where(Lease.id == lease.id, Lease.updated_at == lease.updated_at, free)
+        .values(driven_by=engine, driven_until=until, updated_at=Lease.updated_at)
+        .execution_options(synchronize_session=False)
+    )
+    return held.rowcount == 1
+
+
+def let_go(session: Session, lease_id: str, engine: str) -> None:
+    """Let others drive a lease, if *engine* holds it."""
+    session.execute(
+        update_rows(Lease)
+        .where(Lease.id == lease_id, Lease.driven_by == engine)
+        .values(driven_by=None, driven_until=None, updated_at=Lease.updated_at)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def story(session: Session, lease_id: str) -> list[LeaseEvent]:
     """Return all that happened to a lease, in order; nothing for one that never was."""
     query = select(LeaseEvent).where(LeaseEvent.lease_id == lease_id).order_by(LeaseEvent.id)
@@ -130,6 +175,12 @@ def unsettled(session: Session) -> list[str]:
 def ids(session: Session, status: Status) -> list[str]:
     """Return the ids of all leases with *status*, oldest first."""
     query = select(Lease.id).where(Lease.status == status).order_by(Lease.created_at, Lease.id)
+    return list(session.scalars(query))
+
+
+def named(session: Session, lease_ids: Collection[str], server_ids: Collection[str]) -> list[str]:
+    """Return the ids of the leases that have one of these ids, or one of these servers."""
+    query = select(Lease.id).where(or_(Lease.id.in_(lease_ids), Lease.server_id.in_(server_ids)))
     return list(session.scalars(query))
 
 

@@ -5,20 +5,23 @@ Whatever happens in the middle of a step, the next look finds out: nothing is re
 
 from __future__ import annotations
 
+import datetime
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from gsaas import exceptions
-from gsaas.cloud.base import Cloud, Server
+from gsaas import exceptions, timings
+from gsaas.cloud.base import Cloud, Owner, Server
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
 from gsaas.db.database import Database
 from gsaas.db.models import Lease
-from gsaas.engine import steps, user_data, wiring
+from gsaas.engine import processes, steps, user_data, wiring
+from gsaas.engine.callers import Callers
 from gsaas.gpgpums.claims import Claims
 from gsaas.lifecycle import Event, Status
 from gsaas.remoting.base import Device, Driver
@@ -34,14 +37,22 @@ class _Turn:
 
     taken: steps.Step | None = None
     """The step before. If it comes again at once it changed nothing, and repeating it would not help."""
-    heard: dict[str, bool] = field(default_factory=dict)
-    """What the endpoint answered: newer than its report in the database."""
+    heard: dict[str, Any] = field(default_factory=dict)
+    """The bindings that the endpoint answered with: newer than its report in the database."""
     unconfirmed: bool = False
     """An endpoint did not confirm what it was asked."""
+    held_until: datetime.datetime | None = None
+    """Until then no other engine takes steps of this lease."""
+    status: str | None = None
+    """The lease's, when last looked at."""
 
 
 class LeaseDriver:
-    """Drives any lease as far as it goes now. Safe to share between threads that drive different leases."""
+    """Drives any lease as far as it goes now. Safe to share between threads that drive different leases.
+
+    *engine* is what others know this one by: whoever drives a lease holds it, so that two engines never make two
+    servers for it, nor one applies a binding that the other has just removed.
+    """
 
     def __init__(
         self,
@@ -52,26 +63,42 @@ class LeaseDriver:
         cloud: Cloud,
         remoting: Callable[[str], Driver],
         endpoint: EndpointClient,
+        engine: str | None = None,
     ) -> None:
         self._conf = conf
         self._database = database
         self._claims = claims
-        self._cloud = cloud
+        self.cloud = cloud
         self._remoting = remoting
         self._endpoint = endpoint
+        self._engine = engine or processes.own()
+        self.callers = Callers()
+        """Who asked for the leases that have no server yet; whoever hears of them keeps them here."""
 
     def drive(self, lease_id: str) -> float | None:
         """Take steps until there is nothing to do now; return seconds until the next look, None if a change will tell.
 
-        Raises what the cloud or the database raise; the lease is where it was, and may be driven again.
+        Raises what the database raises; the lease is where it was, and may be driven again.
         """
         turn = _Turn()
+        try:
+            return self._drive(lease_id, turn)
+        finally:
+            if turn.status != Status.CLAIMED:
+                self.callers.forget(lease_id)
+                if turn.held_until is not None:
+                    self._let_go(lease_id)
+
+    def _drive(self, lease_id: str, turn: _Turn) -> float | None:
         while True:
             lease, seen = self._look(lease_id, turn)
-            step = steps.next_step(lease, seen, timeutils.utcnow(), self._conf.engine.boot_timeout)
+            step = steps.next_step(lease, seen, timeutils.utcnow(), self._patience)
             if isinstance(step, steps.Rest):
                 return None
             if isinstance(step, steps.Wait) or step == turn.taken:
+                return self._conf.engine.poll_interval
+            if not self._hold(lease, turn):
+                LOG.debug("lease %s is driven by %s, or has changed", lease_id, lease.driven_by)
                 return self._conf.engine.poll_interval
             LOG.debug("lease %s is %s: %s", lease_id, lease.status, step)
             try:
@@ -81,15 +108,52 @@ class LeaseDriver:
             except Unconfirmed as error:
                 LOG.warning("lease %s: %s", lease_id, error)
                 turn.unconfirmed = True
+            except exceptions.CloudUnavailable as error:
+                LOG.warning("lease %s: %s", lease_id, error)
+                return self._conf.engine.poll_interval
             turn.taken = step
+
+    @property
+    def _patience(self) -> steps.Patience:
+        return steps.Patience(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
+
+    def _hold(self, lease: Lease, turn: _Turn) -> bool:
+        """Keep other engines off for a whole step; False if one was faster, or the lease is not what we saw."""
+        now, step = timeutils.utcnow(), datetime.timedelta(seconds=self._conf.engine.step_timeout)
+        if turn.held_until is not None and turn.held_until > now + step:
+            return True
+        until = now + 2 * step  # so that not every step of a turn has to write it down
+        holder = lease.driven_by
+        former = holder if holder and processes.is_gone(holder) else None
+        with self._database.write() as session:
+            if not leases.hold(session, lease, self._engine, until, former):
+                return False
+        turn.held_until = until
+        return True
+
+    def _let_go(self, lease_id: str) -> None:
+        with self._database.write() as session:
+            leases.let_go(session, lease_id, self._engine)
 
     def _look(self, lease_id: str, turn: _Turn) -> tuple[Lease, steps.Seen]:
         with self._database.read() as session:
             lease = leases.get(session, lease_id)
-        server = None if lease.status == Status.RELEASED else self._cloud.find(lease_id)
-        return lease, steps.Seen(server, self._endpoint_of(server, turn), turn.unconfirmed)
+        turn.status = lease.status
+        caller = not self.cloud.needs_caller or self.callers.get(lease_id) is not None
+        if lease.status == Status.CLAIMED and caller:
+            return lease, steps.Seen(None, None)  # the cloud finds for itself what there is
+        try:
+            server = self.cloud.find(_owner(lease))
+        except exceptions.CloudUnavailable as error:
+            LOG.warning("lease %s: %s", lease_id, error)
+            trouble = str(error)
+            return lease, steps.Seen(None, None, turn.unconfirmed, caller, trouble)
+        endpoint = self._endpoint_of(server, turn)
+        held = None if endpoint is None else installed({"bindings": endpoint})
+        return lease, steps.Seen(server, held, turn.unconfirmed, caller)
 
-    def _endpoint_of(self, server: Server | None, turn: _Turn) -> Mapping[str, bool] | None:
+    def _endpoint_of(self, server: Server | None, turn: _Turn) -> Mapping[str, Any] | None:
+        """The bindings on the server's host, as its endpoint reported them; None if it has no endpoint."""
         if server is None or server.host is None:
             return None
         with self._database.read() as session:
@@ -97,7 +161,7 @@ class LeaseDriver:
                 report = endpoints.get(session, server.host).report
             except exceptions.NotFound:
                 return None
-        return {**installed(report), **turn.heard}
+        return {**report.get("bindings", {}), **turn.heard}
 
     def _take(self, lease: Lease, step: steps.Step, turn: _Turn) -> None:
         match step:
@@ -111,19 +175,28 @@ class LeaseDriver:
                 with self._database.read() as session:
                     binding = wiring.binding(leases.get(session, lease.id))
                 report = self._endpoint.apply(host, binding)
-                turn.heard = {binding.port_id: installed(report).get(binding.port_id, False)}
+                nothing = {"installed": False}
+                turn.heard = {binding.port_id: report["bindings"].get(binding.port_id, nothing)}
+            case steps.NoteActivation():
+                self._update(lease, timings=self._timed(lease, timings.ACTIVATION, Event.BOOT))
             case steps.Activate():
-                self._transition(lease, Event.ACTIVATE)
+                self._activate(lease, turn)
             case steps.Release(reason):
                 LOG.info("lease %s: %s", lease.id, reason)
                 self._transition(lease, Event.RELEASE, reason)
+            case steps.ReleaseShelved():
+                LOG.info("lease %s: its server was shelved", lease.id)
+                self.cloud.disown(_owner(lease))
+                detail = f"server {lease.server_id} was shelved, and is its owner's to keep"
+                self._transition(lease, Event.RELEASE, detail, server_id=None, server_host=None)
             case steps.RemoveBinding(host):
                 self._endpoint.remove(host, lease.port_id)
                 turn.heard = {}
                 self._update(lease, bound_host=None)
             case steps.DeleteServer():
-                self._cloud.delete(lease.id)
-                if self._cloud.find(lease.id) is None:
+                owner = _owner(lease)
+                self.cloud.delete(owner)
+                if self.cloud.find(owner) is None:
                     # Its port stays noted: the endpoint may still have to be told to let go of it.
                     self._update(lease, server_id=None, server_host=None)
             case steps.ReturnClaims():
@@ -141,20 +214,46 @@ class LeaseDriver:
             for claim in lease.claims
         ]
         driver = self._remoting(lease.remoting)
-        context = RequestContext.of(user_id=lease.user_id, project_id=lease.project_id, roles=[])
+        context = self.callers.get(lease.id) or RequestContext.of(
+            user_id=lease.user_id, project_id=lease.project_id, roles=[]
+        )
+        seconds = timings.stopwatch()
         try:
-            server = self._cloud.create(
+            server = self.cloud.create(
                 context,
-                lease.id,
+                _owner(lease),
                 request,
                 user_data.compose(self._conf, driver, lease.id, devices, caller),
                 lease.wanted_host,
                 lease.avoided_hosts,
             )
-        except (exceptions.ServerRefused, exceptions.BadRequest) as refusal:
+        except (
+            exceptions.ServerRefused,
+            exceptions.BadRequest,
+            exceptions.CloudUnavailable,  # trying again could make a second server
+        ) as refusal:
             self._fail(lease, "create-server", str(refusal))
         else:
-            self._transition(lease, Event.BOOT, f"server {server.id}", **_columns(server))
+            known = {**(lease.timings or {}), timings.CREATION: seconds()}
+            changes = {**_columns(server), "timings": known}
+            self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
+
+    def _activate(self, lease: Lease, turn: _Turn) -> None:
+        known = self._timed(lease, timings.DEPLOYMENT, Event.BOOT)
+        known[timings.DEPLOYMENT] -= known[timings.ACTIVATION]
+        with self._database.read() as session:
+            report = endpoints.get(session, lease.bound_host).report.get("bindings", {})
+        seconds = {**report, **turn.heard}.get(lease.port_id, {}).get("seconds")
+        if seconds is not None:
+            known[timings.RODVR_CONFIGURATION] = seconds
+        self._transition(lease, Event.ACTIVATE, timings=known)
+
+    def _timed(self, lease: Lease, phase: str, since: Event) -> dict[str, float]:
+        """The timings of *lease* with one more: the seconds from its event *since* until now."""
+        with self._database.read() as session:
+            began = next(e.at for e in leases.story(session, lease.id) if e.event == since)
+        seconds = (timeutils.utcnow() - began).total_seconds()
+        return {**(lease.timings or {}), phase: seconds}
 
     def _fail(self, lease: Lease, step: str, message: str) -> None:
         LOG.warning("lease %s failed at %s: %s", lease.id, step, message)
@@ -169,6 +268,16 @@ class LeaseDriver:
     def _update(self, lease: Lease, **changes: object) -> None:
         with self._database.write() as session:
             leases.update(session, lease.id, **changes)
+
+
+def _owner(lease: Lease) -> Owner:
+    return Owner(
+        lease_id=lease.id,
+        project_id=lease.project_id,
+        since=lease.created_at,
+        server_id=lease.server_id,
+        untried=lease.status == Status.CLAIMED and lease.driven_by is None,
+    )
 
 
 def installed(report: Mapping[str, object]) -> dict[str, bool]:

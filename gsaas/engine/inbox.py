@@ -21,6 +21,7 @@ from gsaas.db.database import Database
 from gsaas.db.gpus import GpuInfo
 from gsaas.db.gpus import register as register_gpus
 from gsaas.engine import wiring
+from gsaas.engine.callers import Callers
 from gsaas.engine.driver import installed
 from gsaas.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
@@ -73,15 +74,21 @@ class Inbox:
     target = rpc.Target(version=EngineClient.VERSION)
 
     def __init__(
-        self, database: Database, endpoint: EndpointClient, wake: Callable[[str], None]
+        self,
+        database: Database,
+        endpoint: EndpointClient,
+        wake: Callable[[str], None],
+        callers: Callers,
     ) -> None:
         self._database = database
         self._endpoint = endpoint
         self._wake = wake
+        self._callers = callers
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
-        """Look at a lease now."""
+        """Look at a lease now. Who asked for it is kept for as long as its server is not made."""
         _WORD.validate(lease_id)
+        self._callers.keep(lease_id, context)
         self._wake(lease_id)
 
     def endpoint_started(self, context: RequestContext, host: str) -> list[dict[str, Any]]:

@@ -6,12 +6,16 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Iterable
 
 from oslo_config import cfg
+from oslo_utils import timeutils
 
 from gsaas import exceptions, rpc
+from gsaas.cloud.base import Trace
 from gsaas.db import leases
 from gsaas.db.database import Database
+from gsaas.engine import notifications
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.inbox import Inbox
 from gsaas.engine.worklist import Worklist
@@ -19,6 +23,9 @@ from gsaas.lifecycle import Status
 from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
+
+_AT_ONCE = 100
+"""Servers that one query asks about."""
 
 
 class Engine:
@@ -42,16 +49,24 @@ class Engine:
             bus,
             rpc.ENGINE,
             socket.gethostname(),
-            Inbox(database, endpoint, self._worklist.add),
+            Inbox(database, endpoint, self._worklist.add, driver.callers),
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"engine-worker-{number}", daemon=True)
             for number in range(conf.engine.workers)
         ]
-        self._threads.append(threading.Thread(target=self._audit, name="engine-audit", daemon=True))
+        self._threads += [
+            threading.Thread(target=self._audit, name="engine-audit", daemon=True),
+            threading.Thread(target=self._watch, name="engine-watch", daemon=True),
+        ]
+        self._notifications = (
+            notifications.listener(conf, self._heard) if driver.cloud.notifies else None
+        )
 
     def start(self) -> None:
         self._server.start()
+        if self._notifications is not None:
+            self._notifications.start()
         for thread in self._threads:
             thread.start()
 
@@ -61,6 +76,8 @@ class Engine:
         self._stopping.set()
         self._worklist.close()
         self._server.stop()
+        if self._notifications is not None:
+            self._notifications.stop()
         deadline = time.monotonic() + patience
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -82,15 +99,51 @@ class Engine:
                 self._worklist.add(lease_id, after=again)
 
     def _audit(self) -> None:
-        """Look at every lease that is under way, and at the active ones, whose servers may be gone."""
+        """Look at every lease that is under way."""
         while not self._stopping.is_set():
             try:
                 with self._database.read() as session:
                     found = leases.unsettled(session)
-                    found += leases.ids(session, Status.ACTIVE)
             except Exception:  # a database that is away comes back
                 LOG.exception("the audit could not read the leases; the next one tries again")
             else:
                 for lease_id in found:
                     self._worklist.add(lease_id)
             self._stopping.wait(self._conf.engine.audit_interval)
+
+    def _watch(self) -> None:
+        """Look at the leases whose servers changed, or may be gone, behind our back."""
+        since = None
+        while not self._stopping.is_set():
+            began = timeutils.utcnow()
+            try:
+                traces = self._driver.cloud.changed(since)
+                if traces is None or since is None:
+                    self._wake_active()
+                self._heard(traces or ())
+            except exceptions.CloudUnavailable as error:
+                LOG.warning("what happened to servers is not known yet: %s", error)
+            except Exception:
+                LOG.exception("the watch over servers failed; it is tried again")
+            else:
+                since = began
+            self._stopping.wait(
+                max(self._conf.engine.audit_interval, self._driver.cloud.audit_interval)
+            )
+
+    def _wake_active(self) -> None:
+        with self._database.read() as session:
+            found = leases.ids(session, Status.ACTIVE)
+        for lease_id in found:
+            self._worklist.add(lease_id)
+
+    def _heard(self, traces: Iterable[Trace]) -> None:
+        """Look at the leases that *traces* lead to, if there are such leases."""
+        traces = list(traces)
+        for start in range(0, len(traces), _AT_ONCE):
+            some = traces[start : start + _AT_ONCE]
+            claimed = {trace.lease_id for trace in some if trace.lease_id is not None}
+            with self._database.read() as session:
+                found = leases.named(session, claimed, {trace.server_id for trace in some})
+            for lease_id in found:
+                self._worklist.add(lease_id)

@@ -8,6 +8,9 @@
    server is gone: nobody is given a GPU that its old holder can still reach. An endpoint that does not answer delays
    only the claims, not the end of the server.
 4. ERROR gives back what it holds by the same steps and stays ERROR until its owner releases it.
+5. Once a lease was ACTIVE, its server is its owner's business: stopped, rebuilt, moved or broken, it keeps its cGPUs
+   for as long as it exists on some host. Only a server that was deleted or shelved away gives them back.
+6. A server that turns up late, after its lease is over, is deleted.
 
 This module knows no database, cloud, message bus or clock.
 """
@@ -20,7 +23,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gsaas.cloud.base import Server, ServerStatus
+from gsaas.gpgpums.state import ANY
 from gsaas.lifecycle import Status
+from gsaas.timings import ACTIVATION
 
 if TYPE_CHECKING:
     from gsaas.db.models import Lease
@@ -53,6 +58,11 @@ class ApplyBinding:
 
 
 @dataclass(frozen=True)
+class NoteActivation:
+    """Note how long the cloud took until the server was active."""
+
+
+@dataclass(frozen=True)
 class Activate:
     """The tenant can use its cGPUs."""
 
@@ -62,6 +72,11 @@ class Release:
     """Let go of a lease that lost its server."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class ReleaseShelved:
+    """Let go of a lease whose server is on no host any more, and let its owner keep the server."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +126,10 @@ Step = (
     | RecordServer
     | Bind
     | ApplyBinding
+    | NoteActivation
     | Activate
     | Release
+    | ReleaseShelved
     | RemoveBinding
     | DeleteServer
     | ReturnClaims
@@ -132,53 +149,87 @@ class Seen:
     """What the endpoint of the server's host holds: port id -> installed. None: that host has no endpoint."""
     unconfirmed: bool = False
     """The endpoint that holds the binding was asked just now, and did not confirm."""
+    caller: bool = True
+    """The cloud can be asked for a server: it needs no caller's token, or this engine has it."""
+    trouble: str | None = None
+    """Why nothing is known of the server: the cloud does not answer."""
 
 
-def next_step(lease: Lease, seen: Seen, now: datetime.datetime, boot_timeout: float) -> Step:
-    """Return the step that brings *lease* nearer to what its status wants; *boot_timeout* in seconds."""
+@dataclass(frozen=True)
+class Patience:
+    """How long things may take, in seconds from the claim."""
+
+    boot: float
+    """Until the server is active and wired."""
+    caller: float
+    """Until the engine that was told of the caller has made the server."""
+
+
+def next_step(lease: Lease, seen: Seen, now: datetime.datetime, patience: Patience) -> Step:
+    """Return the step that brings *lease* nearer to what its status wants."""
+    age = (now - lease.created_at).total_seconds()
     match Status(lease.status):
-        case Status.CLAIMED if _overdue(lease, now, boot_timeout):
-            return Fail("create-server", f"the cloud made no server within {boot_timeout:g} s")
         case Status.CLAIMED:
-            return CreateServer()
+            return _begin(seen, age, patience)
         case Status.BOOTING:
             step = _boot(lease, seen)
-            if isinstance(step, ApplyBinding | Wait) and _overdue(lease, now, boot_timeout):
-                return Fail("boot-server", _what_was_missing(seen, boot_timeout))
+            if isinstance(step, ApplyBinding | Wait) and age > patience.boot:
+                return Fail("boot-server", _what_was_missing(seen, patience.boot))
             return step
         case Status.ACTIVE:
             return _keep(lease, seen)
-        case Status.RELEASING | Status.ERROR:
+        case Status.RELEASING | Status.ERROR | Status.RELEASED:
             return _give_back(lease, seen)
-        case Status.RELEASED:
-            return Rest()
+
+
+def _begin(seen: Seen, age: float, patience: Patience) -> Step:
+    if age > patience.boot:
+        return Fail("create-server", f"the cloud made no server within {patience.boot:g} s")
+    if seen.caller or seen.server is not None:
+        return CreateServer()
+    if age > patience.caller and seen.trouble is None:
+        return Fail(
+            "create-server",
+            "the service was interrupted before it made your server, and keeps no token of yours to "
+            "try again with; launch again",
+        )
+    return Wait("the engine that knows the caller makes the server")
 
 
 def _boot(lease: Lease, seen: Seen) -> Step:
     server = seen.server
+    if seen.trouble is not None:
+        return Wait("the cloud answers")
     if server is None:
         return Release("its server was deleted while it booted")
     if server.status is ServerStatus.ERROR:
-        return Fail("boot-server", _in_its_own_words(server))
+        return Fail("boot-server", _in_its_own_words(lease, server))
+    if server.status is ServerStatus.SHELVED:
+        return ReleaseShelved()
+    active = server.status is ServerStatus.ACTIVE
+    if active and ACTIVATION not in (lease.timings or {}):
+        return NoteActivation()
+    if active and server.port is None:
+        return Fail("boot-server", _no_port(server))
     if server.host is None or server.port is None:
         return Wait("the cloud places the server")
     if step := _wire(lease, server, seen):
         return step
     if not seen.endpoint[server.port.id]:
         return ApplyBinding(server.host)  # asks again: an answer is newer than a report
-    if server.status is not ServerStatus.ACTIVE:
-        return Wait("the server boots")
-    return Activate()
+    return Activate() if active else Wait("the server boots")
 
 
 def _keep(lease: Lease, seen: Seen) -> Step:
     server = seen.server
+    if seen.trouble is not None:
+        return Rest()  # the next audit asks again; what works goes on working
     if server is None:
         return Release("its server was deleted")
-    if server.status is ServerStatus.ERROR:
-        return Fail("keep-server", _in_its_own_words(server))
+    if server.status is ServerStatus.SHELVED:
+        return ReleaseShelved()
     if server.host is None or server.port is None:
-        return Rest()
+        return Rest() if lease.bound_host is None else RemoveBinding(lease.bound_host)
     return _wire(lease, server, seen) or Rest()
 
 
@@ -201,6 +252,13 @@ def _wire(lease: Lease, server: Server, seen: Seen) -> Step | None:
 def _give_back(lease: Lease, seen: Seen) -> Step:
     if lease.bound_host is not None and not seen.unconfirmed:
         return RemoveBinding(lease.bound_host)
+    if seen.trouble is not None:
+        # Without a binding nothing reaches the GPUs any more, wherever the server is.
+        if lease.claims and lease.bound_host is None:
+            return ReturnClaims()
+        if lease.status == Status.RELEASING or lease.server_id is not None:
+            return Wait("the cloud answers")
+        return Rest()
     if lease.server_id is not None or seen.server is not None:
         return DeleteServer()
     if lease.bound_host is not None:
@@ -222,16 +280,28 @@ def _is_recorded(lease: Lease, server: Server) -> bool:
     ) == (server.id, server.host, port.id, port.tap, port.mac, port.ip)
 
 
-def _overdue(lease: Lease, now: datetime.datetime, boot_timeout: float) -> bool:
-    return now - lease.created_at > datetime.timedelta(seconds=boot_timeout)
+def _in_its_own_words(lease: Lease, server: Server) -> str:
+    said = (server.fault or "it is in state ERROR").rstrip(". ")
+    hint = ""
+    if lease.locality != ANY:
+        hint = f"; locality {lease.locality} leaves fewer hosts to choose from than {ANY}"
+    return f"the cloud says of server {server.id}: {said}{hint}"
 
 
-def _in_its_own_words(server: Server) -> str:
-    return f"the cloud says of server {server.id}: {server.fault or 'it is in state ERROR'}"
+def _no_port(server: Server) -> str:
+    return (
+        f"server {server.id} has no port with an IPv4 address, over which it could reach its cGPUs; "
+        "launch again with a network that gives it one"
+    )
 
 
 def _what_was_missing(seen: Seen, boot_timeout: float) -> str:
     server = seen.server
+    if server is None:
+        return (
+            f"the server was not ready within {boot_timeout:g} s, and then the cloud did not answer: "
+            f"{seen.trouble}; launch again"
+        )
     if server.host is None or server.port is None:
         missing = "the cloud chose no host for it or gave it no port"
     elif seen.endpoint is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gsaas import exceptions, lifecycle
-from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
+from gsaas.cloud.base import Cloud, Owner, Port, Server, ServerStatus
 from gsaas.context import RequestContext
 from gsaas.db import leases
 from gsaas.db.database import Database
@@ -36,13 +36,14 @@ class MemoryCloud(Cloud):
     def create(
         self,
         context: RequestContext,
-        lease_id: str,
+        owner: Owner,
         request: dict[str, Any],
         user_data: str,
         host: str | None,
         avoid: Sequence[str],
     ) -> Server:
         self.check(context, request)
+        lease_id = owner.lease_id
         if lease_id not in self.servers:
             chosen = host or next(name for name in self._hosts if name not in avoid)
             port = Port(str(uuid.uuid4()), f"tap{lease_id[:8]}", "fa:16:3e:00:00:01", "10.0.0.5")
@@ -50,11 +51,11 @@ class MemoryCloud(Cloud):
             self.servers[lease_id] = server
         return self.servers[lease_id]
 
-    def find(self, lease_id: str) -> Server | None:
-        return self.servers.get(lease_id)
+    def find(self, owner: Owner) -> Server | None:
+        return self.servers.get(owner.lease_id)
 
-    def delete(self, lease_id: str) -> None:
-        self.servers.pop(lease_id, None)
+    def delete(self, owner: Owner) -> None:
+        self.servers.pop(owner.lease_id, None)
 
 
 class MemoryEngine:
@@ -102,7 +103,12 @@ class MemoryEngine:
     def _boot(self, lease: leases.Lease) -> None:
         context = RequestContext.of(user_id=lease.user_id, project_id=lease.project_id, roles=[])
         server = self._cloud.create(
-            context, lease.id, lease.server_request, "", lease.wanted_host, lease.avoided_hosts
+            context,
+            _owner(lease),
+            lease.server_request,
+            "",
+            lease.wanted_host,
+            lease.avoided_hosts,
         )
         where = f"on host {server.host}"
         with self._database.write() as session:
@@ -122,7 +128,12 @@ class MemoryEngine:
             leases.transition(session, lease.id, lifecycle.Event.ACTIVATE, detail=where)
 
     def _give_back(self, lease_id: str) -> None:
-        self._cloud.delete(lease_id)
+        with self._database.read() as session:
+            self._cloud.delete(_owner(leases.get(session, lease_id)))
         self._claims.release(lease_id)
         with self._database.write() as session:
             leases.update(session, lease_id, server_id=None, bound_host=None)
+
+
+def _owner(lease: leases.Lease) -> Owner:
+    return Owner(lease.id, lease.project_id, lease.created_at, lease.server_id)

@@ -125,7 +125,7 @@ def test_a_lease_in_error_says_which_step_failed_and_why(world):
 def test_a_lease_shows_what_its_host_dropped_of_its_packets(world):
     lease_id = world.launch()["id"]
     world.engine.settle()
-    server = world.cloud.find(lease_id)
+    server = world.cloud.servers[lease_id]
     report = {
         "bindings": {
             server.port.id: {"installed": True, "dropped_packets": {"unmapped": 3, "refused": 0}},
@@ -244,7 +244,7 @@ def test_a_list_can_be_narrowed(world):
     third = world.launch()["id"]
     world.call("member", "DELETE", f"/v1/leases/{second}")
     world.engine.settle()
-    server_id = world.cloud.find(first).id
+    server_id = world.cloud.servers[first].id
     for query, expected in (
         (f"server_id={server_id}", [first]),
         ("server_id=unknown", []),

@@ -9,10 +9,11 @@ import pytest
 from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.db.models import Claim, Lease
 from gsaas.engine import steps
-from gsaas.engine.steps import Seen
+from gsaas.engine.steps import Patience, Seen
 from gsaas.lifecycle import Status
 
 BOOT_TIMEOUT = 600
+PATIENCE = Patience(boot=BOOT_TIMEOUT, caller=60)
 CREATED = datetime.datetime(2026, 1, 1, 12, 0)
 IN_TIME = CREATED + datetime.timedelta(seconds=BOOT_TIMEOUT)
 TOO_LATE = IN_TIME + datetime.timedelta(seconds=1)
@@ -25,6 +26,8 @@ BUILD = Server("server-1", ServerStatus.BUILD, "here", PORT)
 UNPLACED = Server("server-1", ServerStatus.BUILD, None, None)
 FAILED = Server("server-1", ServerStatus.ERROR, "here", PORT, "no disk left")
 MOVED = Server("server-1", ServerStatus.ACTIVE, "there", PORT)
+SHELVED = Server("server-1", ServerStatus.SHELVED, None, PORT)
+PORTLESS = Server("server-1", ServerStatus.ACTIVE, "here", None)
 REPLUGGED = Server("server-1", ServerStatus.ACTIVE, "here", OTHER_PORT)
 
 RECORDED = {
@@ -40,9 +43,11 @@ KNOWS_NOTHING: dict[str, bool] = {}
 WAITS_FOR_THE_TAP = {PORT.id: False}
 INSTALLED = {PORT.id: True}
 NO_ENDPOINT = None
+SILENCE = Seen(None, NO_ENDPOINT, trouble="Nova does not answer")
 
 
 def lease(status: Status, claims: int = 1, **columns: object) -> Lease:
+    columns = {"timings": {"activation": 1.3}, "locality": "any", **columns}
     return Lease(
         status=status,
         created_at=CREATED,
@@ -52,13 +57,39 @@ def lease(status: Status, claims: int = 1, **columns: object) -> Lease:
 
 
 def next_step(lease: Lease, seen: Seen, now: datetime.datetime = IN_TIME) -> steps.Step:
-    return steps.next_step(lease, seen, now, BOOT_TIMEOUT)
+    return steps.next_step(lease, seen, now, PATIENCE)
 
 
 @pytest.mark.parametrize("server", [None, UNPLACED, BUILD, ACTIVE, FAILED])
 def test_a_claimed_lease_asks_for_its_server_whatever_a_former_engine_left(server):
     """`create` returns the server that is there, so a crash before it was recorded costs nothing."""
     assert next_step(lease(Status.CLAIMED), Seen(server, NO_ENDPOINT)) == steps.CreateServer()
+
+
+AFTER_GRACE = CREATED + datetime.timedelta(seconds=61)
+STRANGER = Seen(None, NO_ENDPOINT, caller=False)
+
+
+def test_an_engine_without_the_callers_token_leaves_the_launch_to_the_one_that_has_it():
+    soon = CREATED + datetime.timedelta(seconds=59)
+    assert isinstance(next_step(lease(Status.CLAIMED), STRANGER, soon), steps.Wait)
+
+
+def test_a_launch_whose_token_was_lost_fails_and_says_to_launch_again():
+    lost = next_step(lease(Status.CLAIMED), STRANGER, AFTER_GRACE)
+    assert isinstance(lost, steps.Fail)
+    assert lost.step == "create-server"
+    assert "launch again" in lost.message
+
+
+def test_a_server_that_a_former_engine_made_is_taken_up_without_any_token():
+    made = Seen(BUILD, NO_ENDPOINT, caller=False)
+    assert next_step(lease(Status.CLAIMED), made, AFTER_GRACE) == steps.CreateServer()
+
+
+def test_while_the_cloud_is_silent_nobody_says_that_there_is_no_server():
+    blind = Seen(None, NO_ENDPOINT, caller=False, trouble="Nova does not answer")
+    assert isinstance(next_step(lease(Status.CLAIMED), blind, AFTER_GRACE), steps.Wait)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +108,11 @@ def test_a_claimed_lease_asks_for_its_server_whatever_a_former_engine_left(serve
         (RECORDED, MOVED, KNOWS_NOTHING, steps.RecordServer(MOVED)),
         (BOUND, FAILED, INSTALLED, steps.Fail),
         (BOUND, None, NO_ENDPOINT, steps.Release),
+        (BOUND, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
+        ({"server_id": "server-1"}, PORTLESS, KNOWS_NOTHING, steps.Fail),
+        ({**BOUND, "timings": {}}, BUILD, INSTALLED, steps.Wait),
+        ({**BOUND, "timings": {}}, ACTIVE, INSTALLED, steps.NoteActivation()),
+        ({**BOUND, "timings": None}, ACTIVE, INSTALLED, steps.NoteActivation()),
     ],
 )
 def test_a_booting_lease_is_wired_while_its_server_boots(columns, server, endpoint, step):
@@ -91,21 +127,34 @@ def test_a_booting_lease_is_wired_while_its_server_boots(columns, server, endpoi
         (BOUND, ACTIVE, WAITS_FOR_THE_TAP, steps.Rest()),  # a hard reboot: the endpoint has it
         (BOUND, ACTIVE, KNOWS_NOTHING, steps.ApplyBinding("here")),
         (BOUND, BUILD, INSTALLED, steps.Rest()),
-        (BOUND, UNPLACED, NO_ENDPOINT, steps.Rest()),
+        (RECORDED, UNPLACED, NO_ENDPOINT, steps.Rest()),
+        (BOUND, UNPLACED, NO_ENDPOINT, steps.RemoveBinding("here")),  # its interface was taken away
+        (BOUND, PORTLESS, INSTALLED, steps.RemoveBinding("here")),
         (BOUND, MOVED, KNOWS_NOTHING, steps.RemoveBinding("here")),
         (BOUND, REPLUGGED, INSTALLED, steps.RemoveBinding("here")),
         (RECORDED, REPLUGGED, KNOWS_NOTHING, steps.RecordServer(REPLUGGED)),
         (BOUND, None, NO_ENDPOINT, steps.Release("its server was deleted")),
-        (
-            BOUND,
-            FAILED,
-            INSTALLED,
-            steps.Fail("keep-server", "the cloud says of server server-1: no disk left"),
-        ),
+        (BOUND, FAILED, INSTALLED, steps.Rest()),  # a resize that failed: its owner's business
+        (BOUND, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
+        (RECORDED, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
     ],
 )
 def test_an_active_lease_follows_its_server(columns, server, endpoint, step):
     assert next_step(lease(Status.ACTIVE, **columns), Seen(server, endpoint)) == step
+
+
+def test_an_active_lease_stays_as_it_is_while_the_cloud_is_silent():
+    assert next_step(lease(Status.ACTIVE, **BOUND), SILENCE) == steps.Rest()
+
+
+def test_a_server_that_failed_is_quoted_with_what_its_owner_can_do():
+    failed = lease(Status.BOOTING, **BOUND, locality="local")
+    step = next_step(failed, Seen(FAILED, INSTALLED))
+    assert step == steps.Fail(
+        "boot-server",
+        "the cloud says of server server-1: no disk left; "
+        "locality local leaves fewer hosts to choose from than any",
+    )
 
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
@@ -132,6 +181,25 @@ def test_an_endpoint_that_does_not_confirm_delays_the_claims_but_not_the_end_of_
     assert next_step(held, Seen(ACTIVE, INSTALLED, unconfirmed=True)) == steps.DeleteServer()
     held = lease(status, bound_host="here", port_id=PORT.id)
     assert isinstance(next_step(held, Seen(None, NO_ENDPOINT, unconfirmed=True)), steps.Wait)
+
+
+@pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
+def test_a_silent_cloud_delays_the_end_of_the_server_but_not_of_the_claims(status):
+    assert next_step(lease(status, **BOUND), SILENCE) == steps.RemoveBinding("here")
+    unconfirmed = Seen(None, NO_ENDPOINT, unconfirmed=True, trouble="Nova does not answer")
+    assert isinstance(next_step(lease(status, **BOUND), unconfirmed), steps.Wait)
+    assert next_step(lease(status, **RECORDED), SILENCE) == steps.ReturnClaims()
+    assert isinstance(next_step(lease(status, claims=0, **RECORDED), SILENCE), steps.Wait)
+
+
+def test_a_lease_is_not_finished_before_the_cloud_has_said_that_there_is_no_server():
+    assert isinstance(next_step(lease(Status.RELEASING, claims=0), SILENCE), steps.Wait)
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.RELEASED])
+def test_a_server_that_turns_up_after_its_lease_is_over_is_deleted(status):
+    late = Seen(BUILD, KNOWS_NOTHING)
+    assert next_step(lease(status, claims=0), late) == steps.DeleteServer()
 
 
 @pytest.mark.parametrize(
@@ -163,6 +231,12 @@ def test_a_lease_that_is_not_ready_in_time_fails_and_says_what_was_missing(
     assert isinstance(late, steps.Fail)
     assert late.step == "boot-server"
     assert missing in late.message
+
+
+def test_a_lease_whose_cloud_fell_silent_while_it_booted_fails_and_says_so():
+    late = next_step(lease(Status.BOOTING, **BOUND), SILENCE, TOO_LATE)
+    assert isinstance(late, steps.Fail)
+    assert "Nova does not answer" in late.message
 
 
 def test_a_lease_that_got_ready_at_the_last_moment_becomes_active():

@@ -80,7 +80,8 @@ class MemoryCloud(Cloud):
     def compute_hosts(self):
         return [HOST]
 
-    def create(self, context, lease_id, request, user_data, host, avoid):
+    def create(self, context, owner, request, user_data, host, avoid):
+        lease_id = owner.lease_id
         if self.refusal:
             raise exceptions.ServerRefused(reason=self.refusal)
         self.fuse.effect()
@@ -96,10 +97,11 @@ class MemoryCloud(Cloud):
             self._put(lease_id, server)
         return server
 
-    def find(self, lease_id):
-        return self.servers.get(lease_id)
+    def find(self, owner):
+        return self.servers.get(owner.lease_id)
 
-    def delete(self, lease_id):
+    def delete(self, owner):
+        lease_id = owner.lease_id
         if lease_id in self.servers:
             self._put(lease_id, replace(self.servers[lease_id], status=ServerStatus.BUILD))
             del self.servers[lease_id]

@@ -14,6 +14,7 @@ from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, hosts, leases, models
 from gsaas.db.gpus import GpuInfo
 from gsaas.engine import wiring
+from gsaas.engine.callers import Callers
 from gsaas.engine.inbox import Inbox
 from gsaas.lifecycle import Status
 from gsaas.rodvr.bindings import Address, Binding
@@ -32,6 +33,7 @@ class Desk:
     inbox: Inbox
     woken: list[str] = field(default_factory=list)
     removed: list[tuple[str, str]] = field(default_factory=list)
+    callers: Callers = field(default_factory=Callers)
 
     def remove(self, host: str, port_id: str) -> None:
         self.removed.append((host, port_id))
@@ -40,7 +42,7 @@ class Desk:
 @pytest.fixture
 def desk(bus, database, running) -> Desk:
     desk = Desk(EngineClient(bus), None)
-    desk.inbox = Inbox(database, desk, lambda lease_id: desk.woken.append(lease_id))
+    desk.inbox = Inbox(database, desk, desk.woken.append, desk.callers)
     running(rpc.server(bus, rpc.ENGINE, "engine-1", desk.inbox))
     return desk
 
