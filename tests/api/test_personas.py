@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy
 
 from gsaas.api import rbac
-from tests.api.world import CALLERS, ROUTES, World, address, only_error
+from gsaas.db import models
+from tests.api.world import CALLERS, IDS, ROUTES, World, address, only_error
 
-EVERYBODY = {None, *CALLERS}
-READERS = {"admin", "manager", "member", "reader", "stranger", "service"}
-MEMBERS = {"admin", "manager", "member", "stranger"}
-ADMINS = {"admin"}
+PERSONAS = (
+    None,  # no token
+    "nobody",  # a token without a role
+    "reader",
+    "member",
+    "manager",
+    "admin of blue",
+    "service of blue",
+    "reader of red",
+    "stranger",  # a member of red
+    "manager of red",
+    "admin",  # of another project, as operators are
+    "service",  # of another project, as services are
+)
+"""The first seven are of the project that owns the lease, or of none."""
 
-MAY = {
-    ("GET", "/"): EVERYBODY,
-    ("GET", "/v1"): EVERYBODY,
-    ("GET", "/v1/openapi.json"): EVERYBODY,
-    ("GET", "/healthcheck"): EVERYBODY,
-    ("POST", "/v1/leases"): MEMBERS,
-    ("GET", "/v1/leases"): READERS,
-    ("GET", "/v1/leases/{lease_id}"): READERS,
-    ("GET", "/v1/leases/{lease_id}/environment"): MEMBERS,
-    ("DELETE", "/v1/leases/{lease_id}"): MEMBERS,
-    ("POST", "/v1/checks"): MEMBERS,
-    ("GET", "/v1/gpus"): READERS,
-    ("GET", "/v1/gpus/{uuid}"): ADMINS,
-    ("PATCH", "/v1/gpus/{uuid}"): ADMINS,
-    ("GET", "/v1/hosts"): READERS,
-    ("GET", "/v1/hosts/{name}"): ADMINS,
-    ("PATCH", "/v1/hosts/{name}"): ADMINS,
-    ("GET", "/v1/endpoints"): ADMINS,
-    ("GET", "/v1/endpoints/{host}"): ADMINS,
-    ("GET", "/v1/policies"): READERS,
-    ("GET", "/v1/limits"): READERS,
-}
-"""Whom each route lets in. The stranger is let in too, but the lease is not there for it."""
+MATRIX = {
+    #                                          of the lease's project          of another one
+    #                                    none no-role reader member manager admin service | the last five
+    ("GET", "/"):                        "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1"):                      "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/openapi.json"):         "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/healthcheck"):             "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("POST", "/v1/leases"):              "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
+    ("GET", "/v1/leases"):               "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/leases/{lease_id}"):    "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",
+    ("GET", "/v1/leases/{lease_id}/environment"):
+                                         "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("DELETE", "/v1/leases/{lease_id}"): "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("POST", "/v1/checks"):              "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
+    ("GET", "/v1/gpus"):                 "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/gpus/{uuid}"):          "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("PATCH", "/v1/gpus/{uuid}"):        "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("GET", "/v1/hosts"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/hosts/{name}"):         "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("PATCH", "/v1/hosts/{name}"):       "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("GET", "/v1/endpoints"):            "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("GET", "/v1/endpoints/{host}"):     "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("GET", "/v1/policies"):             "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/limits"):               "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+}  # fmt: skip
+"""What each persona is answered; ok is the route's own good status."""
+
+CELLS = [
+    pytest.param(route, persona, expected, id=f"{route.method} {route.path} as {persona}")
+    for route in ROUTES
+    for persona, expected in zip(
+        PERSONAS, MATRIX[route.method, route.path].replace("|", "").split(), strict=True
+    )
+]
+READERS = [name for name, (_, roles) in CALLERS.items() if roles and "admin" not in roles]
+"""Everybody who may see something, but not what is behind it."""
 
 BODIES = {
     ("POST", "/v1/leases"): {"lease": {"cgpus": {"count": 1, "mode": "shared", "memory_mb": 1}}},
@@ -51,30 +77,120 @@ def world(tmp_path_factory):
     made.database.close()
 
 
-def test_the_table_here_names_every_route():
-    assert {(route.method, route.path) for route in ROUTES} == set(MAY)
+def test_the_matrix_has_a_row_for_every_route_and_a_column_for_every_persona():
+    assert {(route.method, route.path) for route in ROUTES} == set(MATRIX)
+    assert set(PERSONAS) == {None, *CALLERS}
 
 
-@pytest.mark.parametrize("caller", sorted(EVERYBODY, key=str))
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_each_caller_is_let_in_where_the_table_says_and_nowhere_else(world, route, caller):
-    key = (route.method, route.path)
+@pytest.mark.parametrize(("route", "persona", "expected"), CELLS)
+def test_each_persona_is_answered_as_the_matrix_says(world, route, persona, expected):
     lease_id = world.launch("member", mode="shared", memory_mb=1)["id"]
     before = world.rows()
-    path = address(route, lease_id=lease_id)
-    response = world.call(caller, route.method, path, BODIES.get(key))
+    body = BODIES.get((route.method, route.path))
+    response = world.call(persona, route.method, address(route, lease_id=lease_id), body)
 
-    if caller in MAY[key]:
-        hidden = caller == "stranger" and lease_id in path
-        assert response.status_code == (404 if hidden else route.status)
+    if expected == "ok":
+        assert response.status_code == route.status
         return
     error = only_error(response)
-    assert error["status"] == (401 if caller is None else 403)
-    if caller is None:
-        assert "WWW-Authenticate" in response.headers
-    else:
-        assert route.rule in error["detail"]
+    assert error["status"] == int(expected)
     assert world.rows() == before
+    if expected == "401":
+        assert "WWW-Authenticate" in response.headers
+    elif expected == "403":
+        assert route.rule in error["detail"]
+    else:
+        unknown = world.call(persona, route.method, address(route), body)
+        assert error["detail"].replace(lease_id, "") == only_error(unknown)["detail"].replace(
+            IDS["lease_id"], ""
+        )
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """A cloud in full use: leases of two projects, booted, failed, claimed and half released."""
+    made = World.build(tmp_path_factory.mktemp("busy"))
+    made.launch("member", mode="shared", memory_mb=64, count=2)
+    made.launch("stranger", mode="shared", memory_mb=64, locality="local")
+    made.launch("admin")
+    failing = made.launch("member")["id"]
+    made.engine.settle()
+    made.engine.fail(failing, "boot-server", "it was not ready in time")
+    made.launch("member", mode="shared", memory_mb=64, locality="remote")
+    leaving = made.launch("stranger", mode="shared", memory_mb=64)["id"]
+    made.call("stranger", "DELETE", f"/v1/leases/{leaving}")
+    yield made
+    made.database.close()
+
+
+def secrets(world: World) -> set[str]:
+    """Every name and address of the cloud's insides that its database knows."""
+    with world.database.read() as session:
+        hosts = session.scalars(sqlalchemy.select(models.Host)).all()
+        gpus = session.scalars(sqlalchemy.select(models.Gpu)).all()
+        leases = session.scalars(sqlalchemy.select(models.Lease)).all()
+    found = {host.name for host in hosts} | {host.gpu_address for host in hosts}
+    found |= {gpu.uuid for gpu in gpus} | {lease.port_tap for lease in leases}
+    found |= {lease.port_id for lease in leases} | {lease.port_mac for lease in leases}
+    return found - {None}
+
+
+def others_things(world: World, project_id: str) -> set[str]:
+    """Ids and names of what belongs to other projects than this one."""
+    with world.database.read() as session:
+        leases = session.scalars(
+            sqlalchemy.select(models.Lease).where(models.Lease.project_id != project_id)
+        ).all()
+    found = {value for lease in leases for value in (lease.id, lease.name, lease.server_id)}
+    return (found | {f'"{lease.project_id}"' for lease in leases}) - {None}
+
+
+def all_answers(world: World, caller: str):
+    """Everything that *caller* can make the API say, about every thing that there is."""
+    with world.database.read() as session:
+        leases = session.scalars(sqlalchemy.select(models.Lease.id)).all()
+    for route in ROUTES:
+        if route.method == "DELETE":
+            continue
+        body = BODIES.get((route.method, route.path))
+        for lease_id in leases if "{lease_id}" in route.path else [""]:
+            yield world.call(caller, route.method, address(route, lease_id=lease_id), body)
+    big = {"count": 100}
+    for cgpus in (big, big | {"locality": "local"}, {"count": 1, "locality": "remote"}):
+        yield world.call(caller, "POST", "/v1/leases", {"lease": {"cgpus": cgpus}})
+        yield world.call(caller, "POST", "/v1/checks", {"check": cgpus})
+    for query in ("?status=ERROR", "?status=RELEASING", "?limit=1", "?all_projects=true"):
+        yield world.call(caller, "GET", f"/v1/leases{query}")
+    for lease_id in leases[-2:]:
+        yield world.call(caller, "DELETE", f"/v1/leases/{lease_id}")
+
+
+@pytest.mark.parametrize("caller", READERS)
+def test_no_answer_ever_names_a_host_a_gpu_or_a_real_address(busy, caller):
+    for response in all_answers(busy, caller):
+        said = response.text + str(response.headers)
+        # What the caller itself has put into the address may come back in a refusal.
+        said = said.replace(response.request.path, "")
+        assert [secret for secret in secrets(busy) if secret in said] == []
+
+
+@pytest.mark.parametrize("caller", [name for name in READERS if not name.startswith("service")])
+def test_no_answer_ever_tells_of_another_projects_things(busy, caller):
+    project_id = CALLERS[caller][0]
+    for response in all_answers(busy, caller):
+        said = response.text + str(response.headers)
+        asked = response.request.path.rpartition("/leases/")[2].partition("/")[0]
+        if asked:
+            said = said.replace(asked, "")
+        assert [thing for thing in others_things(busy, project_id) if thing in said] == []
+
+
+def test_the_scan_itself_would_find_something(busy):
+    """An admin is told what tenants are not, so the two tests above look in the right places."""
+    said = "".join(response.text for response in all_answers(busy, "admin"))
+    assert "gpu1" in said
+    assert "GPU-0001-0" in said
+    assert "192.168.50.2" in said
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

@@ -30,12 +30,16 @@ CALLERS = {
     "stranger": ("red", ["member", "reader"]),
     "service": ("service", ["service"]),
     "nobody": ("blue", []),
+    "admin of blue": ("blue", ["admin"]),
+    "service of blue": ("blue", ["service"]),
+    "manager of red": ("red", ["manager", "member", "reader"]),
+    "reader of red": ("red", ["reader"]),
 }
 """Who calls in the tests: project and roles."""
 
 
 def token(caller: str) -> str:
-    return f"token-of-the-{caller}"
+    return f"token-of-the-{caller.replace(' ', '-')}"
 
 
 def write_tokens(path: Path) -> Path:
@@ -75,9 +79,17 @@ class World:
 
     @classmethod
     def build(
-        cls, folder: Path, hosts: int = 2, driver: str = "simulated", settings: str = ""
+        cls,
+        folder: Path,
+        hosts: int = 2,
+        driver: str = "simulated",
+        settings: str = "",
+        authenticate: app.Authenticate | None = None,
     ) -> World:
-        """Build one on the database in *folder*; *settings* are those of its configuration file."""
+        """Build one on the database in *folder*; *settings* are those of its configuration file.
+
+        Callers are those of `CALLERS`, unless *authenticate* says otherwise.
+        """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
         database = Database.open(f"sqlite:///{folder}/gsaas.db")
@@ -98,7 +110,7 @@ class World:
             engine=engine,
             cloud=cloud,
             remoting=remoting.load(driver, conf),
-            authenticate=auth.TokenFile(write_tokens(folder / "tokens.json")),
+            authenticate=authenticate or auth.TokenFile(write_tokens(folder / "tokens.json")),
         )
         return cls(conf, database, claims, cloud, engine, made)
 

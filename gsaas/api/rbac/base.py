@@ -19,7 +19,9 @@ READER = "rule:gsaas:project-reader"
 READER_OR_SERVICE = f"{READER} or {SERVICE}"
 ADMIN_OR_SERVICE = f"{ADMIN} or {SERVICE}"
 
-IN_PROJECT = "project_id:%(project_id)s"
+IN_PROJECT = "project_id:%(project_id)s and not None:%(project_id)s"
+"""The second half is for a thing without a project, should there ever be one: rules are compared as
+text, and a token without a project would equal it."""
 
 
 def rules() -> list[policy.RuleDefault]:
