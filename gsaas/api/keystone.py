@@ -18,10 +18,13 @@ import webob
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystonemiddleware import auth_token
 from oslo_config import cfg
+from oslo_log import log
 
 from gsaas import exceptions
 from gsaas.api import microversions
 from gsaas.context import RequestContext
+
+LOG = log.getLogger(__name__)
 
 SECTION = "keystone_authtoken"
 HEADER = "X-Auth-Token"
@@ -60,6 +63,7 @@ class Keystone:
         try:
             answer = webob.Request(environ).get_response(self._gate)
         except keystone_exceptions.ClientException as error:
+            LOG.error("a token could not be checked: %s", error)
             raise exceptions.IdentityUnavailable from error
         if answer.status_int >= 500:
             raise exceptions.IdentityUnavailable
