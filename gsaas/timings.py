@@ -1,7 +1,7 @@
 """The phases of a launch, as stored on its lease: name -> seconds.
 
-    check               the cloud is asked whether it would make the server
     gpu_selection       a policy proposes GPUs
+    check               the cloud is asked whether it would make the server
     claim               from asking for the GPUs until they are taken
     creation            the cloud is asked to make the server, until it has said so
     activation          from there until it says that the server is active
@@ -24,7 +24,7 @@ ACTIVATION = "activation"
 DEPLOYMENT = "deployment"
 RODVR_CONFIGURATION = "rodvr_configuration"
 
-PHASES = (CHECK, GPU_SELECTION, CLAIM, CREATION, ACTIVATION, DEPLOYMENT, RODVR_CONFIGURATION)
+PHASES = (GPU_SELECTION, CHECK, CLAIM, CREATION, ACTIVATION, DEPLOYMENT, RODVR_CONFIGURATION)
 """In the order in which they begin."""
 
 

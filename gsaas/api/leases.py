@@ -11,7 +11,7 @@ from typing import Any
 from oslo_utils import timeutils
 from sqlalchemy.orm import Session
 
-from gsaas import exceptions, lifecycle
+from gsaas import exceptions, lifecycle, timings
 from gsaas.api import cgpus, limits
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.service import Call, Reply, Service
@@ -39,12 +39,16 @@ def create(call: Call) -> Reply:
     wanted = cgpus.request(service, asked["cgpus"])
     lease = _lease(call, asked, wanted)
     _check_user_data(service, lease)
+    seconds = timings.stopwatch()
     answer = service.claims.check(wanted, policy)
+    lease.timings = {timings.GPU_SELECTION: seconds()}
     if isinstance(answer, Refusal):
         raise cgpus.refused(answer)
     quota = service.limits.of(call.context.project_id)
     limits.check(call, quota, answer)
+    seconds = timings.stopwatch()
     notes = service.cloud.check(call.context, lease.server_request)
+    lease.timings[timings.CHECK] = seconds()
     lease = service.claims.claim(lease, wanted, policy, quota)
     service.engine.lease_changed(call.context, lease.id)
     with service.database.read() as session:
@@ -142,6 +146,7 @@ def show_lease(call: Call, session: Session, lease: models.Lease) -> dict[str, A
         "devices": [_device(claim, inside) for claim in lease.claims],
         "fault": fault,
         "dropped_packets": _dropped(session, lease),
+        "timings": _timings(lease),
         "links": [call.link(f"{PATH}/{lease.id}")],
     }
 
@@ -208,6 +213,12 @@ def _dropped(session: Session, lease: models.Lease) -> dict[str, int] | None:
     endpoint = session.get(models.Endpoint, lease.bound_host)
     bindings = endpoint.report.get("bindings", {}) if endpoint else {}
     return bindings.get(lease.port_id, {}).get("dropped_packets")
+
+
+def _timings(lease: models.Lease) -> dict[str, float]:
+    """The phases of its launch that are over, in the order in which they began."""
+    known = lease.timings or {}
+    return {phase: known[phase] for phase in timings.PHASES if phase in known}
 
 
 def _devices(masked: Sequence[Address], lease: models.Lease) -> list[Device]:

@@ -233,12 +233,23 @@ def describe(lease: Lease) -> str:
     dropped = {why: n for why, n in (lease.get("dropped_packets") or {}).items() if n}
     if dropped:
         pairs.append(("dropped", ", ".join(f"{n} {why}" for why, n in dropped.items())))
+    if lease["status"] == "ACTIVE" and lease.get("timings"):
+        pairs.append(("took", _took(lease["timings"])))
     parts = [facts(pairs)]
     if lease["devices"]:
         parts.append(_devices(lease))
     if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
         parts.append(_how_to_go_on(lease))
     return "\n\n".join(parts)
+
+
+def _took(timings: dict[str, float]) -> str:
+    """The phases of a launch, each with its time; most of them are far below a second."""
+    phases = ((phase.replace("_", " "), seconds) for phase, seconds in timings.items())
+    return ", ".join(
+        f"{phase} {seconds:.1f} s" if seconds >= 1 else f"{phase} {seconds * 1000:.1f} ms"
+        for phase, seconds in phases
+    )
 
 
 def _devices(lease: Lease) -> str:

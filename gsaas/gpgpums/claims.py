@@ -21,7 +21,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from oslo_db import exception as db_exception
@@ -29,7 +29,7 @@ from oslo_utils import timeutils
 from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
-from gsaas import exceptions
+from gsaas import exceptions, timings
 from gsaas.db import limits as held
 from gsaas.db.database import Database
 from gsaas.db.models import Claim, Gpu, Lease, LeaseEvent
@@ -149,12 +149,15 @@ class Claims:
         `QuotaExceeded`; `ClaimConflict` when others were faster each time; `UnknownPolicy`;
         `BadRequest` if there are too few masked addresses.
         """
+        seconds = timings.stopwatch()
         policy = policies.load(policy_name or self._policy)
         addresses = self.masked.first(request.count)
         for attempt in range(self._attempts):
             try:
                 with self._lock:
-                    self._try(lease, request, policy, addresses, quota, overtaken=attempt > 0)
+                    self._try(
+                        lease, request, policy, addresses, quota, seconds, overtaken=attempt > 0
+                    )
             except (_OvertakenError, held.OvertakenError, db_exception.DBError) as error:
                 _raise_unless_overtaken(error)
             else:
@@ -198,6 +201,7 @@ class Claims:
         policy: Policy,
         addresses: Sequence[Address],
         quota: limits.Amounts,
+        seconds: Callable[[], float],
         overtaken: bool,
     ) -> None:
         with self._database.write() as session:
@@ -219,6 +223,7 @@ class Claims:
                 _swap(session, before, after)
                 claimed.append(after)
             _fill(lease, answer, policy, addresses)
+            lease.timings = {**(lease.timings or {}), timings.CLAIM: seconds()}
             session.add(lease)
             session.flush()
             if request.exclusive:  # only now is there a lease that the GPUs can name

@@ -30,6 +30,7 @@ def test_a_launch_answers_with_the_lease_its_address_and_what_the_cloud_notes(wo
     assert response.headers["Location"] == f"http://localhost/v1/leases/{lease['id']}"
     assert lease["links"] == [{"rel": "self", "href": response.headers["Location"]}]
     assert response.json["notes"] == ["flavorRef: ignored by this cloud"]
+    assert list(lease.pop("timings")) == ["gpu_selection", "check", "claim"]
     assert lease | {"id": 0, "created_at": 0, "updated_at": 0, "links": 0} == {
         "id": 0,
         "name": "training",

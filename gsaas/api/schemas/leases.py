@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gsaas import timings
 from gsaas.api.schemas import cgpus, common
 from gsaas.lifecycle import Status
 
@@ -110,6 +111,12 @@ LEASE_PROPERTIES = {
         "description": "Packets of the VM that its host dropped, by reason; null before the first "
         "report.",
         "additionalProperties": {"type": "integer"},
+    },
+    "timings": {
+        "type": "object",
+        "description": "Seconds that each phase of its launch took, for those that are over.",
+        "properties": {phase: {"type": "number"} for phase in timings.PHASES},
+        "additionalProperties": False,
     },
     "links": common.LINKS,
 }
