@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 
 RETRY_PAUSE = 1.0
 """Seconds between two attempts to reach the engine at start."""
+STOP_PATIENCE = 2.0
+"""Seconds for which an end waits for the last report."""
 
 
 class EndpointService:
@@ -61,7 +63,7 @@ class EndpointService:
         self._stopping.set()
         self._news.set()
         self._server.stop()
-        self._reporter.join()
+        self._reporter.join(STOP_PATIENCE)  # it may be waiting for an engine that does not answer
         self._endpoint.stop()
 
     def apply(self, context: RequestContext, binding: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +98,10 @@ class EndpointService:
         """Hold what the engine says, and nothing else."""
         while not self._stopping.is_set():
             try:
-                self._endpoint.replace(self._engine.endpoint_started(self.host))
+                bindings = self._engine.endpoint_started(self.host)
+                if self._stopping.is_set():
+                    return
+                self._endpoint.replace(bindings)
             except (rpc.BusError, ValueError, KeyError) as error:
                 LOG.warning("the endpoint of %s waits for the engine: %s", self.host, error)
                 self._stopping.wait(RETRY_PAUSE)

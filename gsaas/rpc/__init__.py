@@ -10,7 +10,7 @@ oslo.messaging, because what it runs on is decided here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,9 +65,7 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
 def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
     """Return the bus that *url* names, by default the `transport_url` of *conf*."""
     oslo_messaging.set_transport_defaults(EXCHANGE)
-    for group, flag in _ASKED_FOR.items():
-        if group not in conf:
-            conf.register_opt(cfg.BoolOpt(flag, default=False), group=group)
+    _declare_what_is_asked_for(conf)
     return oslo_messaging.get_rpc_transport(conf, url)
 
 
@@ -133,3 +131,27 @@ def server(
         [service],
         serializer=ContextSerializer(),
     )
+
+
+def listener(
+    conf: cfg.ConfigOpts, url: str | None, targets: Sequence[Target], pool: str, endpoint: object
+) -> oslo_messaging.MessageHandlingServer:
+    """Return a listener, not yet started, to the notifications that others send to *targets*.
+
+    They come over the bus that *url* names, by default the `transport_url` of *conf*. The methods of *endpoint* are
+    named after priorities. Listeners of the same *pool* share one copy of each notification.
+    """
+    _declare_what_is_asked_for(conf)
+    return oslo_messaging.get_notification_listener(
+        oslo_messaging.get_notification_transport(conf, url),
+        list(targets),
+        [endpoint],
+        executor="threading",
+        pool=pool,
+    )
+
+
+def _declare_what_is_asked_for(conf: cfg.ConfigOpts) -> None:
+    for group, flag in _ASKED_FOR.items():
+        if group not in conf:
+            conf.register_opt(cfg.BoolOpt(flag, default=False), group=group)
