@@ -44,7 +44,8 @@ BINDS = {
 def _libvirtd() -> Daemon:
     binds = [f"mount --bind {shlex.quote(str(ours))} {theirs}" for ours, theirs in BINDS.items()]
     rename = f"echo {REAL_HOST} >/proc/sys/kernel/hostname"
-    script = " && ".join([*binds, rename, "exec libvirtd"])
+    pid_file = shlex.quote(str(RUN / "libvirtd.pid"))
+    script = " && ".join([*binds, rename, f"exec libvirtd --pid-file {pid_file}"])
     return Daemon(
         name="libvirtd",
         command=("unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c", script),
