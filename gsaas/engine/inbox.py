@@ -41,7 +41,10 @@ _REPORT = jsonschema.Draft202012Validator(
                 "additionalProperties": {
                     "type": "object",
                     "required": ["installed"],
-                    "properties": {"installed": {"type": "boolean"}},
+                    "properties": {
+                        "installed": {"type": "boolean"},
+                        "seconds": {"type": ["number", "null"], "minimum": 0},
+                    },
                 },
             },
             "problems": {"type": "array", "items": {"type": "string"}},

@@ -98,7 +98,10 @@ class Endpoint:
         """Tap of a removed binding -> when its farewell ends."""
         self._cuts: list[plan.Cut] = []
         """Connections that must end and have not yet."""
-        self._installed: set[str] = set()
+        self._installed: dict[str, float] = {}
+        """Port -> seconds it took until its binding was in the kernel."""
+        self._began = 0.0
+        """When the work that may install something was begun."""
         self._news: list[str] = []
         self._problems: dict[str, str] = {}
         self._audit_at = self._retry_at = 0.0
@@ -157,7 +160,8 @@ class Endpoint:
         with self._lock:
             self._wanted = {binding.port_id: binding for binding in bindings}
             self._by_tap = {binding.tap: port_id for port_id, binding in self._wanted.items()}
-            self._installed &= self._wanted.keys()
+            for port_id in self._installed.keys() - self._wanted.keys():
+                del self._installed[port_id]
             self._told = True
             self._reconcile(connections=True)
             report = self._report(self._wanted)
@@ -199,7 +203,7 @@ class Endpoint:
             former = self._wanted.pop(port_id, None)
             if former is not None:
                 self._give_up_tap(former)
-            self._installed.discard(port_id)
+            self._installed.pop(port_id, None)
             self._problems.pop(f"port {port_id}", None)
             self._forget_news((port_id,))
             identity = self._identities.get(port_id)
@@ -222,6 +226,7 @@ class Endpoint:
 
     def _settle(self, port_id: str) -> None:
         """Bring one port to what is wanted by the shortest way."""
+        self._began = time.monotonic()
         binding = self._wanted[port_id]
         if not self._ready or self._by_tap[binding.tap] != port_id:
             self._reconcile()
@@ -306,6 +311,7 @@ class Endpoint:
 
     def _reconcile(self, *, connections: bool = False) -> None:
         """Read, plan, apply, read again. Problems are found anew."""
+        self._began = time.monotonic()
         self._audit_at = time.monotonic() + self._audit_interval
         self._retry_at = math.inf
         self._problems.clear()
@@ -521,9 +527,9 @@ class Endpoint:
 
     def _note(self, port_id: str, installed: bool) -> None:
         if not installed:
-            self._installed.discard(port_id)
+            self._installed.pop(port_id, None)
         elif port_id not in self._installed:
-            self._installed.add(port_id)
+            self._installed[port_id] = round(time.monotonic() - self._began, 6)
             self._news.append(port_id)
 
     def _forget_news(self, port_ids: Iterable[str]) -> None:
@@ -557,6 +563,7 @@ class Endpoint:
         bindings = {
             port_id: BindingReport(
                 installed=port_id in self._installed,
+                seconds=self._installed.get(port_id),
                 unmapped=unmapped.get(self._identities.get(port_id) or "", 0),
                 refused=refused.get(self._wanted[port_id].tap, 0),
             )

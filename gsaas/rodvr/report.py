@@ -16,6 +16,8 @@ class BindingReport:
     """Connections asked of masked addresses without a mapping; each was answered with a reset."""
     refused: int = 0
     """Packets dropped at the tap: a source that is not the port's address, or not TCP."""
+    seconds: float | None = None
+    """How long it took to install, from when its tap was there; None while it is not installed."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Report:
             "bindings": {
                 port_id: {
                     "installed": binding.installed,
+                    "seconds": binding.seconds,
                     "dropped_packets": {
                         "unmapped": binding.unmapped,
                         "refused": binding.refused,

@@ -9,7 +9,7 @@ from gsaas.rodvr.report import BindingReport, Report
 
 def test_a_report_is_plain_json() -> None:
     bindings = {
-        "port-1": BindingReport(True, unmapped=2, refused=1),
+        "port-1": BindingReport(True, unmapped=2, refused=1, seconds=0.004),
         "port-2": BindingReport(False),
     }
     plain = Report("cmp1", bindings, ("something is wrong",)).to_dict()
@@ -17,8 +17,16 @@ def test_a_report_is_plain_json() -> None:
     assert plain == {
         "host": "cmp1",
         "bindings": {
-            "port-1": {"installed": True, "dropped_packets": {"unmapped": 2, "refused": 1}},
-            "port-2": {"installed": False, "dropped_packets": {"unmapped": 0, "refused": 0}},
+            "port-1": {
+                "installed": True,
+                "seconds": 0.004,
+                "dropped_packets": {"unmapped": 2, "refused": 1},
+            },
+            "port-2": {
+                "installed": False,
+                "seconds": None,
+                "dropped_packets": {"unmapped": 0, "refused": 0},
+            },
         },
         "problems": ["something is wrong"],
     }
