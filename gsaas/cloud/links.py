@@ -13,12 +13,12 @@ def loopback(netns: str) -> None:
         _up(ip, "lo")
 
 
-def bridge(netns: str, name: str) -> None:
-    """Have a bridge, up."""
+def bridge(netns: str, name: str, *, up: bool = True) -> None:
+    """Have a bridge. One that is not up takes every packet of its ports and gives it to nobody."""
     with entered(netns), IPRoute() as ip:
         if not ip.link_lookup(ifname=name):
             ip.link("add", ifname=name, kind="bridge")
-        _up(ip, name)
+        ip.link("set", index=_index(ip, name), state="up" if up else "down")
 
 
 def cable(netns: str, name: str, other_netns: str, other_name: str) -> None:

@@ -23,7 +23,7 @@ from gsaas.cloud import links, namespaces
 from gsaas.cloud.base import Cloud, Owner, Port, Server, ServerStatus
 from gsaas.cloud.inventory import HostSpec
 from gsaas.cloud.namespaces import Namespaces
-from gsaas.cloud.testbed import Testbed
+from gsaas.cloud.testbed import VM_BRIDGE, Testbed
 from gsaas.cloudinit.boot import route_script
 from gsaas.context import RequestContext
 
@@ -167,7 +167,9 @@ class StandaloneCloud(Cloud):
         vm, port = vm_netns(self._prefix, record.server_id), record.port
         self._namespaces.make(vm)
         links.loopback(vm)
-        links.cable(self._testbed.netns(record.host), port.tap, vm, VM_DEVICE)
+        host = self._testbed.netns(record.host)
+        links.cable(host, port.tap, vm, VM_DEVICE)
+        links.plug(host, port.tap, VM_BRIDGE)
         links.address(vm, VM_DEVICE, VM_ADDRESS, mac=port.mac)
         subprocess.run(
             ["ip", "netns", "exec", vm, "/bin/sh"],

@@ -17,6 +17,10 @@ from gsaas.cloud.namespaces import Namespaces
 
 GPU_DEVICE = "gpu0"
 """Each host's interface on the GPU network."""
+VM_BRIDGE = "vms"
+"""Where the taps of a host's VMs are plugged in. It is down: a VM has no network but what RODVR carries, and its
+packets never reach the host's own stack, which on a GPU host would be the daemons'."""
+
 _SWITCH, _BRIDGE = "switch", "gpunet"
 
 
@@ -46,6 +50,7 @@ class Testbed:
             netns = self.netns(host.name)
             self._namespaces.make(netns)
             links.loopback(netns)
+            links.bridge(netns, VM_BRIDGE, up=False)
             links.cable(netns, GPU_DEVICE, switch, f"port{number}")
             links.plug(switch, f"port{number}", _BRIDGE)
             links.address(netns, GPU_DEVICE, f"{host.gpu_address}/{length}")

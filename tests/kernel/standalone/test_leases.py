@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 
 import pytest
 
-from tests.kernel.standalone.cloud import namespaces
+from gsaas.rodvr.kernel.namespace import entered
+from tests.kernel.standalone.cloud import ip, namespaces
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.kernel
@@ -38,6 +40,37 @@ def test_a_masked_address_that_was_not_given_is_refused_at_once_and_counted(clou
 def test_a_vm_cannot_reach_a_gpu_host_by_its_real_address(cloud):
     lease = cloud.launch(count=1)
     assert cloud.ask(lease, REAL)["error"] in {"OSError", "TimeoutError"}
+
+
+def test_root_in_a_vm_cannot_reach_its_own_compute_host_not_even_by_the_taps_mac(cloud):
+    """A GPU host that runs VMs has its daemons at an address of its own; RODVR is the only way to them."""
+    lease = cloud.launch(count=1, locality="local")
+    host, vm = cloud.prefix + lease["server"]["host"], cloud.vm(lease)
+    (real,) = {device["real_address"].partition(":")[0] for device in lease["devices"]}
+    (tap,) = (row for row in ip("-n", host, "link") if row["ifname"].startswith("tap"))
+    subprocess.run(["ip", "-n", vm, "route", "add", real, "dev", "eth0"], check=True)
+    neighbour = ["neigh", "add", real, "lladdr", tap["address"], "dev", "eth0"]
+    subprocess.run(["ip", "-n", vm, *neighbour], check=True)
+    with listening(host, real) as heard, listening(vm, "127.0.0.1") as control:
+        say(vm, real, heard)
+        say(vm, "127.0.0.1", control)
+        assert control.recv(100) == b"hello"  # so what was sent to the host has come or never will
+        with pytest.raises(BlockingIOError):
+            heard.recv(100)
+
+
+def listening(netns: str, address: str) -> socket.socket:
+    """A UDP socket in *netns* that does not wait."""
+    with entered(netns):
+        heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    heard.bind((address, 0))
+    heard.setblocking(address == "127.0.0.1")
+    return heard
+
+
+def say(netns: str, address: str, heard: socket.socket) -> None:
+    with entered(netns), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
+        mouth.sendto(b"hello", (address, heard.getsockname()[1]))
 
 
 def test_a_local_lease_runs_on_the_host_of_its_gpus_and_a_remote_one_elsewhere(cloud):
