@@ -11,10 +11,10 @@ import os
 from oslo_log import log
 
 from gsaas import conf
-from gsaas.wsgi.deployment import Deployment
+from gsaas.wsgi.deployment import deploy
 
 _named = os.environ.get("GSAAS_CONFIG_FILES")
 _conf = conf.load(files=_named.split(os.pathsep) if _named else None)
 log.setup(_conf, "gsaas")
 
-application = Deployment(_conf)
+application = deploy(_conf)

@@ -1,0 +1,158 @@
+"""`gsaas.wsgi.api:application` under a real WSGI server with several workers, as operators run it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gsaas.db import migration
+from gsaas.db.database import Database
+from tests.api.world import fill, token, write_tokens
+
+PATIENCE = 30
+SETTINGS = """
+[DEFAULT]
+transport_url = fake://
+[api]
+auth_strategy = {strategy}
+token_file = {folder}/tokens.json
+[database]
+connection = {connection}
+[engine]
+cloud = nova
+[remoting]
+driver = simulated
+[oslo_middleware]
+enable_proxy_headers_parsing = true
+[cors]
+allowed_origin = https://dashboard.example.org
+[service_user]
+auth_type = none
+endpoint = http://127.0.0.1:1
+"""
+
+
+class Deployed:
+    """An API under gunicorn, loaded once and then forked into two workers."""
+
+    def __init__(
+        self, folder: Path, strategy: str = "token-file", connection: str | None = None
+    ) -> None:
+        write_tokens(folder / "tokens.json")
+        conf = folder / "gsaas.conf"
+        settings = SETTINGS.format(
+            folder=folder, strategy=strategy, connection=connection or sqlite_in(folder)
+        )
+        conf.write_text(settings, encoding="utf-8")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.port = taken.getsockname()[1]
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(Path(sys.executable).with_name("gunicorn"), "--preload", "--workers=2"),
+                    *("--threads=4", f"--bind=127.0.0.1:{self.port}", "gsaas.wsgi.api:application"),
+                ],
+                env=os.environ | {"GSAAS_CONFIG_FILES": str(conf)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def ask(self, method: str, path: str, caller: str | None = None, **headers: str):
+        """Return status, headers and body, once the server listens."""
+        if caller is not None:
+            headers["X-Auth-Token"] = token(caller)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+            try:
+                connection.request(method, path, headers=headers)
+                answer = connection.getresponse()
+                return answer.status, answer.headers, answer.read()
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline, self.log.read_text()
+                assert self.process.poll() is None, self.log.read_text()
+                time.sleep(0.05)
+            finally:
+                connection.close()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE)
+
+
+def sqlite_in(folder: Path) -> str:
+    return f"sqlite:///{folder}/gsaas.db"
+
+
+def make_database(folder: Path) -> None:
+    migration.upgrade(sqlite_in(folder))
+    database = Database.open(sqlite_in(folder))
+    fill(database)
+    database.close()
+
+
+@pytest.fixture
+def deployed(tmp_path):
+    make_database(tmp_path)
+    made = Deployed(tmp_path)
+    yield made
+    made.stop()
+
+
+def test_workers_that_were_forked_from_one_process_all_answer(deployed):
+    deployed.ask("GET", "/healthcheck")
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: deployed.ask("GET", "/v1/gpus", "admin")[0], range(40)))
+    assert answers == [200] * 40
+
+
+def test_without_a_database_the_server_starts_and_says_so(tmp_path):
+    deployed = Deployed(tmp_path, connection="mysql+pymysql://gsaas@127.0.0.1:1/gsaas")
+    try:
+        status, headers, body = deployed.ask("GET", "/v1/gpus", "reader")
+        (error,) = json.loads(body)["errors"]
+        assert (status, error["code"]) == (503, "gsaas.database.unreachable")
+        assert headers["X-OpenStack-Request-ID"] == error["request_id"]
+    finally:
+        deployed.stop()
+
+
+def test_a_dashboard_of_the_cloud_may_ask_from_a_browser(deployed):
+    origin = {"Origin": "https://dashboard.example.org"}
+    asks = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "X-Auth-Token",
+    }
+    status, headers, _ = deployed.ask("OPTIONS", "/v1/leases", **origin, **asks)
+    assert status == 200
+    assert headers["Access-Control-Allow-Origin"] == origin["Origin"]
+    status, headers, _ = deployed.ask("GET", "/v1/leases", "reader", **origin)
+    assert (status, headers["Access-Control-Allow-Origin"]) == (200, origin["Origin"])
+    _, headers, _ = deployed.ask("GET", "/v1/leases", "reader", Origin="https://evil.example.org")
+    assert "Access-Control-Allow-Origin" not in headers
+
+
+def test_links_name_the_proxy_that_clients_speak_to(deployed):
+    _, _, body = deployed.ask(
+        "GET", "/v1", **{"X-Forwarded-Proto": "https", "X-Forwarded-Host": "gpu.example.org"}
+    )
+    assert json.loads(body)["version"]["links"][0]["href"] == "https://gpu.example.org/v1/"
+
+
+def test_a_configuration_that_cannot_be_used_ends_the_server_with_a_reason(tmp_path):
+    deployed = Deployed(tmp_path, strategy="keystone")
+    assert deployed.process.wait(PATIENCE) != 0
+    assert "[keystone_authtoken] does not say how to ask Keystone" in deployed.log.read_text()
