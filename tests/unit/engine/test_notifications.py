@@ -1,0 +1,36 @@
+"""Which server a notification of Nova's is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from gsaas.cloud.base import Trace
+from gsaas.engine import notifications
+
+
+def payload(**data):
+    return {"nova_object.name": "InstanceActionPayload", "nova_object.data": data}
+
+
+@pytest.mark.parametrize("event", ["instance.delete.end", "instance.update", "instance.reboot.end"])
+def test_whatever_happens_to_a_server_is_a_reason_to_look_at_it(event):
+    assert notifications.trace(event, payload(uuid="s")) == Trace("s")
+
+
+def test_a_new_server_also_says_which_lease_it_is_of():
+    data = payload(uuid="s", tags=["mine", "gsaas-lease-l"])
+    assert notifications.trace("instance.create.end", data) == Trace("s", "l")
+
+
+@pytest.mark.parametrize(
+    ("event", "data"),
+    [
+        ("service.update", payload(uuid="s")),
+        ("flavor.create", payload(flavorid="f")),
+        ("instance.update", {}),
+        ("instance.update", payload(uuid=None)),
+        ("instance.update", payload(uuid="s", tags=None)),
+    ],
+)
+def test_what_is_not_about_a_server_is_not_heard_and_what_is_odd_does_no_harm(event, data):
+    assert notifications.trace(event, data) in (None, Trace("s"))

@@ -1,0 +1,38 @@
+"""Names of processes tell who is gone, as far as this machine can know."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from gsaas.engine import processes
+
+SAY_OWN = "from gsaas.engine import processes; print(processes.own(), flush=True); input()"
+
+
+def test_this_process_is_not_gone():
+    assert not processes.is_gone(processes.own())
+
+
+def test_a_process_is_gone_once_it_has_ended():
+    command = [sys.executable, "-c", SAY_OWN]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        name = child.stdout.readline().strip()
+        assert not processes.is_gone(name)
+        child.kill()
+    assert processes.is_gone(name)
+
+
+def test_another_process_that_was_given_the_same_id_is_not_the_same():
+    here = processes.own().rsplit(" ", 2)[0]
+    assert processes.is_gone(f"{here} {os.getpid()} 0")
+
+
+def test_nothing_is_known_of_processes_elsewhere():
+    assert not processes.is_gone("elsewhere pid:[1] 999999999 5")
+    namespace = "pid:[1]"
+    host = processes.own().split(" ")[0]
+    assert not processes.is_gone(f"{host} {namespace} 999999999 5")
