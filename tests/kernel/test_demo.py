@@ -1,0 +1,28 @@
+"""`./dev demo`, as a newcomer sees it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.kernel
+
+
+def test_the_demonstration_proves_everything_and_leaves_nothing():
+    done = subprocess.run(
+        [sys.executable, "-m", "gsaas.cli.demo"], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for command in (
+        "$ gsaas -l -ncgpus=2\n",
+        "$ gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared\n",
+        "$ gsaas -l -ncgpus=8 -poolmem=4096 -mode=shared -locality=local\n",
+        "$ gsaas -l -ncgpus=2 -locality=local\n",
+        "$ gsaas -t -id=",
+    ):
+        assert command in done.stdout
+    assert "FAILS" not in done.stdout
+    assert "holds  nothing of ours among its network namespaces" in done.stdout
+    assert done.stdout.rstrip().endswith("Every proof held.")
