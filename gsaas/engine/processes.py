@@ -10,15 +10,18 @@ import os
 import socket
 from pathlib import Path
 
+_SIGN = " process "
+
 
 def own() -> str:
     """The name of this process: host, process namespace, process id, and when it started."""
-    return f"{_here()} {os.getpid()} {_started(os.getpid())}"
+    return f"{_here()}{_SIGN}{os.getpid()} {_started(os.getpid())}"
 
 
 def is_gone(name: str) -> bool:
     """True if *name* was a process of this machine that runs no more; False if it runs, or ran elsewhere."""
-    here, pid, started = name.rsplit(" ", 2)
+    here, _, process = name.partition(_SIGN)
+    pid, _, started = process.partition(" ")
     return here == _here() and _started(int(pid)) != started
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import base64
 import gzip
 import os
+import threading
+from dataclasses import replace
 
+import pytest
+
+from gsaas import exceptions, timings
 from gsaas.cloud.base import ServerStatus
-from gsaas.db import leases
+from gsaas.context import RequestContext
+from gsaas.db import endpoints
 from gsaas.lifecycle import Status
 from tests.unit.engine.world import HOST
 
@@ -95,9 +101,7 @@ def test_a_boot_that_takes_too_long_ends_in_error_and_holds_nothing(world):
     lease_id = world.launch()
     world.drive(lease_id)
     world.conf.set_override("boot_timeout", 5, "engine")
-    created = world.lease(lease_id).created_at
-    with world.database.write() as session:
-        leases.update(session, lease_id, created_at=created.replace(year=created.year - 1))
+    world.age(lease_id, 6)
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.ERROR)
     assert "within 5 s" in world.lease(lease_id).fault_message
@@ -132,3 +136,183 @@ def test_an_endpoint_that_forgot_an_active_lease_is_told_again(world):
     world.endpoint.held.clear()
     world.drive(lease_id)
     world.check_active(lease_id)
+
+
+CALLER = RequestContext(user_id="u", project_id="p", auth_token="secret", overwrite=False)
+
+
+@pytest.fixture
+def picky(world):
+    """A cloud that makes servers only with their owners' tokens."""
+    world.cloud.needs_caller = True
+    return world
+
+
+def test_an_engine_that_was_told_of_the_caller_makes_the_server_and_forgets_the_caller(picky):
+    lease_id, engine = picky.launch(), picky.engine()
+    engine.callers.keep(lease_id, CALLER)
+    engine.drive(lease_id)
+    picky.check_active(lease_id)
+    assert engine.callers.get(lease_id) is None
+
+
+def test_the_callers_token_is_never_written_down(picky):
+    lease_id, engine = picky.launch(), picky.engine()
+    engine.callers.keep(lease_id, CALLER)
+    engine.drive(lease_id)
+    with picky.database.engine.connect() as connection:
+        dump = "\n".join(connection.connection.iterdump())
+    assert lease_id in dump
+    assert CALLER.auth_token not in dump
+
+
+def test_another_engine_leaves_the_launch_alone_until_the_grace_is_over(picky):
+    lease_id = picky.launch()
+    assert picky.drive(lease_id) == picky.conf.engine.poll_interval
+    assert picky.lease(lease_id).status == Status.CLAIMED
+    picky.age(lease_id, picky.conf.engine.caller_grace + 1)
+    picky.drive(lease_id)
+    picky.check_nothing_is_left(lease_id, Status.ERROR)
+    assert "launch again" in picky.lease(lease_id).fault_message
+
+
+def test_an_engine_that_works_on_a_launch_is_left_alone_even_after_the_grace(picky):
+    """Its call to the cloud takes long; another engine must not say that the launch is lost."""
+    lease_id, slow = picky.launch(), picky.engine("slow")
+    slow.callers.keep(lease_id, CALLER)
+    asked, go_on = threading.Event(), threading.Event()
+    create = picky.cloud.create
+
+    def create_slowly(*arguments):
+        asked.set()
+        assert go_on.wait(60)
+        return create(*arguments)
+
+    picky.cloud.create = create_slowly
+    worker = threading.Thread(target=slow.drive, args=[lease_id])
+    worker.start()
+    assert asked.wait(60)
+    picky.age(lease_id, picky.conf.engine.caller_grace + 1)
+    assert picky.engine("other").drive(lease_id) == picky.conf.engine.poll_interval
+    go_on.set()
+    worker.join(60)
+    picky.check_active(lease_id)
+
+
+def test_two_engines_that_are_woken_at_once_make_one_server(world):
+    lease_id = world.launch()
+    asked, made = threading.Barrier(2, timeout=60), []
+    create = world.cloud.create
+
+    def count(*arguments):
+        made.append(arguments)
+        return create(*arguments)
+
+    world.cloud.create = count
+
+    def drive(name):
+        engine = world.engine(name)
+        asked.wait()
+        while world.lease(lease_id).status != Status.ACTIVE:
+            engine.drive(lease_id)
+
+    workers = [threading.Thread(target=drive, args=[name]) for name in ("one", "two")]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    world.check_active(lease_id)
+    assert len(made) == 1
+
+
+def test_a_launch_whose_engine_died_while_it_asked_the_cloud_is_taken_up_by_its_successor(picky):
+    """The server was made and nobody wrote it down; no token is needed to find it."""
+    lease_id, engine = picky.launch(), picky.engine()
+    engine.callers.keep(lease_id, CALLER)
+    picky.fuse.left = 5  # two to hold the lease, and all that the cloud does
+    with pytest.raises(BaseException):  # noqa: B017  (it dies as by kill -9)
+        engine.drive(lease_id)
+    picky.fuse.left = None
+    assert picky.lease(lease_id).server_id is None
+    assert picky.cloud.servers
+    picky.drive(lease_id)
+    picky.check_active(lease_id)
+
+
+def test_a_cloud_that_falls_silent_when_asked_for_the_server_ends_the_launch(world):
+    lease_id = world.launch()
+    world.cloud.silent = True
+    world.drive(lease_id)
+    lease = world.lease(lease_id)
+    assert (lease.status, lease.fault_step) == (Status.ERROR, "create-server")
+    assert lease.fault_message == "the cloud does not answer"
+    assert lease.claims == []
+
+
+def test_a_server_that_the_cloud_made_all_the_same_is_deleted_when_it_turns_up(world):
+    lease_id = world.launch()
+    create = world.cloud.create
+
+    def make_and_say_nothing(*arguments):
+        create(*arguments)
+        raise exceptions.CloudUnavailable(reason="Nova does not answer")
+
+    world.cloud.create = make_and_say_nothing
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.ERROR)
+
+
+def test_a_silent_cloud_does_not_disturb_what_works(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    world.cloud.silent = True
+    world.drive(lease_id)
+    world.check_active(lease_id)
+
+
+def test_a_lease_released_while_the_cloud_is_silent_gives_its_gpus_back_and_ends_later(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    world.release(lease_id)
+    world.cloud.silent = True
+    assert world.drive(lease_id) == world.conf.engine.poll_interval
+    assert (world.lease(lease_id).status, world.used_mb()) == (Status.RELEASING, 0)
+    world.cloud.silent = False
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.RELEASED)
+
+
+def test_a_shelved_server_gives_its_cgpus_back_and_stays_its_owners(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    server = world.cloud.servers[lease_id]
+    world.cloud.servers[lease_id] = replace(server, status=ServerStatus.SHELVED, host=None)
+    world.drive(lease_id)
+    lease = world.lease(lease_id)
+    assert (lease.status, lease.server_id, lease.claims) == (Status.RELEASED, None, [])
+    assert list(world.cloud.servers) == [lease_id]
+    assert world.endpoint.bindings == []
+
+
+def test_a_server_that_moves_takes_its_binding_along_old_host_first(world):
+    with world.database.write() as session:
+        endpoints.register(session, "compute2", {"bindings": {}})
+    lease_id = world.launch()
+    world.drive(lease_id)
+    world.cloud.servers[lease_id] = replace(world.cloud.servers[lease_id], host="compute2")
+    world.endpoint.calls.clear()
+    world.drive(lease_id)
+    port_id = world.lease(lease_id).port_id
+    assert world.endpoint.calls == [("remove", HOST, port_id), ("apply", "compute2", port_id)]
+    assert list(world.endpoint.held["compute2"]) == [port_id]
+    assert world.lease(lease_id).status == Status.ACTIVE
+
+
+def test_the_phases_of_a_launch_are_timed_where_they_happen(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    known = world.lease(lease_id).timings
+    here = {timings.CLAIM, timings.CREATION, timings.ACTIVATION, timings.DEPLOYMENT}
+    assert known.keys() == here | {timings.RODVR_CONFIGURATION}
+    assert all(seconds >= 0 for seconds in known.values())
+    assert known[timings.RODVR_CONFIGURATION] == 0.004

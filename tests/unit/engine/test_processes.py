@@ -27,12 +27,15 @@ def test_a_process_is_gone_once_it_has_ended():
 
 
 def test_another_process_that_was_given_the_same_id_is_not_the_same():
-    here = processes.own().rsplit(" ", 2)[0]
-    assert processes.is_gone(f"{here} {os.getpid()} 0")
+    here = processes.own().rpartition(" ")[0]
+    assert here.endswith(f" {os.getpid()}")
+    assert processes.is_gone(f"{here} 0")
 
 
 def test_nothing_is_known_of_processes_elsewhere():
-    assert not processes.is_gone("elsewhere pid:[1] 999999999 5")
-    namespace = "pid:[1]"
-    host = processes.own().split(" ")[0]
-    assert not processes.is_gone(f"{host} {namespace} 999999999 5")
+    here = processes.own().partition(" process ")[0]
+    host, namespace = here.split(" ")
+    assert processes.is_gone(f"{host} {namespace} process 999999999 5")
+    assert not processes.is_gone(f"elsewhere {namespace} process 999999999 5")
+    assert not processes.is_gone(f"{host} pid:[1] process 999999999 5")
+    assert not processes.is_gone("any other name")

@@ -7,6 +7,7 @@ point runs.
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,8 @@ class MemoryCloud(Cloud):
         self.servers: dict[str, Server] = {}
         self.user_data: dict[str, str] = {}
         self.refusal: str | None = None
+        self.silent = False
+        self.disowned: list[str] = []
         self.boots: ServerStatus = ServerStatus.ACTIVE
 
     def check(self, context, request):
@@ -81,6 +84,7 @@ class MemoryCloud(Cloud):
         return [HOST]
 
     def create(self, context, owner, request, user_data, host, avoid):
+        self._reach()
         lease_id = owner.lease_id
         if self.refusal:
             raise exceptions.ServerRefused(reason=self.refusal)
@@ -98,14 +102,26 @@ class MemoryCloud(Cloud):
         return server
 
     def find(self, owner):
+        self._reach()
+        if owner.lease_id in self.disowned and owner.server_id is None:
+            return None
         return self.servers.get(owner.lease_id)
 
+    def disown(self, owner):
+        self.disowned.append(owner.lease_id)
+        self.fuse.effect()
+
     def delete(self, owner):
+        self._reach()
         lease_id = owner.lease_id
         if lease_id in self.servers:
             self._put(lease_id, replace(self.servers[lease_id], status=ServerStatus.BUILD))
             del self.servers[lease_id]
             self.fuse.effect()
+
+    def _reach(self) -> None:
+        if self.silent:
+            raise exceptions.CloudUnavailable(reason="the cloud does not answer")
 
     def _put(self, lease_id: str, server: Server) -> None:
         self.servers[lease_id] = server
@@ -120,15 +136,20 @@ class MemoryEndpoint:
         self.held: dict[str, dict[str, Binding]] = {}
         self.tap_exists = True
         self.answers = True
+        self.calls: list[tuple[str, str, str]] = []
 
     def apply(self, host: str, binding: Binding) -> dict[str, Any]:
         self._reach(host)
+        self.calls.append(("apply", host, binding.port_id))
         self.held.setdefault(host, {})[binding.port_id] = binding
         self.fuse.effect()
-        return {"bindings": {binding.port_id: {"installed": self.tap_exists}}}
+        seconds = 0.004 if self.tap_exists else None
+        installed = {"installed": self.tap_exists, "seconds": seconds}
+        return {"bindings": {binding.port_id: installed}}
 
     def remove(self, host: str, port_id: str) -> dict[str, Any]:
         self._reach(host)
+        self.calls.append(("remove", host, port_id))
         self.held.get(host, {}).pop(port_id, None)
         self.fuse.effect()
         return {"bindings": {}}
@@ -198,15 +219,19 @@ class World:
 
     def drive(self, lease_id: str) -> float | None:
         """Let a new engine take all the steps that can be taken now."""
-        driver = LeaseDriver(
+        return self.engine().drive(lease_id)
+
+    def engine(self, name: str | None = None) -> LeaseDriver:
+        """A new engine: this process, or another one by that name."""
+        return LeaseDriver(
             self.conf,
             database=self.database,
             claims=self.claims,
             cloud=self.cloud,
             remoting=lambda name: load(name, self.conf),
             endpoint=self.endpoint,
+            engine=name,
         )
-        return driver.drive(lease_id)
 
     def drive_until_killed(self, lease_id: str, effects: int) -> bool:
         """Kill the engine after so many effects; False if it was done before that."""
@@ -222,6 +247,13 @@ class World:
     def lease(self, lease_id: str) -> models.Lease:
         with self.database.read() as session:
             return leases.get(session, lease_id)
+
+    def age(self, lease_id: str, seconds: float) -> None:
+        """Have a lease be claimed that much earlier."""
+        with self.database.write() as session:
+            lease = leases.get(session, lease_id)
+            created = lease.created_at - datetime.timedelta(seconds=seconds)
+            leases.update(session, lease_id, created_at=created)
 
     def story(self, lease_id: str) -> list[str]:
         with self.database.read() as session:
