@@ -40,10 +40,10 @@ def merge(*parts: Sections) -> dict[str, dict[str, object]]:
 
 
 def digest(paths: Iterable[Path], *more: object) -> str:
-    """A fingerprint of the contents of *paths*, and of what prints as *more*."""
+    """A fingerprint of the files *paths*, wherever they are, and of what prints as *more*."""
     seen = hashlib.sha256()
     for path in paths:
-        seen.update(f"{path}\0".encode() + path.read_bytes() + b"\0")
+        seen.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
     for thing in more:
         seen.update(f"{thing!r}\0".encode())
     return seen.hexdigest()
