@@ -7,6 +7,7 @@ expires in the middle is replaced by a new one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,10 @@ from openstack.connection import Connection
 
 from gsaas.client.errors import ClientError, CredentialsError, UnreachableError
 from gsaas.client.transport import TIMEOUT, Answer, Transport
+
+for _library in ("keystoneauth", "openstack"):
+    # What they would print to standard error on their own is said here in a sentence.
+    logging.getLogger(_library).addHandler(logging.NullHandler())
 
 SERVICE_TYPE = "gpu-scheduling"
 UUID_LENGTH = 36
@@ -99,10 +104,18 @@ class CloudTransport(Transport):
             "region_name": region.get_region_name(SERVICE_TYPE),
             "interface": region.get_interface(SERVICE_TYPE),
         }
-        found = self._ask(
-            lambda: self._session.get_endpoint(service_type=SERVICE_TYPE, **where),
-            self._keystone(),
-        )
+        try:
+            found = self._ask(
+                lambda: self._session.get_endpoint(service_type=SERVICE_TYPE, **where),
+                self._keystone(),
+            )
+        except keystone.EmptyCatalog:
+            raise CredentialsError(
+                "your credentials are for no project: OS_PROJECT_NAME (or project_name in clouds.yaml) "
+                "says which"
+            ) from None
+        except keystone.EndpointNotFound:
+            found = None
         if found is None:
             raise ClientError(
                 f"the cloud's catalogue has no {where['interface'] or 'public'} endpoint of type "
@@ -112,22 +125,32 @@ class CloudTransport(Transport):
         return found
 
     def _ask(self, question: Callable[[], Any], whom: str) -> Any:
-        """Ask, and say in a sentence what kept us from an answer."""
+        """Ask, and say in a sentence what kept us from an answer.
+
+        What the catalogue or the SDK has to say goes through.
+        """
         try:
             return question()
+        except (keystone.CatalogException, sdk.SDKException):
+            raise
         except keystone.Unauthorized as error:
             raise CredentialsError(
                 f"{self._keystone()} does not accept your credentials: {_said(error)}"
             ) from error
-        except keystone.SSLFailure as error:
+        except keystone.SSLError as error:
             raise UnreachableError(
-                f"the certificate of {whom} cannot be trusted: {_said(error)}; OS_CACERT (or cacert in "
-                "clouds.yaml) names the file of the authority that signed it"
+                f"no secure connection to {whom}: {_reason(error)}; OS_CACERT (or cacert in "
+                "clouds.yaml) names the file of an authority that your system does not know"
             ) from error
-        except (keystone.ConnectFailure, keystone.DiscoveryFailure) as error:
-            raise UnreachableError(f"{whom} does not answer: {_said(error)}") from error
-        except keystone.ClientException as error:
+        except (keystone.ConnectionError, keystone.DiscoveryFailure) as error:
+            raise UnreachableError(f"{whom} does not answer: {_reason(error)}") from error
+        except (keystone.ClientException, OSError) as error:
             raise CredentialsError(f"{whom} could not be asked: {_said(error)}") from error
+        except Exception as error:
+            if type(error) is not Exception:
+                raise
+            # keystoneauth's way to say that something like a password is missing
+            raise CredentialsError(f"your credentials are not complete: {_said(error)}") from error
 
     def _keystone(self) -> str:
         return f"Keystone at {self._region.config['auth'].get('auth_url', 'an unknown address')}"
@@ -135,3 +158,13 @@ class CloudTransport(Transport):
 
 def _said(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".")
+
+
+def _reason(error: BaseException) -> str:
+    """What the operating system or the TLS library said, under all that was wrapped around it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if told := getattr(cause, "verify_message", None) or getattr(cause, "strerror", None):
+            return told
+        cause = cause.__cause__ or cause.__context__
+    return _said(error)
