@@ -37,8 +37,16 @@ class Servers:
         )
         self._booted.append(server.id)
         server = compute.wait_for_server(server, interval=POLL, wait=PATIENCE)
-        self._suffixes.add(self.tap(server).removeprefix("tap"))
+        self.watch(server)
         return server
+
+    def watch(self, server: Any) -> str:
+        """Remember a server that has its port, whoever booted it; return `tap` of it."""
+        if server.id not in self._booted:
+            self._booted.append(server.id)
+        tap = self.tap(server)
+        self._suffixes.add(tap.removeprefix("tap"))
+        return tap
 
     def tap(self, server: Any) -> str:
         """The name that the server's network interface has on its host."""

@@ -39,8 +39,8 @@ AGENT = ETC / "gsaas" / "agent.conf"
 INVENTORY = ETC / "gsaas" / "inventory.toml"
 
 COMPUTE_HOSTS = (REAL_HOST, *FAKE_HOSTS)
-GPUS = {"gpu1": 4, "gpu2": 4, REAL_HOST: 2, FAKE_HOSTS[0]: 2}
-"""GPU host -> how many it has. The last two are compute hosts as well, so their GPUs can be local ones."""
+GPUS = {**dict.fromkeys(machines.GPU_HOSTS, 4), REAL_HOST: 2}
+"""GPU host -> how many it has. The last is a compute host as well, so its GPUs can be local ones."""
 GPU_MEMORY = 8192
 """MiB of each GPU."""
 
