@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import openstack.exceptions
-
 from gsaas import exceptions
 from gsaas.cloud.nova.clients import Clients, Refused, asking
 from gsaas.cloud.nova.requests import AUTO
@@ -117,15 +115,16 @@ def _keypair(caller: Clients, name: str) -> None:
 
 
 def _security_groups(caller: Clients, groups: Sequence[Fields]) -> None:
+    network = caller.sdk.network
     for group in groups:
-        name = group.get("name")
+        asked = group.get("name")
         with asking("Neutron"):
-            try:
-                found = caller.sdk.network.find_security_group(name, ignore_missing=True)
-            except openstack.exceptions.DuplicateResource:
-                _refuse(f"your project has several security groups {name}; name one by its id")
-        if found is None:
-            _refuse(f"there is no security group {name} that you can use")
+            found = list(network.security_groups(name=asked))
+            found = found or list(network.security_groups(id=asked))
+        if not found:
+            _refuse(f"there is no security group {asked} that you can use")
+        if len(found) > 1:
+            _refuse(f"your project has {len(found)} security groups {asked}; name one by its id")
 
 
 def _get(service: str, noun: str, name: str, get: Callable[[str], Any]) -> Any:
