@@ -74,21 +74,22 @@ class CloudTransport(Transport):
             return name
         cloud = Connection(config=self._region)
         find = {
-            "image": lambda: cloud.image.find_image(name),
-            "flavor": lambda: cloud.compute.find_flavor(name),
-            "network": lambda: cloud.network.find_network(name),
+            "image": lambda: cloud.image.find_image(name, ignore_missing=False),
+            "flavor": lambda: cloud.compute.find_flavor(name, ignore_missing=False),
+            "network": lambda: cloud.network.find_network(name, ignore_missing=False),
         }[noun]
         try:
-            found = self._ask(find, f"the cloud's {noun} service")
+            return self._ask(find, f"the cloud's {noun} service").id
+        except sdk.NotFoundException:
+            raise ClientError(
+                f"there is no {noun} {name} in this cloud, or not for this project"
+            ) from None
         except sdk.DuplicateResource:
             raise ClientError(f"several {noun}s are named {name}; say which by its id") from None
         except sdk.SDKException as error:
             raise ClientError(
                 f"the {noun} {name} could not be looked up: {_said(error)}"
             ) from error
-        if found is None:
-            raise ClientError(f"there is no {noun} {name} in this cloud, or not for this project")
-        return found.id
 
     def _endpoint(self) -> str:
         """Where the catalogue has the API, with or without its version; asked for once."""
