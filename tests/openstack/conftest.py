@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 
+from gsaas.context import RequestContext
 from tests.openstack import cli
 from tests.openstack.bed import bed, credentials, settings
+from tests.openstack.launches import Launches, caller
 from tests.openstack.servers import Servers
 
 PATIENCE = 300  # seconds; a busy machine emulates slowly
@@ -72,4 +75,30 @@ def eventually() -> Callable[[Callable[[], Any]], Any]:
             time.sleep(0.5)
         return answer
 
-    return eventually
+    return eventually @ pytest.fixture
+
+
+def owner(tenant: Connection) -> RequestContext:
+    return caller(tenant)
+
+
+@pytest.fixture
+def make_launches(tenant: Connection, tmp_path: Path) -> Iterator[Callable]:
+    """Makes a GSaaS; afterwards, what its leases hold is given back."""
+    made = []
+    image = tenant.image.find_image(settings.IMAGE).id
+    flavor = tenant.compute.find_flavor(settings.FAKE_FLAVOR).id
+    network = tenant.network.find_network(settings.NETWORK).id
+
+    def make(nova_url: str | None = None) -> Launches:
+        made.append(Launches(tmp_path, image, flavor, network, nova_url))
+        return made[-1]
+
+    yield make
+    for launches in made:
+        launches.close()
+
+
+@pytest.fixture
+def launches(make_launches: Callable) -> Launches:
+    return make_launches()
