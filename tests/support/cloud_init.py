@@ -52,7 +52,8 @@ class CloudInit:
     def __init__(self) -> None:
         probe = Path(__file__).with_name("cloud_init_probe.py")
         self._process = subprocess.Popen(
-            [sys.executable, str(probe), str(_package())],
+            # Without byte code, which newer releases would write beside part handlers, with times in it.
+            [sys.executable, "-B", str(probe), str(_package())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

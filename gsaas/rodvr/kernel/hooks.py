@@ -32,6 +32,8 @@ _IIFNAME, _OIFNAME = nft.Meta.NFT_META_IIFNAME, nft.Meta.NFT_META_OIFNAME
 _L4PROTO, _NFPROTO = nft.Meta.NFT_META_L4PROTO, nft.Meta.NFT_META_NFPROTO
 _HARMLESS = {_L4PROTO: b"\x06", _NFPROTO: b"\x02"}
 """Conditions every packet of ours meets: TCP, and IPv4."""
+_PROTOCOL_FIELD = (1, 9, 1)
+"""Base (network header), offset and length: where IPv4 has what `meta l4proto` says."""
 _NAME_SIZE = 16
 
 Rules = Callable[[str], Sequence[Rule]]
@@ -90,6 +92,8 @@ def _rule(expressions: bytes) -> Rule:
                 pass
             case "meta" if 1 in fields:
                 loaded[fields[1]] = int.from_bytes(fields[2], "big")
+            case "payload" if 1 in fields and _place(fields) == _PROTOCOL_FIELD:
+                loaded[fields[1]] = _L4PROTO
             case "cmp" if fields[1] in loaded:
                 key = loaded[fields[1]]
                 value = wire.by_kind(fields[3])[1]
@@ -118,4 +122,10 @@ def _rule(expressions: bytes) -> Rule:
                 pass  # they work on what another expression has loaded, which counts already
             case _:
                 conditions.add(name)
+                loaded.pop(fields.get(1, b""), None)  # it may have loaded something else there
     return Rule(tuple(devices), frozenset(conditions), verdict, target)
+
+
+def _place(payload: dict[int, bytes]) -> tuple[int, ...]:
+    """Base, offset and length of what a payload expression loads."""
+    return tuple(int.from_bytes(payload[attribute], "big") for attribute in (2, 3, 4))

@@ -119,6 +119,24 @@ def test_a_firewall_that_lets_us_through_is_no_problem(
     assert audited.report().problems == ()
 
 
+@pytest.mark.parametrize(
+    ("condition", "lets_us_through"),
+    [("ip protocol tcp", True), ("ip protocol tcp tcp dport 22", False), ("ip ttl 6", False)],
+)
+def test_a_protocol_is_read_from_the_header_too(
+    lab: Lab,
+    audited: Endpoint,
+    clean_firewall: None,
+    condition: str,
+    lets_us_through: bool,
+) -> None:
+    """As newer releases of iptables have it."""
+    iptables(lab, "-P FORWARD DROP")
+    lab.nft(f"add rule ip filter FORWARD {condition} accept")
+    audited.replace(binding(vm, mappings) for vm, mappings in USUAL.items())
+    assert (audited.report().problems == ()) == lets_us_through
+
+
 def test_a_rule_that_rejects_us_is_a_problem_although_the_policy_accepts(
     lab: Lab, audited: Endpoint, clean_firewall: None
 ) -> None:
