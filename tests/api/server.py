@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import flask
 import waitress
@@ -19,6 +19,7 @@ def serving(app: flask.Flask) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.effective_port}"
     finally:
-        server.trigger.pull_trigger(server.close)  # the server's own thread closes it
+        with suppress(OSError):  # the server's own thread closes it, perhaps before we have rung
+            server.trigger.pull_trigger(server.close)
         thread.join()
         server.task_dispatcher.shutdown()
