@@ -131,7 +131,7 @@ def _response(reply: Reply) -> flask.Response:
     else:
         response = flask.jsonify(reply.body)
     response.status_code = reply.status
-    response.headers.extend(reply.headers)
+    response.headers.update(reply.headers)
     return response
 
 

@@ -22,6 +22,7 @@ from gsaas.db.database import retried
 from gsaas.engine import user_data
 from gsaas.gpgpums.state import Refusal, Request
 from gsaas.lifecycle import Status
+from gsaas.metrics import counted
 from gsaas.remoting.base import Device
 from gsaas.rodvr.bindings import Address
 
@@ -34,6 +35,18 @@ def create(call: Call) -> Reply:
     Whatever can be refused is refused before anything is claimed: first for want of GPUs, then for
     the project's quota, then by the cloud, which looks at the server.
     """
+    with counted.refusals():
+        lease, notes = _launch(call)
+    counted.granted(lease.policy)
+    call.service.engine.lease_changed(call.context, lease.id)
+    with call.service.database.read() as session:
+        shown = show_lease(call, session, leases.get(session, lease.id))
+    location = call.link(f"{PATH}/{lease.id}")["href"]
+    return Reply(202, {"lease": shown, "notes": notes}, {"Location": location})
+
+
+def _launch(call: Call) -> tuple[models.Lease, list[str]]:
+    """Return the lease that was asked for, with its GPUs, and what the cloud has to say about it."""
     service, asked = call.service, call.body["lease"]
     policy = asked["cgpus"].get("policy")
     wanted = cgpus.request(service, asked["cgpus"])
@@ -49,12 +62,7 @@ def create(call: Call) -> Reply:
     seconds = timings.stopwatch()
     notes = service.cloud.check(call.context, lease.server_request)
     lease.timings[timings.CHECK] = seconds()
-    lease = service.claims.claim(lease, wanted, policy, quota)
-    service.engine.lease_changed(call.context, lease.id)
-    with service.database.read() as session:
-        shown = show_lease(call, session, leases.get(session, lease.id))
-    location = call.link(f"{PATH}/{lease.id}")["href"]
-    return Reply(202, {"lease": shown, "notes": notes}, {"Location": location})
+    return service.claims.claim(lease, wanted, policy, quota), notes
 
 
 def index(call: Call) -> Reply:

@@ -106,7 +106,9 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    content: dict[str, Any] = {"application/json": {"schema": route.reply}}
+    content: dict[str, Any] = {}
+    if route.reply is not None:
+        content["application/json"] = {"schema": route.reply}
     if route.text:
         content["text/plain"] = {"schema": {"type": "string"}}
     good = {"description": "As asked.", "content": content}

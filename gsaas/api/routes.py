@@ -19,6 +19,7 @@ from gsaas.api import (
     hosts,
     leases,
     limits,
+    metrics,
     openapi,
     policies,
     rbac,
@@ -39,7 +40,8 @@ class Route:
     rule: str | None
     status: int
     """Of the reply when all goes well."""
-    reply: Mapping[str, Any]
+    reply: Mapping[str, Any] | None
+    """Schema; None for a reply that is always text."""
     query: Mapping[str, Any] = field(default_factory=lambda: schemas.common.query({}))
     body: Mapping[str, Any] | None = None
     refusals: tuple[int, ...] = ()
@@ -61,6 +63,7 @@ ROUTES = (
     Route("GET", "/v1", versions.show, None, 200, schemas.versions.ONE),
     Route("GET", "/v1/openapi.json", openapi.show, None, 200, {"type": "object"}),
     Route("GET", "/healthcheck", health.show, None, 200, schemas.health.HEALTHY, refusals=(503,)),
+    Route("GET", "/metrics", metrics.show, None, 200, None, text=True),
     Route(
         "POST",
         "/v1/leases",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from oslo_config import cfg
@@ -14,6 +14,7 @@ from gsaas.cloud import base as cloud
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.metrics import exposition
 from gsaas.remoting import base as remoting
 from gsaas.rpc.rodvr import EndpointClient
 
@@ -60,6 +61,19 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     engine = Engine(conf, database=database, bus=bus, endpoint=endpoint, driver=driver)
     parts.callback(engine.stop)
     engine.start()
+    if conf.engine.metrics_listen:
+        parts.callback(_serve_metrics(conf.engine.metrics_listen))
+
+
+def _serve_metrics(listen: str) -> Callable[[], None]:
+    """Return what ends it."""
+    try:
+        _, stop = exposition.serve(listen)
+    except (OSError, OverflowError) as error:
+        raise service.Unstartable(
+            f"metrics cannot be served at {listen}: {error}; see [engine]metrics_listen"
+        ) from error
+    return stop
 
 
 if __name__ == "__main__":

@@ -78,6 +78,12 @@ OPTS = [
         " and everything it held is given back. Too short and slow images never boot; too long "
         "and GPUs are held by VMs that never come.",
     ),
+    cfg.StrOpt(
+        "metrics_listen",
+        regex=r"^([^:\s]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$",
+        help="Address and port (`192.0.2.1:9872`) where this engine tells Prometheus how long launches took, to"
+        " whoever asks. Unset, it does not. Two engines on one machine need a port each.",
+    ),
 ]
 
 

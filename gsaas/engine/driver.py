@@ -24,6 +24,7 @@ from gsaas.engine import processes, steps, user_data, wiring
 from gsaas.engine.callers import Callers
 from gsaas.gpgpums.claims import Claims
 from gsaas.lifecycle import Event, Status
+from gsaas.metrics import counted
 from gsaas.remoting.base import Device, Driver
 from gsaas.rodvr.bindings import Address
 from gsaas.rpc.rodvr import EndpointClient, Unconfirmed
@@ -247,6 +248,7 @@ class LeaseDriver:
         if seconds is not None:
             known[timings.RODVR_CONFIGURATION] = seconds
         self._transition(lease, Event.ACTIVATE, timings=known)
+        counted.launched(known)
 
     def _timed(self, lease: Lease, phase: str, since: Event) -> dict[str, float]:
         """The timings of *lease* with one more: the seconds from its event *since* until now."""

@@ -81,12 +81,13 @@ def test_a_rule_that_is_not_there_lets_in_nobody(enforcer):
     assert not enforcer.enforce("gsaas:leases:forgotten", {"project_id": "blue"}, caller)
 
 
-def test_only_what_tells_nothing_of_the_cloud_is_open():
+def test_only_what_tells_nothing_of_projects_and_hosts_is_open():
     assert {route.path for route in ROUTES if not route.rule} == {
         "/",
         "/v1",
         "/v1/openapi.json",
         "/healthcheck",
+        "/metrics",
     }
 
 

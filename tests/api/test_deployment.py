@@ -10,10 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from gsaas.db import migration
 from gsaas.db.database import Database
@@ -46,7 +50,11 @@ class Deployed:
     """An API under gunicorn, loaded once and then forked into two workers."""
 
     def __init__(
-        self, folder: Path, strategy: str = "token-file", connection: str | None = None
+        self,
+        folder: Path,
+        strategy: str = "token-file",
+        connection: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         write_tokens(folder / "tokens.json")
         conf = folder / "gsaas.conf"
@@ -64,20 +72,24 @@ class Deployed:
                     *(Path(sys.executable).with_name("gunicorn"), "--preload", "--workers=2"),
                     *("--threads=4", f"--bind=127.0.0.1:{self.port}", "gsaas.wsgi.api:application"),
                 ],
-                env=os.environ | {"GSAAS_CONFIG_FILES": str(conf)},
+                env=os.environ | {"GSAAS_CONFIG_FILES": str(conf)} | (environment or {}),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
 
-    def ask(self, method: str, path: str, caller: str | None = None, **headers: str):
+    def ask(
+        self, method: str, path: str, caller: str | None = None, body: Any = None, **headers: str
+    ):
         """Return status, headers and body, once the server listens."""
+        if body is not None:
+            body, headers["Content-Type"] = json.dumps(body), "application/json"
         if caller is not None:
             headers["X-Auth-Token"] = token(caller)
         deadline = time.monotonic() + PATIENCE
         while True:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
             try:
-                connection.request(method, path, headers=headers)
+                connection.request(method, path, body, headers)
                 answer = connection.getresponse()
                 return answer.status, answer.headers, answer.read()
             except ConnectionRefusedError:
@@ -117,6 +129,38 @@ def test_workers_that_were_forked_from_one_process_all_answer(deployed):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: deployed.ask("GET", "/v1/gpus", "admin")[0], range(40)))
     assert answers == [200] * 40
+
+
+def test_each_worker_tells_what_all_of_them_counted(tmp_path):
+    make_database(tmp_path)
+    shared = tmp_path / "metrics"
+    shared.mkdir()
+    deployed = Deployed(tmp_path, environment={"PROMETHEUS_MULTIPROC_DIR": str(shared)})
+    try:
+        deployed.ask("GET", "/healthcheck")
+        too_much = {"lease": {"cgpus": {"count": 9}, "server": {}}}
+        launch = partial(deployed.ask, "POST", "/v1/leases", "member", too_much)
+        refusals, deadline = 0, time.monotonic() + PATIENCE
+        with ThreadPoolExecutor(8) as pool:
+            while len(list(shared.glob("counter_*.db"))) < 2:  # until both have counted something
+                assert time.monotonic() < deadline
+                asked = [pool.submit(launch) for _ in range(20)]
+                assert {answer.result()[0] for answer in asked} == {409}
+                refusals += len(asked)
+            told = [pool.submit(deployed.ask, "GET", "/metrics") for _ in range(20)]
+            assert {_impossible(answer.result()[2].decode()) for answer in told} == {refusals}
+    finally:
+        deployed.stop()
+
+
+def _impossible(text: str) -> float:
+    (counted,) = (
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels == {"code": "gsaas.capacity.impossible"}
+    )
+    return counted
 
 
 def test_without_a_database_the_server_starts_and_says_so(tmp_path):

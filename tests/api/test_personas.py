@@ -32,6 +32,7 @@ MATRIX = {
     ("GET", "/v1"):                      "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/openapi.json"):         "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/healthcheck"):             "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/metrics"):                 "ok  ok  ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("POST", "/v1/leases"):              "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
     ("GET", "/v1/leases"):               "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/leases/{lease_id}"):    "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",

@@ -160,7 +160,11 @@ def _validator(schema: Any) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema, format_checker=checker)
 
 
-REPLIES = {(route.method, route.path): _validator(route.reply) for route in ROUTES}
+REPLIES = {
+    (route.method, route.path): _validator(route.reply)
+    for route in ROUTES
+    if route.reply is not None
+}
 ERRORS = _validator(schemas.common.ERRORS)
 
 

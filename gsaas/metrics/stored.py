@@ -1,0 +1,94 @@
+"""The gauges: how things are, from what the database says. Values in, metrics out; any API worker says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from gsaas.db.metrics import Agents, Bindings, Gpus, State
+
+MIB = 2**20
+
+
+def gauges(state: State) -> Iterator[Metric]:
+    """Every gauge of a cloud that is in *state*."""
+    yield _labelled(
+        "gsaas_leases",
+        "Leases by status; those that are released are not counted.",
+        "status",
+        state.leases,
+    )
+    yield GaugeMetricFamily("gsaas_cgpus", "cGPUs that leases hold.", state.cgpus)
+    yield from _gpus(state.gpus)
+    yield from _agents("gsaas_gpu_hosts", "GPU hosts in service", "monitor", state.monitors)
+    yield from _agents("gsaas_endpoints", "RODVR endpoints in service", "endpoint", state.endpoints)
+    yield from _bindings(state.bindings)
+
+
+def _gpus(models: Mapping[str, Gpus]) -> Iterator[Metric]:
+    told = (
+        ("gsaas_gpus", "GPUs", lambda gpus: gpus.known),
+        (
+            "gsaas_gpus_idle",
+            "GPUs on offer that no lease holds anything of",
+            lambda gpus: gpus.idle,
+        ),
+        (
+            "gsaas_gpus_withheld",
+            "GPUs that are not on offer: they or their hosts are disabled",
+            lambda gpus: gpus.withheld,
+        ),
+        ("gsaas_gpu_memory_bytes", "Memory of the GPUs", lambda gpus: gpus.memory_mb * MIB),
+        (
+            "gsaas_gpu_memory_used_bytes",
+            "Memory of the GPUs that leases hold",
+            lambda gpus: gpus.used_mb * MIB,
+        ),
+    )
+    for name, text, value in told:
+        values = {model: value(gpus) for model, gpus in models.items()}
+        yield _labelled(name, f"{text}, by model.", "model", values)
+
+
+def _agents(name: str, what: str, agent: str, agents: Agents) -> Iterator[Metric]:
+    yield GaugeMetricFamily(name, f"{what}.", agents.known)
+    yield GaugeMetricFamily(
+        f"{name}_silent",
+        f"{what} not heard of for longer than [gpgpums]heartbeat_timeout.",
+        agents.silent,
+    )
+    yield GaugeMetricFamily(
+        f"gsaas_{agent}_silence_max_seconds",
+        f"{what}: the longest time that one of them has not been heard of.",
+        agents.longest,
+    )
+
+
+def _bindings(bindings: Bindings) -> Iterator[Metric]:
+    yield _labelled(
+        "gsaas_bindings",
+        "Bindings that endpoints hold; one is pending while its VM has no tap.",
+        "state",
+        {"installed": bindings.installed, "pending": bindings.pending},
+    )
+    yield GaugeMetricFamily(
+        "gsaas_endpoints_with_problems",
+        "RODVR endpoints that report something for an operator to mend.",
+        bindings.troubled,
+    )
+    yield _labelled(
+        "gsaas_dropped_packets",
+        "Packets dropped of the VMs that are bound now, by reason: to a masked address without a "
+        "mapping, or refused at the tap.",
+        "reason",
+        bindings.dropped,
+    )
+
+
+def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family

@@ -1,0 +1,179 @@
+"""What Prometheus is told agrees with the database, and with what was answered."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+import sqlalchemy
+from oslo_utils import timeutils
+from prometheus_client.parser import text_string_to_metric_families
+
+from gsaas.db import endpoints, models
+from tests.api.world import World
+
+MIB = 2**20
+MODEL = {"model": "Quadro M4000"}
+
+
+def scrape(world: World) -> dict[tuple[str, frozenset], float]:
+    """Ask for the metrics as Prometheus does; return every sample by name and labels."""
+    response = world.call(None, "GET", "/metrics")
+    assert response.status_code == 200
+    assert response.headers.getlist("Content-Type") == ["text/plain; version=0.0.4; charset=utf-8"]
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+def value(world: World, name: str, **labels: str) -> float:
+    """One sample; 0 for what has not been counted yet."""
+    return scrape(world).get((name, frozenset(labels.items())), 0)
+
+
+def of_gpus(world: World, column: str) -> int:
+    with world.database.read() as session:
+        return session.scalar(sqlalchemy.text(f"SELECT {column} FROM gpus"))
+
+
+def test_leases_are_told_by_status_as_the_database_has_them(world):
+    for _ in range(3):
+        world.launch(mode="shared", memory_mb=1000)
+    ended = world.launch(count=2)
+    world.engine.settle()
+    world.launch(count=2)
+    world.call("member", "DELETE", f"/v1/leases/{ended['id']}")
+    with world.database.read() as session:
+        stored = session.execute(
+            sqlalchemy.text("SELECT status, count(*) FROM leases GROUP BY status")
+        ).all()
+    assert dict(map(tuple, stored)) == {"ACTIVE": 3, "CLAIMED": 1, "RELEASING": 1}
+    told = {
+        dict(labels)["status"]: n
+        for (name, labels), n in scrape(world).items()
+        if name == "gsaas_leases"
+    }
+    assert told == {"ACTIVE": 3, "CLAIMED": 1, "RELEASING": 1, "BOOTING": 0, "ERROR": 0}
+    assert value(world, "gsaas_cgpus") == 7
+    world.engine.settle()
+    assert value(world, "gsaas_cgpus") == 5
+    assert value(world, "gsaas_leases", status="RELEASING") == 0
+
+
+def test_gpus_and_their_memory_are_told_by_model(world):
+    world.launch(mode="shared", memory_mb=1000, count=2)
+    world.launch(count=1)
+    world.call("admin", "PATCH", "/v1/hosts/gpu2", {"host": {"disabled": True}})
+    told = scrape(world)
+    model = frozenset(MODEL.items())
+    assert told["gsaas_gpus", model] == of_gpus(world, "count(*)") == 8
+    assert told["gsaas_gpu_memory_bytes", model] == of_gpus(world, "sum(memory_mb)") * MIB
+    assert told["gsaas_gpu_memory_used_bytes", model] == of_gpus(world, "sum(used_mb)") * MIB
+    assert told["gsaas_gpu_memory_used_bytes", model] == (2 * 1000 + 8192) * MIB
+    assert told["gsaas_gpus_withheld", model] == 4
+    assert told["gsaas_gpus_idle", model] == of_gpus(
+        world, "sum(used_mb = 0 AND host_name = 'gpu1')"
+    )
+
+
+def test_a_cloud_without_gpus_has_metrics_too(tmp_path):
+    world = World.build(tmp_path, hosts=0)
+    assert value(world, "gsaas_cgpus") == 0
+    assert value(world, "gsaas_monitor_silence_max_seconds") == 0
+    world.database.close()
+
+
+def test_what_endpoints_report_is_added_up(world):
+    binding = {"installed": True, "seconds": 0.004}
+    reports = {
+        "gpu1": {
+            "bindings": {
+                "port-1": binding | {"dropped_packets": {"unmapped": 3, "refused": 1}},
+                "port-2": binding | {"dropped_packets": {"unmapped": 4, "refused": 0}},
+            },
+            "problems": ["gpu0 is not there"],
+        },
+        "gpu2": {"bindings": {"port-3": {"installed": False}}},
+    }
+    with world.database.write() as session:
+        for host, report in reports.items():
+            endpoints.register(session, host, report)
+    assert value(world, "gsaas_bindings", state="installed") == 2
+    assert value(world, "gsaas_bindings", state="pending") == 1
+    assert value(world, "gsaas_dropped_packets", reason="unmapped") == 7
+    assert value(world, "gsaas_dropped_packets", reason="refused") == 1
+    assert value(world, "gsaas_endpoints") == 3
+    assert value(world, "gsaas_endpoints_with_problems") == 1
+
+
+def test_a_host_that_is_silent_shows_until_it_is_taken_out_of_service(world):
+    assert value(world, "gsaas_gpu_hosts_silent") == 0
+    hour_ago = timeutils.utcnow() - timedelta(hours=1)
+    with world.database.write() as session:
+        session.get(models.Host, "gpu2").monitor_seen_at = hour_ago
+        session.get(models.Endpoint, "gpu2").seen_at = hour_ago
+    for agents, agent in (("gpu_hosts", "monitor"), ("endpoints", "endpoint")):
+        assert value(world, f"gsaas_{agents}_silent") == 1
+        assert value(world, f"gsaas_{agent}_silence_max_seconds") >= 3600
+    world.call("admin", "PATCH", "/v1/hosts/gpu2", {"host": {"disabled": True}})
+    for agents, agent in (("gpu_hosts", "monitor"), ("endpoints", "endpoint")):
+        assert value(world, f"gsaas_{agents}_silent") == 0
+        assert value(world, f"gsaas_{agent}_silence_max_seconds") < 3600
+
+
+def test_launches_are_counted_by_policy(world):
+    before = value(world, "gsaas_launches_granted_total", policy="first-fit")
+    world.launch(policy="first-fit")
+    world.launch(policy="first-fit")
+    world.launch()
+    assert value(world, "gsaas_launches_granted_total", policy="first-fit") == before + 2
+
+
+@pytest.mark.parametrize(
+    ("lease", "code"),
+    [
+        ({"cgpus": {"count": 9}}, "gsaas.capacity.impossible"),
+        ({"cgpus": {"count": 1, "policy": "whatever"}}, "gsaas.policy.unknown"),
+        ({"cgpus": {"count": 1}, "server": {"imageRef": "none"}}, "gsaas.server.refused"),
+    ],
+)
+def test_refusals_are_counted_by_code(world, lease, code):
+    before = value(world, "gsaas_launches_refused_total", code=code)
+    assert world.call("member", "POST", "/v1/leases", {"lease": lease}).status_code >= 400
+    assert value(world, "gsaas_launches_refused_total", code=code) == before + 1
+
+
+def test_every_metric_has_its_kind_and_a_sentence_and_follows_the_conventions(world):
+    world.launch()
+    world.engine.settle()
+    text = world.call(None, "GET", "/metrics").text
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    helps = dict(re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE))
+    sampled = {
+        re.sub(r"_(bucket|sum|count)$", "", name)
+        if re.sub(r"_(bucket|sum|count)$", "", name) in kinds
+        else name
+        for name, _ in scrape(world)
+    }
+    assert helps.keys() == kinds.keys()
+    assert sampled <= kinds.keys()
+    for name, kind in kinds.items():
+        assert re.fullmatch(r"gsaas(_[a-z]+)+", name)
+        assert (kind == "counter") == name.endswith("_total")
+        assert helps[name].endswith(".")
+        assert not re.search(r"_(ms|mb|mib|milliseconds|megabytes)$", name)
+
+
+def test_no_metric_names_a_project_a_lease_a_host_or_an_address(world):
+    leases = [world.launch(), world.launch(count=2)]
+    world.engine.settle()
+    text = world.call(None, "GET", "/metrics").text
+    secrets = {name for row in world.rows()["hosts"] for name in row[:2]} | {"blue", "member"}
+    secrets |= {lease[key] for lease in leases for key in ("id", "name", "project_id", "user_id")}
+    secrets |= {row[0] for row in world.rows()["gpus"]}
+    quoted = set(re.findall(r'"([^"]*)"', text))
+    assert quoted.isdisjoint(secrets)
+    assert not re.search(r"\d+\.\d+\.\d+\.\d+", text)

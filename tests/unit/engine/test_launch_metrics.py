@@ -1,0 +1,75 @@
+"""How long launches take is counted once each, and served by the engine."""
+
+from __future__ import annotations
+
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gsaas import timings
+from gsaas.cli import engine as engine_process
+from gsaas.metrics import counted, exposition
+from gsaas.service import Unstartable
+
+
+@pytest.fixture
+def scrape():
+    """Asks what an engine in this process serves: sample name and phase -> value."""
+    port, stop = exposition.serve("127.0.0.1:0")
+
+    def scrape() -> dict[tuple[str, str], float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+        return {
+            (sample.name.removeprefix("gsaas_launch_phase_seconds_"), sample.labels["phase"]): (
+                sample.value
+            )
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name.endswith(("_count", "_sum"))
+        }
+
+    yield scrape
+    stop()
+
+
+def test_each_phase_of_a_launch_is_one_observation(scrape):
+    before = scrape()
+    counted.launched({"check": 0.25, "creation": 1.5})
+    counted.launched({"check": 0.25})
+    after = scrape()
+    grown = {key: after[key] - before.get(key, 0) for key in after}
+    assert {key: by for key, by in grown.items() if by} == {
+        ("count", "check"): 2,
+        ("sum", "check"): 0.5,
+        ("count", "creation"): 1,
+        ("sum", "creation"): 1.5,
+    }
+
+
+def test_an_engine_that_brings_a_lease_to_active_notes_what_it_took(scrape, world):
+    before = scrape()
+    lease_id = world.launch()
+    while world.lease(lease_id).status != "ACTIVE":
+        world.drive(lease_id)
+    took = world.lease(lease_id).timings
+    after = scrape()
+    grown = {phase: after["sum", phase] - before.get(("sum", phase), 0) for phase in took}
+    assert grown == pytest.approx(took)
+    world.drive(lease_id)
+    assert scrape() == after
+
+
+def test_every_phase_there_is_can_be_counted(scrape):
+    counted.launched(dict.fromkeys(timings.PHASES, 1.0))
+    assert {phase for _, phase in scrape()} == set(timings.PHASES)
+
+
+def test_an_address_that_is_taken_is_refused_in_a_sentence():
+    port, stop = exposition.serve("127.0.0.1:0")
+    try:
+        with pytest.raises(Unstartable, match=r"metrics cannot be served at 127\.0\.0\.1:"):
+            engine_process._serve_metrics(f"127.0.0.1:{port}")
+    finally:
+        stop()
