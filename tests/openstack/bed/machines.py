@@ -83,7 +83,8 @@ def add_tap(machine: str, name: str) -> None:
     """
     netns = namespace(machine)
     if name not in _links(netns):
-        _ip(netns, "link", "add", name, "type", "dummy")
+        other_end = "vm" + name.removeprefix("tap")
+        _ip(netns, "link", "add", name, "type", "veth", "peer", "name", other_end)
     _ip(netns, "link", "set", name, "up")
 
 
