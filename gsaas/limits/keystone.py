@@ -36,9 +36,21 @@ class KeystoneLimits(Limits):
     """Keystone's unified limits for the endpoint of this service; two requests each time."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """`ValueError` if nothing says as whom Keystone is asked."""
         # oslo.limit reads the global configuration and no other: it gets the files that ours came from.
-        cfg.CONF([], project="gsaas", default_config_files=conf.config_file)
+        cfg.CONF(
+            [],
+            project="gsaas",
+            default_config_files=conf.config_file,
+            default_config_dirs=conf.config_dir,
+        )
         cfg.CONF.set_default("endpoint_service_type", SERVICE_TYPE, group=SECTION)
+        options = cfg.CONF[SECTION]
+        if not (options.auth_type or options.auth_section):
+            raise ValueError(
+                f"[quotas]driver is oslo_limit, and the section [{SECTION}] does not say how to ask "
+                "Keystone: set auth_type, auth_url and a user there who may read limits"
+            )
         self._enforcer: limit.Enforcer | None = None
         self._lock = threading.Lock()
 
