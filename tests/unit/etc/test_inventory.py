@@ -1,0 +1,56 @@
+"""The inventories that we ship are read as they are meant, and a wrong one is refused in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gsaas.cloud import inventory
+from gsaas.cloud.inventory import InventoryError
+from gsaas.db.gpus import GpuInfo
+
+ETC = Path(__file__).parents[3] / "etc/gsaas"
+HOST = 'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu01"\ngpu_address = "192.0.2.11"\n'
+
+
+def test_the_sample_of_a_simulated_cloud_says_what_holds_without_one():
+    assert inventory.load(str(ETC / "inventory.toml")) == inventory.DEFAULT
+
+
+def test_the_sample_of_gpu_hosts_gives_each_gpu_its_uuid_and_its_daemon_a_port():
+    host = inventory.load(str(ETC / "gpu-host.toml")).host("gpu01")
+    model, memory = "NVIDIA A100-PCIE-40GB", 40960
+    assert host.gpu_infos(8308) == [
+        GpuInfo("GPU-7c1e3f0a-9d52-4d1b-8a7e-0d4f2b9e6a10", 0, model, memory, 8308),
+        GpuInfo("GPU-2b8d6c44-51fe-4c3a-9e0b-7f6a1c5d8e21", 1, model, memory, 8309),
+    ]
+
+
+def test_uuids_that_are_not_declared_are_made_up_and_stay_the_same():
+    (first, second) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(8308)
+    assert first.uuid != second.uuid
+    (again, _) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(8308)
+    assert again == first
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ('gpus = 2\nuuids = ["GPU-a"]', "gpu01: 1 uuids for 2 GPUs"),
+        ('gpus = 1\nuuids = ["Quadro"]', "gpu01: 'Quadro' is no UUID of a GPU"),
+        ("gpus = 1\nuuids = [7]", "gpu01: 7 is no UUID of a GPU"),
+        ('gpus = 2\nuuids = ["GPU-a", "GPU-a"]', "two hosts have the GPU GPU-a"),
+    ],
+)
+def test_uuids_that_cannot_be_are_refused(more: str, complaint: str):
+    with pytest.raises(InventoryError) as refusal:
+        inventory.parse(HOST + more)
+    assert str(refusal.value) == complaint
+
+
+def test_a_monitor_without_a_host_of_its_name_is_told_which_there_are():
+    declared = inventory.parse(HOST + "gpus = 1\n")
+    with pytest.raises(InventoryError) as refusal:
+        declared.host("gpu02")
+    assert str(refusal.value) == "no GPU host gpu02 is declared; those that are: gpu01"
