@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tests.openstack.bed import bed, credentials, settings
+from tests.openstack.bed import bed, credentials, gsaas, settings
 from tests.openstack.bed.errors import BedError
 
 
@@ -57,7 +57,11 @@ def show_credentials() -> None:
     print(f"# then OS_CLOUD={', '.join(credentials.USERS)}; or, in a shell, one of")
     for user in credentials.USERS:
         print(f"#   . {credentials.openrc(user)}")
-    print(f"# clients: {settings.VENV / 'bin' / 'openstack'}")
+    print(f"# clients: {settings.VENV / 'bin' / 'openstack'}, {gsaas.program('gsaas')}")
+    print(
+        f"# OS_CLOUD={settings.TENANTS[0]} gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared"
+        f" -image={settings.IMAGE} -flavor={settings.FLAVOR} -network={settings.NETWORK}"
+    )
 
 
 def show_status(as_json: bool) -> int:
