@@ -79,7 +79,9 @@ def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _number(value: Any) -> Any:
-    """Four digits are more than any benchmark knows."""
+    """Four digits are more than any benchmark knows; a dash is for what has no number."""
+    if value is None:
+        return "-"
     if isinstance(value, float):
         digits = f"{value:.4g}"
         return f"{value:.0f}" if "e" in digits and value >= 1 else digits
