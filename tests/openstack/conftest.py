@@ -75,9 +75,10 @@ def eventually() -> Callable[[Callable[[], Any]], Any]:
             time.sleep(0.5)
         return answer
 
-    return eventually @ pytest.fixture
+    return eventually
 
 
+@pytest.fixture
 def owner(tenant: Connection) -> RequestContext:
     return caller(tenant)
 
