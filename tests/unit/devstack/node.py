@@ -1,0 +1,163 @@
+"""A DevStack node that does nothing but call the plug-in, with stand-ins for DevStack's own functions."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[2]
+PLUGIN = SOURCE / "devstack"
+PROGRAMS = Path(sys.executable).parent
+
+STACK = (
+    "stack pre-install",
+    "stack install",
+    "stack post-config",
+    "stack extra",
+    "stack test-config",
+)
+ADDRESS = "127.0.0.1"
+NOVA_CONF = "[notifications]\nnotification_format = unversioned\n"
+
+CONTROLLER = ("mysql", "rabbit", "key", "n-api", "n-cond", "n-sch")
+COMPUTE_HOST = ("n-cpu",)
+GPU_HOST = ("gsaas-monitor",)
+
+# The plug-in makes its environment with `python -m venv`. The programs in this one only say that they were called.
+VENV = """\
+#!/bin/bash
+echo "python $*" >>"$JOURNAL"
+mkdir -p "$3/bin"
+for program in pip gsaas-manage gsaas-rodvr; do
+    printf '#!/bin/bash\\necho "%s $*" >>"$JOURNAL"\\n' $program >"$3/bin/$program"
+    chmod +x "$3/bin/$program"
+done
+"""
+
+
+@dataclass
+class Node:
+    """What is at *root* is what the node has instead of /etc, /opt/stack and so on."""
+
+    root: Path
+    services: tuple[str, ...]
+    """What local.conf enables."""
+    local: str = ""
+    """The rest of local.conf."""
+
+    def __post_init__(self) -> None:
+        for name in ("bin", "commands", "sites", "systemd", "nova"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        self._program("python", VENV)
+        self._program("uwsgi", "#!/bin/true\n")
+        self.nova_conf.write_text(NOVA_CONF)
+
+    @property
+    def conf(self) -> Path:
+        return self.root / "etc" / "gsaas.conf"
+
+    @property
+    def nova_conf(self) -> Path:
+        return self.root / "nova" / "nova.conf"
+
+    @property
+    def nova_policy(self) -> Path:
+        return self.root / "nova" / "policy.yaml"
+
+    @property
+    def venv(self) -> Path:
+        return self.root / "gsaas.venv"
+
+    @property
+    def drop_in(self) -> Path:
+        return self.root / "systemd" / "devstack@gsaas-rodvr.service.d" / "capabilities.conf"
+
+    def run(self, *phases: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Do what stack.sh, unstack.sh or clean.sh does: one shell, the settings, then phase after phase."""
+        script = [
+            "set -o errexit -o nounset",
+            *(f"{name}={shlex.quote(value)}" for name, value in self._variables().items()),
+            f"source {HERE}/standins.sh",
+            self.local,
+            f"source {PLUGIN}/settings",
+            *(f"source {PLUGIN}/plugin.sh {phase}" for phase in phases),
+        ]
+        return subprocess.run(
+            ["bash", "-c", "\n".join(script)],
+            check=check,
+            capture_output=True,
+            text=True,
+            env={
+                "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+                "JOURNAL": str(self._journal),
+            },
+        )
+
+    def did(self, verb: str) -> list[str]:
+        """What *verb* was called with, in order."""
+        lines = self._journal.read_text().splitlines() if self._journal.exists() else []
+        calls = [line.partition(" ") for line in lines]
+        return [rest for called, _, rest in calls if called == verb]
+
+    def forget(self) -> None:
+        """Begin a new journal."""
+        self._journal.unlink(missing_ok=True)
+
+    def written(self, path: Path) -> dict[str, dict[str, str]]:
+        """An INI file: section -> option -> value."""
+        parser = configparser.RawConfigParser(default_section="")
+        parser.optionxform = str  # type: ignore[assignment,method-assign]
+        parser.read_string(path.read_text())
+        return {name: dict(parser[name]) for name in parser.sections()}
+
+    def files(self) -> set[str]:
+        """Every file and link there is, but for what stands for the machine and for Nova."""
+        return {
+            str(path.relative_to(self.root))
+            for path in self.root.rglob("*")
+            if not path.is_dir() and path.relative_to(self.root).parts[0] not in ("bin", "nova")
+        } - {"journal"}
+
+    @property
+    def _journal(self) -> Path:
+        return self.root / "journal"
+
+    def _program(self, name: str, text: str) -> None:
+        path = self.root / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def _variables(self) -> dict[str, str]:
+        return {
+            "APACHE_SITES": str(self.root / "sites"),
+            "BUS": "rabbit://stackrabbit:secret@controller:5672/",
+            "DATABASE": f"sqlite:///{self.root}",
+            "DEST": str(self.root),
+            "ENABLED_SERVICES": ",".join(self.services),
+            "ENABLE_DEBUG_LOG_LEVEL": "True",
+            "GLOBAL_VENV": "True",
+            "GSAAS_COMMANDS_DIR": str(self.root / "commands"),
+            "GSAAS_CONF_DIR": str(self.root / "etc"),
+            "GSAAS_HOST": "node-1",
+            "HOST_IP": ADDRESS,
+            "KEYSTONE_SERVICE_URI": "http://controller/identity",
+            "MYSQL_GATHER_PERFORMANCE": "True",
+            "NOVA_CONF": str(self.nova_conf),
+            "NOVA_CONF_DIR": str(self.nova_conf.parent),
+            "OFFLINE": "False",
+            "PYTHON": "python",
+            "REGION_NAME": "RegionOne",
+            "SERVICE_HOST": "controller",
+            "SERVICE_PASSWORD": "secret",
+            "SERVICE_PROTOCOL": "http",
+            "SERVICE_TIMEOUT": "60",
+            "SSL_BUNDLE_FILE": str(self.root / "ca-bundle.pem"),
+            "STACK_USER": "root" if os.geteuid() == 0 else str(os.geteuid()),
+            "SYSTEMD_DIR": str(self.root / "systemd"),
+        }

@@ -1,0 +1,132 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016  # what is in single quotes is for awk
+#
+# DevStack's functions, as far as the plug-in calls them. Those that write files write what DevStack
+# would write; all write into $JOURNAL, one call per line, what they were asked to do. Whatever would
+# change the machine only does that.
+
+function note {
+    echo "$*" >>"$JOURNAL"
+}
+
+# Services
+
+function is_service_enabled {
+    local service
+    for service in "$@"; do
+        [[ ",$ENABLED_SERVICES," == *",$service,"* ]] && return 0
+        [[ "$service" == nova && ",$ENABLED_SERVICES" == *,n-* ]] && return 0
+    done
+    return 1
+}
+
+function enable_service {
+    local service
+    for service in "$@"; do
+        if [[ ",${DISABLED_SERVICES:-}," != *",$service,"* ]] && ! is_service_enabled "$service"; then
+            ENABLED_SERVICES+=,$service
+        fi
+    done
+}
+
+function define_plugin { :; }
+function echo_summary { :; }
+
+function die {
+    shift
+    echo "$*" >&2
+    exit 1
+}
+
+# Files: iniset [-sudo] FILE SECTION OPTION VALUE, iniget and inidelete FILE SECTION OPTION
+
+function edit {
+    local file=$1
+    shift
+    touch "$file"
+    awk "$@" "$file" >"$file.new"
+    mv "$file.new" "$file"
+}
+
+function iniset {
+    [[ "$1" != -sudo ]] || shift
+    edit "$1" -v section="[$2]" -v option="$3 =" -v value="$4" '
+        function put() { if (!done) print option, value; done = 1 }
+        /^\[/ { if (inside) put(); inside = $0 == section }
+        inside && index($0, option) == 1 { put(); next }
+        { print }
+        END { if (!inside && !done) print section; put() }'
+}
+
+function inidelete {
+    edit "$1" -v section="[$2]" -v option="$3 =" '
+        /^\[/ { inside = $0 == section }
+        !(inside && index($0, option) == 1)'
+}
+
+function iniget {
+    awk -v section="[$2]" -v option="$3 =" '
+        /^\[/ { inside = $0 == section }
+        inside && index($0, option) == 1 { print substr($0, length(option) + 2) }' "$1"
+}
+
+function configure_keystoneauth {
+    iniset "$1" "$3" auth_type password
+    iniset "$1" "$3" interface public
+    iniset "$1" "$3" auth_url "$KEYSTONE_SERVICE_URI"
+    iniset "$1" "$3" username "$2"
+    iniset "$1" "$3" password "$SERVICE_PASSWORD"
+    iniset "$1" "$3" user_domain_name Default
+    iniset "$1" "$3" project_name service
+    iniset "$1" "$3" project_domain_name Default
+}
+
+function configure_keystone_authtoken_middleware {
+    configure_keystoneauth "$1" "$2" keystone_authtoken
+    iniset "$1" keystone_authtoken www_authenticate_uri "$KEYSTONE_SERVICE_URI"
+    iniset "$1" keystone_authtoken cafile "$SSL_BUNDLE_FILE"
+    iniset "$1" keystone_authtoken memcached_servers localhost:11211
+}
+
+function iniset_rpc_backend { iniset "$2" DEFAULT transport_url "$BUS"; }
+function setup_logging { iniset "$1" DEFAULT log_color False; }
+function apache_site_config_for { echo "$APACHE_SITES/$1.conf"; }
+
+function write_uwsgi_config {
+    iniset "$1" uwsgi module "$2"
+    iniset "$1" uwsgi processes 2
+    echo "ProxyPass $3" >>"$(apache_site_config_for "$5")"
+}
+
+function remove_uwsgi_config {
+    rm -f "$1"
+    note remove_uwsgi_config "$2"
+}
+
+function database_connection_url {
+    echo "$DATABASE/$1.sqlite$([[ "$MYSQL_GATHER_PERFORMANCE" == False ]] || echo "?plugin=dbcounter")"
+}
+
+# What would change the machine
+
+function sudo { "$@"; }
+function is_ubuntu { :; }
+function install_package { note install_package "$@"; }
+function install_apache_uwsgi { note install_apache_uwsgi; }
+function create_service_user { note create_service_user "$@"; }
+function get_or_create_service { note get_or_create_service "$@"; }
+function get_or_create_endpoint { note get_or_create_endpoint "$@"; }
+function recreate_database { note recreate_database "$@"; }
+function wait_for_service { note wait_for_service "$2"; }
+
+function run_process {
+    if is_service_enabled "$1"; then
+        note run_process "$1" "$2$([[ "$2" != *uwsgi* || "$GLOBAL_VENV" == False ]] || echo " --venv devstack")"
+    fi
+}
+
+function stop_process {
+    if is_service_enabled "$1"; then
+        note stop_process "$1"
+    fi
+}

@@ -1,0 +1,386 @@
+"""The DevStack plug-in: what it writes, registers, starts and takes back on each kind of node.
+
+All of its phases run in order, with stand-ins for DevStack's functions. GSaaS itself reads what they wrote.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from oslo_policy.policy import Rules
+
+from gsaas import conf
+from gsaas.cloud import inventory
+from tests.unit.devstack.node import (
+    ADDRESS,
+    COMPUTE_HOST,
+    CONTROLLER,
+    GPU_HOST,
+    PROGRAMS,
+    SOURCE,
+    STACK,
+    Node,
+)
+
+API, ENGINE, RODVR, MONITOR = "gsaas-api", "gsaas-engine", "gsaas-rodvr", "gsaas-monitor"
+HOST_RULE = "compute:servers:create:requested_destination"
+ANOTHER_RULE = '"os_compute_api:servers:create": "role:member"'
+
+
+@pytest.fixture(scope="module")
+def stacked(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """One node for all, after `stack.sh`. Tests look at it and leave it as it is."""
+    node = Node(tmp_path_factory.mktemp("node"), CONTROLLER + COMPUTE_HOST)
+    node.run(*STACK)
+    return node
+
+
+def started(node: Node) -> list[str]:
+    return [call.split()[0] for call in node.did("run_process")]
+
+
+# What a node gets
+
+
+def test_a_node_with_all_of_nova_gets_all_of_gsaas(stacked: Node) -> None:
+    programs = stacked.venv / "bin"
+    configured = f"--config-file {stacked.conf}"
+    assert stacked.did("run_process") == [
+        f"gsaas-api {stacked.root}/bin/uwsgi --procname-prefix gsaas-api"
+        f" --ini {stacked.conf.parent}/gsaas-api-uwsgi.ini",
+        f"gsaas-engine {programs}/gsaas-engine {configured}",
+        f"gsaas-rodvr {programs}/gsaas-rodvr {configured}",
+        f"gsaas-monitor {programs}/gsaas-monitor {configured}",
+    ]
+    assert stacked.did("wait_for_service") == ["http://controller/gpu-scheduling/"]
+
+
+@pytest.mark.parametrize(
+    ("services", "local", "wanted"),
+    [
+        pytest.param(CONTROLLER, "", [API, ENGINE], id="controller"),
+        pytest.param(COMPUTE_HOST, "", [RODVR, MONITOR], id="compute host with GPUs"),
+        pytest.param((*COMPUTE_HOST, RODVR), "", [RODVR], id="compute host without"),
+        pytest.param(COMPUTE_HOST, f"DISABLED_SERVICES={MONITOR}", [RODVR], id="monitor disabled"),
+        pytest.param(GPU_HOST, "", [MONITOR], id="GPU host"),
+        pytest.param((*CONTROLLER, ENGINE), "", [ENGINE], id="a second engine"),
+        pytest.param(("mysql", "rabbit"), "", [], id="neither Nova nor GSaaS"),
+    ],
+)
+def test_a_node_runs_what_it_is_for(
+    tmp_path: Path, services: tuple[str, ...], local: str, wanted: list[str]
+) -> None:
+    node = Node(tmp_path, services, local)
+    node.run(*STACK)
+    assert started(node) == wanted
+    node.forget()
+    node.run("unstack")
+    assert sorted(node.did("stop_process")) == sorted(wanted)
+
+
+def test_an_agents_node_knows_no_password_but_that_of_the_message_bus(tmp_path: Path) -> None:
+    node = Node(tmp_path, COMPUTE_HOST)
+    node.run(*STACK)
+    written = node.written(node.conf)
+    assert set(written) == {"DEFAULT", "remoting", "rodvr", "monitor"}
+    assert not [
+        option for section in written.values() for option in section if "password" in option
+    ]
+
+
+def test_only_the_node_of_the_api_registers_gsaas_and_makes_tables(tmp_path: Path) -> None:
+    node = Node(tmp_path, (*CONTROLLER, ENGINE))
+    node.run(*STACK)
+    assert not node.did("create_service_user")
+    assert not node.did("recreate_database")
+
+
+# What is installed
+
+
+def test_it_is_installed_where_neutrons_releases_do_not_matter(stacked: Node) -> None:
+    assert stacked.did("python") == [f"-m venv {stacked.venv}"]
+    assert stacked.did("pip") == [
+        f"install -c {SOURCE}/constraints.txt -e {SOURCE} python-memcached"
+    ]
+    assert stacked.did("install_package") == ["python3-venv iproute2"]
+    assert len(stacked.did("install_apache_uwsgi")) == 1
+
+
+def test_its_commands_are_where_a_shell_finds_them(stacked: Node) -> None:
+    for name in ("gsaas", "gsaas-manage"):
+        link = stacked.root / "commands" / name
+        assert link.readlink() == stacked.venv / "bin" / name
+
+
+def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU_HOST, "OFFLINE=True")
+    node.run("stack pre-install", "stack install")
+    assert not node.did("pip")
+
+
+# What is configured
+
+
+def test_every_option_that_is_written_is_one_that_there_is(stacked: Node) -> None:
+    # What a password log-in needs is known to keystoneauth alone, once it has read auth_type.
+    known = "(auth_url|username|password|user_domain_name|project_name|project_domain_name)"
+    said = subprocess.run(
+        [
+            PROGRAMS / "oslo-config-validator",
+            f"--input-file={stacked.conf}",
+            f"--exclude-options={known}",
+            *(f"--namespace={name}" for name in generated()),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+
+
+def generated() -> list[str]:
+    lines = (SOURCE / "etc/gsaas/gsaas-config-generator.conf").read_text().splitlines()
+    return [line.partition("= ")[2] for line in lines if line.startswith("namespace")]
+
+
+def test_gsaas_understands_its_configuration(stacked: Node) -> None:
+    settings = conf.load(files=[str(stacked.conf)])
+    assert settings.host == "node-1"
+    assert settings.engine.cloud == "nova"
+    assert settings.api.auth_strategy == "keystone"
+    assert settings.api.public_url == "http://controller/gpu-scheduling"
+    assert settings.remoting.driver == "simulated"
+    assert settings.database.connection == f"sqlite:///{stacked.root}/gsaas.sqlite"
+
+
+def test_it_logs_in_as_a_user_of_its_own_and_checks_tokens(stacked: Node) -> None:
+    written = stacked.written(stacked.conf)
+    for section in ("keystone_authtoken", "service_user"):
+        assert written[section]["username"] == "gsaas"
+        assert written[section]["auth_url"] == "http://controller/identity"
+        assert written[section]["cafile"] == f"{stacked.root}/ca-bundle.pem"
+    for section in ("nova", "neutron", "glance", "placement"):
+        assert written[section] == {"region_name": "RegionOne", "valid_interfaces": "public"}
+
+
+def test_the_api_is_an_application_of_uwsgi_behind_apache(stacked: Node) -> None:
+    assert stacked.written(stacked.conf.parent / "gsaas-api-uwsgi.ini") == {
+        "uwsgi": {
+            "module": "gsaas.wsgi.api:application",
+            "processes": "2",
+            "threads": "8",
+            "venv": str(stacked.venv),
+            "env": f"GSAAS_CONFIG_FILES={stacked.conf}",
+        }
+    }
+    site = stacked.root / "sites" / "gsaas-api.conf"
+    assert site.read_text() == "ProxyPass /gpu-scheduling\n"
+
+
+def test_rodvr_has_one_capability(stacked: Node) -> None:
+    assert stacked.written(stacked.drop_in) == {
+        "Service": {
+            "AmbientCapabilities": "CAP_NET_ADMIN",
+            "CapabilityBoundingSet": "CAP_NET_ADMIN",
+            "NoNewPrivileges": "true",
+        }
+    }
+
+
+def test_the_interface_to_the_gpu_network_is_the_one_with_this_nodes_address(stacked: Node) -> None:
+    assert conf.load(files=[str(stacked.conf)]).rodvr.gpu_device == "lo"
+
+
+def test_the_interface_to_the_gpu_network_may_be_named(tmp_path: Path) -> None:
+    node = Node(tmp_path, COMPUTE_HOST, "GSAAS_GPU_DEVICE=eth1")
+    node.run("stack post-config")
+    assert conf.load(files=[str(node.conf)]).rodvr.gpu_device == "eth1"
+
+
+def test_an_address_that_this_node_does_not_have_ends_it_in_a_sentence(tmp_path: Path) -> None:
+    node = Node(tmp_path, COMPUTE_HOST, "GSAAS_GPU_ADDRESS=192.0.2.1")
+    done = node.run("stack post-config", check=False)
+    assert done.returncode
+    assert "no interface has the address '192.0.2.1'" in done.stderr
+
+
+def test_the_monitor_finds_its_gpus_declared(tmp_path: Path) -> None:
+    node = Node(
+        tmp_path, GPU_HOST, "GSAAS_GPUS=3 GSAAS_GPU_MODEL='NVIDIA A2' GSAAS_GPU_MEMORY=15356"
+    )
+    node.run("stack post-config")
+    declared = inventory.load(conf.load(files=[str(node.conf)]).monitor.inventory).host("node-1")
+    assert (declared.gpu_address, declared.gpus) == (ADDRESS, 3)
+    assert (declared.model, declared.memory_mb) == ("NVIDIA A2", 15356)
+
+
+def test_an_inventory_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU_HOST, "GSAAS_INVENTORY=/srv/gpus.toml GSAAS_REMOTING_DRIVER=lupine")
+    node.run("stack post-config")
+    settings = conf.load(files=[str(node.conf)])
+    assert (settings.monitor.inventory, settings.remoting.driver) == ("/srv/gpus.toml", "lupine")
+    assert not (node.conf.parent / "inventory.toml").exists()
+
+
+def test_real_gpus_are_never_made_up(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU_HOST, "GSAAS_REMOTING_DRIVER=lupine")
+    done = node.run("stack post-config", check=False)
+    assert done.returncode
+    assert "set GSAAS_INVENTORY" in done.stderr
+
+
+# What Nova is told
+
+
+def test_nova_tells_of_every_change_and_others_hear_what_they_heard(stacked: Node) -> None:
+    assert stacked.written(stacked.nova_conf) == {
+        "notifications": {
+            "notification_format": "both",
+            "notify_on_state_change": "vm_and_task_state",
+        },
+        "oslo_messaging_notifications": {"driver": "messagingv2"},
+    }
+
+
+def test_versioned_notifications_alone_stay_so(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER)
+    node.nova_conf.write_text("[notifications]\nnotification_format = versioned\n")
+    node.run("stack post-config")
+    assert node.written(node.nova_conf)["notifications"]["notification_format"] == "versioned"
+
+
+def test_nova_tells_of_changes_also_on_a_node_without_gsaas(tmp_path: Path) -> None:
+    node = Node(tmp_path, COMPUTE_HOST, f"DISABLED_SERVICES={RODVR},{MONITOR}")
+    node.run(*STACK)
+    assert node.written(node.nova_conf)["notifications"]["notification_format"] == "both"
+    assert not node.conf.exists()
+
+
+def may_choose_a_host(policy: Path, **who: list[str]) -> bool:
+    rules = Rules.load(policy.read_text())
+
+    class Enforcer:
+        """All that oslo.policy's checks ask of theirs."""
+
+    enforcer = Enforcer()
+    enforcer.rules = rules  # type: ignore[attr-defined]
+    return bool(rules[HOST_RULE]({}, {"roles": [], **who}, enforcer))
+
+
+def test_a_service_may_choose_the_host_of_a_tenants_server_and_a_tenant_may_not(
+    stacked: Node,
+) -> None:
+    policy = stacked.nova_policy
+    assert may_choose_a_host(policy, roles=["member"], service_roles=["service"])
+    assert not may_choose_a_host(policy, roles=["member"], service_roles=[])
+    assert not may_choose_a_host(policy, roles=["member"])
+
+
+def test_access_rules_of_others_stay(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER)
+    node.nova_policy.write_text(ANOTHER_RULE)  # without an end of line
+    node.run("stack post-config", "stack post-config")
+    assert node.nova_policy.read_text().count(HOST_RULE) == 1
+    assert set(Rules.load(node.nova_policy.read_text())) == {
+        "os_compute_api:servers:create",
+        HOST_RULE,
+    }
+    node.run("unstack")
+    assert node.nova_policy.read_text() == f"{ANOTHER_RULE}\n"
+
+
+def test_an_operators_own_rule_is_not_ours_to_change(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER)
+    own = f'"{HOST_RULE}": "role:gpu-service"\n'
+    node.nova_policy.write_text(own)
+    node.run("stack post-config")
+    node.run("unstack")
+    assert node.nova_policy.read_text() == own
+
+
+def test_the_rule_goes_where_nova_reads_its_rules(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER)
+    elsewhere = tmp_path / "nova" / "rules.yaml"
+    node.nova_conf.write_text("[oslo_policy]\npolicy_file = rules.yaml\n")
+    node.run("stack post-config")
+    assert may_choose_a_host(elsewhere, service_roles=["service"])
+    assert not node.nova_policy.exists()
+
+
+# What is registered and prepared
+
+
+def test_keystone_knows_the_service_its_user_and_where_it_is(stacked: Node) -> None:
+    assert stacked.did("create_service_user") == ["gsaas admin"]
+    assert stacked.did("get_or_create_service") == [
+        "gsaas gpu-scheduling GPU scheduling as a service"
+    ]
+    assert stacked.did("get_or_create_endpoint") == [
+        "gpu-scheduling RegionOne http://controller/gpu-scheduling"
+    ]
+
+
+def test_the_endpoint_has_tls_where_devstack_has(tmp_path: Path) -> None:
+    node = Node(tmp_path, (*CONTROLLER, "tls-proxy"))
+    node.run(*STACK)
+    assert node.did("get_or_create_endpoint") == [
+        "gpu-scheduling RegionOne https://controller/gpu-scheduling"
+    ]
+
+
+def test_an_empty_database_gets_its_tables(stacked: Node) -> None:
+    assert stacked.did("recreate_database") == ["gsaas"]
+    (arguments,) = stacked.did("gsaas-manage")
+    assert arguments == f"--config-file {stacked.conf} db upgrade"
+    done = subprocess.run(
+        [PROGRAMS / "gsaas-manage", *arguments.split()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# What is taken back
+
+
+def test_unstack_stops_everything_and_leaves_no_vm_its_gpus(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER + COMPUTE_HOST)
+    node.run(*STACK)
+    node.forget()
+    node.run("unstack")
+    assert node.did("stop_process") == [API, ENGINE, RODVR, MONITOR]
+    assert node.did("gsaas-rodvr") == [f"--config-file {node.conf} --clean"]
+    assert node.did("remove_uwsgi_config") == [API]
+    assert not list((tmp_path / "sites").iterdir())
+    assert not node.nova_policy.exists()
+
+
+def test_what_was_unstacked_can_be_stacked_again(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER + COMPUTE_HOST)
+    node.run(*STACK)
+    first = {
+        path: (tmp_path / path).read_bytes() for path in node.files() if path.startswith("etc")
+    }
+    node.run("unstack")
+    node.run("unstack")
+    node.run(*STACK)
+    assert {path: (tmp_path / path).read_bytes() for path in first} == first
+    assert (tmp_path / "sites" / "gsaas-api.conf").read_text() == "ProxyPass /gpu-scheduling\n"
+
+
+def test_clean_leaves_nothing(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER + COMPUTE_HOST)
+    node.run(*STACK)
+    node.run("unstack")
+    node.run("clean")
+    assert node.files() == set()
+    assert not node.venv.exists()
+    assert not node.conf.parent.exists()
+
+
+def test_a_node_that_was_never_stacked_can_be_cleaned(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER + COMPUTE_HOST)
+    node.run("unstack")
+    node.run("clean")
+    assert not node.did("gsaas-rodvr")
