@@ -26,6 +26,8 @@ from tests.support.waiting import until
 
 PATIENCE = 600  # seconds
 POLL = 0.2  # seconds
+WARM_UP = 6
+"""Servers launched beforehand, so that every process has its tokens and connections, as in a cloud that is in use."""
 CONSOLES = settings.STATE / f"nova-{settings.REAL_HOST}" / "instances"
 TOLD = "BENCH: READY WITH"
 TELL = f"""\
@@ -166,6 +168,9 @@ def running() -> Iterator[OpenStack]:
     try:
         cloud = OpenStack()
         try:
+            for _ in range(WARM_UP):
+                cloud.add()
+            cloud.clear()
             yield cloud
         finally:
             cloud.clear()

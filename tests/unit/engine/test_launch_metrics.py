@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import gsaas.conf
 from gsaas import timings
 from gsaas.cli import engine as engine_process
 from gsaas.metrics import counted, exposition
@@ -66,10 +70,55 @@ def test_every_phase_there_is_can_be_counted(scrape):
     assert {phase for _, phase in scrape()} == set(timings.PHASES)
 
 
-def test_an_address_that_is_taken_is_refused_in_a_sentence():
+SETTINGS = """
+[DEFAULT]
+transport_url = fake://
+[database]
+connection = sqlite:///{database}
+[engine]
+cloud = nova
+metrics_listen = 127.0.0.1:{port}
+[remoting]
+driver = simulated
+[service_user]
+auth_type = none
+endpoint = http://127.0.0.1:1
+"""
+
+
+@pytest.fixture
+def start_engine(furnished, tmp_path):
+    """Starts an engine that serves its metrics at a port, as its process does; stopped at the end."""
+    with ExitStack() as parts:
+
+        def start(port: int) -> None:
+            settings = tmp_path / "gsaas.conf"
+            database = shutil.copy(furnished, tmp_path)
+            settings.write_text(SETTINGS.format(database=database, port=port), encoding="utf-8")
+            engine_process.start(gsaas.conf.load(files=[str(settings)]), parts)
+
+        yield start
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def test_an_engine_serves_its_metrics_where_it_is_told_to(start_engine):
+    port = free_port()
+    start_engine(port)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        assert "# TYPE gsaas_launch_phase_seconds histogram" in answer.read().decode()
+
+
+def test_an_engine_whose_address_is_taken_does_not_start_and_says_so(start_engine):
     port, stop = exposition.serve("127.0.0.1:0")
     try:
-        with pytest.raises(Unstartable, match=r"metrics cannot be served at 127\.0\.0\.1:"):
-            engine_process._serve_metrics(f"127.0.0.1:{port}")
+        with pytest.raises(
+            Unstartable, match=rf"metrics cannot be served at 127\.0\.0\.1:{port}: "
+        ):
+            start_engine(port)
     finally:
         stop()
