@@ -74,9 +74,9 @@ class Node:
     def venv(self) -> Path:
         return self.root / "gsaas.venv"
 
-    @property
-    def drop_in(self) -> Path:
-        return self.root / "systemd" / "devstack@gsaas-rodvr.service.d" / "capabilities.conf"
+    def unit(self, service: str) -> Path:
+        """What is added to the unit that DevStack writes."""
+        return self.root / "systemd" / f"devstack@{service}.service.d" / "gsaas.conf"
 
     def run(self, *phases: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Do what stack.sh, unstack.sh or clean.sh does: one shell, the settings, then phase after phase."""

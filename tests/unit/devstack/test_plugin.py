@@ -180,8 +180,17 @@ def test_the_api_is_an_application_of_uwsgi_behind_apache(stacked: Node) -> None
     assert site.read_text() == "ProxyPass /gpu-scheduling\n"
 
 
+def test_the_apis_workers_count_together(stacked: Node) -> None:
+    assert stacked.written(stacked.unit(API)) == {
+        "Service": {
+            "RuntimeDirectory": "gsaas/metrics",
+            "Environment": "PROMETHEUS_MULTIPROC_DIR=/run/gsaas/metrics",
+        }
+    }
+
+
 def test_rodvr_has_one_capability(stacked: Node) -> None:
-    assert stacked.written(stacked.drop_in) == {
+    assert stacked.written(stacked.unit(RODVR)) == {
         "Service": {
             "AmbientCapabilities": "CAP_NET_ADMIN",
             "CapabilityBoundingSet": "CAP_NET_ADMIN",
