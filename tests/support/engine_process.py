@@ -27,19 +27,23 @@ class FolderCloud(base.Cloud):
     def compute_hosts(self) -> list[str]:
         return [self._port()["host"]]
 
-    def create(self, context: Any, lease_id: str, *more: Any) -> base.Server:
-        (self._folder / f"{lease_id}.server").touch()
-        return self.find(lease_id)
+    def create(self, context: Any, owner: base.Owner, *more: Any) -> base.Server:
+        self._file(owner).touch()
+        return self.find(owner)
 
-    def find(self, lease_id: str, *more: Any) -> base.Server | None:
-        if not (self._folder / f"{lease_id}.server").exists():
+    def find(self, owner: base.Owner) -> base.Server | None:
+        if not self._file(owner).exists():
             return None
         port = self._port()
         host = port.pop("host")
-        return base.Server(f"server-{lease_id}", base.ServerStatus.ACTIVE, host, base.Port(**port))
+        server_id = f"server-{owner.lease_id}"
+        return base.Server(server_id, base.ServerStatus.ACTIVE, host, base.Port(**port))
 
-    def delete(self, lease_id: str, *more: Any) -> None:
-        (self._folder / f"{lease_id}.server").unlink(missing_ok=True)
+    def delete(self, owner: base.Owner) -> None:
+        self._file(owner).unlink(missing_ok=True)
+
+    def _file(self, owner: base.Owner) -> Path:
+        return self._folder / f"{owner.lease_id}.server"
 
     def _port(self) -> dict[str, str]:
         return json.loads((self._folder / "port.json").read_text())
