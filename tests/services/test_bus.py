@@ -112,19 +112,25 @@ class Machine:
         )
 
     def command(self, program: str) -> list[str]:
+        """What runs a program; an agent has the one capability that it needs, or none."""
         module = {
             "engine": ["tests.support.engine_process", str(self.folder)],
             "rodvr": ["gsaas.cli.rodvr"],
             "monitor": ["gsaas.cli.monitor"],
         }[program.rstrip("0123456789")]
+        bounds = {
+            "rodvr": ["--bounding-set=-all,+net_admin"],
+            "monitor": ["--bounding-set=-all"],
+        }.get(program, [])
         return [
-            *("ip", "netns", "exec", self.name, "setpriv", "--pdeathsig=KILL", "--"),
+            *("ip", "netns", "exec", self.name),
+            *("setpriv", *bounds, "--pdeathsig=KILL", "--"),
             *(sys.executable, "-m", *module, "--config-file", str(self.settings)),
         ]
 
     def start(self, program: str) -> None:
         """Start a program (a number at its end tells several apart), and return once it says that it has started."""
-        with (self.folder / f"{program}.log").open("ab") as file:
+        with (self.folder / f"{program}.log").open("wb") as file:
             self.running[program] = subprocess.Popen(
                 self.command(program), stdout=file, stderr=subprocess.STDOUT
             )
