@@ -1,7 +1,7 @@
 """What GSaaS adds to a VM's boot: with 0 to 75 cGPUs, and for 15 to 90 VMs, beside what was published.
 
 On `gsaas-standalone`, where a VM is a namespace and boots at once, and on the OpenStack test bed if it is up or can be
-brought up. A VM without cGPUs is one that Nova boots without GSaaS.
+brought up (twenty minutes). A VM without cGPUs is one that Nova boots without GSaaS.
 
 The columns are the stages of the published table. Checking: the cloud is asked whether it would make the server.
 Creation and activation: the cloud makes it, and says that it is active. Deployment: the rest of the boot, until the
@@ -45,7 +45,7 @@ def run() -> dict[str, Any]:
         with openstack.running() as cloud:
             sizes, vms = _boots(cloud, (0, *CGPUS)), _scaled(cloud)
     except subprocess.CalledProcessError:
-        print("bench: the OpenStack test bed does not come up and is left out", file=sys.stderr)
+        _say("the OpenStack test bed does not come up and is left out")
     else:
         stages += _stages(cloud.name, sizes)
         many += _many(cloud.name, vms)
@@ -60,7 +60,8 @@ def run() -> dict[str, Any]:
 def _boots(cloud: Cloud, sizes: tuple[int, ...]) -> dict[int, list[Boot]]:
     """Boots by number of cGPUs. The sizes take turns, so that a slow moment of the machine hits all of them."""
     booted: dict[int, list[Boot]] = {size: [] for size in sizes}
-    for _ in range(ROUNDS[cloud.name]):
+    for turn in range(ROUNDS[cloud.name]):
+        _say(f"{cloud.name}: VMs with {', '.join(map(str, sizes))} cGPUs, round {turn + 1}")
         for size in sizes:
             booted[size].append(cloud.boot(size))
     return booted
@@ -137,7 +138,10 @@ def _of_the_boot(boots: list[Boot]) -> list[dict[str, Any]]:
 
 def _scaled(cloud: Cloud) -> list[Boot]:
     """One VM after the other, all of which stay."""
-    booted = [cloud.add() for _ in range(VMS)]
+    booted = []
+    for start in range(0, VMS, STEP):
+        _say(f"{cloud.name}: VMs {start + 1} to {start + STEP}")
+        booted += [cloud.add() for _ in range(STEP)]
     cloud.clear()
     return booted
 
@@ -168,6 +172,11 @@ def _as_the_first(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
 
 def _rodvr(booted: list[Boot]) -> float:
     return median([boot.phases[timings.RODVR_CONFIGURATION] for boot in booted]) * 1000
+
+
+def _say(text: str) -> None:
+    """Tell who waits how far it is: a real cloud takes twenty minutes."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
