@@ -57,9 +57,7 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
 }
 
 
-def next_status(
-    lease_id: str, status: Status, event: Event, story: Sequence[str] = ()
-) -> Status:
+def next_status(lease_id: str, status: Status, event: Event, story: Sequence[str] = ()) -> Status:
     """Return the state after *event*; `IllegalTransition`, with the lease's *story*, if there is none."""
     try:
         return TRANSITIONS[status, event]

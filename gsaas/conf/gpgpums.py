@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-GROUP = cfg.OptGroup("gpgpums", title="GPU management system", help="How GPUs are chosen and claimed.")
+GROUP = cfg.OptGroup(
+    "gpgpums", title="GPU management system", help="How GPUs are chosen and claimed."
+)
 
 OPTS = [
     cfg.StrOpt(
         "policy",
         default="least-load-fit",
         help="Scheduling policy for requests that name none: an entry point of gsaas.gpgpums.policies. least-load-fit "
-        "spreads leases over the emptiest GPUs, which is best for speed; first-fit packs them in pool order, which "
-        "keeps whole GPUs free for exclusive requests but lets tenants share busy GPUs.",
+        "spreads leases over the emptiest GPUs, which is best for speed; first-fit packs them in pool order, "
+        "which keeps whole GPUs free for exclusive requests but lets tenants share busy GPUs.",
     ),
     cfg.IntOpt(
         "claim_attempts",
