@@ -13,6 +13,7 @@ import queue
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
@@ -26,6 +27,9 @@ from gsaas.db import migration, ready
 from gsaas.db.database import Database
 
 LOG = log.getLogger(__name__)
+
+STOP_PATIENCE = 10.0
+"""Seconds."""
 
 Start = Callable[[cfg.ConfigOpts, ExitStack], None]
 """Makes and starts the parts of a process, and leaves with the stack how to stop them, last things first."""
@@ -58,18 +62,20 @@ def run(
     signal.signal(signal.SIGHUP, lambda number, _: hangups.put(number))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
+    parts = ExitStack()
     try:
-        with ExitStack() as parts:
-            start(conf, parts)
-            parts.callback(_refuse_to_hurry)
-            systemd.notify_once()
-            LOG.info("%s has started", name)
-            while hangups.get():
-                _reload(conf)
+        start(conf, parts)
+        systemd.notify_once()
+        LOG.info("%s has started", name)
+        while hangups.get():
+            _reload(conf)
     except (Unstartable, ready.Unusable) as error:
         return _refuse(name, str(error))
     except SystemExit:
-        LOG.info("%s has stopped", name)
+        _refuse_to_hurry()
+        LOG.info("%s stops", name)
+    finally:
+        _stop(parts)
     return 0
 
 
@@ -106,6 +112,21 @@ def _reload(conf: cfg.ConfigOpts) -> None:
         LOG.error("the configuration stays as it was: %s", error)
     else:
         LOG.info("the configuration was read again")
+
+
+def _stop(parts: ExitStack) -> None:
+    """Stop everything in order, for as long as we have patience.
+
+    A message bus that is down keeps its threads in pauses of up to half a minute. Whoever is left behind there can
+    do no harm: what must survive is in the database or in the kernel.
+    """
+    stopping = threading.Thread(target=parts.close, name="stopping", daemon=True)
+    stopping.start()
+    stopping.join(STOP_PATIENCE)
+    if stopping.is_alive():
+        LOG.warning(
+            "not everything has stopped after %g s; it ends with the process", STOP_PATIENCE
+        )
 
 
 def _refuse_to_hurry() -> None:
