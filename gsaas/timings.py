@@ -13,9 +13,6 @@ Each is measured where it happens; a phase that has not happened yet is missing.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 CHECK = "check"
 GPU_SELECTION = "gpu_selection"
 CLAIM = "claim"
@@ -26,9 +23,3 @@ RODVR_CONFIGURATION = "rodvr_configuration"
 
 PHASES = (GPU_SELECTION, CHECK, CLAIM, CREATION, ACTIVATION, DEPLOYMENT, RODVR_CONFIGURATION)
 """In the order in which they begin."""
-
-
-def stopwatch() -> Callable[[], float]:
-    """Start to measure; the function returned says how many seconds it has been, to the microsecond."""
-    began = time.monotonic()
-    return lambda: round(time.monotonic() - began, 6)

@@ -52,16 +52,16 @@ def _launch(call: Call) -> tuple[models.Lease, list[str]]:
     wanted = cgpus.request(service, asked["cgpus"])
     lease = _lease(call, asked, wanted)
     _check_user_data(service, lease)
-    seconds = timings.stopwatch()
-    answer = service.claims.check(wanted, policy)
-    lease.timings = {timings.GPU_SELECTION: seconds()}
+    with timeutils.StopWatch() as watch:
+        answer = service.claims.check(wanted, policy)
+    lease.timings = {timings.GPU_SELECTION: watch.elapsed()}
     if isinstance(answer, Refusal):
         raise cgpus.refused(answer)
     quota = service.limits.of(call.context.project_id)
     limits.check(call, quota, answer)
-    seconds = timings.stopwatch()
-    notes = service.cloud.check(call.context, lease.server_request)
-    lease.timings[timings.CHECK] = seconds()
+    with timeutils.StopWatch() as watch:
+        notes = service.cloud.check(call.context, lease.server_request)
+    lease.timings[timings.CHECK] = watch.elapsed()
     return service.claims.claim(lease, wanted, policy, quota), notes
 
 

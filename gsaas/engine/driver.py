@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oslo_config import cfg
@@ -215,14 +215,17 @@ class LeaseDriver:
             for claim in lease.claims
         ]
         driver = self._remoting(lease.remoting)
-        context = self.callers.get(lease.id) or RequestContext.of(
+        known = self.callers.get(lease.id)
+        context = known or RequestContext.of(
             user_id=lease.user_id, project_id=lease.project_id, roles=[]
         )
-        seconds = timings.stopwatch()
+        # Before we held it nobody did, so nobody has tried; an engine that died would still be noted.
+        owner = replace(_owner(lease), untried=known is not None and lease.driven_by is None)
+        watch = timeutils.StopWatch().start()
         try:
             server = self.cloud.create(
                 context,
-                _owner(lease),
+                owner,
                 request,
                 user_data.compose(self._conf, driver, lease.id, devices, caller),
                 lease.wanted_host,
@@ -235,8 +238,8 @@ class LeaseDriver:
         ) as refusal:
             self._fail(lease, "create-server", str(refusal))
         else:
-            known = {**(lease.timings or {}), timings.CREATION: seconds()}
-            changes = {**_columns(server), "timings": known}
+            took = {**(lease.timings or {}), timings.CREATION: watch.elapsed()}
+            changes = {**_columns(server), "timings": took}
             self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
 
     def _activate(self, lease: Lease, turn: _Turn) -> None:
@@ -278,7 +281,6 @@ def _owner(lease: Lease) -> Owner:
         project_id=lease.project_id,
         since=lease.created_at,
         server_id=lease.server_id,
-        untried=lease.status == Status.CLAIMED and lease.driven_by is None,
     )
 
 

@@ -21,7 +21,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oslo_db import exception as db_exception
@@ -149,14 +149,14 @@ class Claims:
         `QuotaExceeded`; `ClaimConflict` when others were faster each time; `UnknownPolicy`;
         `BadRequest` if there are too few masked addresses.
         """
-        seconds = timings.stopwatch()
+        watch = timeutils.StopWatch().start()
         policy = policies.load(policy_name or self._policy)
         addresses = self.masked.first(request.count)
         for attempt in range(self._attempts):
             try:
                 with self._lock:
                     self._try(
-                        lease, request, policy, addresses, quota, seconds, overtaken=attempt > 0
+                        lease, request, policy, addresses, quota, watch, overtaken=attempt > 0
                     )
             except (_OvertakenError, held.OvertakenError, db_exception.DBError) as error:
                 _raise_unless_overtaken(error)
@@ -201,7 +201,7 @@ class Claims:
         policy: Policy,
         addresses: Sequence[Address],
         quota: limits.Amounts,
-        seconds: Callable[[], float],
+        watch: timeutils.StopWatch,
         overtaken: bool,
     ) -> None:
         with self._database.write() as session:
@@ -223,7 +223,7 @@ class Claims:
                 _swap(session, before, after)
                 claimed.append(after)
             _fill(lease, answer, policy, addresses)
-            lease.timings = {**(lease.timings or {}), timings.CLAIM: seconds()}
+            lease.timings = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
             session.add(lease)
             session.flush()
             if request.exclusive:  # only now is there a lease that the GPUs can name
