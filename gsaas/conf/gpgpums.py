@@ -21,8 +21,8 @@ OPTS = [
         default=20,
         min=1,
         max=1000,
-        help="How often a claim is tried again after others changed the chosen GPUs in the meantime. At 1, two users who "
-        "ask at the same moment may both choose the same GPU and one of them is told to try again; a very high value "
+        help="How often a claim is tried again after others changed the chosen GPUs meanwhile. At 1, two users who "
+        "ask at the same moment may both choose one GPU, and one of them is told to try again; a very high value "
         "lets a request wait long in a storm of claims. Raise it with the number of API workers.",
     ),
     cfg.IntOpt(

@@ -216,7 +216,9 @@ def test_a_quota_that_is_used_up_is_said_with_its_numbers(
 ):
     with (
         limited(admin, owner.project_id, ram=63),
-        pytest.raises(exceptions.ServerRefused, match=r"MiB of memory .*: \d+ used, 64 asked, 63 allowed"),
+        pytest.raises(
+            exceptions.ServerRefused, match=r"MiB of memory .*: \d+ used, 64 asked, 63 allowed"
+        ),
     ):
         launches.cloud.check(owner, launches.least)
 

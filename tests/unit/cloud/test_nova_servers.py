@@ -74,10 +74,22 @@ def test_a_port_without_an_ipv4_address_cannot_carry_a_binding():
         ("SHELVED_OFFLOADED", ServerStatus.SHELVED),
         *[
             (status, ServerStatus.ACTIVE)
-            for status in (
-                "ACTIVE SHUTOFF PAUSED SUSPENDED REBOOT HARD_REBOOT REBUILD RESIZE VERIFY_RESIZE "
-                "REVERT_RESIZE MIGRATING RESCUE SHELVED PASSWORD"
-            ).split()
+            for status in [
+                "ACTIVE",
+                "SHUTOFF",
+                "PAUSED",
+                "SUSPENDED",
+                "REBOOT",
+                "HARD_REBOOT",
+                "REBUILD",
+                "RESIZE",
+                "VERIFY_RESIZE",
+                "REVERT_RESIZE",
+                "MIGRATING",
+                "RESCUE",
+                "SHELVED",
+                "PASSWORD",
+            ]
         ],
     ],
 )
