@@ -138,10 +138,6 @@ class Cloud(abc.ABC):
     def delete(self, owner: Owner) -> None:
         """Delete the server of a lease and all that came with it; nothing to delete is no error."""
 
-    def disown(self, owner: Owner) -> None:
-        """Have a SHELVED server be the lease's no more: `find` without its id does not find it."""
-        raise NotImplementedError(f"{type(self).__name__} shelves nothing")
-
     def changed(self, since: datetime.datetime | None) -> Iterable[Trace] | None:
         """What happened to servers after *since* (None: as long ago as the cloud can tell).
 

@@ -144,7 +144,7 @@ class LeaseDriver:
         if lease.status == Status.CLAIMED and caller:
             return lease, steps.Seen(None, None)  # the cloud finds for itself what there is
         try:
-            server = self.cloud.find(_owner(lease))
+            server = None if _is_over(lease) else self.cloud.find(_owner(lease))
         except exceptions.CloudUnavailable as error:
             LOG.warning("lease %s: %s", lease_id, error)
             trouble = str(error)
@@ -187,7 +187,6 @@ class LeaseDriver:
                 self._transition(lease, Event.RELEASE, reason)
             case steps.ReleaseShelved():
                 LOG.info("lease %s: its server was shelved", lease.id)
-                self.cloud.disown(_owner(lease))
                 detail = f"server {lease.server_id} was shelved, and is its owner's to keep"
                 self._transition(lease, Event.RELEASE, detail, server_id=None, server_host=None)
             case steps.RemoveBinding(host):
@@ -282,6 +281,11 @@ def _owner(lease: Lease) -> Owner:
         since=lease.created_at,
         server_id=lease.server_id,
     )
+
+
+def _is_over(lease: Lease) -> bool:
+    """Its server was known, and is the lease's no more: gone, or its owner's to keep."""
+    return lease.server_id is None and timings.CREATION in (lease.timings or {})
 
 
 def installed(report: Mapping[str, object]) -> dict[str, bool]:

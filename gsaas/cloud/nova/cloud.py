@@ -105,11 +105,11 @@ class NovaCloud(Cloud):
             if found is None:
                 return
             server_id = found["id"]
-        self._unless_gone(lambda nova: nova.servers.delete(server_id))
-
-    def disown(self, owner: Owner) -> None:
-        tag = marks.tag(owner.lease_id)
-        self._unless_gone(lambda nova: nova.servers.delete_tag(owner.server_id, tag))
+        try:
+            with asking("Nova"):
+                self._doors.service().nova.servers.delete(server_id)
+        except Refused as refused:
+            _nothing(refused)
 
     def changed(self, since: datetime.datetime | None) -> list[Trace]:
         if since is None:
@@ -174,16 +174,9 @@ class NovaCloud(Cloud):
         except Refused as refused:
             raise _misconfigured("Neutron", refused) from refused
 
-    def _unless_gone(self, ask: Any) -> None:
-        try:
-            with asking("Nova"):
-                ask(self._doors.service().nova)
-        except Refused as refused:
-            _nothing(refused)
-
 
 def _nothing(refused: Refused) -> None:
-    """Return if Nova only says that there is no such thing."""
+    """Return if Nova says no more than that there is no such server."""
     if refused.status != 404:
         raise _misconfigured("Nova", refused) from refused
 

@@ -74,7 +74,6 @@ class MemoryCloud(Cloud):
         self.user_data: dict[str, str] = {}
         self.refusal: str | None = None
         self.silent = False
-        self.disowned: list[str] = []
         self.boots: ServerStatus = ServerStatus.ACTIVE
 
     def check(self, context, request):
@@ -103,13 +102,7 @@ class MemoryCloud(Cloud):
 
     def find(self, owner):
         self._reach()
-        if owner.lease_id in self.disowned and owner.server_id is None:
-            return None
         return self.servers.get(owner.lease_id)
-
-    def disown(self, owner):
-        self.disowned.append(owner.lease_id)
-        self.fuse.effect()
 
     def delete(self, owner):
         self._reach()
