@@ -37,7 +37,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         )
         servers = cloud.load(conf.engine.cloud, conf)
     except ValueError as error:
-        raise service.Unstartable(str(error)) from error
+        raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)
     parts.callback(database.close)
     bus = service.bus(conf)

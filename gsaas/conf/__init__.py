@@ -73,4 +73,14 @@ def load(
         description=description,
         default_config_files=None if files is None else list(files),
     )
+    _read_every_value(conf)
     return conf
+
+
+def _read_every_value(conf: cfg.ConfigOpts) -> None:
+    """Have a value that cannot be one be found now, and not by whoever happens to need it first."""
+    for module in MODULES:
+        for group, options in module.list_opts().items():
+            section = conf if group.name == "DEFAULT" else conf[group.name]
+            for option in options:
+                section[option.dest]

@@ -24,6 +24,7 @@ if "eventlet" not in sys.modules:
 backend.init_backend(backend.BackendType.THREADING)
 
 import oslo_messaging  # noqa: E402  (only now: it chooses its backend when imported)
+from amqp.exceptions import AMQPError  # noqa: E402
 from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
@@ -114,10 +115,10 @@ class Client:
 
 @contextmanager
 def _as_bus_error() -> Iterator[None]:
-    """oslo.messaging 18 lets the errors of its library through when it makes a first connection."""
+    """oslo.messaging 18 lets the errors of its libraries through when it makes a first connection."""
     try:
         yield
-    except OperationalError as error:
+    except (AMQPError, OperationalError) as error:
         raise Undelivered(f"cannot connect: {error}") from error
 
 

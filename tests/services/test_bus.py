@@ -316,6 +316,22 @@ def test_one_engine_finishes_what_a_dead_one_had_begun(deployment: Deployment, m
     machine.start("engine1")
 
 
+def test_gpus_stay_with_a_lease_until_its_endpoint_says_that_it_lost_them(
+    deployment: Deployment, machine: Machine
+):
+    lease = deployment.claim("unconfirmed")
+    assert deployment.reaches(lease, Status.ACTIVE)
+    dead = machine.running.pop("rodvr")
+    dead.kill()
+    dead.wait()
+    deployment.release(lease)
+    until(lambda: deployment.lease(lease).server_id is None, "the server to be deleted")
+    assert deployment.lease(lease).claims
+    machine.start("rodvr")
+    assert deployment.reaches(lease, Status.RELEASED)
+    assert not deployment.lease(lease).claims
+
+
 def test_a_hangup_changes_the_level_of_the_log(deployment: Deployment, machine: Machine):
     engines = ("engine1", "engine2")
 

@@ -1,0 +1,133 @@
+"""The processes of a deployment say in one sentence what keeps them from starting, and end with status 1."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gsaas.db import migration
+
+SERVICE_USER = """\
+[service_user]
+auth_type = password
+auth_url = http://192.0.2.1:5000/v3
+username = gsaas
+password = secret
+project_name = service
+user_domain_name = Default
+project_domain_name = Default
+"""
+NOVA = "[engine]\ncloud = nova\n"
+NOWHERE = "[DEFAULT]\ntransport_url = rabbit://gsaas:secret@127.0.0.1:1/\n"
+"""A message bus where nobody listens."""
+UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--") if os.geteuid() == 0 else ()
+"""What a command begins with that is to have no capability."""
+
+Refusal = Callable[..., str]
+
+
+@pytest.fixture
+def refusal(tmp_path: Path) -> Refusal:
+    """Start a process that cannot start; return what it says on its last line."""
+
+    def refusal(program: str, settings: str, *words: str, before: tuple[str, ...] = ()) -> str:
+        path = tmp_path / "gsaas.conf"
+        path.write_text(settings)
+        command = [sys.executable, "-m", f"gsaas.cli.{program}", "--config-file", str(path), *words]
+        done = subprocess.run([*before, *command], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 1
+        return done.stderr.splitlines()[-1]
+
+    return refusal
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """The section of a configuration that names a database without tables."""
+    return f"[database]\nconnection = sqlite:///{tmp_path / 'gsaas.sqlite'}\n"
+
+
+def test_a_configuration_file_that_is_not_there(refusal: Refusal):
+    said = refusal("engine", "", "--config-file", "/nonexistent/gsaas.conf")
+    assert said == (
+        "gsaas-engine: the configuration cannot be used: Failed to find some config files: "
+        "/nonexistent/gsaas.conf"
+    )
+
+
+@pytest.mark.parametrize("program", ["engine", "rodvr", "monitor"])
+def test_a_value_that_cannot_be_one_wherever_it_is(refusal: Refusal, program: str):
+    said = refusal(program, "[engine]\nworkers = many\n")
+    assert said.startswith(f"gsaas-{program}: the configuration cannot be used: ")
+    assert "Value for option workers" in said
+
+
+def test_an_engine_without_openstack(refusal: Refusal):
+    assert "gsaas-standalone only" in refusal("engine", "")
+
+
+def test_an_engine_that_does_not_know_as_whom_to_ask_nova(refusal: Refusal):
+    assert "[service_user] has no auth_type" in refusal("engine", NOVA)
+
+
+def test_an_engine_without_a_database(refusal: Refusal):
+    assert refusal("engine", NOVA + SERVICE_USER) == (
+        "gsaas-engine: no database is configured: set connection in the section [database]"
+    )
+
+
+def test_an_engine_whose_database_has_no_tables(refusal: Refusal, database: str):
+    assert refusal("engine", NOVA + SERVICE_USER + database) == (
+        "gsaas-engine: the database has no tables of GSaaS yet; run: gsaas-manage db upgrade"
+    )
+
+
+def test_an_engine_without_a_message_bus(refusal: Refusal, database: str):
+    migration.upgrade(database.partition("= ")[2].strip())
+    assert refusal("engine", NOWHERE + NOVA + SERVICE_USER + database) == (
+        "gsaas-engine: there is no message bus: cannot connect: [Errno 111] Connection refused; "
+        "see transport_url in the configuration"
+    )
+
+
+def test_an_engine_with_a_message_bus_of_no_known_kind(refusal: Refusal, database: str):
+    migration.upgrade(database.partition("= ")[2].strip())
+    pigeons = "[DEFAULT]\ntransport_url = pigeon://loft/\n"
+    said = refusal("engine", pigeons + NOVA + SERVICE_USER + database)
+    assert said.startswith("gsaas-engine: there is no message bus: ")
+    assert "pigeon" in said
+
+
+def test_an_endpoint_without_the_capability_that_it_needs(refusal: Refusal):
+    assert refusal("rodvr", "", before=UNPRIVILEGED) == (
+        "gsaas-rodvr: programming nftables needs CAP_NET_ADMIN: run it as root, or grant it that "
+        "capability"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs CAP_NET_ADMIN")
+def test_an_endpoint_without_its_interface(refusal: Refusal):
+    assert refusal("rodvr", "[rodvr]\ngpu_device = no-such\n") == (
+        "gsaas-rodvr: there is no interface no-such, which is to reach the GPU network; "
+        "set gpu_device in the section [rodvr]"
+    )
+
+
+def test_a_monitor_without_an_inventory(refusal: Refusal):
+    said = refusal("monitor", "[monitor]\ninventory = /nonexistent/inventory.toml\n")
+    assert said.startswith("gsaas-monitor: cannot read the inventory: ")
+
+
+def test_a_monitor_whose_host_is_not_declared(refusal: Refusal, tmp_path: Path):
+    inventory = tmp_path / "inventory.toml"
+    inventory.write_text(
+        'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu1"\ngpu_address = "192.0.2.1"\ngpus = 1\n'
+    )
+    assert refusal("monitor", f"[monitor]\ninventory = {inventory}\n", "--host", "gpu2") == (
+        "gsaas-monitor: no GPU host gpu2 is declared; those that are: gpu1"
+    )
