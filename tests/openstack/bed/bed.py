@@ -141,8 +141,8 @@ def _end_all_but(kept: Sequence[processes.Daemon]) -> None:
 
 def _made_from() -> str:
     """A fingerprint of everything that decides what the bed is like."""
-    sources = sorted(Path(__file__).parent.rglob("*"))
-    return files.digest(path for path in sources if path.is_file() and path.suffix != ".pyc")
+    sources = [path for path in Path(__file__).parent.rglob("*") if path.suffix != ".pyc"]
+    return files.digest(sorted(path for path in [*sources, *gsaas.code()] if path.is_file()))
 
 
 @contextlib.contextmanager
