@@ -10,6 +10,7 @@ import base64
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from openstack.config import OpenStackConfig
@@ -18,7 +19,7 @@ from openstack.connection import Connection
 from bench import boots
 from bench.boots import Boot
 from gsaas import timings
-from gsaas.client import Client
+from gsaas.client import Client, UnreachableError
 from gsaas.client.cloud import CloudTransport
 from tests.openstack import cli
 from tests.openstack.bed import bed, credentials, machines, settings
@@ -74,7 +75,7 @@ class OpenStack:
 
     def clear(self) -> None:
         for lease_id in self._leases:
-            self._tenant.request("DELETE", f"/v1/leases/{lease_id}")
+            _ask(self._tenant, "DELETE", f"/v1/leases/{lease_id}")
         for lease_id in self._leases:
             until(lambda i=lease_id: self._status(i) == "RELEASED", "the end of a VM", PATIENCE)
         for tap in self._taps:
@@ -147,7 +148,7 @@ class OpenStack:
         return lease["status"]
 
     def _show(self, lease_id: str, client: Client | None = None) -> dict[str, Any]:
-        return (client or self._tenant).request("GET", f"/v1/leases/{lease_id}")["lease"]
+        return _ask(client or self._tenant, "GET", f"/v1/leases/{lease_id}")["lease"]
 
 
 class _User:
@@ -179,5 +180,17 @@ def running() -> Iterator[OpenStack]:
             cli.bed("down")
 
 
-def _read(console: Any) -> str:
+def _ask(client: Client, method: str, path: str) -> Any:
+    """Ask until there is an answer: twenty minutes are not lost because somebody restarted the API."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return client.request(method, path)
+        except UnreachableError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL)
+
+
+def _read(console: Path) -> str:
     return console.read_text(errors="replace") if console.exists() else ""
