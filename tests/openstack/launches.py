@@ -37,9 +37,10 @@ GPU_HOST = settings.FAKE_HOSTS[0]
 
 
 class Endpoints:
-    """What the endpoints of all hosts hold, and in which order they were told."""
+    """What the endpoints of all hosts hold, as they report, and in which order they were told."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self.held: dict[str, dict[str, Binding]] = {}
         self.tap_exists = True
         self.told: list[tuple[str, str]] = []
@@ -47,13 +48,19 @@ class Endpoints:
     def apply(self, host: str, binding: Binding) -> dict[str, Any]:
         self.held.setdefault(host, {})[binding.port_id] = binding
         self.told.append(("apply", host))
-        installed = {"installed": self.tap_exists, "seconds": 0.001 if self.tap_exists else None}
-        return {"bindings": {binding.port_id: installed}}
+        return self._report(host)
 
     def remove(self, host: str, port_id: str) -> dict[str, Any]:
-        self.held.get(host, {}).pop(port_id, None)
+        self.held.setdefault(host, {}).pop(port_id, None)
         self.told.append(("remove", host))
-        return {"bindings": {}}
+        return self._report(host)
+
+    def _report(self, host: str) -> dict[str, Any]:
+        installed = {"installed": self.tap_exists, "seconds": 0.001 if self.tap_exists else None}
+        report = {"bindings": dict.fromkeys(self.held[host], installed)}
+        with self._database.write() as session:
+            endpoints.register(session, host, report)
+        return report
 
     @property
     def bindings(self) -> dict[str, Binding]:
@@ -71,9 +78,9 @@ class Launches:
         """Server fields of the smallest launch."""
         self.conf = gsaas.conf.load(files=[str(_configuration(directory, nova_url))])
         self.cloud = NovaCloud.configured(self.conf)
-        self.endpoint = Endpoints()
         url = f"sqlite:///{directory / 'gsaas.db'}"
         self.database = Database.open(url)
+        self.endpoint = Endpoints(self.database)
         migration.upgrade(self.database.engine)
         self.claims = Claims(
             self.database,
