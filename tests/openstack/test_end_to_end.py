@@ -30,15 +30,20 @@ ASK = f"""\
 #cloud-config
 runcmd:
   - |
-    exec >/dev/console 2>&1
     . /etc/profile.d/gsaas.sh
-    env | sed -n 's/^RCUDA_/SAW RCUDA_/p'
-    for address in {" ".join([*MASKED, NOT_GIVEN, *REAL])}; do
-      echo "ASKED $address: $(nc -w 5 ${{address%:*}} ${{address#*:}} </dev/null)"
-    done
-    echo ALL ASKED
+    {{
+      env | sed -n 's/^RCUDA_/SAW RCUDA_/p'
+      for address in {" ".join([*MASKED, NOT_GIVEN, *REAL])}; do
+        echo "ASKED $address: $(nc -w 5 ${{address%:*}} ${{address#*:}} </dev/null)"
+      done
+    }} >/run/heard 2>&1
+    printf '\\nHEARD\\n%s\\nEND\\n' "$(cat /run/heard)" >/dev/console
 """
-"""A client in the guest, as a tenant would bring it: it tells the console what answers."""
+"""A client in the guest, as a tenant would bring it. It tells the console what answered all at once, as it is not
+alone there.
+"""
+
+HEARD = re.compile(r"^HEARD\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 
 Gsaas = Callable[..., Any]
 Eventually = Callable[[Callable[[], Any]], Any]
@@ -58,8 +63,19 @@ def run(user: str, *words: str) -> Any:
 
 
 @pytest.fixture
-def launch(cloud: None) -> Iterator[Gsaas]:
-    """Launch a lease as the tenant; it is terminated when the test ends, if the test has not."""
+def remains(admin: Connection, tenant: Connection) -> Iterator[Servers]:
+    """Told of servers, sees at the end that nothing is left of them in the cloud."""
+    servers = Servers(admin, tenant)
+    yield servers
+    assert servers.remains() == []
+
+
+@pytest.fixture
+def launch(remains: Servers) -> Iterator[Gsaas]:
+    """Launch a lease as the tenant; it is terminated when the test ends, if the test has not.
+
+    Only then is it seen what remains.
+    """
     launched: list[str] = []
 
     def launch(flavor: str, *words: str) -> dict[str, Any]:
@@ -72,14 +88,6 @@ def launch(cloud: None) -> Iterator[Gsaas]:
     for lease_id in launched:
         if run(TENANT, "show", f"-id={lease_id}")["status"] != "RELEASED":
             run(TENANT, "-t", f"-id={lease_id}")
-
-
-@pytest.fixture
-def remains(admin: Connection, tenant: Connection) -> Iterator[Servers]:
-    """Told of servers, sees at the end that nothing is left of them in the cloud."""
-    servers = Servers(admin, tenant)
-    yield servers
-    assert servers.remains() == []
 
 
 def shown(lease_id: str, user: str = "admin") -> dict[str, Any]:
@@ -104,9 +112,9 @@ def holders() -> set[str]:
     return {lease for gpu in run("admin", "gpus")["gpus"] for lease in gpu["leases"]}
 
 
-def answers(console: str) -> dict[str, dict[str, str]]:
+def answers(said: str) -> dict[str, dict[str, str]]:
     """What the client in the guest was answered, by the address that it asked; nothing if nobody answered."""
-    asked = re.findall(r"^ASKED (\S+): *(.*?)\s*$", console, re.MULTILINE)
+    asked = re.findall(r"^ASKED (\S+): *(.*?)\s*$", said, re.MULTILINE)
     return {address: json.loads(answer) if answer else {} for address, answer in asked}
 
 
@@ -134,10 +142,8 @@ def test_a_tenant_gets_a_vm_with_its_gpus_and_gives_everything_back(
     assert (server.name, server.status) == ("training", "ACTIVE")
     remains.watch(server)
 
-    console = eventually(
-        lambda: "ALL ASKED" in (said := remains.console(server)) and said.replace("\r", "")
-    )
-    saw = dict(re.findall(r"^SAW (\w+)=(.*)$", console, re.MULTILINE))
+    said = eventually(lambda: HEARD.search(remains.console(server).replace("\r", "")))[1]
+    saw = dict(re.findall(r"^SAW (\w+)=(.*)$", said, re.MULTILINE))
     assert saw == {
         "RCUDA_DEVICE_COUNT": "2",
         "RCUDA_DEVICE_0": "169.254.71.1:0",
@@ -146,7 +152,7 @@ def test_a_tenant_gets_a_vm_with_its_gpus_and_gives_everything_back(
         "RCUDA_RESERVED_GPU_MEMORY_1": "2048",
     }
     devices = shown(lease["id"])["devices"]
-    heard = answers(console)
+    heard = answers(said)
     for device in devices:
         answer = heard.pop(device["masked_address"])
         assert (answer["gpu"], answer["host"]) == (device["gpu_uuid"], device["gpu_host"])
