@@ -20,6 +20,7 @@ from tests.openstack.bed import (
     keystone,
     machines,
     messages,
+    processes,
     rest,
 )
 from tests.openstack.bed.processes import Daemon, log_says
@@ -43,6 +44,9 @@ GPUS = {**dict.fromkeys(machines.GPU_HOSTS, 4), REAL_HOST: 2}
 """GPU host -> how many it has. The last is a compute host as well, so its GPUs can be local ones."""
 GPU_MEMORY = 8192
 """MiB of each GPU."""
+
+PATIENCE = 240
+"""Seconds until all agents have reported."""
 
 
 def code() -> tuple[Path, ...]:
@@ -104,10 +108,12 @@ def units() -> list[Unit]:
             daemons=(API,),
         ),
         Unit("gsaas engines", needs=("gsaas API", "nova API", "neutron API"), daemons=ENGINES),
+        # They would wait for an engine, and the first launch for what they report.
         Unit(
             "gsaas agents",
-            needs=("gsaas tables", "machines", "message bus"),
+            needs=("gsaas engines", "machines"),
             daemons=(*MONITORS, *ENDPOINTS),
+            finish=await_reports,
         ),
     ]
 
@@ -119,6 +125,19 @@ def prepare() -> None:
     files.write_ini(AGENT, _common(messages.url(machines.management_address(REAL_HOST))))
     files.write_ini(CONTROLLER, files.merge(_common(messages.url()), _controller()))
     commands.run(program("gsaas-manage"), "--config-file", CONTROLLER, "db", "upgrade")
+
+
+def await_reports() -> None:
+    """Return once every GPU and every endpoint is known."""
+    processes.wait_until(_all_reported, PATIENCE, "GSaaS knows its hosts")
+
+
+def _all_reported() -> bool:
+    gpus, endpoints = (
+        int(database.query(f"SELECT COUNT(*) FROM {table}", "gsaas")[0])
+        for table in ("gpus", "endpoints")
+    )
+    return gpus >= sum(GPUS.values()) and endpoints >= len(COMPUTE_HOSTS)
 
 
 def remove() -> None:
