@@ -37,6 +37,8 @@ def daemon(
             "--enable-threads",
             "--thunder-lock",
             "--buffer-size=65535",
+            # A snapshot is sent as it is made, with pauses longer than the 4 s that are the default.
+            "--socket-timeout=120",
             # uWSGI closes connections that clients would keep; unannounced, that is an error to them.
             "--add-header=Connection: close",
             "--disable-logging",
