@@ -65,6 +65,11 @@ class Peer:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
+    def tell(self) -> None:
+        """Let it go on, if it waits to be told."""
+        assert self.process.stdin is not None
+        print(file=self.process.stdin, flush=True)
+
     def rest(self) -> list[str]:
         """Its remaining lines, once it has ended."""
         return self.process.communicate(timeout=30)[0].split("\n")[:-1]
@@ -137,6 +142,10 @@ class Lab:
     def talk(self, vm: str, masked: Address, count: int = 500, *, source_port: int = 0) -> Peer:
         return self._start(vm, "talk", masked.ip, masked.port, count, source_port)
 
+    def speak_when_told(self, vm: str, masked: Address) -> Peer:
+        """A connection whose client says something once it is told to."""
+        return self._start(vm, "speak_when_told", masked.ip, masked.port)
+
     def wait(self, vm: str, masked: Address) -> Peer:
         """A connection whose client says nothing."""
         return self._start(vm, "wait", masked.ip, masked.port)
@@ -153,7 +162,10 @@ class Lab:
     def _start(self, place: str, *arguments: object) -> Peer:
         command = ["ip", "netns", "exec", self.name(place), sys.executable, "-SE", PEERS]
         process = subprocess.Popen(
-            [*command, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+            [*command, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self._peers.append(process)
         return Peer(process)

@@ -83,6 +83,19 @@ def talk(ip, port, count, source_port=0):
         print(type(error).__name__, flush=True)
 
 
+def speak_when_told(ip, port):
+    """Say something once a line comes in."""
+    try:
+        _, stream = _connect(ip, port)
+        print(stream.readline().decode().strip(), flush=True)
+        sys.stdin.readline()
+        stream.write(b"x\n")
+        stream.flush()
+        print("answered" if stream.readline() else "EOFError", flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
+
+
 def wait(ip, port):
     try:
         connection, stream = _connect(ip, port)
@@ -133,5 +146,5 @@ def transfer(ip, port, mib):
 
 
 if __name__ == "__main__":
-    commands = (daemon, ask, talk, wait, ping, transfer)
+    commands = (daemon, ask, talk, speak_when_told, wait, ping, transfer)
     {command.__name__: command for command in commands}[sys.argv[1]](*sys.argv[2:])

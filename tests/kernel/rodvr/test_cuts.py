@@ -122,10 +122,11 @@ def test_a_binding_may_return_during_its_farewell(lab: Lab, endpoint: Endpoint) 
 
 def test_an_unknown_connection_is_reset_at_once(lab: Lab, endpoint: Endpoint) -> None:
     """The host has lost its connection table, or the VM has just migrated in."""
-    talk = lab.talk("vm1", A)
-    talk.line()
+    speaker = lab.speak_when_told("vm1", A)
+    speaker.line()
     lab.run("cmp", "conntrack", "-F")
-    assert talk.rest() == RESET
+    speaker.tell()
+    assert speaker.rest() == RESET
 
 
 def test_connections_an_endpoint_died_before_cutting_are_cut_by_the_next(
