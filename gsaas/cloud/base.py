@@ -91,6 +91,8 @@ class Cloud(abc.ABC):
     """Servers are made with the caller's own token, so `create` needs a context that has one."""
     notifies: bool = False
     """It tells the message bus of what happens to servers, as Nova does: `gsaas.engine.notifications` listens."""
+    poll_interval: float | None = None
+    """Seconds between two looks at a server that is changing; None: as often as the engine usually looks."""
     audit_interval: float = 0.0
     """Seconds between two calls of `changed`; at 0 it is asked at every audit of the engine."""
 

@@ -53,7 +53,7 @@ OPTS = [
     ),
     cfg.FloatOpt(
         "step_timeout",
-        default=120.0,
+        default=180.0,
         min=1.0,
         max=3600.0,
         help="Seconds that one step of a lease may take: longer than endpoint_timeout, and than the cloud takes "

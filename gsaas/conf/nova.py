@@ -16,6 +16,8 @@ SERVICES = ("nova", "neutron", "glance", "placement")
 SERVICE_USER = "service_user"
 TIMEOUT = 30
 """Seconds; keystoneauth itself would wait for ever."""
+RETRIES = 1
+"""For questions that a service did not answer. A server is never requested twice."""
 
 OPTS = [
     cfg.StrOpt(
@@ -41,6 +43,15 @@ OPTS = [
         default="gsaas",
         help="Name of the queue that all engines of one GSaaS share, so that each notification is taken once, and"
         " that nobody else uses.",
+    ),
+    cfg.FloatOpt(
+        "poll_interval",
+        default=3.0,
+        min=0.1,
+        max=60.0,
+        help="Seconds between two looks at a server that is booting or being deleted, when no notification comes "
+        "first. It takes the place of [engine]poll_interval. At 0.1, Nova answers ten questions a second for every "
+        "such server; at a minute, a launch waits a minute for what a lost notification would have told.",
     ),
     cfg.FloatOpt(
         "audit_interval",
@@ -87,5 +98,5 @@ def _client_opts() -> dict[str, list[cfg.Opt]]:
     services = {}
     for name in SERVICES:
         services[name] = loading.get_adapter_conf_options(include_deprecated=False)
-        cfg.set_defaults(services[name], service_type=kinds[name])
+        cfg.set_defaults(services[name], service_type=kinds[name], connect_retries=RETRIES)
     return {SERVICE_USER: user, **services}

@@ -97,10 +97,10 @@ class LeaseDriver:
             if isinstance(step, steps.Rest):
                 return None
             if isinstance(step, steps.Wait) or step == turn.taken:
-                return self._conf.engine.poll_interval
+                return self._pause
             if not self._hold(lease, turn):
                 LOG.debug("lease %s is driven by %s, or has changed", lease_id, lease.driven_by)
-                return self._conf.engine.poll_interval
+                return self._pause
             LOG.debug("lease %s is %s: %s", lease_id, lease.status, step)
             try:
                 self._take(lease, step, turn)
@@ -111,8 +111,12 @@ class LeaseDriver:
                 turn.unconfirmed = True
             except exceptions.CloudUnavailable as error:
                 LOG.warning("lease %s: %s", lease_id, error)
-                return self._conf.engine.poll_interval
+                return self._pause
             turn.taken = step
+
+    @property
+    def _pause(self) -> float:
+        return self.cloud.poll_interval or self._conf.engine.poll_interval
 
     @property
     def _patience(self) -> steps.Patience:
@@ -140,7 +144,7 @@ class LeaseDriver:
         with self._database.read() as session:
             lease = leases.get(session, lease_id)
         turn.status = lease.status
-        caller = not self.cloud.needs_caller or self.callers.get(lease_id) is not None
+        caller = not self.cloud.needs_caller or self._caller(lease) is not None
         if lease.status == Status.CLAIMED and caller:
             return lease, steps.Seen(None, None)  # the cloud finds for itself what there is
         try:
@@ -214,7 +218,7 @@ class LeaseDriver:
             for claim in lease.claims
         ]
         driver = self._remoting(lease.remoting)
-        known = self.callers.get(lease.id)
+        known = self._caller(lease)
         context = known or RequestContext.of(
             user_id=lease.user_id, project_id=lease.project_id, roles=[]
         )
@@ -240,6 +244,9 @@ class LeaseDriver:
             took = {**(lease.timings or {}), timings.CREATION: watch.elapsed()}
             changes = {**_columns(server), "timings": took}
             self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
+
+    def _caller(self, lease: Lease) -> RequestContext | None:
+        return self.callers.get(lease.id, lease.user_id, lease.project_id)
 
     def _activate(self, lease: Lease, turn: _Turn) -> None:
         known = self._timed(lease, timings.DEPLOYMENT, Event.BOOT)

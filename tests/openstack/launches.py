@@ -241,12 +241,13 @@ def _configuration(directory: Path, nova_url: str | None) -> Path:
     """What an operator writes, with a notification pool of the test's own."""
     user = keystone.client(bed.USER)
     sections = {
-        "engine": {"cloud": "nova", "poll_interval": 0.2, "audit_interval": 1},
+        "engine": {"cloud": "nova", "audit_interval": 1},
         "service_user": user,
         "nova": {
             "region_name": user["region_name"],
             "notification_url": messages.url(),
             "notification_pool": f"gsaas-test-{uuid.uuid4()}",
+            "poll_interval": 0.2,
             "audit_interval": 86400,  # only notifications tell, unless a test says otherwise
             **({"endpoint_override": nova_url} if nova_url else {}),
         },

@@ -44,6 +44,7 @@ def behind(proxy: NovaProxy, make_launches: Callable) -> Launches:
     """A GSaaS that finds Nova behind the proxy, and waits a few seconds for an answer."""
     launches = make_launches(proxy.url)
     launches.conf.set_override("timeout", 10, "service_user")
+    launches.conf.set_override("connect_retries", 0, "nova")
     return launches
 
 

@@ -47,6 +47,7 @@ class NovaCloud(Cloud):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """`ValueError` if the configuration does not say as whom Nova is asked."""
         self._doors = Doors(conf)
+        self.poll_interval = conf.nova.poll_interval
         self.audit_interval = conf.nova.audit_interval
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:

@@ -153,7 +153,16 @@ def test_an_engine_that_was_told_of_the_caller_makes_the_server_and_forgets_the_
     engine.callers.keep(lease_id, CALLER)
     engine.drive(lease_id)
     picky.check_active(lease_id)
-    assert engine.callers.get(lease_id) is None
+    assert engine.callers.get(lease_id, "u", "p") is None
+
+
+def test_nobody_elses_token_makes_a_lease_its_server(picky):
+    """An administrator, say, who asked about it while it was being launched."""
+    lease_id, engine = picky.launch(), picky.engine()
+    other = RequestContext(user_id="admin", project_id="p", auth_token="other", overwrite=False)
+    engine.callers.keep(lease_id, other)
+    assert engine.drive(lease_id) == picky.conf.engine.poll_interval
+    assert picky.cloud.servers == {}
 
 
 def test_the_callers_token_is_never_written_down(picky):
