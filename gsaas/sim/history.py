@@ -1,0 +1,118 @@
+"""What was asked for, when and for how long: the history that a simulation replays.
+
+Kept as CSV with a heading, one request to a line, times in seconds:
+
+    arrival,duration,count,mode,memory_mb,project
+    0,3600,2,shared,2048,physics
+    12.5,600,1,exclusive,,chemistry
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from gsaas.gpgpums.state import EXCLUSIVE, SHARED
+
+COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project")
+
+
+class HistoryError(Exception):
+    """A history cannot be read; says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One request: *count* cGPUs for *duration* seconds, asked for at *arrival*."""
+
+    id: int
+    arrival: float
+    duration: float
+    count: int
+    mode: str
+    memory_mb: int | None
+    project: str = ""
+
+
+def read(path: Path) -> list[Demand]:
+    """Return the requests of a CSV file, in the order of their arrival. Raises `HistoryError`."""
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            missing = set(COLUMNS[:4]) - set(reader.fieldnames or ())
+            if missing:
+                raise HistoryError(f"{path} has no column {', '.join(sorted(missing))}")
+            rows = [_demand(path, reader.line_num, row) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise HistoryError(f"{path} cannot be read: {error}") from error
+    return in_order(rows)
+
+
+def write(file: TextIO, demands: Iterable[Demand]) -> None:
+    """Write requests as `read` reads them."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for demand in demands:
+        writer.writerow(
+            [
+                f"{demand.arrival:g}",
+                f"{demand.duration:g}",
+                demand.count,
+                demand.mode,
+                demand.memory_mb if demand.memory_mb is not None else "",
+                demand.project,
+            ]
+        )
+
+
+def in_order(demands: Iterable[Demand]) -> list[Demand]:
+    """Return requests by their arrival, numbered anew."""
+    ordered = sorted(demands, key=lambda demand: (demand.arrival, demand.id))
+    return [
+        Demand(number, one.arrival, one.duration, one.count, one.mode, one.memory_mb, one.project)
+        for number, one in enumerate(ordered)
+    ]
+
+
+def span(demands: Sequence[Demand]) -> float:
+    """Seconds from the first arrival to the last end, if nobody had to wait."""
+    if not demands:
+        return 0.0
+    end = max(demand.arrival + demand.duration for demand in demands)
+    return end - min(demand.arrival for demand in demands)
+
+
+def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
+    try:
+        memory = row.get("memory_mb") or None
+        demand = Demand(
+            line,
+            float(row["arrival"]),
+            float(row["duration"]),
+            int(row["count"]),
+            row["mode"],
+            None if memory is None else int(memory),
+            row.get("project") or "",
+        )
+    except (TypeError, ValueError) as error:
+        raise HistoryError(f"{path}, line {line}: {error}") from error
+    if reason := _why_not(demand):
+        raise HistoryError(f"{path}, line {line}: {reason}")
+    return demand
+
+
+def _why_not(demand: Demand) -> str | None:
+    if demand.mode not in (SHARED, EXCLUSIVE):
+        return f"mode is {SHARED} or {EXCLUSIVE}, not {demand.mode!r}"
+    if (demand.mode == SHARED) != (demand.memory_mb is not None):
+        return "memory_mb is given in shared mode, and only there"
+    if demand.memory_mb is not None and demand.memory_mb < 1:
+        return f"a cGPU cannot have {demand.memory_mb} MiB"
+    if demand.count < 1:
+        return f"{demand.count} cGPUs cannot be asked for"
+    if demand.arrival < 0 or demand.duration <= 0:
+        return "arrival is not before 0, and duration is more than 0 seconds"
+    return None

@@ -1,0 +1,1 @@
+"""Experiments that others published, ready to run: one module each, with a function `run` that returns its claims."""

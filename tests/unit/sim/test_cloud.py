@@ -1,0 +1,140 @@
+"""A history on a cloud of GPUs, and how many GPUs it needs: small cases by hand, large ones that lose nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gsaas.gpgpums import policies
+from gsaas.gpgpums.pool import Pool
+from gsaas.sim import plan
+from gsaas.sim.cloud import Outcome, Simulation, Site
+from gsaas.sim.history import Demand
+from gsaas.sim.plan import Costs, Service, Unreachable
+
+SITE = Site(2, 2, 1000)
+
+
+def whole(number: int, arrival: float, duration: float, count: int) -> Demand:
+    return Demand(number, arrival, duration, count, "exclusive", None)
+
+
+def part(number: int, arrival: float, duration: float, memory_mb: int, count: int = 1) -> Demand:
+    return Demand(number, arrival, duration, count, "shared", memory_mb)
+
+
+def run(*demands: Demand, site: Site = SITE, **how: object) -> Outcome:
+    return Simulation(demands, site, **how).run()
+
+
+def starts(outcome: Outcome) -> list[float | None]:
+    return [record.start for record in outcome.records]
+
+
+THREE = (whole(0, 0, 10, 3), whole(1, 1, 10, 3), whole(2, 2, 10, 1))
+
+
+def test_requests_wait_for_their_turn_and_nobody_overtakes():
+    assert starts(run(*THREE)) == [0, 10, 10]
+
+
+def test_with_backfill_who_takes_nothing_from_those_before_goes_ahead():
+    """A GPU that the first in the queue could use, were it idle, is kept for it: here that is every one."""
+    assert starts(run(*THREE, backfill=True)) == [0, 10, 10]
+
+
+def test_tied_to_its_host_a_request_cannot_use_what_is_scattered():
+    """From 1 s on one GPU of each host is idle; both are wanted at 2 s."""
+    demands = (whole(0, 0, 10, 1), whole(1, 0, 1, 1), whole(2, 0, 10, 1), whole(3, 2, 5, 2))
+    assert starts(run(*demands)) == [0, 0, 0, 2]
+    tied = run(*demands, locality="local")
+    assert starts(tied) == [0, 0, 0, 10]
+    assert all(record.hosts == 1 for record in tied.records)
+
+
+def test_what_the_cloud_does_not_own_is_refused_at_once():
+    outcome = run(whole(0, 0, 1, 5), part(1, 0, 1, 1001), whole(2, 0, 1, 4))
+    assert starts(outcome) == [None, None, 0]
+    assert outcome.refused == 2
+    assert run(whole(0, 0, 1, 3), locality="local").refused == 1
+
+
+def test_utilisation_and_samples_add_up():
+    outcome = run(whole(0, 0, 10, 2), part(1, 5, 10, 500))
+    assert [(s.at, s.used_mb, s.busy_gpus, s.queue) for s in outcome.samples] == [
+        (0, 2000, 2, 0),
+        (5, 2500, 3, 0),
+        (10, 500, 1, 0),
+        (15, 0, 0, 0),
+    ]
+    assert outcome.utilisation == pytest.approx(100 * (2000 * 5 + 2500 * 5 + 500 * 5) / (15 * 4000))
+
+
+def drawn(count: int, seed: int) -> list[Demand]:
+    rng = random.Random(seed)
+    now, demands = 0.0, []
+    for number in range(count):
+        now += rng.expovariate(1 / 30)
+        if rng.random() < 0.5:
+            demands.append(whole(number, now, rng.uniform(10, 500), rng.choice([1, 2, 4])))
+        else:
+            memory = rng.choice([200, 500, 900])
+            demands.append(part(number, now, rng.uniform(10, 500), memory, rng.choice([1, 3])))
+    return demands
+
+
+@pytest.mark.parametrize("policy", policies.names())
+@pytest.mark.parametrize("locality", ["any", "local"])
+def test_after_every_event_what_is_claimed_is_what_runs(policy: str, locality: str):
+    def check(pool: Pool) -> None:
+        assert all(0 <= gpu.used_mb <= gpu.memory_mb for gpu in pool)
+
+    simulation = Simulation(
+        drawn(80, 2), Site(3, 4, 1000), policy=policy, locality=locality, check=check
+    )
+    outcome = simulation.run()
+    assert all(gpu.used_mb == 0 for gpu in simulation.pool)
+    assert sum(change for _, _, _, change in outcome.occupancy) == 0
+    assert [record.id for record in outcome.records] == list(range(80))
+
+
+def test_the_same_history_ends_the_same_way():
+    demands = drawn(60, 3)
+    assert run(*demands).records == run(*demands).records
+
+
+SERVICE = Service(percent=100, wait=0)
+
+
+def test_a_plan_names_the_fewest_hosts():
+    """Eight at once, two GPUs to a host."""
+    demands = [whole(number, 0, 10, 1) for number in range(8)]
+    local, anywhere = plan.plan(demands, SITE, SERVICE)
+    assert (local.site.hosts, anywhere.site.hosts) == (4, 4)
+
+
+def test_cloudified_a_history_needs_fewer_hosts():
+    """Three whole GPUs each: tied to hosts of four, one is wasted on each."""
+    demands = [whole(number, 0, 10, 3) for number in range(4)]
+    local, anywhere = plan.plan(demands, Site(1, 4, 1000), SERVICE)
+    assert (local.site.hosts, anywhere.site.hosts) == (4, 3)
+
+
+def test_who_may_wait_needs_less():
+    demands = [whole(number, 0, 10, 1) for number in range(8)]
+    _, anywhere = plan.plan(demands, SITE, Service(percent=50, wait=0))
+    assert anywhere.site.hosts == 2
+    _, anywhere = plan.plan(demands, SITE, Service(percent=100, wait=30))
+    assert anywhere.site.hosts == 1
+
+
+def test_what_fits_on_no_number_of_hosts_is_said():
+    with pytest.raises(Unreachable, match="1 of 1 requests fit on no number of hosts"):
+        plan.plan([whole(0, 0, 1, 3)], SITE, SERVICE)
+
+
+def test_costs_per_year():
+    costs = Costs(host=4000, gpu=10_000, years=4, kw_per_gpu=0.5, kw_per_host=1, kwh=0.2)
+    power = (2 * 1 + 4 * 0.5) * 8760 * 0.2
+    assert costs.per_year(SITE) == pytest.approx((2 * 4000 + 4 * 10_000) / 4 + power)

@@ -1,0 +1,109 @@
+"""Histories as files: our own format, and others' that are imported."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from gsaas.sim import history, importers
+from gsaas.sim.history import Demand, HistoryError
+
+TWO = [
+    Demand(0, 0, 3600, 2, "shared", 2048, "physics"),
+    Demand(1, 12.5, 600, 1, "exclusive", None, "chemistry"),
+]
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "history"
+    path.write_text(text)
+    return path
+
+
+def test_what_is_written_is_read_again(tmp_path: Path):
+    file = io.StringIO()
+    history.write(file, TWO)
+    assert history.read(written(tmp_path, file.getvalue())) == TWO
+
+
+def test_requests_come_in_the_order_of_their_arrival(tmp_path: Path):
+    path = written(
+        tmp_path, "arrival,duration,count,mode,memory_mb\n9,1,1,exclusive,\n3,1,2,exclusive,\n"
+    )
+    assert [(one.id, one.arrival, one.count) for one in history.read(path)] == [
+        (0, 3, 2),
+        (1, 9, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("0,1,1,borrowed,", "mode is shared or exclusive, not 'borrowed'"),
+        ("0,1,1,shared,", "memory_mb is given in shared mode, and only there"),
+        ("0,1,1,exclusive,5", "memory_mb is given in shared mode, and only there"),
+        ("0,1,1,shared,0", "memory_mb is given|cannot have 0 MiB"),
+        ("0,1,0,exclusive,", "0 cGPUs cannot be asked for"),
+        ("0,0,1,exclusive,", "duration is more than 0"),
+        ("soon,1,1,exclusive,", "line 3: .*soon"),
+        ("0,1", "line 3: "),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_named(tmp_path: Path, line: str, reason: str):
+    path = written(tmp_path, f"arrival,duration,count,mode,memory_mb\n1,1,1,exclusive,\n{line}\n")
+    with pytest.raises(HistoryError, match=reason):
+        history.read(path)
+
+
+def test_a_missing_column_is_named(tmp_path: Path):
+    with pytest.raises(HistoryError, match="no column duration, mode"):
+        history.read(written(tmp_path, "arrival,count\n1,1\n"))
+
+
+def test_the_standard_workload_format(tmp_path: Path):
+    """Comments, a job that never ran, and two that did, the first of which becomes the beginning."""
+    text = """; Computer: an SP2
+  1  100  5  60  4 -1 -1  4  -1 -1 1  7 1 1 -1 -1 -1 -1
+  2  130  0  -1  4 -1 -1  4  -1 -1 0  7 1 1 -1 -1 -1 -1
+  3  160  0  30  1 -1 -1  1  -1 -1 1  8 1 1 -1 -1 -1 -1
+"""
+    assert importers.read("swf", written(tmp_path, text)) == [
+        Demand(0, 0, 60, 4, "exclusive", None, "7"),
+        Demand(1, 60, 30, 1, "exclusive", None, "8"),
+    ]
+
+
+def test_the_openb_trace(tmp_path: Path):
+    text = (
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time\n"
+        "a,1,1,1,500,,LS,Running,10,30\n"
+        "b,1,1,0,0,,LS,Running,10,30\n"
+        "c,1,1,2,1000,,BE,Running,20,25\n"
+    )
+    assert importers.read("openb", written(tmp_path, text), memory_mb=16000) == [
+        Demand(0, 0, 20, 1, "shared", 8000, "LS"),
+        Demand(1, 10, 5, 2, "exclusive", None, "BE"),
+    ]
+
+
+def test_leases_of_a_running_service(tmp_path: Path):
+    lease = {
+        "created_at": "2026-01-01T00:00:00+00:00",
+        "released_at": "2026-01-01T00:01:00+00:00",
+        "project_id": "p",
+        "cgpus": {"count": 2, "mode": "shared", "memory_mb": 512},
+    }
+    open_lease = {**lease, "released_at": None}
+    path = written(tmp_path, json.dumps([lease, open_lease]))
+    assert importers.read("leases", path) == [Demand(0, 0, 60, 2, "shared", 512, "p")]
+
+
+@pytest.mark.parametrize("kind", importers.FORMATS)
+def test_a_file_of_another_kind_is_an_error_that_names_it(tmp_path: Path, kind: str):
+    with pytest.raises(HistoryError, match="history"):
+        importers.read(kind, written(tmp_path, "[1, 2]\n"))
+    with pytest.raises(HistoryError, match="cannot be read"):
+        importers.read(kind, tmp_path / "missing")

@@ -1,0 +1,198 @@
+"""Scenarios, the program that runs them, and the report it writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gsaas.cli import sim as program
+from gsaas.sim import scenario
+from gsaas.sim.report import svg
+from gsaas.sim.scenario import ScenarioError
+
+SITE = "[site]\nhosts = 2\ngpus = 2\nmemory_mb = 1000\n"
+HISTORY = """arrival,duration,count,mode,memory_mb,project
+0,600,1,exclusive,,a
+0,60,1,exclusive,,a
+0,600,1,exclusive,,b
+120,300,2,exclusive,,b
+"""
+SCENARIO = f"""title = "Scattered <GPUs>"
+history = "history.csv"
+{SITE}
+[[run]]
+name = "tied"
+policy = "first-fit"
+locality = "local"
+
+[[run]]
+name = "anywhere"
+policy = "first-fit"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "history.csv").write_text(HISTORY)
+    (tmp_path / "scenario.toml").write_text(SCENARIO)
+    return tmp_path
+
+
+def test_the_documented_example_is_a_scenario(tmp_path: Path, capsys):
+    program.main(["example"])
+    path = tmp_path / "example.toml"
+    path.write_text(capsys.readouterr().out.replace("best-fit", "first-fit"))
+    read = scenario.read(path)
+    assert [run.name for run in read.runs] == ["tied", "anywhere", "fewer hosts"]
+    assert [run.site.hosts for run in read.runs] == [16, 16, 14]
+    assert read.history == tmp_path / "history.csv"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SITE, "needs history"),
+        ('history = "h"', r"\[site\] needs hosts, gpus, memory_mb"),
+        (f'history = "h"\n{SITE}colour = "red"', "has no 'colour'; it may have"),
+        ('history = "h"\n[site]\nhosts = 0\ngpus = 1\nmemory_mb = 1', "hosts is at least 1"),
+        ('history = "h"\n[site]\nhosts = true\ngpus = 1\nmemory_mb = 1', "hosts is no int"),
+        (
+            f'history = "h"\n{SITE}[[run]]\npolicy = "best"',
+            "no policy 'best'; there are .*first-fit",
+        ),
+        (f'history = "h"\n{SITE}[[run]]\nlocality = "near"', "locality is any or local"),
+        (f'history = "h"\n{SITE}[[run]]\nname="a"\n[[run]]\nname="a"', "the same name"),
+        ("= 1", "is no TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_scenario_is_said(tmp_path: Path, text: str, reason: str):
+    path = tmp_path / "scenario.toml"
+    path.write_text(text)
+    with pytest.raises(ScenarioError, match=reason):
+        scenario.read(path)
+
+
+def test_a_run_leaves_a_summary_the_requests_and_a_report(folder: Path, capsys):
+    out = folder / "out"
+    assert program.main(["run", str(folder / "scenario.toml"), "-o", str(out), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows == json.loads((out / "summary.json").read_text())
+    assert [(row["run"], row["longest_wait"]) for row in rows] == [("tied", 480), ("anywhere", 0)]
+    with (out / "requests.csv").open() as file:
+        requests = list(csv.DictReader(file))
+    assert [row["start"] for row in requests] == [
+        "0.0",
+        "0.0",
+        "0.0",
+        "600.0",
+        "0.0",
+        "0.0",
+        "0.0",
+        "120.0",
+    ]
+
+
+def test_parquet_holds_the_same(folder: Path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    out = folder / "out"
+    assert program.main(["run", str(folder / "scenario.toml"), "-o", str(out), "--parquet"]) == 0
+    assert parquet.read_table(out / "requests.parquet").column("wait").to_pylist()[3] == 480
+
+
+class Page(HTMLParser):
+    """What a page refers to, and whether all that it opens is closed."""
+
+    VOID = frozenset({"meta", "br", "i"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_report_needs_nothing_else_and_escapes_what_others_wrote(folder: Path):
+    out = folder / "out"
+    program.main(["run", str(folder / "scenario.toml"), "-o", str(out)])
+    text = (out / "report.html").read_text()
+    page = Page(text)
+    assert page.open == []
+    assert page.references == []
+    assert "script" not in page.tags
+    assert page.tags.count("svg") == 7
+    assert "Scattered &lt;GPUs&gt;" in text
+
+
+def test_results_are_set_side_by_side(folder: Path, capsys):
+    out = folder / "out"
+    program.main(["run", str(folder / "scenario.toml"), "-o", str(out)])
+    capsys.readouterr()
+    assert program.main(["compare", str(out)]) == 0
+    assert "out: anywhere" in capsys.readouterr().out
+
+
+def test_a_plan_for_a_history(folder: Path, capsys):
+    arguments = ["--gpus=2", "--memory-mb=1000", "--wait=0", "--percent=100", "--policy=first-fit"]
+    assert program.main(["plan", str(folder / "history.csv"), *arguments, "--json"]) == 0
+    tied, anywhere = json.loads(capsys.readouterr().out)
+    assert (tied["locality"], tied["gpus_in_all"]) == ("local", 6)
+    assert (anywhere["locality"], anywhere["gpus_in_all"]) == ("any", 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["run", "{folder}/missing.toml"], "cannot be read"),
+        (["import", "swf", "{folder}/history.csv"], "is not what swf looks like"),
+        (
+            ["plan", "{folder}/history.csv", "--gpus=4", "--memory-mb=9", "--policy=best"],
+            "no policy",
+        ),
+        (
+            ["plan", "{folder}/history.csv", "--gpus=1", "--memory-mb=9"],
+            "fit on no number of hosts",
+        ),
+        (["compare", "{folder}/missing"], "No such file"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence(folder: Path, capsys, arguments, reason):
+    assert program.main([argument.format(folder=folder) for argument in arguments]) == 1
+    error = capsys.readouterr().err
+    assert reason in error
+    assert "Traceback" not in error
+
+
+def test_charts_are_well_formed_and_stay_on_the_paper():
+    chart = svg.lines("a & b", [("one", [(0, 0), (5, 10)]), ("two", [])], x="x", y="y", time=True)
+    figure = ElementTree.fromstring(chart)  # noqa: S314 - our own
+    width, height = map(float, figure.find("svg").get("viewBox").split()[2:])
+    for line in figure.iter("line"):
+        assert 0 <= float(line.get("x1")) <= float(line.get("x2")) <= width
+        assert 0 <= float(line.get("y1")) <= height
+    assert figure.find("figcaption").text == "a & b"
+
+
+def test_thinning_keeps_ends_and_extremes():
+    points = [(float(x), float(x % 7)) for x in range(50_000)]
+    points[31_000] = (31_000.0, 99.0)
+    kept = svg.thinned(points)
+    assert len(kept) < 1500
+    assert kept[0] == points[0]
+    assert kept[-1] == points[-1]
+    assert (31_000.0, 99.0) in kept
