@@ -10,8 +10,10 @@ them then changes nothing.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import sqlalchemy
 from oslo_config import cfg
@@ -39,13 +41,15 @@ class Database:
 
     def __init__(self, engine: sqlalchemy.Engine) -> None:
         self.engine = engine
-        self._readers = orm.sessionmaker(
-            engine.execution_options(**READS.get(engine.dialect.name, {})), expire_on_commit=False
-        )
-        self._writers = orm.sessionmaker(engine.execution_options(**WRITES), expire_on_commit=False)
-        # oslo.db opens an SQLite file for every session, and the last one to close it tidies up behind itself, which
-        # costs more than the session. With one connection that only stays, nobody is the last.
-        self._stays = engine.connect() if engine.dialect.name == "sqlite" else None
+        reading = engine.execution_options(**READS.get(engine.dialect.name, {}))
+        writing = engine.execution_options(**WRITES)
+        self._readers: _Connections = _Pooled(reading)
+        self._writers: _Connections = _Pooled(writing)
+        self._turn: threading.Lock | nullcontext = nullcontext()
+        if engine.dialect.name == "sqlite" and engine.url.database:
+            self._readers, self._writers = _Kept(reading), _Kept(writing)
+            # SQLite has one writer at a time, and whoever finds it busy sleeps for milliseconds.
+            self._turn = threading.Lock()
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, **overrides: object) -> Database:
@@ -73,7 +77,9 @@ class Database:
         when the database does not answer.
         """
         options = {"mysql_sql_mode": "TRADITIONAL", **engine_options}
-        engine = engines.create_engine(_complete(url), sqlite_fk=True, **options)
+        engine = engines.create_engine(
+            _complete(url), sqlite_fk=True, thread_checkin=False, **options
+        )
         if tune := TUNING.get(engine.dialect.name):
             tune(engine)
         return cls(engine)
@@ -81,20 +87,78 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[orm.Session]:
         """A session for reading: one consistent view, nothing kept."""
-        with self._readers() as session:
+        with self._readers.one() as bind, orm.Session(bind, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[orm.Session]:
-        """A session whose changes are kept when the block ends well, and undone when it raises."""
-        with self._writers() as session, session.begin():
+        """A session whose changes are kept when the block ends well, and undone when it raises.
+
+        When it has ended well, they are on the disk.
+        """
+        with (
+            self._turn,
+            self._writers.one() as bind,
+            orm.Session(bind, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             yield session
 
     def close(self) -> None:
-        """Drop every pooled connection."""
-        if self._stays is not None:
-            self._stays.close()
+        """Drop every connection."""
+        self._readers.close()
+        self._writers.close()
         self.engine.dispose()
+
+
+class _Pooled:
+    """Connections as the engine's pool hands them out."""
+
+    def __init__(self, engine: sqlalchemy.Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def one(self) -> Iterator[sqlalchemy.Engine]:
+        yield self._engine
+
+    def close(self) -> None:
+        """The pool is the engine's, which closes it."""
+
+
+class _Kept:
+    """Connections to an SQLite file that stay open between sessions.
+
+    oslo.db has SQLite opened anew for each, which takes longer than most sessions do.
+    """
+
+    def __init__(self, engine: sqlalchemy.Engine) -> None:
+        self._engine = engine
+        self._idle: list[sqlalchemy.Connection] = []
+        self._owner = os.getpid()
+
+    @contextmanager
+    def one(self) -> Iterator[sqlalchemy.Connection]:
+        if self._owner != os.getpid():  # after a fork they are the parent's
+            self._idle, self._owner = [], os.getpid()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._engine.connect()
+        _silence_plain_begin(connection)
+        try:
+            yield connection
+        finally:
+            if connection.closed or connection.invalidated:
+                connection.close()
+            else:
+                self._idle.append(connection)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+_Connections = _Pooled | _Kept
 
 
 def _complete(url: str) -> str:
@@ -114,8 +178,15 @@ def _writes(connection: sqlalchemy.Connection) -> bool:
     return connection.get_execution_options().get("gsaas_writes", False)
 
 
+def _silence_plain_begin(connection: sqlalchemy.Connection) -> None:
+    """Keep oslo.db's own listener from beginning the next transaction of a writer."""
+    if _writes(connection):
+        connection.info["in_transaction"] = True
+
+
 def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
-    """Readers never wait for the one writer, and a writer takes its turn instead of failing.
+    """Readers never wait for the one writer, a writer takes its turn instead of failing, and what it
+    committed survives a power cut.
 
     A transaction that reads first and writes later cannot be given the write lock once another has
     written (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
@@ -124,13 +195,10 @@ def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
     @event.listens_for(engine, "connect")
     def _set_pragmas(connection, _record):
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA busy_timeout = 30000")
 
-    @event.listens_for(engine, "engine_connect")
-    def _silence_plain_begin(connection):
-        if _writes(connection):
-            connection.info["in_transaction"] = True  # oslo.db's own listener then emits no BEGIN
+    event.listen(engine, "engine_connect", _silence_plain_begin)
 
     @event.listens_for(engine, "begin")
     def _begin_immediate(connection):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
 from gsaas.db import hosts
-from gsaas.db.models import Endpoint
+from gsaas.db.models import Endpoint, Host
 
 
 def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
@@ -22,6 +23,8 @@ def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
         session.add(endpoint)
     endpoint.seen_at = timeutils.utcnow()
     endpoint.report = report
+    if report.get("gpu_address"):  # one that starts does not know yet, and still has the one it had
+        endpoint.gpu_address = report["gpu_address"]
     session.flush()
 
 
@@ -31,6 +34,16 @@ def get(session: Session, host_name: str) -> Endpoint:
     if endpoint is None:
         raise exceptions.NotFound(noun="endpoint", id=host_name)
     return endpoint
+
+
+def gpu_addresses(session: Session, host_names: Collection[str]) -> dict[str, str]:
+    """Return the addresses on the GPU network of those of these hosts that have told it."""
+    query = (
+        select(Host.name, func.coalesce(Endpoint.gpu_address, Host.gpu_address))
+        .outerjoin(Endpoint, Endpoint.host_name == Host.name)
+        .where(Host.name.in_(host_names))
+    )
+    return {name: address for name, address in session.execute(query) if address is not None}
 
 
 def page(session: Session, *, limit: int, marker: str | None = None) -> list[Endpoint]:

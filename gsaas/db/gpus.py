@@ -1,53 +1,68 @@
 """The inventory of GPUs, as their monitors report it.
 
 1. A report names every GPU of its host. What it does not name is gone, and is forgotten as soon
-   as no lease claims it.
+   as no lease claims it and no operator is needed for it: one that is disabled, or failed, would come back
+   as if nothing had been. A monitor that sees nothing at all says so, and nothing is forgotten.
 2. What is claimed is never taken back by a report: a GPU that vanished, or shrank, under a lease
    stays until the lease lets go, and nothing more of it is given away.
-3. Every change of a row grows its `generation`, by which `gsaas.gpgpums.claims` notices.
+3. Every change of a row grows its `generation`, by which `gsaas.gpgpums.claims` notices. Readings
+   are kept apart: they change all the time, and no generation.
+4. A GPU is withdrawn while its monitor says so. After an error that its monitor calls fatal it stays
+   withdrawn until an operator enables it, and then until the next such error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import and_, case, distinct, func, or_, select
+from sqlalchemy import Row, and_, case, distinct, func, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
 from gsaas.db import hosts
-from gsaas.db.models import Claim, Gpu, Host
+from gsaas.db.models import Claim, Gpu, GpuReading, Host
+from gsaas.db.upsert import upsert
+from gsaas.monitor.report import GpuInfo, Reading, XidError
 
 NOT_REPORTED = "not reported by its monitor"
 
 
-@dataclass(frozen=True)
-class GpuInfo:
-    """One GPU as its monitor sees it."""
+def register(
+    session: Session,
+    host_name: str,
+    gpu_address: str,
+    infos: Sequence[GpuInfo],
+    *,
+    readings: Mapping[str, Reading] | None = None,
+    interval: float | None = None,
+    blind: str | None = None,
+    problems: Sequence[str] = (),
+) -> None:
+    """Note that the monitor of *host_name* is alive, where its daemons listen, and all its GPUs.
 
-    uuid: str
-    device_index: int
-    """NVML's number on the host, from 0."""
-    model: str
-    memory_mb: int
-    daemon_port: int
-    parent_uuid: str | None = None
-    """The GPU that a MIG instance is part of."""
-
-
-def register(session: Session, host_name: str, gpu_address: str, infos: Sequence[GpuInfo]) -> None:
-    """Note that the monitor of *host_name* is alive, where its daemons listen, and all its GPUs."""
+    *readings* are by UUID, those of GPUs that answered; *interval* is how many seconds later the monitor reports
+    again, *blind* why it sees no GPUs at present, though there may be some, and *problems* what it says somebody has
+    to mend.
+    """
     host = hosts.ensure(session, host_name)
     host.gpu_address = gpu_address
     host.monitor_seen_at = timeutils.utcnow()
+    host.monitor_interval = interval
+    if host.monitor_problems != list(problems):
+        host.monitor_problems = list(problems)
     reported = {info.uuid: info for info in infos}
     # Most reports bring nothing new. Only one that does waits for the claims under way.
     known = _known(session, host_name, reported)
-    if not _agrees(reported, known, host_name):
-        _take_over(session, host_name, reported, _hold(session, [gpu.uuid for gpu in known]))
+    if not _agrees(reported, known, host_name, blind):
+        held = _hold(session, [gpu.uuid for gpu in known])
+        _take_over(session, host_name, reported, held, blind)
     session.flush()
+    found = sorted((readings or {}).items())
+    upsert(session, GpuReading, [_row(*item) for item in found if item[0] in reported])
 
 
 def get(session: Session, uuid: str) -> Gpu:
@@ -56,6 +71,12 @@ def get(session: Session, uuid: str) -> Gpu:
     if gpu is None:
         raise exceptions.NotFound(noun="GPU", id=uuid)
     return gpu
+
+
+def readings(session: Session, uuids: Collection[str]) -> dict[str, GpuReading]:
+    """Return what was last read of each of these GPUs; those that nothing was read of are left out."""
+    query = select(GpuReading).where(GpuReading.gpu_uuid.in_(uuids))
+    return {reading.gpu_uuid: reading for reading in session.scalars(query)}
 
 
 def page(session: Session, *, limit: int, marker: str | None = None) -> list[Gpu]:
@@ -89,9 +110,11 @@ def hosts_of(session: Session, uuids: Collection[str]) -> dict[str, str]:
 def totals(session: Session) -> dict[str, int]:
     """Return what the cloud owns: `gpus`, their `memory_mb`, and the `hosts` they are on.
 
-    `free_mb` (MiB) and `idle` (GPUs with nothing on them) leave out what is disabled.
+    `free_mb` (MiB) and `idle` (GPUs with nothing on them) leave out what is disabled or withdrawn.
     """
-    on_offer = and_(Gpu.disabled.is_(False), Host.disabled.is_(False))
+    on_offer = and_(
+        Gpu.disabled.is_(False), Gpu.withdrawn_reason.is_(None), Host.disabled.is_(False)
+    )
     row = session.execute(
         select(
             func.count().label("gpus"),
@@ -107,21 +130,27 @@ def totals(session: Session) -> dict[str, int]:
 def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None = None) -> Gpu:
     """Stop or resume offering a GPU, and say why. Leases that hold it keep it.
 
-    Raises `NotFound`.
+    To resume is also to say that its fatal error has been seen to. Raises `NotFound`.
     """
     _hold(session, [uuid])
     gpu = get(session, uuid)
     gpu.disabled = disabled
     gpu.disabled_reason = reason if disabled else None
+    if gpu.awaits_operator and not disabled:
+        gpu.awaits_operator = False
+        gpu.withdrawn_reason = None  # until its monitor says otherwise
     gpu.generation += 1
     session.flush()
     return gpu
 
 
-def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> list[Gpu]:
-    """Return the rows that a report concerns: those of its host, and those that it names."""
-    query = select(Gpu).where(or_(Gpu.host_name == host_name, Gpu.uuid.in_(reported)))
-    return list(session.scalars(query))
+def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Sequence[Row]:
+    """Return what a report concerns: the GPUs of its host, and those that it names.
+
+    They are rows without the machinery of objects, which few reports need.
+    """
+    query = select(Gpu.__table__).where(or_(Gpu.host_name == host_name, Gpu.uuid.in_(reported)))
+    return session.execute(query).all()
 
 
 def _hold(session: Session, uuids: Sequence[str]) -> list[Gpu]:
@@ -141,17 +170,29 @@ def _hold(session: Session, uuids: Sequence[str]) -> list[Gpu]:
     return list(session.scalars(query))
 
 
-def _agrees(reported: dict[str, GpuInfo], known: list[Gpu], host_name: str) -> bool:
+def _agrees(
+    reported: dict[str, GpuInfo], known: Sequence[Row], host_name: str, blind: str | None
+) -> bool:
     """Would taking over *reported* change nothing?"""
     return reported.keys() <= {gpu.uuid for gpu in known} and all(
         _is_as(gpu, reported[gpu.uuid], host_name)
         if gpu.uuid in reported
-        else gpu.used_mb and gpu.disabled
+        else _stays(gpu, blind) and gpu.withdrawn_reason == _absence(gpu, blind)
         for gpu in known
     )
 
 
-def _is_as(gpu: Gpu, info: GpuInfo, host_name: str) -> bool:
+def _stays(gpu: Gpu | Row, blind: str | None) -> bool:
+    """Is a GPU that is not reported kept in mind?"""
+    return bool(blind or gpu.used_mb or gpu.disabled or gpu.awaits_operator)
+
+
+def _absence(gpu: Gpu | Row, blind: str | None) -> str | None:
+    """Why a GPU that is not reported is withdrawn."""
+    return gpu.withdrawn_reason if gpu.awaits_operator else blind or NOT_REPORTED
+
+
+def _is_as(gpu: Gpu | Row, info: GpuInfo, host_name: str) -> bool:
     return (
         gpu.host_name == host_name
         and gpu.device_index == info.device_index
@@ -159,29 +200,42 @@ def _is_as(gpu: Gpu, info: GpuInfo, host_name: str) -> bool:
         and gpu.memory_mb == _memory(gpu, info)
         and gpu.daemon_port == info.daemon_port
         and gpu.parent_uuid == info.parent_uuid
-        and gpu.disabled_reason != NOT_REPORTED
+        and gpu.compute_capability == info.compute_capability
+        and not _is_new_error(gpu, info)
+        and (gpu.awaits_operator or gpu.withdrawn_reason == info.withdrawn)
     )
 
 
-def _memory(gpu: Gpu, info: GpuInfo) -> int:
+def _is_new_error(gpu: Gpu | Row, info: GpuInfo) -> bool:
+    return info.fatal_error_at is not None and (
+        gpu.fatal_error_at is None or info.fatal_error_at > gpu.fatal_error_at
+    )
+
+
+def _memory(gpu: Gpu | Row, info: GpuInfo) -> int:
     """MiB to store: what is claimed stays claimed, so a GPU that shrank below it counts as full."""
     return gpu.memory_mb if gpu.exclusive_lease_id else max(info.memory_mb, gpu.used_mb)
 
 
 def _take_over(
-    session: Session, host_name: str, reported: dict[str, GpuInfo], known: Sequence[Gpu]
+    session: Session,
+    host_name: str,
+    reported: dict[str, GpuInfo],
+    known: Sequence[Gpu],
+    blind: str | None,
 ) -> None:
     """Make the rows that were *known*, and are held, say what was *reported*."""
     for gpu in known:
-        if gpu.uuid not in reported and not gpu.used_mb:
+        if gpu.uuid not in reported and not _stays(gpu, blind):
             session.delete(gpu)
     remaining = [gpu for gpu in known if gpu not in session.deleted]
-    moving = [gpu for gpu in remaining if not _keeps_place(gpu, reported, host_name)]
-    _park(session, host_name, moving)
+    if not blind:
+        moving = [gpu for gpu in remaining if not _keeps_place(gpu, reported, host_name)]
+        _park(session, host_name, moving)
     for gpu in remaining:
         info = reported.get(gpu.uuid)
         if info is None:
-            _withdraw(gpu)
+            _withdraw(gpu, _absence(gpu, blind))
         elif not _is_as(gpu, info, host_name):
             _adopt(gpu, info, host_name)
     found = {gpu.uuid for gpu in known}
@@ -194,6 +248,8 @@ def _take_over(
             memory_mb=info.memory_mb,
             daemon_port=info.daemon_port,
             parent_uuid=info.parent_uuid,
+            compute_capability=info.compute_capability,
+            **_health(info),
         )
         for info in reported.values()
         if info.uuid not in found
@@ -222,10 +278,9 @@ def _park(session: Session, host_name: str, moving: list[Gpu]) -> None:
     session.flush()
 
 
-def _withdraw(gpu: Gpu) -> None:
-    if not gpu.disabled:
-        gpu.disabled = True
-        gpu.disabled_reason = NOT_REPORTED
+def _withdraw(gpu: Gpu, reason: str | None) -> None:
+    if gpu.withdrawn_reason != reason:
+        gpu.withdrawn_reason = reason
         gpu.generation += 1
 
 
@@ -236,7 +291,38 @@ def _adopt(gpu: Gpu, info: GpuInfo, host_name: str) -> None:
     gpu.memory_mb = _memory(gpu, info)
     gpu.daemon_port = info.daemon_port
     gpu.parent_uuid = info.parent_uuid
-    if gpu.disabled_reason == NOT_REPORTED:
-        gpu.disabled = False
-        gpu.disabled_reason = None
+    gpu.compute_capability = info.compute_capability
+    if _is_new_error(gpu, info) or not gpu.awaits_operator:
+        for column, value in _health(info, gpu.fatal_error_at).items():
+            setattr(gpu, column, value)
     gpu.generation += 1
+
+
+def _health(info: GpuInfo, dealt_with: datetime.datetime | None = None) -> dict[str, Any]:
+    """The columns that say whether a GPU can be used, of whose fatal errors those until then are *dealt_with*."""
+    fatal = info.fatal_error_at is not None and (
+        dealt_with is None or info.fatal_error_at > dealt_with
+    )
+    return {
+        "withdrawn_reason": info.fatal_error if fatal else info.withdrawn,
+        "awaits_operator": fatal,
+        "fatal_error_at": info.fatal_error_at if fatal else dealt_with,
+    }
+
+
+def _row(uuid: str, reading: Reading) -> dict[str, Any]:
+    return {
+        "gpu_uuid": uuid,
+        "at": timeutils.utcnow(),
+        "used_mb": reading.used_mb,
+        "utilisation": reading.utilisation,
+        "mean_utilisation": reading.mean_utilisation,
+        "temperature_c": reading.temperature_c,
+        "power_w": reading.power_w,
+        "processes": [asdict(process) for process in reading.processes],
+        "xid_errors": [_error(error) for error in reading.xid_errors],
+    }
+
+
+def _error(error: XidError) -> dict[str, Any]:
+    return {**asdict(error), "at": error.at.isoformat()}

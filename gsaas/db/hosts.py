@@ -1,15 +1,36 @@
-"""Reading hosts and taking them out of service. They come into being when their agents report."""
+"""Reading hosts, taking them out of service, and forgetting those that are gone for good.
+
+They come into being when their agents report. One that is forgotten goes in two steps: at once its leases lose it, and
+its rows go when the last of them has given its GPUs back (`bury`). So even if such a host comes back, none of its
+GPUs is given to anybody while a former holder can still reach it.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Insert, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+import datetime
+import math
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_utils import timeutils
+from sqlalchemy import delete, exists, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
-from gsaas.db.models import Gpu, Host
+from gsaas.db import leases
+from gsaas.db.models import Claim, Endpoint, Gpu, Host, Lease
+from gsaas.db.upsert import upsert
+from gsaas.lifecycle import TRANSITIONS, Event, Status
+
+GONE = "gone for good"
+"""Why a forgotten host is disabled, and stays so if it comes back before its rows are gone."""
 
 _WHOLE = (selectinload(Host.gpus), joinedload(Host.endpoint))
+
+MISSED_REPORTS = 3.5
+"""A monitor that reports seldom may be silent for so many of its intervals, whatever the timeout."""
 
 
 def get(session: Session, name: str) -> Host:
@@ -36,9 +57,138 @@ def set_disabled(session: Session, name: str, disabled: bool, reason: str | None
     host = get(session, name)
     host.disabled = disabled
     host.disabled_reason = reason if disabled else None
+    host.forgotten = host.forgotten and disabled
     session.execute(update(Gpu).where(Gpu.host_name == name).values(generation=Gpu.generation + 1))
     session.flush()
     return host
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What became of the leases of a host that is gone, by their ids."""
+
+    failed: list[str]
+    """Those that held its GPUs, and are in ERROR now."""
+    unbound: list[str]
+    """Those whose VMs it ran: no binding is left there, by an operator's word."""
+
+
+def forget(session: Session, name: str, *, patience: float | None, servers_stay: bool) -> Forgotten:
+    """Believe an operator that a host is gone for good, with its GPUs, its VMs and what its endpoint held.
+
+    Raises `HostAlive` if one of its agents was heard of in the last *patience* seconds (None: do not ask), and
+    `NotFound` for a host that neither is there nor has a binding. With *servers_stay*, a server that was in use
+    is left to its owner; otherwise it goes with its lease.
+    """
+    host = session.get(Host, name, with_for_update=True, populate_existing=True)
+    unbound = list(
+        session.scalars(select(Lease.id).where(Lease.bound_host == name).order_by(Lease.id))
+    )
+    if host is None and not unbound:
+        raise exceptions.NotFound(noun="host", id=name)
+    failed = []
+    if host is not None:
+        if patience is not None:
+            _check_silence(session, host, patience)
+        set_disabled(session, name, True, GONE)  # claims under way are overtaken by this
+        host.forgotten = True
+        session.execute(delete(Endpoint).where(Endpoint.host_name == name))
+        failed = _fail_holders(session, name, servers_stay)
+    for lease_id in unbound:
+        leases.update(session, lease_id, bound_host=None)
+    # Its daemons, too, are gone by the operator's word: nobody waits for their end any more.
+    session.execute(
+        update(Claim)
+        .where(Claim.daemon_host == name)
+        .values(daemon_host=None, daemon_port=None)
+        .execution_options(synchronize_session=False)
+    )
+    session.expire_all()
+    bury(session)
+    return Forgotten(failed, unbound)
+
+
+def any_forgotten(session: Session) -> bool:
+    """Is there a host that `bury` might remove?"""
+    return session.scalar(select(Host.name).where(Host.forgotten.is_(True)).limit(1)) is not None
+
+
+def bury(session: Session) -> None:
+    """Remove the rows of forgotten hosts whose GPUs nobody claims any more."""
+    claimed = exists().where(Gpu.host_name == Host.name, Gpu.used_mb > 0)
+    query = select(Host.name).where(Host.forgotten.is_(True), ~claimed).order_by(Host.name)
+    for name in session.scalars(query.with_for_update()).all():
+        for table, column in (
+            (Gpu, Gpu.host_name),
+            (Endpoint, Endpoint.host_name),
+            (Host, Host.name),
+        ):
+            session.execute(
+                delete(table).where(column == name).execution_options(synchronize_session=False)
+            )
+
+
+def _check_silence(session: Session, host: Host, patience: float) -> None:
+    endpoint = session.scalar(select(Endpoint.seen_at).where(Endpoint.host_name == host.name))
+    heard = [at for at in (host.monitor_seen_at, endpoint) if at is not None]
+    if not heard:
+        return
+    ago = max(0.0, (timeutils.utcnow() - max(heard)).total_seconds())
+    enough = patience_with(patience, host.monitor_interval)
+    if ago < enough:
+        raise exceptions.HostAlive(name=host.name, ago=ago, wait=math.ceil(enough - ago))
+
+
+def _fail_holders(session: Session, name: str, servers_stay: bool) -> list[str]:
+    """Fail the leases that hold GPUs of a host; what is over already goes on giving back. Return their ids."""
+    holds = exists().where(
+        Claim.lease_id == Lease.id, Claim.gpu_uuid == Gpu.uuid, Gpu.host_name == name
+    )
+    query = select(Lease).where(holds).order_by(Lease.id).with_for_update()
+    failed = []
+    for lease in session.scalars(query).all():
+        if (Status(lease.status), Event.FAIL) not in TRANSITIONS:
+            continue
+        lost = sum(claim.gpu.host_name == name for claim in lease.claims)
+        message = (
+            f"it lost {lost} of its {lease.count} cGPUs for good, with the host of their GPUs; "
+        )
+        changes = {}
+        if lease.status == Status.ACTIVE and servers_stay and lease.server_id is not None:
+            message += (
+                f"server {lease.server_id} stays as it is, without cGPUs, and is yours to delete when "
+                "you have saved what you need; then launch again"
+            )
+            changes = {"server_id": None, "server_host": None}
+        else:
+            message += "launch again"
+        leases.transition(
+            session,
+            lease.id,
+            Event.FAIL,
+            message,
+            fault_step="keep-gpus",
+            fault_message=message,
+            **changes,
+        )
+        failed.append(lease.id)
+    return failed
+
+
+def is_silent(seen_at: datetime.datetime | None, interval: float | None, timeout: float) -> bool:
+    """Was nothing heard of a monitor for too long?
+
+    It spoke last at *seen_at*, and was to speak again after *interval* seconds. Too long is more than *timeout*
+    seconds, and more than `MISSED_REPORTS` intervals.
+    """
+    if seen_at is None:
+        return True
+    return (timeutils.utcnow() - seen_at).total_seconds() > patience_with(timeout, interval)
+
+
+def patience_with(timeout: float, interval: float | None) -> float:
+    """Seconds for which a monitor that was to speak after *interval* seconds may be silent."""
+    return max(timeout, MISSED_REPORTS * (interval or 0.0))
 
 
 def ensure(session: Session, name: str) -> Host:
@@ -46,23 +196,35 @@ def ensure(session: Session, name: str) -> Host:
 
     The row is held until the transaction ends, so reports of one host take turns.
     """
+    host = _hold(session, name)
+    host.forgotten = False  # it speaks; that it is disabled stays as the operator left it
+    return host
+
+
+def _hold(session: Session, name: str) -> Host:
     host = session.get(Host, name, with_for_update=True, populate_existing=True)
     if host is None:
-        session.execute(_insert_unless_there(session, name))
+        # Its other agent may speak for the first time at the same moment.
+        upsert(session, Host, [{"name": name}])
         host = session.get_one(Host, name, with_for_update=True, populate_existing=True)
     return host
 
 
-def _insert_unless_there(session: Session, name: str) -> Insert:
-    """Make a host, unless its other agent spoke first at the same moment.
+def next_serial(session: Session, name: str) -> int:
+    """Return a number larger than any before it for *name*, and hold the host's row until the transaction ends.
 
-    Trying and catching the error would do on two of the three databases. On MariaDB, those who come
-    too late then share a lock that each of them wants for itself.
+    Milliseconds since 1970 at least: its monitor may remember numbers that we do not, if the host was forgotten or
+    the database restored.
     """
-    match session.get_bind().dialect.name:
-        case "mysql":
-            return mysql.insert(Host).values(name=name).on_duplicate_key_update(name=name)
-        case "postgresql":
-            return postgresql.insert(Host).values(name=name).on_conflict_do_nothing()
-        case _:
-            return sqlite.insert(Host).values(name=name).on_conflict_do_nothing()
+    host = _hold(session, name)
+    host.wanted_serial = max(host.wanted_serial + 1, time.time_ns() // 1_000_000)
+    session.flush()
+    return host.wanted_serial
+
+
+def monitor_reports(session: Session, names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return what the monitors of these hosts said last of their daemons and fences; none before the first word."""
+    query = select(Host.name, Host.monitor_report).where(
+        Host.name.in_(names), Host.monitor_report.is_not(None)
+    )
+    return {row.name: row.monitor_report for row in session.execute(query)}

@@ -8,6 +8,9 @@ from sqlalchemy.orm import Session
 
 from gsaas.db.leases import LIVE
 from gsaas.db.models import Claim, Lease, Project
+from gsaas.lifecycle import Status
+
+HOLDING = tuple(status for status in LIVE if status is not Status.QUEUED)
 
 
 class OvertakenError(Exception):
@@ -17,7 +20,8 @@ class OvertakenError(Exception):
 def usage(session: Session, project_id: str) -> dict[str, int]:
     """Return how much of each limited thing the project holds now.
 
-    A lease counts until its GPUs are given back, in whatever status it is.
+    A lease counts until its GPUs are given back, in whatever status it is; while it waits for them
+    it does not.
     """
     leases, cgpus, memory_mb = session.execute(
         select(
@@ -26,7 +30,9 @@ def usage(session: Session, project_id: str) -> dict[str, int]:
             func.coalesce(func.sum(Claim.memory_mb), 0),
         )
         .join_from(Lease, Claim, isouter=True)
-        .where(Lease.project_id == project_id, Lease.status.in_(LIVE), Lease.released_at.is_(None))
+        .where(
+            Lease.project_id == project_id, Lease.status.in_(HOLDING), Lease.released_at.is_(None)
+        )
     ).one()
     return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oslo_utils import timeutils
-from sqlalchemy import case, func, or_, select
+from sqlalchemy import Row, case, func, or_, select
 from sqlalchemy.orm import Session
 
+from gsaas.db import hosts
 from gsaas.db.leases import LIVE
-from gsaas.db.models import Claim, Endpoint, Gpu, Host, Lease
+from gsaas.db.models import Claim, Endpoint, Gpu, GpuReading, Host, Lease
+from gsaas.db.queue import HOLDING
+from gsaas.lifecycle import Status
 
 REASONS = ("unmapped", "refused")
 """Why endpoints drop packets; see `gsaas.rodvr.report.BindingReport`."""
+
+DAEMON_STATES = ("starting", "healthy", "unresponsive", "down", "draining")
+"""How daemons fare; see `gsaas.daemons.values.State`."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Gpus:
     idle: int
     """On offer, and nobody holds anything of them."""
     withheld: int
-    """They, or their hosts, are disabled."""
+    """They have failed, or they or their hosts are disabled."""
     memory_mb: int
     used_mb: int
 
@@ -53,36 +59,102 @@ class Bindings:
 
 
 @dataclass(frozen=True)
+class Daemons:
+    """What the monitors said last of what their hosts hold for leases."""
+
+    states: Mapping[str, int] = field(default_factory=dict)
+    """State -> daemons; every state."""
+    restarts: int = 0
+    """Of the daemons there are now."""
+    refused: int = 0
+    """By the fences."""
+    troubled: int = 0
+    """Monitors that report something for an operator to mend."""
+
+
+@dataclass(frozen=True)
+class OneGpu:
+    """One GPU, and what its monitor read last: MiB, percent, degrees Celsius, watts; None if it does not tell."""
+
+    host: str
+    uuid: str
+    model: str
+    memory_mb: int
+    held_mb: int
+    used_mb: int | None
+    utilisation: float | None
+    temperature_c: float | None
+    power_w: float | None
+
+
+@dataclass(frozen=True)
 class State:
     """The cloud at one moment."""
 
     leases: Mapping[str, int]
     """Status -> how many; every status but RELEASED."""
+    degraded: int
+    """Those that hold GPUs that have failed, or whose monitors are silent."""
+    longest_wait: float
+    """Seconds since the first of those in the queue joined it; 0 if there is none."""
     cgpus: int
     gpus: Mapping[str, Gpus]
     """By model."""
     monitors: Agents
     endpoints: Agents
     bindings: Bindings
+    daemons: Daemons
 
 
 def state(session: Session, patience: float) -> State:
     """Read the state of the cloud. An agent is silent after *patience* seconds without a word."""
-    monitors = session.scalars(
-        select(Host.monitor_seen_at).where(
-            Host.monitor_seen_at.is_not(None), Host.disabled.is_(False)
-        )
-    )
+    monitored = session.execute(
+        select(
+            Host.name,
+            Host.disabled,
+            Host.monitor_seen_at,
+            Host.monitor_interval,
+            Host.monitor_report,
+            Host.monitor_problems,
+        ).where(Host.monitor_seen_at.is_not(None))
+    ).all()
     endpoints = list(session.scalars(select(Endpoint)))
     in_service = [endpoint.seen_at for endpoint in endpoints if not endpoint.host.disabled]
     return State(
         leases=_leases(session),
+        degraded=_degraded(session, monitored, patience),
+        longest_wait=_longest_wait(session),
         cgpus=session.scalar(select(func.count()).select_from(Claim)),
         gpus=_gpus(session),
-        monitors=_agents(monitors, patience),
-        endpoints=_agents(in_service, patience),
+        monitors=_agents(
+            (host.monitor_seen_at, hosts.patience_with(patience, host.monitor_interval))
+            for host in monitored
+            if not host.disabled
+        ),
+        endpoints=_agents((at, patience) for at in in_service),
         bindings=_bindings(endpoints),
+        daemons=_daemons(host for host in monitored if not host.disabled),
     )
+
+
+def each_gpu(session: Session) -> list[OneGpu]:
+    """Read every GPU by itself, in the order of hosts and indices."""
+    query = (
+        select(
+            Gpu.host_name,
+            Gpu.uuid,
+            Gpu.model,
+            Gpu.memory_mb,
+            Gpu.used_mb,
+            GpuReading.used_mb,
+            GpuReading.utilisation,
+            GpuReading.temperature_c,
+            GpuReading.power_w,
+        )
+        .join_from(Gpu, GpuReading, isouter=True)
+        .order_by(Gpu.host_name, Gpu.device_index)
+    )
+    return [OneGpu(*row) for row in session.execute(query)]
 
 
 def _leases(session: Session) -> dict[str, int]:
@@ -92,8 +164,46 @@ def _leases(session: Session) -> dict[str, int]:
     return {status: found.get(status, 0) for status in LIVE}
 
 
+def _degraded(session: Session, monitored: Sequence[Row], patience: float) -> int:
+    silent = [
+        host.name
+        for host in monitored
+        if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, patience)
+    ]
+    query = (
+        select(func.count(Claim.lease_id.distinct()))
+        .join_from(Claim, Gpu)
+        .join(Lease, Lease.id == Claim.lease_id)
+        .where(
+            Lease.status.in_(HOLDING),
+            or_(Gpu.withdrawn_reason.is_not(None), Gpu.host_name.in_(silent)),
+        )
+    )
+    return session.scalar(query)
+
+
+def _longest_wait(session: Session) -> float:
+    first = session.scalar(select(func.min(Lease.queued_at)).where(Lease.status == Status.QUEUED))
+    return 0.0 if first is None else max(0.0, (timeutils.utcnow() - first).total_seconds())
+
+
+def _daemons(monitored: Iterable[Row]) -> Daemons:
+    states = Counter(dict.fromkeys(DAEMON_STATES, 0))
+    restarts = refused = troubled = 0
+    for host in monitored:
+        report = host.monitor_report or {}
+        troubled += bool(report.get("problems") or host.monitor_problems)
+        refused += (report.get("fence") or {}).get("refused", 0)
+        for daemon in report.get("daemons", {}).values():
+            states[daemon["state"]] += 1
+            restarts += daemon["restarts"]
+    return Daemons(dict(states), restarts, refused, troubled)
+
+
 def _gpus(session: Session) -> dict[str, Gpus]:
-    withheld = or_(Gpu.disabled.is_(True), Host.disabled.is_(True))
+    withheld = or_(
+        Gpu.disabled.is_(True), Gpu.withdrawn_reason.is_not(None), Host.disabled.is_(True)
+    )
     query = (
         select(
             Gpu.model,
@@ -109,13 +219,14 @@ def _gpus(session: Session) -> dict[str, Gpus]:
     return {model: Gpus(*map(int, sums)) for model, *sums in session.execute(query)}
 
 
-def _agents(seen: Iterable[datetime.datetime], patience: float) -> Agents:
+def _agents(seen: Iterable[tuple[datetime.datetime, float]]) -> Agents:
+    """Count agents that were heard of at a time, and are silent after so many seconds."""
     now = timeutils.utcnow()
-    silences = [max(0.0, (now - at).total_seconds()) for at in seen]
+    silences = [(max(0.0, (now - at).total_seconds()), patience) for at, patience in seen]
     return Agents(
         known=len(silences),
-        silent=sum(silence > patience for silence in silences),
-        longest=max(silences, default=0.0),
+        silent=sum(silence > patience for silence, patience in silences),
+        longest=max((silence for silence, _ in silences), default=0.0),
     )
 
 

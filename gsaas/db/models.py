@@ -20,6 +20,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     DateTime,
+    Float,
     ForeignKey,
     Index,
     MetaData,
@@ -67,8 +68,19 @@ class Host(Base):
     disabled: Mapped[bool] = mapped_column(default=False)
     """Set by an operator: its GPUs are not offered. Leases that hold them keep them."""
     disabled_reason: Mapped[str | None] = mapped_column(Text)
+    forgotten: Mapped[bool] = mapped_column(default=False)
+    """Gone for good, by an operator's word: its rows go as soon as no lease claims its GPUs."""
     monitor_seen_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp, index=True)
     """Last report of its gsaas-monitor; None before the first."""
+    monitor_report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What its gsaas-monitor said last of its daemons and its fence: `gsaas.daemons.values.Report.to_dict()`;
+    None before the first."""
+    wanted_serial: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Grows each time its monitor is told what it should hold, so that the monitor knows which of two is newer."""
+    monitor_problems: Mapped[list[str]] = mapped_column(JSON, default=list)
+    """What its gsaas-monitor says somebody has to mend, in words."""
+    monitor_interval: Mapped[float | None] = mapped_column(Float)
+    """Seconds after which its gsaas-monitor said it would report again."""
 
     gpus: Mapped[list[Gpu]] = relationship(back_populates="host", order_by="Gpu.device_index")
     endpoint: Mapped[Endpoint | None] = relationship(back_populates="host")
@@ -83,6 +95,8 @@ class Endpoint(Base):
     seen_at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
     report: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     """`gsaas.rodvr.endpoint.Report.to_dict()`: bindings, dropped packets, problems."""
+    gpu_address: Mapped[str | None] = mapped_column(String(45))
+    """Its host's address on the GPU network, which fences admit; the last that it reported."""
 
     host: Mapped[Host] = relationship(back_populates="endpoint", lazy="joined", innerjoin=True)
 
@@ -103,7 +117,11 @@ class Gpu(Base):
         CheckConstraint(
             "exclusive_lease_id IS NULL OR used_mb = memory_mb", name="exclusive_is_whole"
         ),
+        CheckConstraint("leases >= 0", name="leases"),
         CheckConstraint("daemon_port BETWEEN 1 AND 65535", name="daemon_port"),
+        CheckConstraint(
+            "NOT awaits_operator OR withdrawn_reason IS NOT NULL", name="waiting_has_reason"
+        ),
         Index("ix_gpus_generation", "generation"),
         STORAGE,
     )
@@ -119,17 +137,52 @@ class Gpu(Base):
     """MiB claimed by leases; the sum of its claims."""
     exclusive_lease_id: Mapped[str | None] = mapped_column(ForeignKey("leases.id"))
     """The lease that holds the whole GPU in exclusive mode."""
+    leases: Mapped[int] = mapped_column(default=0)
+    """Number of leases that claim some of it."""
+    given: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The generation of the last claim of it; larger is later, 0 never. What is given back leaves it."""
     parent_uuid: Mapped[str | None] = mapped_column(String(96))
     """The GPU that a MIG instance is part of."""
+    compute_capability: Mapped[str | None] = mapped_column(String(8))
+    """CUDA's, such as 9.0; None if its monitor cannot tell."""
     daemon_port: Mapped[int]
     """TCP port of its daemon at the host's GPU address."""
     disabled: Mapped[bool] = mapped_column(default=False)
+    """Set by an operator: it is not offered. Leases that hold it keep it."""
     disabled_reason: Mapped[str | None] = mapped_column(Text)
+    withdrawn_reason: Mapped[str | None] = mapped_column(Text)
+    """Why it cannot be used, from its monitor; None while it can. It is not offered, and leases that hold it are
+    degraded."""
+    awaits_operator: Mapped[bool] = mapped_column(default=False)
+    """It was withdrawn by an error after which only an operator puts it back on offer."""
+    fatal_error_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    """When the last such error was, by the clock of its host: the same one is not held against it twice."""
     generation: Mapped[int] = mapped_column(BigInteger, default=_first_generation)
     """Grows with every change of the row. The count and the sum of all generations together change
     whenever any GPU does, so a cache needs to ask only for those two."""
 
     host: Mapped[Host] = relationship(back_populates="gpus", lazy="joined", innerjoin=True)
+
+
+class GpuReading(Base):
+    """What the monitor last read of one GPU. Apart from `gpus`, so that reading changes no generation."""
+
+    __tablename__ = "gpu_readings"
+
+    gpu_uuid: Mapped[str] = mapped_column(
+        ForeignKey("gpus.uuid", ondelete="CASCADE"), primary_key=True
+    )
+    at: Mapped[datetime.datetime] = mapped_column(Timestamp)
+    used_mb: Mapped[int | None]
+    """MiB in use, by whomever."""
+    utilisation: Mapped[float | None] = mapped_column(Float)
+    """Percent of the time since the reading before in which a kernel ran."""
+    mean_utilisation: Mapped[float | None] = mapped_column(Float)
+    """Percent, over the window that active policies look at."""
+    temperature_c: Mapped[float | None] = mapped_column(Float)
+    power_w: Mapped[float | None] = mapped_column(Float)
+    processes: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    xid_errors: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
 
 
 class Lease(Base):
@@ -138,7 +191,8 @@ class Lease(Base):
     __tablename__ = "leases"
     __table_args__ = (
         CheckConstraint(
-            "status IN ('CLAIMED', 'BOOTING', 'ACTIVE', 'RELEASING', 'RELEASED', 'ERROR')",
+            "status IN"
+            " ('QUEUED', 'CLAIMED', 'BOOTING', 'ACTIVE', 'RELEASING', 'RELEASED', 'ERROR')",
             name="status",
         ),
         CheckConstraint("count > 0", name="count_positive"),
@@ -150,11 +204,22 @@ class Lease(Base):
         ),
         CheckConstraint("locality IN ('any', 'local', 'remote')", name="locality"),
         CheckConstraint("status <> 'ERROR' OR fault_message IS NOT NULL", name="error_has_fault"),
-        CheckConstraint("status <> 'ACTIVE' OR server_id IS NOT NULL", name="active_has_server"),
+        CheckConstraint(
+            "status <> 'ACTIVE' OR server_id IS NOT NULL OR NOT has_server",
+            name="active_has_server",
+        ),
+        CheckConstraint("has_server OR server_id IS NULL", name="standalone_has_no_server"),
+        CheckConstraint(
+            "status NOT IN ('CLAIMED', 'BOOTING', 'ACTIVE') OR policy IS NOT NULL",
+            name="policy_chose",
+        ),
+        CheckConstraint("access IN ('masked', 'direct', 'native')", name="access"),
+        CheckConstraint("status <> 'QUEUED' OR queued_at IS NOT NULL", name="queued_has_time"),
         CheckConstraint(
             "status <> 'RELEASED' OR released_at IS NOT NULL", name="released_has_time"
         ),
         Index("ix_leases_status_created", "status", "created_at", "id"),
+        Index("ix_leases_queue", "status", "priority", "queued_at", "id"),
         Index("ix_leases_project_created", "project_id", "status", "created_at", "id"),
         STORAGE,
     )
@@ -169,14 +234,28 @@ class Lease(Base):
     memory_mb: Mapped[int | None]
     """MiB per cGPU in shared mode; None in exclusive mode."""
     locality: Mapped[str] = mapped_column(String(16))
-    policy: Mapped[str] = mapped_column(String(64))
-    """The scheduling policy that chose."""
+    requirements: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    """What else its GPUs must be: `gsaas.gpgpums.state.Request`'s further words."""
+    policy: Mapped[str | None] = mapped_column(String(64))
+    """The scheduling policy that chose; before that the one asked for, None for the default."""
     remoting: Mapped[str] = mapped_column(String(64))
     """The remoting driver that its environment is for."""
     wanted_host: Mapped[str | None] = mapped_column(Name)
     """The compute host that locality pins the VM to."""
     avoided_hosts: Mapped[list[str]] = mapped_column(JSON, default=list)
     """GPU hosts that a `remote` lease's VM must stay off."""
+    has_server: Mapped[bool] = mapped_column(default=True)
+    """False: it stands alone, for a consumer that GSaaS did not boot."""
+    consumer_host: Mapped[str | None] = mapped_column(Name)
+    """Where the consumer of a lease that stands alone says it runs."""
+    consumer_uid: Mapped[int | None] = mapped_column(BigInteger)
+    """The only user of that host who may use it; None: every one may."""
+    consumer_address: Mapped[str | None] = mapped_column(String(15))
+    """The only address that its grant may be redeemed from; None: the first that shows it."""
+    access: Mapped[str | None] = mapped_column(String(16))
+    """How its consumer reaches its GPUs: `gsaas.gpgpums.access.Access`; None until it has some."""
+    admitted_address: Mapped[str | None] = mapped_column(String(15))
+    """Whom the fences of its GPU hosts were told to let in: where there is something to remove."""
     server_request: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     """The caller's server fields."""
     server_id: Mapped[str | None] = mapped_column(String(36), unique=True)
@@ -193,6 +272,22 @@ class Lease(Base):
     updated_at: Mapped[datetime.datetime] = mapped_column(
         Timestamp, default=timeutils.utcnow, onupdate=timeutils.utcnow
     )
+    priority: Mapped[int] = mapped_column(default=0)
+    """In the queue; more is sooner."""
+    queued_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    wait_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    """When it gives up waiting in the queue; None: never."""
+    waiter_seen_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    """When the client that waits for it was last heard of; None: nobody need, or its answer is known."""
+    keepalive: Mapped[int | None]
+    """Seconds of silence of its client after which it ends; None: it lasts until somebody ends it."""
+    kept_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    """When it ends unless its client is heard of; None while it waits, or if it needs no keeping."""
+    claimed_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    claimed_mb: Mapped[int | None] = mapped_column(BigInteger)
+    """MiB that it claimed in all; stays as history, as `claimed_gpus` does."""
+    claimed_gpus: Mapped[float | None] = mapped_column(Float)
+    """The same in GPUs: the sum of its shares' parts of theirs."""
     released_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     """When its GPUs were given back."""
     driven_by: Mapped[str | None] = mapped_column(Name)
@@ -207,6 +302,10 @@ class Lease(Base):
     events: Mapped[list[LeaseEvent]] = relationship(
         order_by="LeaseEvent.id", cascade="all, delete-orphan", lazy="raise"
     )
+
+    def __init__(self, **columns: Any) -> None:
+        """Decisions are made about leases that are not stored yet, when defaults of columns are not there."""
+        super().__init__(**{"has_server": True, **columns})
 
 
 class Project(Base):
@@ -225,6 +324,9 @@ class Claim(Base):
         CheckConstraint("memory_mb > 0", name="memory_positive"),
         CheckConstraint("masked_port BETWEEN 1 AND 65535", name="masked_port"),
         UniqueConstraint("lease_id", "masked_ip", "masked_port", name="uq_claims_masked"),
+        UniqueConstraint("masked_host", "masked_ip", "masked_port", name="uq_claims_masked_host"),
+        CheckConstraint("daemon_port BETWEEN 1 AND 65535", name="daemon_port"),
+        UniqueConstraint("daemon_host", "daemon_port", name="uq_claims_daemon"),
         STORAGE,
     )
 
@@ -234,8 +336,15 @@ class Claim(Base):
     gpu_uuid: Mapped[str] = mapped_column(ForeignKey("gpus.uuid"), index=True)
     memory_mb: Mapped[int]
     """MiB claimed; in exclusive mode all the GPU has."""
-    masked_ip: Mapped[str] = mapped_column(String(15))
-    masked_port: Mapped[int]
+    masked_ip: Mapped[str | None] = mapped_column(String(15))
+    """What its consumer is told; None if that is the daemon's real address, or none is needed."""
+    masked_port: Mapped[int | None]
+    masked_host: Mapped[str | None] = mapped_column(Name)
+    """The host whose programs use the masked address, if they do; None for a VM's, which is its own."""
+    daemon_host: Mapped[str | None] = mapped_column(Name)
+    """The GPU host, if the cGPU has a daemon of its own; None: the GPU's daemon serves it."""
+    daemon_port: Mapped[int | None]
+    """TCP port of that daemon."""
 
     lease: Mapped[Lease] = relationship(back_populates="claims")
     gpu: Mapped[Gpu] = relationship(lazy="joined", innerjoin=True)
@@ -253,3 +362,16 @@ class LeaseEvent(Base):
     status: Mapped[str] = mapped_column(String(16))
     """The lease's status after it."""
     detail: Mapped[str | None] = mapped_column(Text)
+
+
+class Setting(Base):
+    """Something an admin changed while the service ran; it goes before the configuration file."""
+
+    __tablename__ = "settings"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[Any] = mapped_column(JSON)
+    updated_at: Mapped[datetime.datetime] = mapped_column(
+        Timestamp, default=timeutils.utcnow, onupdate=timeutils.utcnow
+    )
+    updated_by: Mapped[str | None] = mapped_column(Name)

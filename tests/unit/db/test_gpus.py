@@ -8,8 +8,9 @@ from sqlalchemy import func, select
 from gsaas import exceptions
 from gsaas.db import gpus, hosts
 from gsaas.db.database import Database
-from gsaas.db.gpus import NOT_REPORTED, GpuInfo
-from gsaas.db.models import Claim, Gpu, Host
+from gsaas.db.gpus import NOT_REPORTED
+from gsaas.db.models import Claim, Gpu, GpuReading, Host
+from gsaas.monitor.report import GpuInfo, Process, Reading, XidError
 from tests.support import rows
 
 
@@ -126,7 +127,7 @@ def test_a_gpu_that_is_gone_but_claimed_stays_and_is_not_offered(database: Datab
     generation = inventory(database)["GPU-a"].generation
     report(database)
     gpu = inventory(database)["GPU-a"]
-    assert (gpu.disabled, gpu.disabled_reason) == (True, NOT_REPORTED)
+    assert (gpu.disabled, gpu.withdrawn_reason) == (False, NOT_REPORTED)
     assert gpu.generation > generation
     before = trace(database)
     report(database)
@@ -139,7 +140,7 @@ def test_a_gpu_that_comes_back_is_offered_again(database: Database):
     report(database)
     report(database, info("GPU-a"))
     gpu = inventory(database)["GPU-a"]
-    assert (gpu.disabled, gpu.disabled_reason, gpu.used_mb) == (False, None, 2048)
+    assert (gpu.withdrawn_reason, gpu.used_mb) == (None, 2048)
     assert (gpu.host_name, gpu.device_index) == ("gpu1", 0)
 
 
@@ -210,6 +211,197 @@ def test_every_change_of_the_inventory_shows_in_count_and_sum(database: Database
         report(database, *infos)
         assert trace(database) not in seen
         seen.add(trace(database))
+
+
+# GPUs that fail
+
+
+def condition(database: Database, uuid: str = "GPU-a") -> tuple[str | None, bool]:
+    gpu = inventory(database)[uuid]
+    return gpu.withdrawn_reason, gpu.awaits_operator
+
+
+def fatal(second: int, reason: str = "XID 79", **changes: object) -> GpuInfo:
+    """A GPU that had a fatal error at that second."""
+    changes = {"fatal_error": reason, "fatal_error_at": rows.second(second), **changes}
+    return info("GPU-a", **changes)
+
+
+def enable(database: Database, uuid: str = "GPU-a") -> None:
+    with database.write() as session:
+        gpus.set_disabled(session, uuid, False)
+
+
+def test_a_gpu_that_fails_is_withdrawn_until_it_answers(database: Database):
+    report(database, info("GPU-a"), info("GPU-b", 1))
+    hold(database, "GPU-a", 2048)
+    seen = {trace(database)}
+    report(database, info("GPU-a", withdrawn="it is lost"), info("GPU-b", 1))
+    assert condition(database) == ("it is lost", False)
+    assert condition(database, "GPU-b") == (None, False)
+    assert inventory(database)["GPU-a"].used_mb == 2048
+    assert trace(database) not in seen
+    seen.add(trace(database))
+    report(database, info("GPU-a", withdrawn="it is lost"), info("GPU-b", 1))
+    assert trace(database) in seen
+    report(database, info("GPU-a"), info("GPU-b", 1))
+    assert condition(database) == (None, False)
+    assert trace(database) not in seen
+
+
+def test_a_gpu_may_be_broken_when_it_is_first_seen(database: Database):
+    report(database, info("GPU-a", withdrawn="it is lost"))
+    assert condition(database) == ("it is lost", False)
+
+
+def test_after_a_fatal_error_a_gpu_waits_for_an_operator(database: Database):
+    report(database, info("GPU-a"))
+    report(database, fatal(1))
+    assert condition(database) == ("XID 79", True)
+    report(database, fatal(1))
+    report(database, info("GPU-a"))  # its monitor has started anew, and knows of nothing
+    assert condition(database) == ("XID 79", True)
+    enable(database)
+    assert condition(database) == (None, False)
+
+
+def test_the_same_fatal_error_is_not_held_against_a_gpu_twice(database: Database):
+    report(database, fatal(1))
+    enable(database)
+    report(database, fatal(1))
+    assert condition(database) == (None, False)
+    before = trace(database)
+    report(database, fatal(1))
+    assert trace(database) == before
+    report(database, fatal(2))
+    assert condition(database) == ("XID 79", True)
+
+
+def test_the_last_fatal_error_is_the_reason(database: Database):
+    report(database, fatal(1))
+    report(database, fatal(2, "XID 48"))
+    assert condition(database) == ("XID 48", True)
+
+
+def test_a_gpu_that_is_enabled_and_still_fails_is_withdrawn_again(database: Database):
+    report(database, fatal(1, withdrawn="it is lost"))
+    assert condition(database) == ("XID 79", True)
+    enable(database)
+    report(database, fatal(1, withdrawn="it is lost"))
+    assert condition(database) == ("it is lost", False)
+
+
+def test_to_disable_a_gpu_is_not_to_have_seen_to_its_error(database: Database):
+    report(database, fatal(1))
+    with database.write() as session:
+        gpus.set_disabled(session, "GPU-a", True, "to be replaced")
+    assert condition(database) == ("XID 79", True)
+
+
+@pytest.mark.parametrize("operators", ["disabled", "failed"])
+def test_a_gpu_that_an_operator_is_to_see_to_is_not_forgotten(database: Database, operators: str):
+    report(database, fatal(1) if operators == "failed" else info("GPU-a"))
+    if operators == "disabled":
+        with database.write() as session:
+            gpus.set_disabled(session, "GPU-a", True, "smells")
+    report(database)
+    assert "GPU-a" in inventory(database)
+    before = trace(database)
+    report(database)
+    assert trace(database) == before
+    report(database, info("GPU-a"))
+    gpu = inventory(database)["GPU-a"]
+    assert (gpu.disabled, gpu.awaits_operator) == (operators == "disabled", operators == "failed")
+    report(database)
+    enable(database)
+    report(database)
+    assert inventory(database) == {}
+
+
+def test_a_monitor_that_sees_nothing_makes_nobody_forget(database: Database):
+    def look(blind: str | None, *infos: GpuInfo) -> None:
+        with database.write() as session:
+            gpus.register(session, "gpu1", "192.0.2.1", infos, blind=blind)
+
+    look(None, info("GPU-a"), info("GPU-b", 1))
+    hold(database, "GPU-b", 2048)
+    look("the driver is gone")
+    for uuid in ("GPU-a", "GPU-b"):
+        assert condition(database, uuid) == ("the driver is gone", False)
+    assert places(database) == {"GPU-a": ("gpu1", 0), "GPU-b": ("gpu1", 1)}
+    before = trace(database)
+    look("the driver is gone")
+    assert trace(database) == before
+    look(None, info("GPU-a"), info("GPU-b", 1))
+    assert condition(database) == condition(database, "GPU-b") == (None, False)
+
+
+def test_totals_offer_nothing_of_a_gpu_that_has_failed(database: Database):
+    report(database, info("GPU-a"), info("GPU-b", 1, withdrawn="it is lost"))
+    with database.read() as session:
+        totals = gpus.totals(session)
+    assert (totals["gpus"], totals["idle"], totals["free_mb"]) == (2, 1, 40960)
+
+
+# What is read of them
+
+
+def read(database: Database, **readings: Reading) -> None:
+    with database.write() as session:
+        gpus.register(
+            session,
+            "gpu1",
+            "192.0.2.1",
+            [info("GPU-a"), info("GPU-b", 1)],
+            readings={name.replace("_", "-"): reading for name, reading in readings.items()},
+        )
+
+
+def readings(database: Database) -> dict[str, GpuReading]:
+    with database.read() as session:
+        return gpus.readings(session, ["GPU-a", "GPU-b", "GPU-c"])
+
+
+def test_what_was_read_last_is_kept_and_changes_no_generation(database: Database):
+    read(database, GPU_a=Reading(used_mb=1, utilisation=50.0))
+    before = trace(database)
+    error = XidError(rows.second(1), 31, False)
+    read(
+        database,
+        GPU_a=Reading(
+            used_mb=2,
+            mean_utilisation=12.5,
+            temperature_c=40,
+            power_w=250.5,
+            processes=[Process(17, "python", None)],
+            xid_errors=[error],
+        ),
+    )
+    assert trace(database) == before
+    (reading,) = readings(database).values()
+    assert (reading.gpu_uuid, reading.used_mb, reading.utilisation) == ("GPU-a", 2, None)
+    assert (reading.mean_utilisation, reading.temperature_c, reading.power_w) == (12.5, 40, 250.5)
+    assert reading.processes == [{"pid": 17, "name": "python", "used_mb": None}]
+    assert reading.xid_errors == [{"at": "2026-01-01T00:00:01", "xid": 31, "fatal": False}]
+    assert reading.at > rows.second(0)
+
+
+def test_a_gpu_that_was_not_read_keeps_its_last_reading(database: Database):
+    read(database, GPU_a=Reading(used_mb=1), GPU_b=Reading(used_mb=2))
+    read(database, GPU_b=Reading(used_mb=3))
+    found = readings(database)
+    assert (found["GPU-a"].used_mb, found["GPU-b"].used_mb) == (1, 3)
+
+
+def test_a_reading_of_a_gpu_that_is_not_reported_is_not_kept(database: Database):
+    read(database, GPU_c=Reading(used_mb=1))
+    assert readings(database) == {}
+
+
+def test_a_gpu_that_is_forgotten_takes_its_reading_along(database: Database):
+    read(database, GPU_a=Reading(used_mb=1))
+    report(database)
+    assert readings(database) == {}
 
 
 # Reading, disabling

@@ -50,6 +50,10 @@ IMPOSSIBLE = {
         "ck_gpus_daemon_port",
         [rows.host(), rows.gpu(daemon_port=65536)],
     ),
+    "a GPU that waits for an operator for no reason": (
+        "ck_gpus_waiting_has_reason",
+        [rows.host(), rows.gpu(awaits_operator=True)],
+    ),
     "a shared lease without memory": (
         "ck_leases_memory_iff_shared",
         [rows.lease(memory_mb=None)],
@@ -67,6 +71,18 @@ IMPOSSIBLE = {
         "ck_leases_error_has_fault",
         [rows.lease(status="ERROR", fault_step="boot")],
     ),
+    "a lease in no known access": ("ck_leases_access", [rows.lease(access="by-chance")]),
+    "two cGPUs of one host with one masked address": (
+        TWICE,
+        [
+            rows.host(),
+            rows.gpu(),
+            rows.lease("lease-1"),
+            rows.lease("lease-2"),
+            rows.claim("lease-1", masked_host="compute1"),
+            rows.claim("lease-2", masked_host="compute1"),
+        ],
+    ),
     "an active lease without a server": (
         "ck_leases_active_has_server",
         [rows.lease(status="ACTIVE")],
@@ -78,6 +94,20 @@ IMPOSSIBLE = {
     "two leases with one server": (
         TWICE,
         [rows.lease("lease-1", server_id="s1"), rows.lease("lease-2", server_id="s1")],
+    ),
+    "a lease with a server that stands alone": (
+        "ck_leases_standalone_has_no_server",
+        [rows.lease(has_server=False, server_id="s1")],
+    ),
+    "a lease that no policy chose for": ("ck_leases_policy_chose", [rows.lease(policy=None)]),
+    "a lease that waits since never": ("ck_leases_queued_has_time", [rows.lease(status="QUEUED")]),
+    "a GPU that fewer than no leases hold": (
+        "ck_gpus_leases",
+        [rows.host(), rows.gpu(leases=-1)],
+    ),
+    "a cGPU whose daemon listens on no port": (
+        "ck_claims_daemon_port",
+        [rows.host(), rows.gpu(), rows.lease(), rows.claim(daemon_host="gpu1", daemon_port=0)],
     ),
     "a claim of a GPU that is not there": (UNKNOWN, [rows.lease(), rows.claim()]),
     "a claim of a lease that is not there": (UNKNOWN, [rows.host(), rows.gpu(), rows.claim()]),
@@ -155,6 +185,8 @@ def test_a_full_and_lawful_cloud_is_accepted(database: Database):
                 rows.lease("shared", count=2, memory_mb=20480),
                 rows.lease("exclusive", mode="exclusive", memory_mb=None),
                 rows.lease("active", status="ACTIVE", server_id="server-1"),
+                rows.lease("alone", status="ACTIVE", has_server=False),
+                rows.lease("waiting", status="QUEUED", policy=None, queued_at=rows.second(1)),
                 rows.lease("failed", status="ERROR", fault_message="no valid host was found"),
                 rows.lease("past", status="RELEASED", released_at=rows.second(1)),
             ]

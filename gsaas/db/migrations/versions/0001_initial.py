@@ -1,4 +1,4 @@
-"""The first tables: hosts, endpoints, leases, GPUs, claims, lease events."""
+"""Every table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ def upgrade() -> None:
         sa.Column("gpu_address", sa.String(45)),
         sa.Column("disabled", sa.Boolean, nullable=False),
         sa.Column("disabled_reason", sa.Text),
+        sa.Column("forgotten", sa.Boolean, nullable=False),
         sa.Column("monitor_seen_at", TIMESTAMP),
+        sa.Column("monitor_report", sa.JSON),
+        sa.Column("wanted_serial", sa.BigInteger, nullable=False),
+        sa.Column("monitor_problems", sa.JSON, nullable=False),
+        sa.Column("monitor_interval", sa.Float),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_hosts")),
         **STORAGE,
     )
@@ -36,6 +41,7 @@ def upgrade() -> None:
         sa.Column("host_name", NAME, nullable=False),
         sa.Column("seen_at", TIMESTAMP, nullable=False),
         sa.Column("report", sa.JSON, nullable=False),
+        sa.Column("gpu_address", sa.String(45)),
         sa.PrimaryKeyConstraint("host_name", name=op.f("pk_endpoints")),
         sa.ForeignKeyConstraint(
             ["host_name"], ["hosts.name"], name=op.f("fk_endpoints_host_name_hosts")
@@ -54,10 +60,17 @@ def upgrade() -> None:
         sa.Column("mode", sa.String(16), nullable=False),
         sa.Column("memory_mb", sa.Integer),
         sa.Column("locality", sa.String(16), nullable=False),
-        sa.Column("policy", sa.String(64), nullable=False),
+        sa.Column("requirements", sa.JSON, nullable=False),
+        sa.Column("policy", sa.String(64)),
         sa.Column("remoting", sa.String(64), nullable=False),
         sa.Column("wanted_host", NAME),
         sa.Column("avoided_hosts", sa.JSON, nullable=False),
+        sa.Column("has_server", sa.Boolean, nullable=False),
+        sa.Column("consumer_host", NAME),
+        sa.Column("consumer_uid", sa.BigInteger),
+        sa.Column("consumer_address", sa.String(15)),
+        sa.Column("access", sa.String(16)),
+        sa.Column("admitted_address", sa.String(15)),
         sa.Column("server_request", sa.JSON, nullable=False),
         sa.Column("server_id", sa.String(36)),
         sa.Column("server_host", NAME),
@@ -70,9 +83,22 @@ def upgrade() -> None:
         sa.Column("fault_message", sa.Text),
         sa.Column("created_at", TIMESTAMP, nullable=False),
         sa.Column("updated_at", TIMESTAMP, nullable=False),
+        sa.Column("priority", sa.Integer, nullable=False),
+        sa.Column("queued_at", TIMESTAMP),
+        sa.Column("wait_until", TIMESTAMP),
+        sa.Column("waiter_seen_at", TIMESTAMP),
+        sa.Column("keepalive", sa.Integer),
+        sa.Column("kept_until", TIMESTAMP),
+        sa.Column("claimed_at", TIMESTAMP),
+        sa.Column("claimed_mb", sa.BigInteger),
+        sa.Column("claimed_gpus", sa.Float),
         sa.Column("released_at", TIMESTAMP),
+        sa.Column("driven_by", NAME),
+        sa.Column("driven_until", TIMESTAMP),
+        sa.Column("timings", sa.JSON),
         sa.CheckConstraint(
-            "status IN ('CLAIMED', 'BOOTING', 'ACTIVE', 'RELEASING', 'RELEASED', 'ERROR')",
+            "status IN"
+            " ('QUEUED', 'CLAIMED', 'BOOTING', 'ACTIVE', 'RELEASING', 'RELEASED', 'ERROR')",
             name=op.f("ck_leases_status"),
         ),
         sa.CheckConstraint("count > 0", name=op.f("ck_leases_count_positive")),
@@ -89,8 +115,21 @@ def upgrade() -> None:
             name=op.f("ck_leases_error_has_fault"),
         ),
         sa.CheckConstraint(
-            "status <> 'ACTIVE' OR server_id IS NOT NULL",
+            "status <> 'ACTIVE' OR server_id IS NOT NULL OR NOT has_server",
             name=op.f("ck_leases_active_has_server"),
+        ),
+        sa.CheckConstraint(
+            "has_server OR server_id IS NULL", name=op.f("ck_leases_standalone_has_no_server")
+        ),
+        sa.CheckConstraint(
+            "access IN ('masked', 'direct', 'native')", name=op.f("ck_leases_access")
+        ),
+        sa.CheckConstraint(
+            "status NOT IN ('CLAIMED', 'BOOTING', 'ACTIVE') OR policy IS NOT NULL",
+            name=op.f("ck_leases_policy_chose"),
+        ),
+        sa.CheckConstraint(
+            "status <> 'QUEUED' OR queued_at IS NOT NULL", name=op.f("ck_leases_queued_has_time")
         ),
         sa.CheckConstraint(
             "status <> 'RELEASED' OR released_at IS NOT NULL",
@@ -101,6 +140,7 @@ def upgrade() -> None:
         **STORAGE,
     )
     op.create_index(op.f("ix_leases_status_created"), "leases", ["status", "created_at", "id"])
+    op.create_index(op.f("ix_leases_queue"), "leases", ["status", "priority", "queued_at", "id"])
     op.create_index(
         op.f("ix_leases_project_created"), "leases", ["project_id", "status", "created_at", "id"]
     )
@@ -115,10 +155,16 @@ def upgrade() -> None:
         sa.Column("memory_mb", sa.Integer, nullable=False),
         sa.Column("used_mb", sa.Integer, nullable=False),
         sa.Column("exclusive_lease_id", sa.String(36)),
+        sa.Column("leases", sa.Integer, nullable=False),
+        sa.Column("given", sa.BigInteger, nullable=False),
         sa.Column("parent_uuid", sa.String(96)),
+        sa.Column("compute_capability", sa.String(8)),
         sa.Column("daemon_port", sa.Integer, nullable=False),
         sa.Column("disabled", sa.Boolean, nullable=False),
         sa.Column("disabled_reason", sa.Text),
+        sa.Column("withdrawn_reason", sa.Text),
+        sa.Column("awaits_operator", sa.Boolean, nullable=False),
+        sa.Column("fatal_error_at", TIMESTAMP),
         sa.Column("generation", sa.BigInteger, nullable=False),
         sa.CheckConstraint("memory_mb > 0", name=op.f("ck_gpus_memory_positive")),
         sa.CheckConstraint(
@@ -128,7 +174,12 @@ def upgrade() -> None:
             "exclusive_lease_id IS NULL OR used_mb = memory_mb",
             name=op.f("ck_gpus_exclusive_is_whole"),
         ),
+        sa.CheckConstraint("leases >= 0", name=op.f("ck_gpus_leases")),
         sa.CheckConstraint("daemon_port BETWEEN 1 AND 65535", name=op.f("ck_gpus_daemon_port")),
+        sa.CheckConstraint(
+            "NOT awaits_operator OR withdrawn_reason IS NOT NULL",
+            name=op.f("ck_gpus_waiting_has_reason"),
+        ),
         sa.PrimaryKeyConstraint("uuid", name=op.f("pk_gpus")),
         sa.UniqueConstraint("host_name", "device_index", name=op.f("uq_gpus_host_name")),
         sa.ForeignKeyConstraint(
@@ -142,17 +193,46 @@ def upgrade() -> None:
     op.create_index(op.f("ix_gpus_generation"), "gpus", ["generation"])
 
     op.create_table(
+        "gpu_readings",
+        sa.Column("gpu_uuid", sa.String(96), nullable=False),
+        sa.Column("at", TIMESTAMP, nullable=False),
+        sa.Column("used_mb", sa.Integer),
+        sa.Column("utilisation", sa.Float),
+        sa.Column("mean_utilisation", sa.Float),
+        sa.Column("temperature_c", sa.Float),
+        sa.Column("power_w", sa.Float),
+        sa.Column("processes", sa.JSON, nullable=False),
+        sa.Column("xid_errors", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("gpu_uuid", name=op.f("pk_gpu_readings")),
+        sa.ForeignKeyConstraint(
+            ["gpu_uuid"],
+            ["gpus.uuid"],
+            name=op.f("fk_gpu_readings_gpu_uuid_gpus"),
+            ondelete="CASCADE",
+        ),
+        **STORAGE,
+    )
+
+    op.create_table(
         "claims",
         sa.Column("lease_id", sa.String(36), nullable=False),
         sa.Column("position", sa.Integer, nullable=False),
         sa.Column("gpu_uuid", sa.String(96), nullable=False),
         sa.Column("memory_mb", sa.Integer, nullable=False),
-        sa.Column("masked_ip", sa.String(15), nullable=False),
-        sa.Column("masked_port", sa.Integer, nullable=False),
+        sa.Column("masked_ip", sa.String(15)),
+        sa.Column("masked_port", sa.Integer),
+        sa.Column("masked_host", NAME),
+        sa.Column("daemon_host", NAME),
+        sa.Column("daemon_port", sa.Integer),
         sa.CheckConstraint("memory_mb > 0", name=op.f("ck_claims_memory_positive")),
         sa.CheckConstraint("masked_port BETWEEN 1 AND 65535", name=op.f("ck_claims_masked_port")),
         sa.PrimaryKeyConstraint("lease_id", "position", name=op.f("pk_claims")),
+        sa.CheckConstraint("daemon_port BETWEEN 1 AND 65535", name=op.f("ck_claims_daemon_port")),
         sa.UniqueConstraint("lease_id", "masked_ip", "masked_port", name=op.f("uq_claims_masked")),
+        sa.UniqueConstraint(
+            "masked_host", "masked_ip", "masked_port", name=op.f("uq_claims_masked_host")
+        ),
+        sa.UniqueConstraint("daemon_host", "daemon_port", name=op.f("uq_claims_daemon")),
         sa.ForeignKeyConstraint(
             ["lease_id"], ["leases.id"], name=op.f("fk_claims_lease_id_leases")
         ),
@@ -177,8 +257,35 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_lease_events_lease_id"), "lease_events", ["lease_id"])
 
+    op.create_table(
+        "projects",
+        sa.Column("id", NAME, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
+        **STORAGE,
+    )
+
+    op.create_table(
+        "settings",
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("value", sa.JSON, nullable=False),
+        sa.Column("updated_at", TIMESTAMP, nullable=False),
+        sa.Column("updated_by", NAME),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_settings")),
+        **STORAGE,
+    )
+
 
 def downgrade() -> None:
     """Forget everything, in the reverse order."""
-    for table in ("lease_events", "claims", "gpus", "leases", "endpoints", "hosts"):
+    for table in (
+        "settings",
+        "projects",
+        "lease_events",
+        "claims",
+        "gpu_readings",
+        "gpus",
+        "leases",
+        "endpoints",
+        "hosts",
+    ):
         op.drop_table(table)

@@ -1,0 +1,237 @@
+"""The queue as the database has it: leases that are QUEUED, in the order of their turns.
+
+1. Turns go by priority, descending, then `queued_at`, then id. No row says how far it is; that is counted.
+2. A place is left in one transaction: by a claim (`gsaas.gpgpums.claims`) or by `leave`, never by both, because
+   either holds the lease's row.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from oslo_utils import timeutils
+from sqlalchemy import Row, and_, bindparam, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from gsaas.db import leases
+from gsaas.db.models import Lease
+from gsaas.lifecycle import Event, Status
+
+STEP = "queue"
+"""The step of a lease that its fault names when it left the queue without GPUs."""
+
+HOLDING = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
+
+REMEMBERED = 64
+"""Leases whose time of holding GPUs an estimate is made from: the last ones."""
+
+TOP_PRIORITY = select(func.max(Lease.priority)).where(Lease.status == Status.QUEUED)
+"""None if nobody waits; found at the end of an index."""
+
+_COLUMNS = (
+    Lease.id,
+    Lease.project_id,
+    Lease.priority,
+    Lease.queued_at,
+    Lease.count,
+    Lease.mode,
+    Lease.memory_mb,
+    Lease.locality,
+    Lease.requirements,
+    Lease.policy,
+    Lease.consumer_host,
+)
+
+_OTHER = aliased(Lease)
+
+_WAITS = and_(
+    Lease.status == Status.QUEUED,
+    or_(Lease.wait_until.is_(None), Lease.wait_until > bindparam("now")),
+    or_(Lease.waiter_seen_at.is_(None), Lease.waiter_seen_at >= bindparam("heard_since")),
+)
+"""Those whose time is over, or whose client is gone, only have not been told yet."""
+
+_HEAD = (
+    select(*_COLUMNS)
+    .where(
+        _WAITS,
+        Lease.priority
+        == select(func.max(_OTHER.priority))
+        .where(_OTHER.status == Status.QUEUED)
+        .scalar_subquery(),
+    )
+    .order_by(Lease.queued_at, Lease.id)
+    .limit(1)
+)
+
+_ALL = select(*_COLUMNS).where(_WAITS).order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
+
+
+class Place(NamedTuple):
+    """Where a request stands: *position* from 1, of *length* in the queue."""
+
+    position: int
+    length: int
+
+
+def head(session: Session, client_timeout: float) -> Row | None:
+    """Return who is first of those with the top priority; None if none of these still waits.
+
+    *client_timeout* is how long a client that promised to ask may be silent, in seconds.
+    """
+    return session.execute(_HEAD, _moments(client_timeout)).one_or_none()
+
+
+def everybody(
+    session: Session, client_timeout: float, at_least: int | None = None
+) -> Sequence[Row]:
+    """Return all who wait, in the order of their turns; only those with a priority of *at_least*."""
+    query = _ALL if at_least is None else _ALL.where(Lease.priority >= at_least)
+    return session.execute(query, _moments(client_timeout)).all()
+
+
+def place(session: Session, lease: Lease) -> Place | None:
+    """Return where *lease* stands; None if it is not in the queue (any more)."""
+    before = or_(
+        Lease.priority > lease.priority,
+        and_(Lease.priority == lease.priority, Lease.queued_at < lease.queued_at),
+        and_(
+            Lease.priority == lease.priority,
+            Lease.queued_at == lease.queued_at,
+            Lease.id <= lease.id,
+        ),
+    )
+    waiting = Lease.status == Status.QUEUED
+    position, length = session.execute(
+        select(
+            select(func.count()).where(waiting, before).scalar_subquery(),
+            select(func.count()).where(waiting).scalar_subquery(),
+        )
+    ).one()
+    return Place(position, length) if position else None
+
+
+def order(session: Session) -> dict[str, int]:
+    """Return the position of everybody who waits, from 1, by lease id."""
+    ids = session.scalars(
+        select(Lease.id)
+        .where(Lease.status == Status.QUEUED)
+        .order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
+    )
+    return {lease_id: position for position, lease_id in enumerate(ids, start=1)}
+
+
+def length(session: Session, project_id: str | None = None) -> int:
+    """Return how many requests wait: of one project, or of all."""
+    query = select(func.count()).where(Lease.status == Status.QUEUED)
+    if project_id is not None:
+        query = query.where(Lease.project_id == project_id)
+    return session.scalar(query)
+
+
+def page(
+    session: Session, *, project_id: str | None = None, limit: int, marker: str | None = None
+) -> list[Lease]:
+    """Return up to *limit* leases that wait after the lease *marker*, in the order of their turns."""
+    query = (
+        select(Lease)
+        .where(Lease.status == Status.QUEUED)
+        .order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
+        .limit(limit)
+    )
+    if project_id is not None:
+        query = query.where(Lease.project_id == project_id)
+    if marker is not None:
+        last = leases.marked(session, marker, project_id)
+        query = query.where(
+            or_(
+                Lease.priority < last.priority,
+                and_(Lease.priority == last.priority, Lease.queued_at > last.queued_at),
+                and_(
+                    Lease.priority == last.priority,
+                    Lease.queued_at == last.queued_at,
+                    Lease.id > last.id,
+                ),
+            )
+        )
+    return list(session.scalars(query))
+
+
+def holding(session: Session) -> tuple[int, list[float]]:
+    """Return how many leases hold GPUs now, and for how many seconds each of the last ones did."""
+    now = session.scalar(select(func.count()).where(Lease.status.in_(HOLDING)))
+    past = session.execute(
+        select(Lease.claimed_at, Lease.released_at)
+        .where(Lease.status == Status.RELEASED, Lease.claimed_at.is_not(None))
+        .order_by(Lease.created_at.desc(), Lease.id.desc())
+        .limit(REMEMBERED)
+    )
+    return now, [(end - begin).total_seconds() for begin, end in past]
+
+
+def overdue(session: Session) -> list[str]:
+    """Return the ids of those who have waited for as long as they wanted to."""
+    query = select(Lease.id).where(
+        Lease.status == Status.QUEUED, Lease.wait_until <= timeutils.utcnow()
+    )
+    return list(session.scalars(query))
+
+
+def deserted(session: Session, before: datetime.datetime) -> list[str]:
+    """Return the ids of leases whose client promised to ask, and did not since *before*.
+
+    They may have been given GPUs meanwhile: then nobody knows of it.
+    """
+    query = select(Lease.id).where(
+        Lease.status.in_((Status.QUEUED, *HOLDING)), Lease.waiter_seen_at < before
+    )
+    return list(session.scalars(query))
+
+
+def is_silent(lease: Lease, since: datetime.datetime) -> bool:
+    """Is a lease's client still to be heard of, and was not since then?"""
+    return lease.waiter_seen_at is not None and lease.waiter_seen_at < since
+
+
+def heard(session: Session, lease_id: str) -> None:
+    """Note that the client that waits for a lease is still there."""
+    _note(session, lease_id, Status.QUEUED, timeutils.utcnow())
+
+
+def answered(session: Session, lease_id: str) -> None:
+    """Note that the client knows what became of its wait, and need not be watched any more."""
+    _note(session, lease_id, None, None)
+
+
+def leave(session: Session, lease_id: str, why: str | None = None) -> bool:
+    """Give a place back; False if the lease is not in the queue.
+
+    *why* is for its owner, unless it was he who asked for it. It is over at once: it held nothing.
+    """
+    lease = session.get(Lease, lease_id, with_for_update=True, populate_existing=True)
+    if lease is None or lease.status != Status.QUEUED:
+        return False
+    fault = {} if why is None else {"fault_step": STEP, "fault_message": why}
+    leases.transition(session, lease_id, Event.RELEASE, why, waiter_seen_at=None, **fault)
+    leases.transition(session, lease_id, Event.FINISH)
+    return True
+
+
+def _moments(client_timeout: float) -> dict[str, datetime.datetime]:
+    now = timeutils.utcnow()
+    return {"now": now, "heard_since": now - datetime.timedelta(seconds=client_timeout)}
+
+
+def _note(
+    session: Session, lease_id: str, status: Status | None, seen_at: datetime.datetime | None
+) -> None:
+    query = update(Lease).where(Lease.id == lease_id, Lease.waiter_seen_at.is_not(None))
+    if status is not None:
+        query = query.where(Lease.status == status)
+    session.execute(
+        query.values(waiter_seen_at=seen_at, updated_at=Lease.updated_at).execution_options(
+            synchronize_session=False
+        )
+    )

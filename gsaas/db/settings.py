@@ -1,0 +1,31 @@
+"""What an admin changed while the service ran. It goes before the configuration files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
+
+from gsaas.db.models import Setting
+from gsaas.db.upsert import upsert
+
+MONITOR_INTERVAL = "monitor_interval"
+"""Seconds between two reports of a GPU host's monitor."""
+
+DEFAULT_POLICY = "default_policy"
+"""The scheduling policy for requests that name none."""
+
+
+def get(session: Session, name: str) -> Any:
+    """Return what *name* was set to; None if it was not, or no more."""
+    setting = session.get(Setting, name, populate_existing=True)
+    return setting and setting.value
+
+
+def put(session: Session, name: str, value: Any, by: str | None = None) -> None:
+    """Set *name*, or with None go back to what the configuration says. *by* is the id of a user."""
+    if value is None:
+        session.execute(delete(Setting).where(Setting.name == name))
+    else:
+        upsert(session, Setting, [{"name": name, "value": value, "updated_by": by}])

@@ -1,0 +1,40 @@
+"""Writing rows that may be there already, in one statement on each of the three databases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import inspect
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from gsaas.db.models import Base
+
+
+def upsert(session: Session, model: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert *rows*, all of the same columns, or overwrite those columns where a row has the same primary key.
+
+    Trying and catching the error would do on two of the databases. On MariaDB, those who come too
+    late then share a lock that each of them wants for itself.
+    """
+    if not rows:
+        return
+    keys = {column.name for column in inspect(model).primary_key}
+    dialect = session.get_bind().dialect.name
+    if dialect == "mysql":
+        statement = mysql.insert(model)
+        new = {name: statement.inserted[name] for name in _changing(model, rows[0], keys)}
+        statement = statement.on_duplicate_key_update(new)
+    else:
+        statement = {"postgresql": postgresql, "sqlite": sqlite}[dialect].insert(model)
+        new = {name: statement.excluded[name] for name in _changing(model, rows[0], keys)}
+        statement = statement.on_conflict_do_update(index_elements=sorted(keys), set_=new)
+    session.execute(statement, list(rows))
+
+
+def _changing(model: type[Base], row: Mapping[str, Any], keys: set[str]) -> list[str]:
+    """The columns to overwrite: those that are given, and those that say when."""
+    automatic = {column.name for column in inspect(model).columns if column.onupdate is not None}
+    # With nothing to overwrite, a key that stays what it is says so on all three.
+    return sorted((row.keys() | automatic) - keys or keys)
