@@ -10,44 +10,63 @@
 4. Nobody is refused on old news: before a refusal is given, everything is read and the pool is
    asked once more.
 5. Giving back needs no comparison. The lease's row is locked, so it happens once.
-6. Where a project has limits, its claims queue up for its row before anything else, and what it
+6. Daemons of single cGPUs get their ports in the same transaction. The database lets no two have the same, so who
+   comes second was overtaken.
+7. Where a project has limits, its claims queue up for its row before anything else, and what it
    holds is counted inside the claim's own transaction: together they cannot exceed what each may.
+8. A claim overtakes nobody in the queue (`gsaas.gpgpums.queue` says who goes next). Whether anybody
+   waits comes along with what is read in any case.
+9. Whoever gives something back, or queues up, advances the queue once that is committed. Of two who
+   do so at once, the later one sees what both have written; so nobody is forgotten.
+10. A lease that stands alone and needs nothing but its claims is ACTIVE with them, and RELEASED with their return.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import random
+import datetime
+import itertools
+import logging
 import threading
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from oslo_db import exception as db_exception
 from oslo_utils import timeutils
-from sqlalchemy import bindparam, case, delete, func, select, update
+from sqlalchemy import Row, bindparam, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions, timings
+from gsaas.daemons.ports import PortRange
+from gsaas.db import leases, settings
 from gsaas.db import limits as held
+from gsaas.db import queue as queued
 from gsaas.db.database import Database
 from gsaas.db.models import Claim, Gpu, Lease, LeaseEvent
-from gsaas.gpgpums import policies, state
+from gsaas.gpgpums import queue, state
+from gsaas.gpgpums.access import Access, Consumer, choose
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.attempts import OvertakenError, until_written
+from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.inventory import Inventory
+from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Mix
+from gsaas.gpgpums.queue import Waiting
 from gsaas.gpgpums.state import ANY, Placement, Refusal, Request
-from gsaas.lifecycle import Status
+from gsaas.lifecycle import Event, Status
+from gsaas.limits import Limits
 from gsaas.limits import base as limits
+from gsaas.limits.cached import CachedLimits
+from gsaas.limits.configured import NoLimits
 from gsaas.rodvr.bindings import Address
 
-LONGEST_PAUSE = 0.1
-"""Seconds."""
+Condition = Callable[[Lease], bool]
 
-SERIALIZATION_FAILURE = "40001"
-"""The SQL standard's SQLSTATE for a transaction that others made impossible."""
 
-JITTER = random.SystemRandom()
+NATIVE = "native"
+"""The remoting driver of leases whose access is native."""
+
+LOG = logging.getLogger(__name__)
 
 GPUS, LEASES, CLAIMS = Gpu.__table__, Lease.__table__, Claim.__table__
 
@@ -60,8 +79,14 @@ SWAP = (
         GPUS.c.uuid == bindparam("this"),
         GPUS.c.generation == bindparam("known"),
         GPUS.c.disabled.is_(False),
+        GPUS.c.withdrawn_reason.is_(None),
     )
-    .values(used_mb=bindparam("used"), generation=bindparam("next"))
+    .values(
+        used_mb=bindparam("used"),
+        leases=GPUS.c.leases + 1,
+        given=bindparam("next"),
+        generation=bindparam("next"),
+    )
 )
 
 GIVE_BACK = (
@@ -69,6 +94,7 @@ GIVE_BACK = (
     .where(GPUS.c.uuid == bindparam("this"))
     .values(
         used_mb=GPUS.c.used_mb - bindparam("size"),
+        leases=GPUS.c.leases - 1,
         exclusive_lease_id=None,
         # New to everybody as a rule, and larger than before in any case.
         generation=case(
@@ -78,27 +104,46 @@ GIVE_BACK = (
     )
 )
 
+NEWEST = select(func.max(GPUS.c.generation))
+
+FILLED = (
+    *("status", "policy", "remoting", "access", "wanted_host", "avoided_hosts"),
+    *("bound_host", "port_id", "timings"),
+    *("claimed_at", "claimed_mb", "claimed_gpus", "kept_until"),
+)
+"""Columns of a lease that a claim fills in."""
+
 DELETE_CLAIM = delete(CLAIMS).where(
     CLAIMS.c.lease_id == bindparam("lease"), CLAIMS.c.position == bindparam("this")
 )
 
 
+NOBODY = ""
+"""The id of a lease that is not stored yet, and of a project that nobody has to ask about."""
+
+TIME_OVER = (
+    "it waited for as long as it was to, and did not get its GPUs; ask again, or wait longer"
+)
+UNREACHABLE = (exceptions.NoDaemonPort, exceptions.NoMaskedAddress)
+"""There are GPUs, and nothing by which they could be reached."""
+
+SILENT = "the client that was to wait for it was not heard of any more"
+ABANDONED = "nobody kept it alive: its client was killed, or cannot reach the API"
+
+Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
+"""Lease id, its status now, the policy that chose its GPUs if it has any, and how long each phase took."""
+
+
 @dataclass(frozen=True)
-class MaskedAddresses:
-    """What VMs are told: the addresses of *prefix* (`169.254.71.0/24`), each with *port*."""
+class Patience:
+    """How a request waits in the queue."""
 
-    prefix: str
-    port: int
-
-    def first(self, count: int) -> list[Address]:
-        """The addresses of *count* cGPUs; raises `BadRequest` if the prefix has not that many."""
-        network = ipaddress.IPv4Network(self.prefix)
-        usable = network.num_addresses - 2
-        if count > usable:
-            raise exceptions.BadRequest(
-                reason=f"{count} cGPUs were asked for; a VM can be told of {usable}"
-            )
-        return [Address(str(network[1 + position]), self.port) for position in range(count)]
+    until: datetime.datetime | None = None
+    """When it gives up; None: never."""
+    attended: bool = False
+    """Its client keeps asking, and is taken for gone if it does not."""
+    most: int = limits.UNLIMITED
+    """Requests of its project that may wait at once, with this one."""
 
 
 class Claims:
@@ -106,7 +151,17 @@ class Claims:
 
     *attempts* is how often a claim or a release is tried while others are faster;
     *heartbeat_timeout* how long a GPU host's monitor may be silent before its GPUs are not
-    offered, in seconds; *policy* serves those who name none.
+    offered, in seconds; *choice* says which policies serve whom, and policies may look at how busy
+    GPUs were for *utilisation_window* seconds, and at the last *request_mix* requests.
+    *daemon_ports* are, by remoting driver, the ports for daemons that serve one cGPU each; without
+    any, GPUs' own daemons do. *native* lets consumers on a GPU host use its GPUs without any
+    middleware; *local* are the masked addresses for programs of a host with a RODVR endpoint, which
+    are told the real ones without it.
+
+    For the queue: *quotas* are those of whoever waits; with *backfill* some may go before others;
+    *client_timeout* is how long a client that promised to ask may be silent, in seconds; *announce*
+    is told of leases that have left the queue, once that is committed; *attended* says whether the
+    client of a lease waits for it in this very process.
     """
 
     def __init__(
@@ -116,20 +171,53 @@ class Claims:
         attempts: int,
         heartbeat_timeout: float,
         masked: MaskedAddresses,
-        policy: str = "least-load-fit",
+        choice: Choice | None = None,
+        utilisation_window: float = 300,
+        request_mix: int = 500,
+        daemon_ports: Mapping[str, PortRange] | None = None,
+        native: bool = False,
+        local: MaskedAddresses | None = None,
+        quotas: Limits | None = None,
+        backfill: bool = False,
+        client_timeout: float = 60.0,
+        announce: Announce = lambda *_: None,
+        attended: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._database = database
         self._attempts = attempts
         self.masked = masked
-        self._policy = policy
-        self._inventory = Inventory(heartbeat_timeout)
+        self.choice = choice or Choice()
+        self._recent = RecentRequests(request_mix)
+        self._daemon_ports = daemon_ports or {}
+        self._native = native
+        self._local = local
+        self._inventory = Inventory(heartbeat_timeout, utilisation_window)
         self._lock = threading.Lock()
+        self._quotas = CachedLimits(quotas or NoLimits())
+        self._backfill = backfill
+        self._client_timeout = client_timeout
+        self._announce = announce
+        self._attended = attended
+        self._advancing = threading.Lock()
+        self._wanted = itertools.count(1)
+        self._last_wanted = self._done = 0
 
-    def check(self, request: Request, policy_name: str | None = None) -> Placement | Refusal:
-        """Say where *request* would go now, or why nowhere. Raises `UnknownPolicy`."""
-        policy = policies.load(policy_name or self._policy)
+    @property
+    def mix(self) -> Mix:
+        """What was asked for lately, here."""
+        return self._recent.mix
+
+    def check(
+        self, request: Request, policy_name: str | None = None, priority: int = 0
+    ) -> Placement | Refusal:
+        """Say where *request* would go now, or why nowhere.
+
+        Raises `UnknownPolicy`, `PolicyNotAllowed`.
+        """
         with self._lock, self._database.read() as session:
-            return self._propose(session, request, policy)
+            self._refresh(session)
+            policy = self._policy(session, policy_name)
+            return self._propose(session, request, policy, priority)
 
     def claim(
         self,
@@ -142,64 +230,361 @@ class Claims:
 
         *quota* is the most that the lease's project may hold with it.
 
-        *lease* comes without status, policy, hosts, claims and events; these are filled here. Its
-        claims can be read afterwards, what they refer to (`claim.gpu`) only in a session.
+        *lease* comes without status, policy, hosts, access, claims and events; these are filled here, or left
+        as they were.
+        Its claims can be read afterwards; what they refer to (`claim.gpu`) if it has no server.
 
         Raises `NoCapacity` or `NeverFits`, whose fact `details` is `Refusal.to_dict()`;
-        `QuotaExceeded`; `ClaimConflict` when others were faster each time; `UnknownPolicy`;
-        `BadRequest` if there are too few masked addresses.
+        `NoDaemonPort`; `QuotaExceeded`; `ClaimConflict` when others were faster each time; `UnknownPolicy`;
+        `PolicyNotAllowed`; `BadRequest` if there are too few masked addresses.
         """
         watch = timeutils.StopWatch().start()
-        policy = policies.load(policy_name or self._policy)
-        addresses = self.masked.first(request.count)
-        for attempt in range(self._attempts):
-            try:
-                with self._lock:
-                    self._try(
-                        lease, request, policy, addresses, quota, watch, overtaken=attempt > 0
-                    )
-            except (_OvertakenError, held.OvertakenError, db_exception.DBError) as error:
-                _raise_unless_overtaken(error)
-            else:
-                return lease
-            _pause(attempt)
-        raise exceptions.ClaimConflict(attempts=self._attempts)
+        with self._lock:
+            self._recent.add(request)
+        asked_for = {column: getattr(lease, column) for column in FILLED}
+
+        def write(overtaken: bool) -> Lease:
+            with self._lock:
+                self._try(lease, request, policy_name, quota, watch, overtaken)
+            return lease
+
+        return until_written(self._attempts, write, lambda: _empty(lease, asked_for))
 
     def release(self, lease_id: str) -> None:
         """Give back all that a lease holds, and note when. A second time changes nothing.
 
         Raises `ClaimConflict` if the database could not be written for all the others, each time.
         """
-        for attempt in range(self._attempts):
-            try:
-                self._give_back(lease_id)
-            except db_exception.DBError as error:
-                _raise_unless_overtaken(error)
-            else:
+        until_written(self._attempts, lambda _: self._return(lease_id))
+        self.advance()
+
+    def terminate(
+        self, lease_id: str, detail: str | None = None, if_: Condition = lambda _: True
+    ) -> Lease | None:
+        """Release a lease: at once and wholly if it holds nothing but its claims, or only a place in
+        the queue; else as far as RELEASING.
+
+        *if_* looks at the lease first, and may raise what it likes; None, and nothing done, if it says no.
+        Raises `NotFound`, `IllegalTransition`, and `ClaimConflict` as `release`.
+        """
+        lease = until_written(self._attempts, lambda _: self._terminate(lease_id, detail, if_))
+        if lease is not None and lease.status == Status.RELEASED:
+            if lease.claimed_at is None:
+                self._announce(lease_id, Status.RELEASED, None, None)
+            self.advance()
+        return lease
+
+    def wait(
+        self,
+        lease: Lease,
+        request: Request,
+        policy_name: str | None = None,
+        quota: limits.Amounts = limits.NO_LIMITS,
+        patience: Patience = Patience(),
+    ) -> Lease:
+        """Store *lease* as the last of its priority in the queue, and advance the queue. Return it.
+
+        For a request that has just been refused, and might fit later. *lease* comes as for `claim`, with its
+        priority.
+
+        Raises `QuotaExceeded` if its project's quota could never allow it, `QueueFull`, `UnknownPolicy`,
+        `PolicyNotAllowed`, `BadRequest` if there are too few masked addresses.
+        """
+        if policy_name is not None:
+            self._named(policy_name)
+        if lease.has_server:
+            self.masked.first(request.count)
+        if limits.limited(quota):
+            limits.check(quota, limits.NOTHING, at_least(request))
+        until_written(self._attempts, lambda _: self._queue_up(lease, policy_name, patience))
+        self.advance()
+        return lease
+
+    def leave(self, lease_id: str, why: str | None = None) -> bool:
+        """Give the place of a lease in the queue back; False if it has none (any more).
+
+        *why* is for its owner, unless it was he who asked for it. Raises what the database raises.
+        """
+        with self._database.write() as session:
+            left = queued.leave(session, lease_id, why)
+        if left:
+            self._announce(lease_id, Status.RELEASED, None, None)
+            self.advance()
+        return left
+
+    def desert(
+        self, lease_id: str, why: str, silent_since: datetime.datetime | None = None
+    ) -> bool:
+        """Release a lease whose client left before it knew that it had it; False if there is nothing to do.
+
+        With *silent_since*, only if its client promised to ask, and did not since then.
+        """
+        return self._end(
+            lease_id,
+            why,
+            lambda lease: silent_since is None or queued.is_silent(lease, silent_since),
+        )
+
+    def _end(self, lease_id: str, why: str, if_: Condition) -> bool:
+        """Release a lease whose client is gone; False if it is on its way out, or he is not gone after all."""
+        try:
+            return self.terminate(lease_id, why, if_) is not None
+        except exceptions.IllegalTransition:
+            return False
+
+    def tend(self) -> list[str]:
+        """See to what nobody else noticed: waits that are over, clients that are gone, a queue that stands still.
+
+        Return the ids of leases that are to be released. For the engine's audit.
+        """
+        now = timeutils.utcnow()
+        before = now - datetime.timedelta(seconds=self._client_timeout)
+        with self._database.read() as session:
+            overdue = queued.overdue(session)
+            silent = queued.deserted(session, before)
+            head = queued.head(session, self._client_timeout)
+            abandoned = leases.abandoned(session, now)
+        for lease_id in overdue:
+            self.leave(lease_id, TIME_OVER)
+        deserted = [
+            lease_id
+            for lease_id in silent
+            if not self.leave(lease_id, SILENT)
+            and self.desert(lease_id, SILENT, silent_since=before)
+        ]
+        deserted += [
+            lease_id
+            for lease_id in abandoned
+            if self._end(lease_id, ABANDONED, lambda lease: leases.is_abandoned(lease, now))
+        ]
+        if head is not None and (hopeless := self._hopeless(head)):
+            self.leave(head.id, f"the cloud can no longer give what it asks for: {hopeless}")
+        self.advance()
+        return deserted
+
+    def _hopeless(self, head: Row) -> str | None:
+        """Why the head of the queue will never fit; None if it may."""
+        with self._lock, self._database.read() as session:
+            self._inventory.reload(session)
+            policy = self._policy_of(session, head)
+            answer = self._inventory.pool.propose(request_of(head), policy)
+        return answer.reason if isinstance(answer, Refusal) and answer.impossible else None
+
+    def advance(self) -> None:
+        """Give those whose turn it is their GPUs, as long as the next one fits.
+
+        To be called when something was committed that may let somebody in. What goes wrong is
+        logged: the engine's next audit calls again.
+        """
+        turn = self._last_wanted = next(self._wanted)
+        with self._advancing:
+            if self._done >= turn:  # somebody has looked since we asked
                 return
-            _pause(attempt)
-        raise exceptions.ClaimConflict(attempts=self._attempts)
+            covers = self._last_wanted
+            try:
+                while granted := self._grant():
+                    self._announce(granted.id, granted.status, granted.policy, granted.timings)
+            except Exception:
+                LOG.exception("the queue stays as it is until the next audit")
+            self._done = covers
+
+    def _grant(self) -> Lease | None:
+        """Give whoever is next his GPUs; return his lease, None if nobody can go now."""
+
+        def write(overtaken: bool) -> Lease | None:
+            with self._database.read() as session:
+                if session.connection().scalar(queued.TOP_PRIORITY) is None:
+                    return None
+            with self._lock:
+                return self._try_next(overtaken)
+
+        try:
+            return until_written(self._attempts, write)
+        except _UnreachableError as hopeless:
+            return self._give_up(hopeless)
+
+    def _give_up(self, hopeless: _UnreachableError) -> Lease:
+        """End the wait of somebody for whom there are GPUs, but no way to them: he would bar everybody's way."""
+        with self._database.write() as session:
+            queued.leave(session, hopeless.lease_id, f"it was its turn, but {hopeless}")
+        return Lease(id=hopeless.lease_id, status=Status.RELEASED)
 
     def _propose(
-        self, session: Session, request: Request, policy: Policy, overtaken: bool = False
+        self,
+        session: Session,
+        request: Request,
+        policy: Policy,
+        priority: int = 0,
     ) -> Placement | Refusal:
+        answer = self._inventory.pool.propose(request, policy)
+        if isinstance(answer, Refusal) or not self._is_confirmed(session, request, answer):
+            self._inventory.reload(session)
+            answer = self._inventory.pool.propose(request, policy)
+        top = self._inventory.top_priority
+        if isinstance(answer, Placement) and top is not None and top >= priority:
+            return self._in_turn(session, request, policy, priority)
+        return answer
+
+    def _named(self, name: str) -> None:
+        """Raise `UnknownPolicy` or `PolicyNotAllowed` if a request may not name this policy."""
+        with self._database.read() as session:
+            self.choice.named(name, settings.get(session, settings.DEFAULT_POLICY))
+
+    def _policy(self, session: Session, name: str | None) -> Policy:
+        """The policy for a request that says *name*, and what it looks at; after `_refresh`."""
+        return self._shown(session, self.choice.of(name, self._inventory.default_policy))
+
+    def _shown(self, session: Session, policy: Policy) -> Policy:
+        """See to it that *policy* finds what it looks at."""
+        if policy.looks_at_utilisation:
+            self._inventory.read_utilisation(session)
+        if policy.looks_at_mix:
+            self._inventory.pool.mix = self._recent.mix
+        return policy
+
+    def _refresh(self, session: Session, overtaken: bool = False) -> None:
         changed = self._inventory.refresh(session)
         if overtaken and not changed:  # somebody was faster, but the summary hides it
             self._inventory.reload(session)
-        answer = self._inventory.pool.propose(request, policy)
-        if isinstance(answer, Placement) and (
-            request.locality == ANY or self._inventory.confirms_host(session, answer)
-        ):
-            return answer
-        self._inventory.reload(session)
-        return self._inventory.pool.propose(request, policy)
+
+    def _is_confirmed(self, session: Session, request: Request, placement: Placement) -> bool:
+        known = request.locality == ANY or request.consumer_host is not None
+        return known or self._inventory.confirms_host(session, placement)
+
+    def _in_turn(
+        self, session: Session, request: Request, policy: Policy, priority: int
+    ) -> Placement | Refusal:
+        """Where a new request may go although others wait; a refusal if it would go before them."""
+        new = Waiting(NOBODY, request, policy, NOBODY, priority, datetime.datetime.max)
+        turn = self._next_turn(session, new)
+        if turn is not None and turn[0] is new:
+            return turn[1]
+        before = queued.length(session)
+        many = "1 request waits" if before == 1 else f"{before} requests wait"
+        return Refusal(False, f"it would fit, but {many} in the queue and may not be overtaken")
+
+    def _try_next(self, overtaken: bool) -> Lease | None:
+        watch = timeutils.StopWatch().start()
+        with self._database.write() as session:
+            if overtaken:
+                session.execute(TURNSTILE)
+            self._refresh(session, overtaken)
+            turn = self._next_turn(session)
+            if turn is None:
+                return None
+            waiting, placement = turn
+            if not self._is_confirmed(session, waiting.request, placement):
+                self._inventory.reload(session)
+                raise OvertakenError
+            quota = self._quotas.of(waiting.project_id)
+            if limits.limited(quota):
+                held.hold(session, waiting.project_id)
+            lease = leases.queued(session, waiting.lease_id)
+            if lease is None:
+                raise OvertakenError
+            if limits.limited(quota):
+                used = held.usage(session, waiting.project_id)
+                if not limits.fits(quota, used, asked(placement)):
+                    raise OvertakenError
+            waited = (timeutils.utcnow() - lease.queued_at).total_seconds()
+            lease.timings = {**(lease.timings or {}), timings.QUEUE: waited}
+            if self._attended(lease.id):  # it is told at once, and need not be watched any more
+                lease.waiter_seen_at = None
+            try:
+                claimed = self._take(
+                    session, lease, waiting.request, placement, waiting.policy, watch
+                )
+            except UNREACHABLE as error:
+                raise _UnreachableError(lease.id, str(error)) from error
+        for gpu in claimed:
+            self._inventory.put(gpu)
+        return lease
+
+    def _next_turn(
+        self, session: Session, new: Waiting | None = None
+    ) -> tuple[Waiting, Placement] | None:
+        """Who goes next, also of those before a *new* request, which is the last of its priority.
+
+        As a rule only the head is asked: reading everybody takes longer.
+        """
+        pool, quotas = self._inventory.pool, self._quota_check(session)
+        passed = False
+
+        def allows(one: Waiting, placement: Placement | None) -> bool:
+            nonlocal passed
+            allowed = one is new or quotas(one, placement)
+            passed = passed or not allowed
+            return allowed
+
+        head = queued.head(session, self._client_timeout)
+        if head is not None:
+            first = self._waiting(session, [head])
+            turn = queue.next_turn(pool, first, backfill=False, allows=allows)
+            if turn is not None or not (passed or self._backfill):
+                return turn
+        at_least = None if new is None else new.priority
+        rows = queued.everybody(session, self._client_timeout, at_least)
+        everybody = self._waiting(session, rows)
+        if new is not None:
+            everybody.append(new)
+        return queue.next_turn(pool, everybody, backfill=self._backfill, allows=allows)
+
+    def _waiting(self, session: Session, rows: Sequence[Row]) -> list[Waiting]:
+        return [
+            Waiting(
+                row.id,
+                request_of(row),
+                self._policy_of(session, row),
+                row.project_id,
+                row.priority,
+                row.queued_at,
+            )
+            for row in rows
+        ]
+
+    def _policy_of(self, session: Session, row: Row) -> Policy:
+        try:
+            return self._policy(session, row.policy)
+        except (exceptions.UnknownPolicy, exceptions.PolicyNotAllowed) as error:
+            LOG.warning("lease %s is placed by the default policy: %s", row.id, error)
+            return self._policy(session, None)
+
+    def _quota_check(self, session: Session) -> queue.Allows:
+        """What tells whether quotas allow somebody's turn, as things are in *session*."""
+        used: dict[str, limits.Amounts] = {}
+
+        def allows(one: Waiting, placement: Placement | None) -> bool:
+            quota = self._quotas.of(one.project_id)
+            if not limits.limited(quota):
+                return True
+            if one.project_id not in used:
+                used[one.project_id] = held.usage(session, one.project_id)
+            wanted = at_least(one.request) if placement is None else asked(placement)
+            return limits.fits(quota, used[one.project_id], wanted)
+
+        return allows
+
+    def _queue_up(self, lease: Lease, policy_name: str | None, patience: Patience) -> None:
+        now = timeutils.utcnow()
+        with self._database.write() as session:
+            if patience.most != limits.UNLIMITED:
+                held.hold(session, lease.project_id)
+                waiting = queued.length(session, lease.project_id)
+                if waiting >= patience.most:
+                    raise exceptions.QueueFull(waiting=waiting)
+            lease.status = Status.QUEUED
+            lease.policy = policy_name
+            lease.queued_at = now
+            lease.wait_until = patience.until
+            lease.waiter_seen_at = now if patience.attended else None
+            session.add(lease)
+            session.add(LeaseEvent(lease_id=lease.id, event="queue", status=Status.QUEUED))
 
     def _try(
         self,
         lease: Lease,
         request: Request,
-        policy: Policy,
-        addresses: Sequence[Address],
+        policy_name: str | None,
         quota: limits.Amounts,
         watch: timeutils.StopWatch,
         overtaken: bool,
@@ -209,31 +594,77 @@ class Claims:
                 held.hold(session, lease.project_id)
             if overtaken:
                 session.execute(TURNSTILE)
-            answer = self._propose(session, request, policy, overtaken)
+            self._refresh(session, overtaken)
+            policy = self._policy(session, policy_name)
+            answer = self._propose(session, request, policy, lease.priority or 0)
             if isinstance(answer, Refusal):
                 refused = exceptions.NeverFits if answer.impossible else exceptions.NoCapacity
                 raise refused(reason=answer.reason, details=answer.to_dict())
             if limits.limited(quota):
                 limits.check(quota, held.usage(session, lease.project_id), asked(answer))
-            generation = self._inventory.newest + 1
-            claimed = []
-            for uuid, size in answer.memory_by_gpu().items():
-                before = self._inventory.pool.get(uuid)
-                after = before.claim(size, exclusive=request.exclusive, generation=generation)
-                _swap(session, before, after)
-                claimed.append(after)
-            _fill(lease, answer, policy, addresses)
-            lease.timings = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
-            session.add(lease)
-            session.flush()
-            if request.exclusive:  # only now is there a lease that the GPUs can name
-                _hold(session, [gpu.uuid for gpu in claimed], lease.id)
+            claimed = self._take(session, lease, request, answer, policy, watch)
+            if not lease.has_server:
+                leases.locate(session, lease)
         for gpu in claimed:
             self._inventory.put(gpu)
 
-    def _give_back(self, lease_id: str) -> None:
-        with self._database.read() as session:
-            newest = session.scalar(select(func.max(Gpu.generation))) or 0
+    def _take(
+        self,
+        session: Session,
+        lease: Lease,
+        request: Request,
+        placement: Placement,
+        policy: Policy,
+        watch: timeutils.StopWatch,
+    ) -> list[state.Gpu]:
+        """Write that *lease* has *placement*; return the GPUs as they then are."""
+        newest = self._inventory.newest
+        # One after the other in the order of the cGPUs, so that it shows which was given last.
+        turns = {share.gpu_uuid: turn for turn, share in enumerate(placement.shares, start=1)}
+        claimed = []
+        for uuid, size in placement.memory_by_gpu().items():
+            before = self._inventory.pool.get(uuid)
+            generation = newest + turns[uuid]
+            after = before.claim(size, exclusive=request.exclusive, generation=generation)
+            _swap(session, before, after)
+            claimed.append(after)
+        with session.no_autoflush:  # the claims are written once, with everything
+            gpus = {gpu.uuid: gpu for gpu in claimed}
+            _fill(lease, placement, policy, gpus)
+            hosts = {uuid: gpu.host for uuid, gpu in gpus.items()}
+            if lease.has_server:
+                lease.access = Access.MASKED
+                _mask(lease, self.masked.first(lease.count))
+            else:
+                self._reach(session, lease, set(hosts.values()))
+            if ports := self._daemon_ports.get(lease.remoting):
+                _give_ports(session, lease, hosts, ports)
+            events = _begin(lease)
+        lease.timings = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
+        if lease.queued_at is None:
+            leases.insert(session, lease, events)
+        else:
+            leases.serve(session, lease, events)
+        if request.exclusive:  # only now is there a lease that the GPUs can name
+            _hold(session, [gpu.uuid for gpu in claimed], lease.id)
+        return claimed
+
+    def _reach(self, session: Session, lease: Lease, gpu_hosts: Set[str]) -> None:
+        """Choose how the consumer of a lease that stands alone reaches its GPUs."""
+        host = lease.consumer_host
+        has_endpoint = self._local is not None and host in self._inventory.pool.compute_hosts
+        lease.access = choose(Consumer(host, has_endpoint), gpu_hosts, native=self._native)
+        if lease.access == Access.NATIVE:
+            lease.remoting = NATIVE
+        if lease.access == Access.MASKED:
+            taken = session.scalars(select(Claim.masked_ip).where(Claim.masked_host == host))
+            _mask(lease, self._local.any_of(list(taken), lease.count, host))
+            for claim in lease.claims:
+                claim.masked_host = host
+            # The endpoint is to be told, so from now on there is something to remove.
+            lease.bound_host, lease.port_id = host, lease.id
+
+    def _return(self, lease_id: str) -> None:
         with self._database.write() as session:
             lease = session.execute(
                 select(Lease.released_at).where(Lease.id == lease_id).with_for_update()
@@ -245,14 +676,7 @@ class Claims:
                 .where(Claim.lease_id == lease_id)
                 .order_by(Claim.position)
             ).all()
-            sizes: Counter[str] = Counter()
-            for share in shares:
-                sizes[share.gpu_uuid] += share.memory_mb
-            for uuid, size in sorted(sizes.items()):
-                session.execute(GIVE_BACK, {"this": uuid, "size": size, "next": newest + 1})
-            for share in shares:
-                # One by one: deleting a range would lock the gaps around it, where others insert.
-                session.execute(DELETE_CLAIM, {"lease": lease_id, "this": share.position})
+            _give_back(session, lease_id, shares, _newest(session))
             if lease.released_at is None:
                 session.execute(
                     update(LEASES)
@@ -260,54 +684,136 @@ class Claims:
                     .values(released_at=timeutils.utcnow())
                 )
 
+    def _terminate(self, lease_id: str, detail: str | None, if_: Condition) -> Lease | None:
+        with self._database.write() as session:
+            lease = leases.copied(session, lease_id)
+            if not if_(lease):
+                return None
+            waited = lease.status == Status.QUEUED
+            leases.move(session, lease, Event.RELEASE, detail, waiter_seen_at=None)
+            if waited or leases.holds_only_claims(lease):
+                _give_back(session, lease_id, lease.claims, _newest(session))
+                lease.claims = []
+                leases.move(session, lease, Event.FINISH)
+            leases.write(session, lease, "status", "released_at", "waiter_seen_at")
+            return lease
+
 
 def asked(placement: Placement) -> limits.Amounts:
     """How much a lease with these shares adds to what its project holds."""
     return limits.lease([share.memory_mb for share in placement.shares])
 
 
-class _OvertakenError(Exception):
-    """Somebody changed what the choice was based on."""
+def at_least(request: Request) -> limits.Amounts:
+    """How much *request* adds at least, wherever it goes: whole GPUs differ in memory."""
+    return limits.lease([request.memory_mb or 0] * request.count)
 
 
-def _raise_unless_overtaken(error: Exception) -> None:
-    """Raise *error* again, unless it only says that others were faster or are in the way."""
-    cause = getattr(error, "inner_exception", None)
-    if not (
-        isinstance(error, _OvertakenError | held.OvertakenError | db_exception.DBDeadlock)
-        or getattr(getattr(cause, "orig", None), "sqlstate", None) == SERIALIZATION_FAILURE
-        or "database is locked" in str(cause)
-    ):
-        raise error
+def request_of(lease: Lease | Row) -> Request:
+    """Return what a lease asks for."""
+    words = {
+        "count": lease.count,
+        "mode": lease.mode,
+        "memory_mb": lease.memory_mb,
+        "locality": lease.locality,
+        **lease.requirements,
+    }
+    return Request.from_dict(words, lease.consumer_host)
 
 
-def _pause(attempt: int) -> None:
-    """Wait a little, longer each time, and never as long as the others do."""
-    time.sleep(JITTER.uniform(0, min(0.001 * 2**attempt, LONGEST_PAUSE)))
+class _UnreachableError(Exception):
+    """Who is next could have GPUs, and not reach them."""
+
+    def __init__(self, lease_id: str, why: str) -> None:
+        super().__init__(why)
+        self.lease_id = lease_id
 
 
-def _fill(lease: Lease, placement: Placement, policy: Policy, addresses: Sequence[Address]) -> None:
-    lease.status = Status.CLAIMED
+def _fill(
+    lease: Lease, placement: Placement, policy: Policy, gpus: Mapping[str, state.Gpu]
+) -> None:
+    """Note in *lease* what was chosen for it; *gpus* are those of its shares, by UUID."""
     lease.policy = policy.name
     lease.wanted_host = placement.host
     lease.avoided_hosts = list(placement.avoid)
+    lease.claimed_at = now = timeutils.utcnow()
+    if lease.keepalive is not None:
+        lease.kept_until = now + datetime.timedelta(seconds=lease.keepalive)
+    lease.claimed_mb = sum(share.memory_mb for share in placement.shares)
+    lease.claimed_gpus = sum(
+        share.memory_mb / gpus[share.gpu_uuid].memory_mb for share in placement.shares
+    )
     lease.claims = [
-        Claim(
-            position=position,
-            gpu_uuid=share.gpu_uuid,
-            memory_mb=share.memory_mb,
-            masked_ip=address.ip,
-            masked_port=address.port,
-        )
-        for position, (share, address) in enumerate(zip(placement.shares, addresses, strict=True))
+        Claim(position=position, gpu_uuid=share.gpu_uuid, memory_mb=share.memory_mb)
+        for position, share in enumerate(placement.shares)
     ]
-    detail = ", ".join(f"{share.memory_mb} MiB of {share.gpu_uuid}" for share in placement.shares)
-    lease.events = [LeaseEvent(event="claim", status=Status.CLAIMED, detail=detail)]
+
+
+def _empty(lease: Lease, asked_for: Mapping[str, object]) -> None:
+    """Take back what an attempt that came to nothing has filled in: *lease* may be tried again, or wait."""
+    lease.claims, lease.events = [], []
+    for column, value in asked_for.items():
+        setattr(lease, column, value)
+
+
+def _mask(lease: Lease, addresses: Sequence[Address]) -> None:
+    for claim, address in zip(lease.claims, addresses, strict=True):
+        claim.masked_ip, claim.masked_port = address.ip, address.port
+
+
+def _begin(lease: Lease) -> list[LeaseEvent]:
+    """Say how far *lease* is with its claims; return what that adds to its story."""
+    detail = ", ".join(f"{claim.memory_mb} MiB of {claim.gpu_uuid}" for claim in lease.claims)
+    lease.status = Status.CLAIMED
+    events = [
+        LeaseEvent(lease_id=lease.id, event=Event.CLAIM, status=Status.CLAIMED, detail=detail)
+    ]
+    if leases.is_ready(lease):
+        lease.status = Status.ACTIVE
+        events.append(LeaseEvent(lease_id=lease.id, event=Event.ACTIVATE, status=Status.ACTIVE))
+    return events
+
+
+def _newest(session: Session) -> int:
+    """The largest generation of all."""
+    return session.connection().scalar(NEWEST) or 0
+
+
+def _give_back(session: Session, lease_id: str, shares: Sequence[Row | Claim], newest: int) -> None:
+    """Return the claims of a lease whose row is held; *newest* is a generation that GPUs are to grow past."""
+    connection = session.connection()
+    sizes: Counter[str] = Counter()
+    for share in shares:
+        sizes[share.gpu_uuid] += share.memory_mb
+    for uuid, size in sorted(sizes.items()):
+        connection.execute(GIVE_BACK, {"this": uuid, "size": size, "next": newest + 1})
+    for share in shares:
+        # One by one: deleting a range would lock the gaps around it, where others insert.
+        connection.execute(DELETE_CLAIM, {"lease": lease_id, "this": share.position})
+
+
+def _give_ports(session: Session, lease: Lease, hosts: Mapping[str, str], ports: PortRange) -> None:
+    """Give every cGPU a port of its own on the host of its GPU; *hosts* names it by GPU."""
+    for host in sorted(set(hosts.values())):
+        claims = [claim for claim in lease.claims if hosts[claim.gpu_uuid] == host]
+        taken = session.scalars(
+            select(Claim.daemon_port)
+            .where(Claim.daemon_host == host)
+            .union(select(Gpu.daemon_port).where(Gpu.host_name == host))
+        )
+        names = [f"{lease.id}-{claim.position}" for claim in claims]
+        try:
+            chosen = ports.choose(list(taken), names, host)
+        except exceptions.NoDaemonPort:
+            LOG.warning("%s has no free port in [daemons]lease_ports (%s) for a lease", host, ports)
+            raise
+        for claim, port in zip(claims, chosen, strict=True):
+            claim.daemon_host, claim.daemon_port = host, port
 
 
 def _swap(session: Session, before: state.Gpu, after: state.Gpu) -> None:
     """Write *after* if the GPU is still as it was *before*."""
-    swapped = session.execute(
+    swapped = session.connection().execute(
         SWAP,
         {
             "this": before.uuid,
@@ -317,7 +823,7 @@ def _swap(session: Session, before: state.Gpu, after: state.Gpu) -> None:
         },
     )
     if swapped.rowcount != 1:
-        raise _OvertakenError
+        raise OvertakenError
 
 
 def _hold(session: Session, uuids: Sequence[str], lease_id: str) -> None:

@@ -12,12 +12,16 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 from oslo_utils import timeutils
 from sqlalchemy import Row, bindparam, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from gsaas.db.models import Endpoint, Gpu, Host
+from gsaas.db import queue
+from gsaas.db.hosts import is_silent
+from gsaas.db.models import Endpoint, Gpu, GpuReading, Host, Setting
+from gsaas.db.settings import DEFAULT_POLICY
 from gsaas.gpgpums import state
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.state import Placement, Withheld
@@ -26,6 +30,8 @@ SUMMARY = select(
     func.count(),
     func.coalesce(func.sum(Gpu.generation), 0),
     select(func.count()).select_from(Endpoint).scalar_subquery(),
+    queue.TOP_PRIORITY.scalar_subquery(),
+    select(Setting.value).where(Setting.name == DEFAULT_POLICY).scalar_subquery(),
 ).select_from(Gpu)
 
 GPUS = select(
@@ -37,11 +43,18 @@ GPUS = select(
     Gpu.exclusive_lease_id,
     Gpu.generation,
     Gpu.disabled,
+    Gpu.model,
+    Gpu.compute_capability,
+    Gpu.leases,
+    Gpu.given,
+    Gpu.withdrawn_reason.is_not(None).label("withdrawn"),
 )
 
 CHANGED_GPUS = GPUS.where(Gpu.generation >= bindparam("newest"))
 
-WITHHELD_HOSTS = select(Host.name, Host.disabled).where(
+WITHHELD_HOSTS = select(
+    Host.name, Host.disabled, Host.monitor_seen_at, Host.monitor_interval
+).where(
     or_(
         Host.disabled.is_(True),
         Host.monitor_seen_at.is_(None),
@@ -50,6 +63,16 @@ WITHHELD_HOSTS = select(Host.name, Host.disabled).where(
     exists().where(Gpu.host_name == Host.name),
 )
 
+OWN = (Withheld.DISABLED, Withheld.WITHDRAWN)
+"""Reasons of a GPU itself, which hold whatever its host does."""
+
+READINGS = select(GpuReading.gpu_uuid, GpuReading.mean_utilisation).where(
+    GpuReading.at >= bindparam("since")
+)
+
+READINGS_LAST = 5.0
+"""Seconds for which readings that were read are good enough: monitors bring new ones less often."""
+
 COMPUTE_HOSTS = select(Endpoint.host_name)
 
 
@@ -57,27 +80,35 @@ class Inventory:
     """A `Pool` and how far it follows the database. Not thread-safe.
 
     *heartbeat_timeout* is how long a GPU host's monitor may be silent before its GPUs are
-    withheld, in seconds.
+    withheld, *utilisation_window* how old a reading may be that says how busy a GPU is; in seconds.
     """
 
-    def __init__(self, heartbeat_timeout: float) -> None:
+    def __init__(self, heartbeat_timeout: float, utilisation_window: float = 300) -> None:
         self.pool = Pool()
         self.newest = 0
         """The largest generation seen."""
-        self._heartbeat_timeout = datetime.timedelta(seconds=heartbeat_timeout)
+        self.top_priority: int | None = None
+        """The highest priority of those who wait in the queue; None if nobody does."""
+        self.default_policy: Any = None
+        """The default policy that an admin set; None if none did."""
+        self._window = datetime.timedelta(seconds=utilisation_window)
+        self._readings_age: timeutils.StopWatch | None = None
+        self._heartbeat_timeout = heartbeat_timeout
         self._sum = 0
         self._withheld_hosts: dict[str, Withheld] = {}
 
     def refresh(self, session: Session) -> bool:
         """Take over what changed, if anything did; return whether."""
-        count, total, endpoints = map(int, session.execute(SUMMARY).one())
+        summary = session.connection().execute(SUMMARY).one()
+        count, total, endpoints = map(int, summary[:3])
+        self.top_priority, self.default_policy = summary[3:]
         withheld = self._read_withheld_hosts(session)
         changed = False
         if withheld != self._withheld_hosts:
             self._withhold(withheld)
             changed = True
         if (count, total) != (len(self.pool), self._sum):
-            for row in session.execute(CHANGED_GPUS, {"newest": self.newest}):
+            for row in session.connection().execute(CHANGED_GPUS, {"newest": self.newest}):
                 self._take_over(row)
             if (count, total) != (len(self.pool), self._sum):
                 self._read_all_gpus(session)
@@ -92,6 +123,19 @@ class Inventory:
         self._withhold(self._read_withheld_hosts(session))
         self._read_all_gpus(session)
         self._read_compute_hosts(session)
+
+    def read_utilisation(self, session: Session) -> None:
+        """Take over how busy GPUs were, in whole percents, unless that was done a moment ago."""
+        if self._readings_age is not None and not self._readings_age.expired():
+            return
+        rows = session.execute(READINGS, {"since": timeutils.utcnow() - self._window})
+        busy = {row.gpu_uuid: row.mean_utilisation for row in rows}
+        for gpu in list(self.pool):
+            percent = busy.get(gpu.uuid)
+            utilisation = None if percent is None else float(round(percent))
+            if utilisation != gpu.utilisation:
+                self.pool.put(gpu.with_(utilisation=utilisation))
+        self._readings_age = timeutils.StopWatch(READINGS_LAST).start()
 
     def confirms_host(self, session: Session, placement: Placement) -> bool:
         """Is there still a compute host where *placement* wants the VM?
@@ -115,7 +159,13 @@ class Inventory:
         self.pool.put(gpu)
 
     def _take_over(self, row: Row) -> None:
-        withheld = Withheld.DISABLED if row.disabled else self._withheld_hosts.get(row.host_name)
+        if row.disabled:
+            withheld = Withheld.DISABLED
+        elif row.withdrawn:
+            withheld = Withheld.WITHDRAWN
+        else:
+            withheld = self._withheld_hosts.get(row.host_name)
+        known = self.pool.get(row.uuid)
         self.put(
             state.Gpu(
                 row.uuid,
@@ -126,6 +176,11 @@ class Inventory:
                 row.exclusive_lease_id is not None,
                 row.generation,
                 withheld,
+                row.model,
+                row.compute_capability and state.understood(row.compute_capability),
+                row.leases,
+                row.given,
+                known.utilisation if known else None,
             )
         )
 
@@ -142,11 +197,12 @@ class Inventory:
         self.pool.compute_hosts = session.scalars(COMPUTE_HOSTS).all()
 
     def _read_withheld_hosts(self, session: Session) -> dict[str, Withheld]:
-        seen_after = timeutils.utcnow() - self._heartbeat_timeout
-        rows = session.execute(WITHHELD_HOSTS, {"seen_after": seen_after})
+        seen_after = timeutils.utcnow() - datetime.timedelta(seconds=self._heartbeat_timeout)
+        rows = session.connection().execute(WITHHELD_HOSTS, {"seen_after": seen_after})
         return {
             name: Withheld.HOST_DISABLED if disabled else Withheld.HOST_SILENT
-            for name, disabled in rows
+            for name, disabled, seen_at, interval in rows
+            if disabled or is_silent(seen_at, interval, self._heartbeat_timeout)
         }
 
     def _withhold(self, hosts: dict[str, Withheld]) -> None:
@@ -155,5 +211,5 @@ class Inventory:
             if before.get(host) == hosts.get(host):
                 continue
             for gpu in self.pool.on_host(host):
-                if gpu.withheld is not Withheld.DISABLED:
+                if gpu.withheld not in OWN:
                     self.pool.put(gpu.with_(withheld=hosts.get(host)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping
 
 import stevedore
 
@@ -16,30 +17,48 @@ LOG = logging.getLogger(__name__)
 
 
 def load(name: str) -> Policy:
-    """Return the policy *name*; raises `UnknownPolicy`."""
-    try:
-        return _policies()[name]
-    except KeyError:
-        raise exceptions.UnknownPolicy(name=name, known=", ".join(names())) from None
+    """Return the policy *name*, its knobs as they come; raises `UnknownPolicy`."""
+    return find(name, installed())
 
 
 def names() -> list[str]:
     """The policies that work here, sorted."""
-    return sorted(_policies())
+    return sorted(installed())
+
+
+def find(name: str, known: Mapping[str, Policy]) -> Policy:
+    """Return the policy *name* of those *known*; raises `UnknownPolicy`."""
+    try:
+        return known[name]
+    except KeyError:
+        raise exceptions.UnknownPolicy(name=name, known=", ".join(sorted(known))) from None
 
 
 @functools.cache
-def _policies() -> dict[str, Policy]:
-    """Every policy by name. One that cannot be loaded is logged and left out; the others work."""
+def installed() -> dict[str, Policy]:
+    """Every policy by name, one instance for the whole process."""
+    return instances()
+
+
+def instances() -> dict[str, Policy]:
+    """New instances of every policy, by name.
+
+    One that cannot be loaded is logged and left out; the others work.
+    """
     manager = stevedore.ExtensionManager(
         NAMESPACE, invoke_on_load=True, on_load_failure_callback=_report
     )
     policies = {}
     for extension in manager:
-        if isinstance(extension.obj, Policy):
-            policies[extension.name] = extension.obj
-        else:
+        if not isinstance(extension.obj, Policy):
             LOG.error("Scheduling policy %s is left out: it is no Policy", extension.name)
+        elif getattr(extension.obj, "name", None) != extension.name:
+            LOG.error(
+                "Scheduling policy %s is left out: its name is not that of its entry point",
+                extension.name,
+            )
+        else:
+            policies[extension.name] = extension.obj
     return policies
 
 

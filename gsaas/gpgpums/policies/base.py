@@ -1,14 +1,18 @@
 """What a scheduling policy is: the contract of the entry points `gsaas.gpgpums.policies`.
 
 A policy puts GPUs in order, best first. It cannot break anything: the pool takes the first GPU
-that it can grant and passes over the rest.
+that it can grant and passes over the rest. It is a pure function of what it is shown: the same
+pool and the same request get the same order, in every worker.
+
+Its file's docstring is what operators read of it: the first line the rule, then what it is good
+for and what that costs.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from gsaas.gpgpums.pool import Candidates
@@ -20,6 +24,20 @@ class Policy(abc.ABC):
 
     name: ClassVar[str]
     """What callers write after `-policy=`; the same as the entry point's name."""
+    source: ClassVar[str] = ""
+    """Where the rule comes from, in a few words."""
+    looks_at_utilisation: bool = False
+    """Does it need `Gpu.utilisation`? It is read only for those that do."""
+    looks_at_mix: bool = False
+    """Does it need `Candidates.mix`? It is kept up to date only for those that do."""
+
+    def configure(self, conf: Any, known: Mapping[str, Policy]) -> None:  # noqa: B027 - most have no knobs
+        """Take over knobs from the configuration, before the first request.
+
+        *conf* is an `oslo_config.cfg.ConfigOpts`; a policy of another package may register options
+        of its own with it. *known* are all policies, by name. Raises `ValueError` for a value that
+        cannot be used.
+        """
 
     @abc.abstractmethod
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:

@@ -18,6 +18,7 @@ from gsaas.gpgpums.state import Gpu, Request
 
 class FirstFit(Policy):
     name = "first-fit"
+    source = "GSaaS"
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
         return candidates.in_pool_order()

@@ -21,6 +21,7 @@ from gsaas.gpgpums.state import Gpu, Request
 
 class LeastLoadFit(Policy):
     name = "least-load-fit"
+    source = "GSaaS"
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
         return candidates.most_free_first()

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gsaas.gpgpums.state import ANY, EXCLUSIVE, LOCAL, REMOTE, SHARED, Gpu, Request, Withheld
+from gsaas.gpgpums.state import (
+    ANY,
+    EXCLUSIVE,
+    LOCAL,
+    ONE,
+    REMOTE,
+    SHARED,
+    SPREAD,
+    Gpu,
+    Request,
+    Withheld,
+)
 
 HOSTS = ("a", "b", "c")
 SIZES = (1, 2, 3, 4)
+MODELS = ("NVIDIA A100", "Tesla V100")
 
 compute_hosts = st.frozensets(st.sampled_from([*HOSTS, "d"]))
 localities = st.sampled_from([ANY, LOCAL, REMOTE])
@@ -28,6 +40,11 @@ def gpus(draw: st.DrawFn, place: tuple[str, int]) -> Gpu:
         used_mb,
         exclusive,
         withheld=withheld,
+        model=draw(st.sampled_from(MODELS)),
+        compute_capability=draw(st.sampled_from([None, (7, 0), (8, 0)])),
+        leases=draw(st.integers(0, 3)),
+        given=draw(st.integers(0, 3)),
+        utilisation=draw(st.sampled_from([None, 0.0, 50.0])),
     )
 
 
@@ -43,6 +60,33 @@ def clouds(draw: st.DrawFn, max_size: int = 5) -> list[Gpu]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
+    """Half of them insist on nothing but size and locality."""
     mode = draw(st.sampled_from([SHARED, EXCLUSIVE]))
     memory_mb = draw(st.sampled_from([*SIZES, 5])) if mode == SHARED else None
-    return Request(draw(st.integers(1, 4)), mode, memory_mb, draw(localities))
+    request = Request(
+        draw(st.integers(1, 4)),
+        mode,
+        memory_mb,
+        draw(localities),
+        consumer_host=draw(st.sampled_from([None, "a", "b"])),
+    )
+    if draw(st.booleans()):
+        return request
+    hosts, host = draw(st.sampled_from([ANY, ONE, SPREAD])), draw(st.sampled_from([None, "b"]))
+    if hosts == SPREAD and request.count > 1 and (host or request.locality == LOCAL):
+        hosts = ANY
+    return request.with_(
+        gpu_model=draw(st.sampled_from([None, "a100", "V100"])),
+        compute_capability=draw(st.sampled_from([None, (7, 0), (8, 0)])),
+        hosts=hosts,
+        host=host,
+    )
+
+
+@st.composite
+def mixes(draw: st.DrawFn) -> list[tuple[Request, float]]:
+    kinds = draw(st.lists(requests(), max_size=3))
+    return [
+        (kind.with_(count=1, locality=ANY, hosts=ANY, host=None), draw(st.sampled_from([1.0, 3.0])))
+        for kind in kinds
+    ]

@@ -13,9 +13,11 @@ from oslo_utils import timeutils
 from sqlalchemy import event, select
 
 from gsaas import exceptions
+from gsaas.daemons.ports import PortRange
 from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Placement, Refusal, Request, Share
 
 MASKED = MaskedAddresses("169.254.71.0/24", 8308)
@@ -193,6 +195,7 @@ def test_a_request_that_has_to_wait_is_told_why_and_what_would_fit(cloud, claims
         "reason": str(refused.value),
         "filters": [{"filter": "exclusive", "gpus": 2}],
         "nearest": {"count": 1, "mode": "exclusive", "memory_mb": None, "locality": "any"},
+        "relaxed": None,
     }
     assert everything(cloud) == before
 
@@ -396,3 +399,72 @@ def test_a_lease_that_is_stored_already_is_an_error_and_no_race(cloud, claims):
         claims.claim(twin, PART)
 
     assert everything(cloud) == before
+
+
+def with_ports(database: Database, ports: str = "20000-20003", attempts: int = 3) -> Claims:
+    return Claims(
+        database,
+        attempts=attempts,
+        heartbeat_timeout=35,
+        masked=MASKED,
+        daemon_ports={"rcuda": PortRange.parse(ports)},
+    )
+
+
+def daemons_of(lease: models.Lease) -> list[tuple[str | None, int | None]]:
+    return [(claim.daemon_host, claim.daemon_port) for claim in lease.claims]
+
+
+def test_each_cgpu_gets_a_port_of_its_own_on_the_host_of_its_gpu(database):
+    report(database, "gpu1", 8192)
+    report(database, "gpu2", 8192)
+    claims = with_ports(database)
+    leases = [claims.claim(new_lease(ask), ask) for ask in [Request(4, "shared", 1000)] * 2]
+    placed = [place for lease in leases for place in daemons_of(lease)]
+    assert len(set(placed)) == 8
+    assert {port for _, port in placed} == set(range(20000, 20004))
+    for lease in leases:
+        for claim in lease.claims:
+            assert claim.gpu_uuid.startswith(claim.daemon_host)
+
+
+def test_a_host_without_free_ports_is_refused_and_nothing_is_claimed(database):
+    report(database, "gpu1", 8192)
+    claims = with_ports(database, "20000-20001")
+    first = Request(2, "shared", 1000)
+    held = claims.claim(new_lease(first), first)
+    with pytest.raises(exceptions.NoDaemonPort):
+        claims.claim(new_lease(PART), PART)
+    assert used(database) == {"gpu10": (2000, None)}
+    claims.release(held.id)
+    assert daemons_of(claims.claim(new_lease(first), first)) != [(None, None)] * 2
+
+
+def test_a_middleware_whose_gpus_have_daemons_gets_no_ports(database):
+    report(database, "gpu1", 8192)
+    lease = open_claims(database).claim(new_lease(WHOLE), WHOLE)
+    assert daemons_of(lease) == [(None, None)]
+
+
+def test_the_port_of_a_gpus_own_daemon_is_never_given_to_a_lease(database):
+    infos = [gpus.GpuInfo("gpu10", 0, "model", 8192, 20000)]
+    with database.write() as session:
+        gpus.register(session, "gpu1", "192.0.2.1", infos)
+    lease = with_ports(database, "20000-20001").claim(new_lease(PART), PART)
+    assert daemons_of(lease) == [("gpu1", 20001)]
+
+
+def test_an_attempt_that_was_lost_leaves_no_trace_in_what_is_asked_next(cloud, deadlock):
+    with cloud.read() as session:
+        host = session.scalars(select(models.Gpu.host_name)).first()
+    claims = Claims(cloud, attempts=2, heartbeat_timeout=35, masked=MASKED, native=True)
+    request = Request.from_dict(WHOLE.to_dict(), host)
+    lease = new_lease(request)
+    lease.has_server, lease.consumer_host = False, host
+    deadlock("INSERT INTO leases", times=2)
+
+    with pytest.raises(exceptions.ClaimConflict):
+        claims.claim(lease, request)
+
+    assert (lease.remoting, lease.access, lease.claims) == ("rcuda", None, [])
+    assert (lease.claimed_at, lease.bound_host, lease.status) == (None, None, None)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime
 import itertools
+from collections import Counter
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,11 +28,13 @@ from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
-from gsaas.gpgpums.state import Gpu, Placement, Refusal, Withheld
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.state import Gpu, Placement, Refusal, Request, Withheld
 from tests.unit.gpgpums import reference, strategies
 
 HEARTBEAT_TIMEOUT = 35
+ONE_OF_A_KIND = {"count": 1, "locality": "any", "hosts": "any", "host": None, "consumer_host": None}
 WORKERS = st.sampled_from([0, 1])
 POLICIES = st.sampled_from(policies.names())
 SOME_HOST = st.sampled_from(strategies.HOSTS)
@@ -74,15 +78,16 @@ class Books(RuleBasedStateMachine):
 
     @rule(target=leases, worker=WORKERS, request=strategies.requests(), policy=POLICIES)
     def somebody_claims(self, worker, request, policy):
-        before, cloud = self.rows(), self.cloud()
-        expected = reference.choose(request, cloud, self.compute_hosts(), reference.KEYS[policy])
+        before, cloud, hosts = self.rows(), self.cloud(), self.compute_hosts()
+        mix = (*self.workers[worker].mix, (request.with_(**ONE_OF_A_KIND), request.count))
+        expected = reference.choose(request, cloud, hosts, reference.KEYS[policy], mix)
         lease = models.Lease(
             id=f"lease-{next(self.serial)}",
             project_id="project-1",
             user_id="user-1",
             name="training",
             remoting="rcuda",
-            **request.to_dict(),
+            **columns(request),
         )
         try:
             self.workers[worker].claim(lease, request, policy)
@@ -99,12 +104,11 @@ class Books(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, request=strategies.requests(), policy=POLICIES)
     def somebody_checks(self, worker, request, policy):
-        before = self.rows()
+        before, key = self.rows(), reference.KEYS[policy]
         answer = self.workers[worker].check(request, policy)
 
-        expected = reference.choose(
-            request, self.cloud(), self.compute_hosts(), reference.KEYS[policy]
-        )
+        mix = self.workers[worker].mix
+        expected = reference.choose(request, self.cloud(), self.compute_hosts(), key, mix)
         if isinstance(answer, Placement):
             assert [share.gpu_uuid for share in answer.shares] == expected
         else:
@@ -131,7 +135,9 @@ class Books(RuleBasedStateMachine):
                 host,
                 "192.0.2.1",
                 [
-                    gpus.GpuInfo(f"GPU-{host}{index}", index, "model", size, 8308)
+                    gpus.GpuInfo(
+                        f"GPU-{host}{index}", index, strategies.MODELS[size % 2], size, 8308
+                    )
                     for index, size in enumerate(sizes)
                 ],
             )
@@ -185,6 +191,8 @@ class Books(RuleBasedStateMachine):
             used = {gpu.uuid: gpu.used_mb for gpu in rows if gpu.used_mb}
             assert used == claimed == ours
             assert all(gpu.used_mb <= gpu.memory_mb for gpu in rows)
+            holders = Counter(uuid for taken in self.held.values() for uuid in taken)
+            assert {gpu.uuid: gpu.leases for gpu in rows if gpu.leases} == holders
 
     @invariant()
     def an_exclusive_gpu_has_one_holder(self):
@@ -211,6 +219,9 @@ class Books(RuleBasedStateMachine):
                     gpu.memory_mb,
                     gpu.used_mb,
                     gpu.exclusive_lease_id is not None,
+                    model=gpu.model,
+                    leases=gpu.leases,
+                    given=gpu.given,
                     withheld=Withheld.DISABLED if _is_off(gpu) else None,
                 )
                 for gpu in session.scalars(select(models.Gpu))
@@ -219,6 +230,14 @@ class Books(RuleBasedStateMachine):
     def compute_hosts(self) -> frozenset[str]:
         with self.database.read() as session:
             return frozenset(session.scalars(select(models.Endpoint.host_name)))
+
+
+def columns(request: Request) -> dict[str, Any]:
+    """What a lease's row says of its request."""
+    names = ("count", "mode", "memory_mb", "locality", "consumer_host")
+    return {name: getattr(request, name) for name in names} | {
+        "requirements": request.requirements()
+    }
 
 
 def _is_off(gpu: models.Gpu) -> bool:

@@ -140,6 +140,7 @@ def test_a_refusal_has_a_plain_form_with_every_filter_and_the_nearest_request():
         "reason": refusal.reason,
         "filters": [{"filter": "memory", "gpus": 3}, {"filter": "exclusive", "gpus": 4}],
         "nearest": {"count": 2, "mode": "shared", "memory_mb": 4096, "locality": "any"},
+        "relaxed": None,
     }
 
 

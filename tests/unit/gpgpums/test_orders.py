@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsaas.gpgpums.orders import ByAmount, InOrder
+from gsaas.gpgpums.orders import ByAmount, Grouped, InOrder, Then
 
 AMOUNTS = st.lists(st.integers(0, 5), max_size=9)
 
@@ -42,3 +42,41 @@ def test_slots_come_in_order_of_amount_and_then_of_number(amounts_and_changes, a
     enough = [slot for slot, amount in enumerate(amounts) if amount >= at_least]
     assert list(order.descending(at_least)) == sorted(enough, key=lambda slot: -amounts[slot])
     assert list(order.ascending(at_least)) == sorted(enough, key=lambda slot: amounts[slot])
+
+
+@given(changed(), st.integers(1, 6), st.integers(0, 20))
+def test_slots_may_begin_in_the_middle(amounts_and_changes, at_least, start):
+    amounts, changes = amounts_and_changes
+    order = InOrder.empty(len(amounts))
+    for slot, amount in [*enumerate(amounts), *changes]:
+        order.set(slot, amount)
+        amounts[slot] = amount
+
+    assert list(order.ascending(at_least, start)) == [
+        slot for slot, amount in enumerate(amounts) if amount >= at_least and slot >= start
+    ]
+    assert order.largest == max(amounts, default=0)
+
+
+@given(changed(), st.data(), st.integers(1, 6), st.sampled_from(Then))
+def test_slots_come_in_order_of_their_groups_and_inside_as_asked(
+    amounts_and_changes, data, at_least, then
+):
+    amounts, changes = amounts_and_changes
+    keys = [data.draw(st.integers(0, 2)) for _ in amounts]
+    order = Grouped(amounts, keys, then)
+    for slot, amount in changes:
+        keys[slot] = data.draw(st.integers(0, 2))
+        order.set(slot, amount, keys[slot])
+        amounts[slot] = amount
+
+    inside = {
+        Then.POOL_ORDER: lambda slot: slot,
+        Then.MOST_FREE: lambda slot: (-amounts[slot], slot),
+        Then.LEAST_FREE: lambda slot: (amounts[slot], slot),
+    }[then]
+    enough = [slot for slot, amount in enumerate(amounts) if amount >= at_least]
+    assert [(key, list(slots)) for key, slots in order.groups(at_least)] == [
+        (key, sorted((slot for slot in enough if keys[slot] == key), key=inside))
+        for key in sorted({keys[slot] for slot in enough})
+    ]

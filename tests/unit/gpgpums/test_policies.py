@@ -4,64 +4,94 @@ from __future__ import annotations
 
 import logging
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 import stevedore
 
 from gsaas import exceptions
+from gsaas.cli import cgpus
+from gsaas.cli.commands import COMMANDS
+from gsaas.cli.spelling import parse
 from gsaas.gpgpums import policies
+from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.first_fit import FirstFit
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import Gpu, Request
+from gsaas.gpgpums.state import Gpu, Refusal, Request, understood
 
-CLOUD = (
-    Gpu("a0", "a", 0, memory_mb=24000, used_mb=20000),
-    Gpu("a1", "a", 1, memory_mb=24000, used_mb=6000),
-    Gpu("b0", "b", 0, memory_mb=24000),
-    Gpu("b1", "b", 1, memory_mb=80000),
-    Gpu("b2", "b", 2, memory_mb=80000, used_mb=80000, exclusive=True),
-    Gpu("c0", "c", 0, memory_mb=80000, used_mb=40000),
-    Gpu("c1", "c", 1, memory_mb=24000),
-)
+GUIDE = Path(__file__).parents[3] / "doc" / "policies.md"
+CONSUMER = "b"
 COMPUTE_HOSTS = ("a", "b", "d")
 
-GOLDEN = {
-    # policy, count, MiB per cGPU or None for whole GPUs, locality: the GPUs, in order of cGPUs
-    ("first-fit", 1, 2000, "any"): "a0",
-    ("first-fit", 3, 2000, "any"): "a0 a0 a1",
-    ("first-fit", 1, 30000, "any"): "b1",
-    ("first-fit", 2, None, "any"): "b0 b1",
-    ("first-fit", 2, None, "local"): "b0 b1",
-    ("first-fit", 2, 10000, "local"): "b0 b0",
-    ("first-fit", 2, 20000, "remote"): "b0 b1",
-    ("first-fit", 3, None, "any"): "b0 b1 c1",
-    ("least-load-fit", 1, 2000, "any"): "b1",
-    ("least-load-fit", 3, 30000, "any"): "b1 b1 c0",
-    ("least-load-fit", 4, 20000, "any"): "b1 b1 b1 c0",
-    ("least-load-fit", 2, None, "any"): "b1 b0",
-    ("least-load-fit", 3, None, "any"): "b1 b0 c1",
-    ("least-load-fit", 2, None, "local"): "b1 b0",
-    ("least-load-fit", 1, 2000, "remote"): "b1",
-}
+
+def rows(heading: str) -> list[dict[str, str]]:
+    """The table under *heading* in the operators' guide to policies, row by row."""
+    part = GUIDE.read_text(encoding="utf-8").split(f"### {heading}\n")[1].split("\n#")[0]
+    lines = [line for line in part.splitlines() if line.startswith("|")]
+    names, _, *others = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(names, row, strict=True)) for row in others]
 
 
-@pytest.mark.parametrize(("case", "chosen"), GOLDEN.items(), ids=lambda value: str(value))
-def test_each_policy_takes_the_gpus_it_promises(case, chosen):
-    policy, count, memory_mb, locality = case
-    request = Request(count, "shared" if memory_mb else "exclusive", memory_mb, locality)
+def the_pool() -> list[Gpu]:
+    return [
+        Gpu(
+            row["GPU"],
+            row["host"],
+            index,
+            int(row["MiB"]),
+            int(row["in use"]),
+            exclusive=row["mode"] == "exclusive",
+            model=row["model"],
+            compute_capability=understood(row["capability"]),
+            leases=int(row["leases"]),
+            utilisation=float(row["busy"].removesuffix(" %")),
+        )
+        for index, row in enumerate(rows("The pool"))
+    ]
 
-    placement = Pool(CLOUD, COMPUTE_HOSTS).propose(request, policies.load(policy))
 
-    assert [share.gpu_uuid for share in placement.shares] == chosen.split()
+def the_requests() -> dict[str, Request]:
+    """By letter, read as the command line reads them."""
+    return {
+        row["request"]: Request.from_dict(
+            cgpus.from_options(parse(["check", *row["options"].strip("`").split()], COMMANDS)[1]),
+            CONSUMER,
+        )
+        for row in rows("The requests")
+    }
 
 
-def test_every_policy_has_a_golden_row_and_the_name_of_its_entry_point():
-    assert policies.names() == sorted({policy for policy, *_ in GOLDEN})
+def choices(policy: str) -> dict[str, str]:
+    """What *policy* gives each request, one after the other; nobody gives anything back."""
+    pool, recent = Pool(the_pool(), COMPUTE_HOSTS), RecentRequests(100)
+    chosen = {}
+    for generation, (letter, request) in enumerate(the_requests().items(), start=1):
+        recent.add(request)
+        pool.mix = recent.mix
+        answer = pool.propose(request, policies.load(policy))
+        if isinstance(answer, Refusal):
+            chosen[letter] = "busy"
+            continue
+        chosen[letter] = " ".join(share.gpu_uuid for share in answer.shares)
+        for uuid, size in answer.memory_by_gpu().items():
+            turn = 10 * generation + chosen[letter].rindex(uuid)
+            gpu = pool.get(uuid).claim(size, exclusive=request.exclusive, generation=turn)
+            pool.put(gpu)
+    return chosen
+
+
+@pytest.mark.parametrize("row", rows("The choices"), ids=lambda row: row["policy"])
+def test_each_policy_takes_the_gpus_that_the_guide_says(row):
+    assert {"policy": row["policy"], **choices(row["policy"])} == row
+
+
+def test_every_policy_has_a_row_in_the_guide_and_the_name_of_its_entry_point():
+    assert policies.names() == [row["policy"] for row in rows("The choices")]
     assert [policies.load(name).name for name in policies.names()] == policies.names()
 
 
 def test_an_unknown_policy_is_answered_with_those_there_are():
-    with pytest.raises(exceptions.UnknownPolicy, match="first-fit, least-load-fit"):
+    with pytest.raises(exceptions.UnknownPolicy, match="best-fit, best-fit-utilisation, energy"):
         policies.load("best-guess")
 
 
@@ -77,9 +107,9 @@ def strange_entry_points(monkeypatch):
     monkeypatch.setattr(
         stevedore.ExtensionManager, "list_entry_points", lambda _self: list(installed)
     )
-    policies._policies.cache_clear()
+    policies.installed.cache_clear()
     yield
-    policies._policies.cache_clear()
+    policies.installed.cache_clear()
 
 
 def test_a_broken_policy_is_logged_and_the_others_work(strange_entry_points, caplog):

@@ -166,19 +166,53 @@ def test_totals_count_everything_and_what_is_offered():
 
 
 @ANY_POLICY
-@given(strategies.clouds(max_size=9), strategies.compute_hosts, strategies.requests())
-def test_the_pool_chooses_as_the_plain_rules_do(policy, gpus, compute_hosts, request):
-    answer = Pool(gpus, compute_hosts).propose(request, policy)
+@given(
+    strategies.clouds(max_size=9),
+    strategies.compute_hosts,
+    strategies.requests(),
+    strategies.mixes(),
+)
+def test_the_pool_chooses_as_the_plain_rules_do(policy, gpus, compute_hosts, request, mix):
+    answer = Pool(gpus, compute_hosts, mix).propose(request, policy)
 
-    expected = reference.choose(request, gpus, compute_hosts, reference.KEYS[policy.name])
+    expected = reference.choose(request, gpus, compute_hosts, reference.KEYS[policy.name], mix)
     assert (chosen(answer) if isinstance(answer, Placement) else None) == expected
 
 
+@ANY_POLICY
 @given(strategies.clouds(), strategies.compute_hosts, strategies.requests())
-def test_a_request_is_refused_only_if_no_assignment_at_all_would_do(gpus, compute_hosts, request):
-    answer = Pool(gpus, compute_hosts).propose(request, FIRST_FIT)
+def test_a_request_is_refused_only_if_no_assignment_at_all_would_do(
+    policy, gpus, compute_hosts, request
+):
+    answer = Pool(gpus, compute_hosts).propose(request, policy)
 
     assert isinstance(answer, Placement) == reference.possible(request, gpus, compute_hosts)
+
+
+@ANY_POLICY
+@given(strategies.clouds(max_size=9), strategies.compute_hosts, strategies.requests())
+def test_what_is_granted_can_be_claimed_whole_and_is_what_was_asked_for(
+    policy, gpus, compute_hosts, request
+):
+    answer = Pool(gpus, compute_hosts).propose(request, policy)
+    if isinstance(answer, Refusal):
+        return
+
+    by_uuid = {gpu.uuid: gpu for gpu in gpus}
+    for uuid, size in answer.memory_by_gpu().items():  # raises where it would over-commit
+        by_uuid[uuid].claim(size, exclusive=request.exclusive, generation=1)
+        assert by_uuid[uuid].withheld is None
+    hosts = [by_uuid[share.gpu_uuid].host for share in answer.shares]
+    assert len(hosts) == request.count
+    assert all(reference.is_of_kind(by_uuid[share.gpu_uuid], request) for share in answer.shares)
+    assert request.host is None or set(hosts) == {request.host}
+    assert len(set(hosts)) == {"one": 1, "spread": request.count}.get(
+        request.hosts, len(set(hosts))
+    )
+    assert reference.is_in_place(request, set(hosts), compute_hosts)
+    if request.consumer_host is None:  # the VM's host is yet to be chosen
+        assert answer.host == (hosts[0] if request.locality == "local" else None)
+        assert set(answer.avoid) == (set(hosts) if request.locality == "remote" else set())
 
 
 @given(strategies.clouds(), strategies.compute_hosts, strategies.requests())
@@ -207,11 +241,27 @@ def test_the_nearest_request_fits_and_nothing_larger_does(gpus, compute_hosts, r
     sizes = range(1, request.memory_mb or 1)
     fitting_sizes = [size for size in sizes if fits(memory_mb=size)]
     if fitting_counts:
-        assert answer.nearest == request.with_(count=max(fitting_counts))
+        assert (answer.nearest, answer.relaxed) == (
+            request.with_(count=max(fitting_counts)),
+            None,
+        )
     elif fitting_sizes:
-        assert answer.nearest == request.with_(memory_mb=max(fitting_sizes))
+        assert (answer.nearest, answer.relaxed) == (
+            request.with_(memory_mb=max(fitting_sizes)),
+            None,
+        )
+    elif answer.nearest is not None:
+        assert answer.relaxed in {"locality": request.locality, **request.requirements()}
+        given_up = {answer.relaxed: "any" if answer.relaxed in ("hosts", "locality") else None}
+        assert answer.nearest == request.with_(
+            count=answer.nearest.count, memory_mb=answer.nearest.memory_mb, **given_up
+        )
+        assert reference.possible(answer.nearest, gpus, compute_hosts)
     else:
-        assert answer.nearest is None
+        for word in request.requirements():
+            given_up = {word: "any" if word == "hosts" else None}
+            smallest = {"count": 1} if request.memory_mb is None else {"count": 1, "memory_mb": 1}
+            assert not fits(**given_up, **smallest)
 
 
 @given(

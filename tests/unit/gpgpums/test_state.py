@@ -14,14 +14,14 @@ def gpu() -> Gpu:
 
 def test_a_claim_takes_memory_and_gives_the_gpu_a_new_generation(gpu):
     assert gpu.claim(600, exclusive=False, generation=8) == Gpu(
-        "GPU-1", "a", 0, memory_mb=1000, used_mb=1000, generation=8
+        "GPU-1", "a", 0, memory_mb=1000, used_mb=1000, generation=8, leases=1, given=8
     )
 
 
 def test_a_release_returns_exactly_what_the_claim_took(gpu):
     claimed = gpu.claim(500, exclusive=False, generation=8)
 
-    assert claimed.release(500, generation=7) == gpu
+    assert claimed.release(500, generation=7) == gpu.with_(given=8)
 
 
 @pytest.mark.parametrize("memory_mb", [601, 1000])

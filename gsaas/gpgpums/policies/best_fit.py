@@ -1,0 +1,25 @@
+"""best-fit: the GPU with least free memory that fits.
+
+It leaves the large gaps for large requests, and so refuses fewest of them; in exclusive mode it
+gives the smallest GPU. The price is speed: the fullest GPU gets the next lease as well. Unlike
+energy it may wake a small idle GPU although a larger one in use has room.
+
+Source: best fit of the Slurm extension for remote GPUs (S. Iserte, PhD thesis, Universitat Jaume
+I, 2018, section 4.1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Candidates
+from gsaas.gpgpums.state import Gpu, Request
+
+
+class BestFit(Policy):
+    name = "best-fit"
+    source = "Slurm rGPU"
+
+    def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
+        return candidates.least_free_first()

@@ -1,0 +1,29 @@
+"""energy: fill a GPU completely before touching the next.
+
+GPUs in use come first, the fullest one before the others; an idle GPU is woken only when none in
+use can take the request, and then the smallest that can. Idle GPUs draw little power, so a
+half-empty cloud saves much of it. The price is speed: it makes tenants share wherever they can.
+
+Source: ECO of NGS (Prades, Reano and Silla, Journal of Systems Architecture 151, 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gsaas.gpgpums.orders import Then
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Candidates
+from gsaas.gpgpums.state import Gpu, Request
+
+
+def idle(gpu: Gpu) -> bool:
+    return gpu.used_mb == 0
+
+
+class Energy(Policy):
+    name = "energy"
+    source = "NGS, ECO"
+
+    def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
+        return candidates.by(idle, Then.LEAST_FREE)

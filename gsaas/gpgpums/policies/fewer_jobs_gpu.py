@@ -1,0 +1,29 @@
+"""fewer-jobs-gpu: the GPU with fewest leases first; ties by most free memory.
+
+As performance, but of several GPUs with equally many leases it takes the one with most room, so
+GPUs of different sizes fill in proportion. The price is the same: whole GPUs are used up soon.
+
+Source: fewer jobs GPU of the Slurm extension for remote GPUs (S. Iserte, PhD thesis, Universitat
+Jaume I, 2018, section 4.1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gsaas.gpgpums.orders import Then
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Candidates
+from gsaas.gpgpums.state import Gpu, Request
+
+
+def leases(gpu: Gpu) -> int:
+    return gpu.leases
+
+
+class FewerJobsGpu(Policy):
+    name = "fewer-jobs-gpu"
+    source = "Slurm rGPU"
+
+    def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
+        return candidates.by(leases, Then.MOST_FREE)

@@ -1,0 +1,24 @@
+"""worst-fit: the GPU with most free memory that fits.
+
+The rule of least-load-fit under the name that Slurm's users know: load spreads evenly, tenants
+share only when they must, whole GPUs are used up soon.
+
+Source: worst fit of the Slurm extension for remote GPUs (S. Iserte, PhD thesis, Universitat Jaume
+I, 2018, section 4.1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Candidates
+from gsaas.gpgpums.state import Gpu, Request
+
+
+class WorstFit(Policy):
+    name = "worst-fit"
+    source = "Slurm rGPU"
+
+    def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
+        return candidates.most_free_first()

@@ -1,0 +1,276 @@
+"""The queue against a database: who waits, who is next, and what a wait ends with."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from oslo_db import exception as db_exception
+from oslo_utils import timeutils
+from sqlalchemy import event, select
+
+from gsaas import exceptions
+from gsaas.conf import load
+from gsaas.daemons.ports import PortRange
+from gsaas.db import gpus, models, queue
+from gsaas.db.database import Database
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims, Patience
+from gsaas.gpgpums.state import Refusal, Request
+from gsaas.limits.configured import ConfiguredLimits
+
+WHOLE = Request(1)
+FOR_EVER = Patience()
+
+serial = itertools.count(1)
+
+
+@pytest.fixture
+def cloud(database: Database) -> Database:
+    """One host with two GPUs, one twice as large as the other."""
+    infos = [
+        gpus.GpuInfo("small", 0, "model", 4000, 8308),
+        gpus.GpuInfo("large", 1, "model", 8000, 8308),
+    ]
+    with database.write() as session:
+        gpus.register(session, "a", "192.0.2.1", infos)
+    return database
+
+
+class Cloud(Claims):
+    """Claims that note what they announce, and a shorter way to ask."""
+
+    def __init__(self, database: Database, **more: Any) -> None:
+        self.left: list[str] = []
+        """Leases that left the queue, in this order."""
+        self.database = database
+        masked = MaskedAddresses("169.254.71.0/24", 8308)
+        super().__init__(
+            database,
+            attempts=3,
+            heartbeat_timeout=35,
+            masked=masked,
+            announce=lambda lease_id, *_: self.left.append(lease_id),
+            **more,
+        )
+
+    def take(self, name: str, request: Request = WHOLE, **columns: Any) -> models.Lease:
+        return self.claim(new_lease(name, request, **columns), request)
+
+    def queue(
+        self, name: str, request: Request = WHOLE, patience: Patience = FOR_EVER, **columns: Any
+    ) -> str:
+        """Ask to wait; return the status right after."""
+        self.wait(new_lease(name, request, **columns), request, patience=patience)
+        return self.status(name)
+
+    def status(self, name: str) -> str:
+        with self.database.read() as session:
+            return session.scalar(select(models.Lease.status).where(models.Lease.id == name))
+
+    def places(self) -> list[str]:
+        with self.database.read() as session:
+            return [row.id for row in queue.everybody(session, 60)]
+
+
+def new_lease(name: str, request: Request, **columns: Any) -> models.Lease:
+    defaults = {"project_id": "blue", "user_id": "user", "name": name, "remoting": "rcuda"}
+    return models.Lease(id=name, **(defaults | columns), **request.to_dict())
+
+
+@pytest.fixture
+def claims(cloud: Database) -> Cloud:
+    return Cloud(cloud)
+
+
+def test_a_release_serves_who_came_first(claims):
+    claims.take("holder-1")
+    claims.take("holder-2")
+    assert [claims.queue("first"), claims.queue("second")] == ["QUEUED", "QUEUED"]
+
+    claims.release("holder-1")
+
+    assert (claims.left, claims.places()) == (["first"], ["second"])
+    assert claims.status("first") == "CLAIMED"
+
+
+def test_one_release_serves_as_many_as_it_has_room_for(claims):
+    both = Request(2)
+    claims.take("holder", both)
+    for name in ("first", "second", "third"):
+        claims.queue(name)
+
+    claims.release("holder")
+
+    assert (claims.left, claims.places()) == (["first", "second"], ["third"])
+
+
+def test_higher_priority_goes_first_and_within_one_who_came_first(claims):
+    claims.take("holder", Request(2))
+    claims.queue("low", priority=-1)
+    claims.queue("usual-1")
+    claims.queue("usual-2")
+    claims.queue("high", priority=7)
+
+    assert claims.places() == ["high", "usual-1", "usual-2", "low"]
+
+
+def test_who_asks_anew_overtakes_nobody_even_if_there_is_a_gpu_free(claims):
+    claims.take("holder")
+    claims.queue("wants both", Request(2))
+
+    with pytest.raises(exceptions.NoCapacity, match="1 request waits in the queue"):
+        claims.take("impatient")
+
+    assert isinstance(claims.check(WHOLE), Refusal)
+    assert claims.status("impatient") is None
+    assert claims.queue("patient") == "QUEUED"
+
+
+def test_who_has_a_higher_priority_than_all_that_wait_goes_before_them(claims):
+    claims.take("holder")
+    claims.queue("wants both", Request(2))
+
+    assert claims.take("urgent", priority=1).status == "CLAIMED"
+
+
+def test_the_head_is_never_starved_by_small_requests(claims):
+    claims.take("holder-1")
+    claims.take("holder-2")
+    claims.queue("wants both", Request(2))
+    for number in range(5):
+        claims.queue(f"small-{number}")
+
+    claims.release("holder-1")
+    assert claims.left == []
+    claims.release("holder-2")
+
+    assert claims.left == ["wants both"]
+
+
+def test_with_backfill_those_go_first_whose_gpus_nobody_before_them_could_use(cloud):
+    claims = Cloud(cloud, backfill=True)
+    claims.take("holder of large", Request(1, "shared", 8000))
+    claims.take("holder of small", Request(1, "shared", 4000))
+    claims.queue("wants large", Request(1, "shared", 6000))
+    claims.queue("wants little", Request(1, "shared", 1000))
+    claims.queue("wants a whole one")
+
+    claims.release("holder of small")
+
+    assert claims.left == ["wants little"]
+
+
+def test_a_head_whose_project_has_used_up_its_quota_is_passed_and_keeps_its_place(cloud, tmp_path):
+    settings = tmp_path / "gsaas.conf"
+    settings.write_text("[quotas]\ncgpus = 1\n")
+    claims = Cloud(cloud, quotas=ConfiguredLimits(load(files=[str(settings)])))
+    claims.take("blue-1")
+    claims.take("red-1", project_id="red")
+    claims.queue("blue-2")
+    claims.queue("green-1", project_id="green")
+
+    claims.release("red-1")
+    assert (claims.left, claims.places()) == (["green-1"], ["blue-2"])
+
+    claims.release("blue-1")
+    assert claims.places() == []
+
+
+def test_what_a_project_could_never_hold_is_not_queued(claims):
+    quota = {"cgpus": 1, "gpu_memory_mb": -1, "leases": -1}
+    both = Request(2)
+
+    with pytest.raises(exceptions.QuotaExceeded):
+        claims.wait(new_lease("greedy", both), both, quota=quota)
+
+    assert claims.status("greedy") is None
+
+
+def test_a_project_has_no_more_requests_in_the_queue_than_it_may(claims):
+    claims.take("holder", Request(2))
+    patience = Patience(most=1)
+    claims.queue("first", patience=patience)
+
+    with pytest.raises(exceptions.QueueFull, match="has 1 requests"):
+        claims.queue("second", patience=patience)
+
+    assert claims.queue("another's", patience=patience, project_id="red") == "QUEUED"
+
+
+def test_leaving_lets_the_next_one_in(claims):
+    claims.take("holder")
+    claims.queue("wants both", Request(2))
+    claims.queue("small")
+
+    assert claims.leave("wants both", "its client went away")
+
+    assert claims.left == ["wants both", "small"]
+    with claims.database.read() as session:
+        lease = session.get(models.Lease, "wants both")
+    assert (lease.status, lease.fault_step) == ("RELEASED", "queue")
+    assert lease.fault_message == "its client went away"
+    assert not claims.leave("wants both")
+
+
+def test_who_has_waited_for_as_long_as_he_wanted_is_not_served(claims):
+    claims.take("holder-1")
+    claims.take("holder-2")
+    over = timeutils.utcnow() - datetime.timedelta(seconds=1)
+    claims.queue("too late", patience=Patience(until=over))
+    claims.queue("in time")
+
+    claims.release("holder-1")
+
+    assert claims.left == ["in time"]
+    assert claims.status("too late") == "QUEUED"  # until somebody tells it
+
+
+def test_who_asked_in_vain_before_he_queued_up_holds_nothing_while_he_waits(cloud, claims):
+    """His attempt had chosen GPUs, and then lost a deadlock each time."""
+    lease = new_lease("late", WHOLE)
+    with lost_deadlocks(cloud, "INSERT INTO leases"), pytest.raises(exceptions.ClaimConflict):
+        claims.claim(lease, WHOLE)
+    claims.take("holder", Request(2))
+
+    claims.wait(lease, WHOLE)
+
+    with cloud.read() as session:
+        stored = session.get(models.Lease, "late")
+        assert (stored.status, stored.claims, stored.claimed_at) == ("QUEUED", [], None)
+    claims.release("holder")
+    assert claims.left == ["late"]
+
+
+def test_who_is_next_and_finds_no_port_for_his_daemons_bars_nobodys_way(cloud):
+    claims = Cloud(cloud, daemon_ports={"rcuda": PortRange(20000, 20001)})
+    claims.take("holder", Request(2))
+    claims.queue("too many", Request(3, "shared", 100))
+    claims.queue("next", Request(1, "shared", 100))
+
+    claims.release("holder")
+
+    assert claims.left[0] == "too many"
+    with cloud.read() as session:
+        lease = session.get(models.Lease, "too many")
+    assert (lease.status, lease.fault_step) == ("RELEASED", "queue")
+    assert lease.fault_message.startswith("it was its turn, but ")
+    assert "20000-20001" in lease.fault_message
+    assert claims.left[1:] == ["next"]
+
+
+@contextmanager
+def lost_deadlocks(cloud: Database, beginning: str) -> Iterator[None]:
+    """Every statement that begins so loses a deadlock."""
+
+    @event.listens_for(cloud.engine, "before_cursor_execute")
+    def lose(_connection, _cursor, statement, *_):
+        if statement.startswith(beginning):
+            raise db_exception.DBDeadlock
+
+    yield
+    event.remove(cloud.engine, "before_cursor_execute", lose)
