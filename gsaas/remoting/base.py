@@ -1,4 +1,4 @@
-"""What GSaaS has to know of a remote-CUDA middleware: what its clients read, and its limits.
+"""What GSaaS has to know of a remote-CUDA middleware: what its clients read, its limits, and its daemons.
 
 A driver is an entry point of `gsaas.remoting`. It says; it does not act: values in, values out. Its
 module docstring tells the operator what the middleware does that cannot be arranged away.
@@ -17,7 +17,9 @@ from stevedore.exception import NoMatches
 from stevedore.extension import ExtensionManager
 
 from gsaas.cloudinit.environment import SEARCH_PATH, check
+from gsaas.daemons.ports import PortRange
 from gsaas.exceptions import RemotingLimit
+from gsaas.remoting.daemon import Daemons, Recipe
 from gsaas.rodvr.bindings import Address
 
 NAMESPACE = "gsaas.remoting"
@@ -25,15 +27,18 @@ NAMESPACE = "gsaas.remoting"
 
 @dataclass(frozen=True)
 class Device:
-    """One cGPU as a server sees it."""
+    """One cGPU as its consumer sees it."""
 
-    masked: Address
+    address: Address
+    """Where its daemon is found: the masked address, or for want of one the real."""
     memory_mb: int | None
     """MiB of its share; None: the whole GPU."""
+    gpu_uuid: str | None = None
+    """NVML's; told to those only who use the GPU without a middleware."""
 
 
 class Driver(abc.ABC):
-    """The client side of one middleware. Sub-classes give the attributes and `variables`."""
+    """One middleware. Sub-classes give the attributes and `variables`."""
 
     name: ClassVar[str]
     default_port: ClassVar[int]
@@ -46,9 +51,11 @@ class Driver(abc.ABC):
     """Usual folder of the client libraries inside a server; empty: none is needed."""
     own_variables: ClassVar[tuple[str, ...]] = ()
     """Beginnings of the names that say where the GPUs are, and that operators may not set."""
+    recipe: ClassVar[Recipe | None] = None
+    """How its daemons are started; None: it has none."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """`ValueError` if the options of `gsaas.conf.remoting` do not suit this middleware."""
+        """`ValueError` if the options of `gsaas.conf.remoting` or `gsaas.conf.daemons` do not suit this middleware."""
         extra = dict(conf.remoting.extra_environment)
         taken = [name for name in extra if name.startswith((*self.own_variables, SEARCH_PATH))]
         if taken:
@@ -58,6 +65,14 @@ class Driver(abc.ABC):
             libraries = self.library_path
         self._settings = {**({SEARCH_PATH: libraries} if libraries else {}), **extra}
         check(self._settings)
+        self.daemons = Daemons(conf, self.recipe, self.default_port) if self.recipe else None
+
+    @property
+    def daemon_ports(self) -> dict[str, PortRange]:
+        """This driver's name -> the ports for daemons that serve one cGPU each; empty if none do."""
+        if self.daemons is None or not self.daemons.serves_leases:
+            return {}
+        return {self.name: self.daemons.lease_ports}
 
     def check(self, count: int) -> None:
         """`RemotingLimit` if a program cannot see *count* cGPUs through this middleware."""
@@ -70,16 +85,16 @@ class Driver(abc.ABC):
         """The client environment of a lease, in the order in which people read it.
 
         The order of *devices* is the order in which programs number them. `RemotingLimit` as
-        `check`; `ValueError` if there is no device or two share an address.
+        `check`; `ValueError` if there is no device.
         """
         self.check(len(devices))
-        if not devices or len({device.masked for device in devices}) != len(devices):
-            raise ValueError(f"lease {lease_id} needs devices at distinct addresses: {devices}")
+        if not devices:
+            raise ValueError(f"lease {lease_id} needs at least one device")
         return {**self.variables(lease_id, devices), **self._settings}
 
     @abc.abstractmethod
     def variables(self, lease_id: str, devices: Sequence[Device]) -> Mapping[str, str]:
-        """The middleware's own variables for at least one device, all at distinct addresses."""
+        """The middleware's own variables for at least one device. Real addresses may be equal: one GPU twice."""
 
 
 def load(name: str, conf: cfg.ConfigOpts) -> Driver:

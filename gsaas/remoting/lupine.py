@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gsaas.remoting.base import Device, Driver
+from gsaas.remoting.daemon import HTTP2, PER_LEASE, Recipe
 
 
 class Lupine(Driver):
@@ -34,12 +35,23 @@ class Lupine(Driver):
     limit_reason = "its client has address space for no more, and drops the rest without a word"
     library_path = "/opt/lupine/lib"
     own_variables = ("LUPINE_SERVER", "LUPINE_SESSION", "LUPINE_DISABLE_LOCAL")
+    recipe = Recipe(
+        command="./lupine_driver_server",
+        environment={
+            "LUPINE_PORT": "{port}",
+            "LUPINE_LOG_LEVEL": "error",
+            "CUDA_VISIBLE_DEVICES": "{gpu_uuid}",
+        },
+        folder="/opt/lupine/bin",
+        health=HTTP2,  # a bare connection would leave a process behind for ever
+        life=PER_LEASE,
+    )
 
     def variables(self, lease_id: str, devices: Sequence[Device]) -> dict[str, str]:
         """`LUPINE_SERVER` and the rest; `LUPINE_LOG_LEVEL` is the one operators may override."""
         return {
             # No space, no empty item: each would be taken for a server, and waited for.
-            "LUPINE_SERVER": ",".join(str(device.masked) for device in devices),
+            "LUPINE_SERVER": ",".join(str(device.address) for device in devices),
             "LUPINE_SESSION": lease_id,
             # Installed as the system's own libcuda, the shim looks for a local GPU in itself and
             # crashes.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gsaas.remoting.base import Device, Driver
+from gsaas.remoting.daemon import PER_GPU, TCP, Recipe
 
 
 class Rcuda(Driver):
@@ -21,6 +22,14 @@ class Rcuda(Driver):
     default_port = 8308
     library_path = "/opt/rCUDA/lib"
     own_variables = ("RCUDA_DEVICE_", "RCUDA_RESERVED_GPU_MEMORY_")
+    recipe = Recipe(
+        # It looks for its own files in the folder that it is started in.
+        command="./rCUDAd -i -p {port} -n {max_clients}",
+        environment={"CUDA_VISIBLE_DEVICES": "{gpu_uuid}"},
+        folder="/opt/rCUDA/bin",
+        health=TCP,
+        life=PER_GPU,
+    )
 
     def variables(
         self,
@@ -30,10 +39,10 @@ class Rcuda(Driver):
         """`RCUDA_DEVICE_COUNT`, then each device's address and, unless it is whole, its MiB."""
         variables = {"RCUDA_DEVICE_COUNT": str(len(devices))}
         for index, device in enumerate(devices):
-            masked = device.masked
-            port = "" if masked.port == self.default_port else f"@{masked.port}"
+            address = device.address
+            port = "" if address.port == self.default_port else f"@{address.port}"
             # GPU 0, always: a daemon serves one GPU and numbers it so.
-            variables[f"RCUDA_DEVICE_{index}"] = f"{masked.ip}{port}:0"
+            variables[f"RCUDA_DEVICE_{index}"] = f"{address.ip}{port}:0"
             if device.memory_mb is not None:
                 variables[f"RCUDA_RESERVED_GPU_MEMORY_{index}"] = str(device.memory_mb)
         return variables

@@ -9,6 +9,7 @@ JSON.
 
 from __future__ import annotations
 
+from gsaas.remoting.daemon import PER_GPU, SIMULATED, Recipe
 from gsaas.remoting.rcuda import Rcuda
 
 
@@ -17,6 +18,13 @@ class Simulated(Rcuda):
 
     name = "simulated"
     library_path = ""
+    recipe = Recipe(
+        command="{python} -m gsaas.remoting.simulated"
+        " --gpu {gpu_uuid} --host {host} --listen {address}:{port}",
+        health=SIMULATED,
+        life=PER_GPU,
+        computes=False,
+    )
 
 
 if __name__ == "__main__":

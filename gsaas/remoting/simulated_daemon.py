@@ -7,6 +7,8 @@ translated.
     daemons = SimulatedDaemons()
     daemons.start("GPU-8f6a…", "gpu01", Address("192.0.2.7", 8308), netns="gpu01")
     daemons.stop("GPU-8f6a…")
+
+A second daemon of the same GPU needs a name of its own.
 """
 
 from __future__ import annotations
@@ -36,23 +38,33 @@ class SimulatedDaemons:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, gpu_uuid: str, host: str, address: Address, netns: str | None = None) -> None:
+    def start(
+        self,
+        gpu_uuid: str,
+        host: str,
+        address: Address,
+        netns: str | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
         """Serve *gpu_uuid* of *host* at *address*, listening when this returns.
 
-        *netns* is a network namespace by name, None this process's own. `OSError` if the address
-        cannot be bound; `ValueError` if the GPU has a daemon already.
+        *netns* is a network namespace by name, None this process's own. *name* is what the daemon is
+        stopped by, the GPU's UUID unless it is given. `OSError` if the address cannot be bound;
+        `ValueError` if there is a daemon of that name already.
         """
+        known_as = name or gpu_uuid
         with self._lock:
-            if gpu_uuid in self._daemons:
-                raise ValueError(f"GPU {gpu_uuid} has a daemon already")
+            if known_as in self._daemons:
+                raise ValueError(f"there is a daemon {known_as} already")
             daemon = _Daemon(gpu_uuid, host, _listener(address, netns))
             self._run(daemon.start())
-            self._daemons[gpu_uuid] = daemon
+            self._daemons[known_as] = daemon
 
-    def stop(self, gpu_uuid: str) -> None:
-        """Close a daemon's listener and cut its connections; a GPU without a daemon is no fault."""
+    def stop(self, name: str) -> None:
+        """Close a daemon's listener and cut its connections; one that is not there is no fault."""
         with self._lock:
-            daemon = self._daemons.pop(gpu_uuid, None)
+            daemon = self._daemons.pop(name, None)
             if daemon:
                 self._run(daemon.stop())
 

@@ -6,6 +6,7 @@ import pytest
 from oslo_config import cfg
 
 from gsaas.cloudinit import environment
+from gsaas.conf import daemons
 from gsaas.conf import remoting as options
 from gsaas.exceptions import RemotingLimit
 from gsaas.remoting import base
@@ -16,6 +17,7 @@ from gsaas.rodvr.bindings import Address
 def load(name: str, **settings: object) -> base.Driver:
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
+    daemons.register_opts(conf)
     conf([])
     for option, value in settings.items():
         conf.set_override(option, value, group="remoting")
@@ -137,14 +139,45 @@ def test_what_no_server_could_read_is_refused_before_any_lease():
         load("rcuda", library_path="/opt/a\n/b")
 
 
-def test_a_lease_has_devices_and_each_its_own_address():
-    driver = load("rcuda")
+def test_a_lease_has_devices():
     with pytest.raises(ValueError, match="lease-1"):
-        driver.environment("lease-1", [])
-    with pytest.raises(ValueError, match="lease-1"):
-        driver.environment("lease-1", devices(1, 8308) * 2)
+        load("rcuda").environment("lease-1", [])
+
+
+def test_two_cgpus_of_one_gpu_may_have_one_real_address():
+    env = load("rcuda").environment("lease-1", devices(1, 8308, memory_mb=1024) * 2)
+
+    assert env["RCUDA_DEVICE_COUNT"] == "2"
+    assert env["RCUDA_DEVICE_0"] == env["RCUDA_DEVICE_1"] == "169.254.71.1:0"
+
+
+def on_gpus(*uuids: str, memory_mb: int | None = None) -> list[Device]:
+    return [Device(Address("192.0.2.1", 8308), memory_mb, uuid) for uuid in uuids]
+
+
+def test_native_names_the_gpus_to_cuda():
+    env = load("native").environment("lease-1", on_gpus("GPU-b", "GPU-a"))
+
+    assert env == {"CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a"}
+
+
+def test_native_limits_each_gpu_to_what_the_lease_has_of_it():
+    env = load("native").environment("lease-1", on_gpus("GPU-b", "GPU-a", "GPU-b", memory_mb=512))
+
+    assert env == {
+        "CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1024M,1=512M",
+    }
+
+
+def test_native_leaves_out_what_is_set_for_clients_of_the_middleware():
+    driver = load("native", library_path="/opt/rCUDA/lib", extra_environment={"RCUDAPROTO": "TCP"})
+
+    assert list(driver.environment("lease-1", on_gpus("GPU-a"))) == ["CUDA_VISIBLE_DEVICES"]
 
 
 def test_an_unknown_driver_is_refused_with_those_that_are_known():
-    with pytest.raises(ValueError, match=r"no remoting driver 'cuda'.*lupine, rcuda, simulated"):
+    with pytest.raises(
+        ValueError, match=r"no remoting driver 'cuda'.*lupine, native, rcuda, simulated"
+    ):
         load("cuda")

@@ -1,0 +1,82 @@
+"""The same as `supervisor`, with daemons that are threads of this process: for hosts without a middleware.
+
+They come at once, are always well, and end with the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from gsaas.daemons.values import Condition, Daemon, State
+from gsaas.remoting.simulated_daemon import SimulatedDaemons
+from gsaas.rodvr.bindings import Address
+
+
+class SimulatedSupervisor:
+    """Daemons of *host* at *address*, inside the network namespace *netns* (None: ours)."""
+
+    def __init__(
+        self,
+        daemons: SimulatedDaemons,
+        host: str,
+        address: str,
+        *,
+        netns: str | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._daemons = daemons
+        self._host = host
+        self._address = address
+        self._netns = netns
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._running: dict[str, Daemon] = {}
+        self._failed: dict[str, Condition] = {}
+
+    def start(self) -> None:
+        """There is nothing to take over."""
+
+    def stop(self) -> None:
+        """End every daemon: they cannot outlive us."""
+        self.want(())
+
+    def want(self, daemons: Iterable[Daemon]) -> None:
+        """Have these daemons and no others, when this returns."""
+        with self._lock:
+            before = self._conditions()
+            wanted = {daemon.key: daemon for daemon in daemons}
+            for key, daemon in list(self._running.items()):
+                if wanted.get(key) != daemon:
+                    self._daemons.stop(self._name(key))
+                    del self._running[key]
+            self._failed.clear()
+            for key in sorted(wanted.keys() - self._running.keys()):
+                self._start(wanted[key])
+            changed = self._conditions() != before
+        if changed:
+            self._on_change()
+
+    def conditions(self) -> list[Condition]:
+        """Every daemon that is wanted, by key."""
+        with self._lock:
+            return self._conditions()
+
+    def _start(self, daemon: Daemon) -> None:
+        address = Address(self._address, daemon.port)
+        name = self._name(daemon.key)
+        try:
+            self._daemons.start(daemon.gpu_uuid, self._host, address, self._netns, name=name)
+        except OSError as error:
+            why = f"cannot listen at {address}: {error.strerror}"
+            self._failed[daemon.key] = Condition(daemon, State.DOWN, detail=why)
+        else:
+            self._running[daemon.key] = daemon
+
+    def _conditions(self) -> list[Condition]:
+        well = [Condition(daemon, State.HEALTHY) for daemon in self._running.values()]
+        return sorted([*well, *self._failed.values()], key=lambda each: each.daemon.key)
+
+    def _name(self, key: str) -> str:
+        """Several hosts may share one process."""
+        return f"{self._host}/{key}"

@@ -1,0 +1,47 @@
+"""GPUs that are not there, with readings that are made up: for demonstrations, tests and benchmarks.
+
+Each GPU gets busier and idler in a slow wave of its own, which follows from its UUID and the time alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Callable, Sequence
+
+from gsaas.monitor.report import GpuInfo, Reading, Sight
+
+PERIOD = 600.0
+"""Seconds of one wave."""
+
+
+class Simulated:
+    """Makes up readings of *gpus*; *clock* tells seconds."""
+
+    def __init__(
+        self, gpus: Sequence[GpuInfo], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._gpus = gpus
+        self._clock = clock
+
+    def look(self) -> Sight:
+        now = self._clock()
+        return Sight(self._gpus, {gpu.uuid: _reading(gpu, now) for gpu in self._gpus})
+
+    def notify(self, news: Callable[[], None]) -> None:
+        """There never are any."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def _reading(gpu: GpuInfo, now: float) -> Reading:
+    phase = zlib.crc32(gpu.uuid.encode()) / 2**32
+    busy = (1 + math.sin(2 * math.pi * (now / PERIOD + phase))) / 2
+    return Reading(
+        used_mb=int(gpu.memory_mb * busy / 2),
+        utilisation=round(100 * busy, 1),
+        temperature_c=round(30 + 50 * busy, 1),
+        power_w=round(30 + 200 * busy, 1),
+    )

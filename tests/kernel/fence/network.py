@@ -1,0 +1,123 @@
+"""Hosts as network namespaces, and programs in them that speak to each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PEERS = str(Path(__file__).parents[1] / "rodvr/peers.py")
+GPU_HOST = "192.168.51.11"
+ADDRESSES = {"gpu": GPU_HOST, "c1": "192.168.51.21", "c2": "192.168.51.22", "odd": "192.168.51.66"}
+PORTS = (8308, 20000)
+OPEN_PORT = 9999
+"""Nobody's business of ours."""
+RANGES = ((8308, 8311), (20000, 20999))
+NOBODY = 65534
+
+
+class Network:
+    def __init__(self) -> None:
+        self._prefix = f"fence{os.getpid()}-"
+        self._daemon: subprocess.Popen[str] | None = None
+
+    def netns(self, host: str) -> str:
+        return self._prefix + host
+
+    def up(self) -> None:
+        switch = self.netns("sw")
+        lines = [f"ip netns add {switch}", f"ip -n {switch} link add br0 type bridge"]
+        lines += [f"ip -n {switch} link set br0 up"]
+        for number, (host, address) in enumerate(ADDRESSES.items()):
+            name = self.netns(host)
+            lines += [
+                f"ip netns add {name}",
+                f"ip -n {name} link set lo up",
+                f"ip -n {name} link add gpu0 type veth peer name p{number} netns {switch}",
+                f"ip -n {name} addr add {address}/24 dev gpu0",
+                f"ip -n {name} -6 addr add fd51::{number + 1}/64 dev gpu0 nodad",
+                f"ip -n {name} link set gpu0 up",
+                f"ip -n {switch} link set p{number} master br0 up",
+            ]
+        subprocess.run(["sh", "-ec", "\n".join(lines)], check=True)
+        ports = map(str, (*PORTS, OPEN_PORT))
+        self._daemon = self._start("gpu", "daemon", "gpu", *ports)
+        assert self._daemon.stdout.readline() == "ready\n"
+
+    def down(self) -> None:
+        if self._daemon is not None:
+            self._daemon.terminate()
+            self._daemon.wait()
+        for host in ("sw", *ADDRESSES):
+            subprocess.run(
+                ["ip", "netns", "del", self.netns(host)], check=False, capture_output=True
+            )
+
+    def ask(self, host: str, port: int, *, to: str = GPU_HOST, uid: int = 0) -> str:
+        """What a program of *host* hears from a daemon, or how it fails."""
+        return self.run(host, "ask", to, str(port), uid=uid)
+
+    @contextmanager
+    def waiting(self, host: str, port: int, to: str = GPU_HOST) -> Iterator[subprocess.Popen[str]]:
+        """A program of *host* that is connected and only waits."""
+        process = self._start(host, "wait", to, str(port))
+        try:
+            assert process.stdout.readline().startswith("gpu:")
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def nft(self, *words: str) -> str:
+        return subprocess.run(
+            ["ip", "netns", "exec", self.netns("gpu"), "nft", *words],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    def ruleset(self) -> list[dict[str, Any]]:
+        entries = json.loads(self.nft("-j", "list", "ruleset"))["nftables"]
+        return [entry for entry in entries if "metainfo" not in entry]
+
+    def admitted(self) -> set[tuple[str, int]]:
+        """The elements of the set, as nft reads them."""
+        listed = json.loads(self.nft("-j", "list", "set", "inet", "gsaas_fence", "admitted"))
+        elements = listed["nftables"][1]["set"].get("elem", [])
+        return {tuple(element["concat"]) for element in elements}
+
+    def established(self, host: str, port: int) -> int:
+        """How many connections of *host* the GPU host has to a daemon, as ss reads it."""
+        words = ["ss", "-Htn", "state", "established", f"sport = :{port} and dst {ADDRESSES[host]}"]
+        command = ["ip", "netns", "exec", self.netns("gpu"), *words]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return len(done.stdout.splitlines())
+
+    def _command(self, host: str, words: Sequence[str], uid: int) -> list[str]:
+        who = [] if not uid else ["setpriv", "--reuid", str(uid), "--clear-groups"]
+        return [
+            *("ip", "netns", "exec", self.netns(host), *who),
+            *("/usr/bin/python3", "-ES", "-", *words),
+        ]
+
+    def _start(self, host: str, *words: str) -> subprocess.Popen[str]:
+        command = self._command(host, words, 0)
+        command[command.index("-")] = PEERS
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def run(self, host: str, *words: str, uid: int = 0) -> str:
+        # Its source by standard input: other users may not read our folders.
+        done = subprocess.run(
+            self._command(host, words, uid),
+            input=Path(PEERS).read_text(encoding="utf-8"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        assert not done.stderr, done.stderr
+        return done.stdout.strip()

@@ -1,0 +1,19 @@
+"""`python -m tests.support.nvml.look`: print, as JSON, what a monitor of this machine would report."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from gsaas.monitor.report import Report
+from gsaas.monitor.sources.nvml import Nvml
+
+
+def main() -> None:
+    source = Nvml(8308, fatal_xids=[79], visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    print(json.dumps(Report("192.0.2.1", 10.0, source.look()).to_dict()))  # noqa: T201
+    source.close()
+
+
+if __name__ == "__main__":
+    main()

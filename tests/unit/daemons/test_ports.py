@@ -1,0 +1,50 @@
+"""Ports for daemons of single cGPUs: free ones, spread out, never one twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gsaas import exceptions
+from gsaas.daemons.ports import PortRange
+
+
+@given(
+    size=st.integers(1, 30),
+    taken=st.sets(st.integers(19990, 20040)),
+    count=st.integers(1, 10),
+    name=st.text(max_size=5),
+)
+def test_ports_are_distinct_free_and_of_the_range_or_refused(size, taken, count, name):
+    ports = PortRange(20000, 20000 + size - 1)
+    names = [f"{name}-{number}" for number in range(count)]
+    free = {port for port in range(20000, 20000 + size) if port not in taken}
+    if count > len(free):
+        with pytest.raises(exceptions.NoDaemonPort):
+            ports.choose(taken, names, "gpu1")
+    else:
+        chosen = ports.choose(taken, names, "gpu1")
+        assert len(set(chosen)) == count
+        assert set(chosen) <= free
+
+
+def test_leases_that_come_at_once_seldom_want_the_same_port():
+    ports = PortRange.parse("20000-29999")
+    wanted = {ports.choose([], [f"lease-{number}"], "gpu1")[0] for number in range(100)}
+    assert len(wanted) > 95
+
+
+def test_a_refusal_says_what_to_do_and_names_no_host_as_tenants_read_it():
+    with pytest.raises(
+        exceptions.NoDaemonPort, match=r"20000-20000; wait .*lease_ports"
+    ) as refusal:
+        PortRange(20000, 20000).choose([20000], ["lease-0"], "gpu7")
+    assert "gpu7" not in str(refusal.value)
+    assert refusal.value.facts["host"] == "gpu7"
+
+
+@pytest.mark.parametrize("text", ["", "20000", "20000-", "30000-20000", "80-90", "1-70000", "a-b"])
+def test_what_is_no_range_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match="20000-29999"):
+        PortRange.parse(text)
