@@ -1,0 +1,172 @@
+"""What is signed is ours until it is too old, and nothing else ever is."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+
+import jwt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gsaas.grants.keyring import BadKey, Expired, Forged, Grant, Keyring
+
+OLD, NEW = "old:" + "b2xk" * 11, "new:" + "bmV3" * 11
+NOW = datetime.datetime(2026, 1, 1, 12, 0, 0, 250000)
+
+
+def seconds(number: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=number)
+
+
+@pytest.fixture
+def ring():
+    return Keyring([OLD], lifetime=60)
+
+
+def parts(grant: str) -> list[str]:
+    return grant.split(".")
+
+
+def decoded(part: str) -> dict:
+    return json.loads(base64.urlsafe_b64decode(part + "=="))
+
+
+def encoded(document: dict) -> str:
+    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+
+
+def test_it_says_for_which_lease_it_is_and_until_when(ring):
+    grant = ring.sign("lease-1", "blue", NOW)
+
+    assert ring.verify(grant, NOW) == Grant(
+        "lease-1", "blue", datetime.datetime(2026, 1, 1, 12, 1, 0)
+    )
+
+
+def test_others_who_know_the_key_can_read_it(ring):
+    """The format is the usual one: a library that knows nothing of us verifies it."""
+    said = jwt.decode(
+        ring.sign("lease-1", "blue", NOW),
+        base64.urlsafe_b64decode("b2xk" * 11),
+        ["HS256"],
+        options={"verify_exp": False},
+    )
+    assert (said["lease"], said["project"]) == ("lease-1", "blue")
+
+
+def test_it_fits_into_the_environment_of_every_reader(ring):
+    from gsaas.cloudinit import environment
+
+    environment.check({"GSAAS_GRANT": ring.sign("0" * 36, "f" * 64, NOW)})
+
+
+def test_it_expires(ring):
+    grant = ring.sign("lease-1", "blue", NOW)
+
+    ring.verify(grant, NOW + seconds(59))
+    with pytest.raises(Expired) as expired:
+        ring.verify(grant, NOW + seconds(60))
+    assert expired.value.args[0].lease_id == "lease-1"
+
+
+def test_every_key_verifies_and_the_first_one_signs():
+    by_old = Keyring([OLD]).sign("lease-1", "blue", NOW)
+    both = Keyring([NEW, OLD])
+
+    assert both.verify(by_old, NOW).lease_id == "lease-1"
+    by_new = both.sign("lease-1", "blue", NOW)
+    assert Keyring([NEW]).verify(by_new, NOW).lease_id == "lease-1"
+    with pytest.raises(Forged):
+        Keyring([OLD]).verify(by_new, NOW)
+
+
+def test_a_key_that_is_gone_verifies_nothing_any_more():
+    with pytest.raises(Forged):
+        Keyring([NEW]).verify(Keyring([OLD]).sign("lease-1", "blue", NOW), NOW)
+
+
+def test_another_key_under_a_known_name_is_forgery(ring):
+    with pytest.raises(Forged):
+        ring.verify(Keyring(["old:" + "bmV3" * 11]).sign("lease-1", "blue", NOW), NOW)
+
+
+def test_a_grant_that_says_something_else_now_is_forged(ring):
+    head, body, signature = parts(ring.sign("lease-1", "blue", NOW))
+    other = encoded(decoded(body) | {"lease": "lease-2"})
+
+    with pytest.raises(Forged):
+        ring.verify(".".join((head, other, signature)), NOW)
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS512", "RS256"])
+def test_a_grant_does_not_choose_how_it_is_verified(ring, algorithm):
+    head, body, _ = parts(ring.sign("lease-1", "blue", NOW))
+    head = encoded(decoded(head) | {"alg": algorithm})
+
+    with pytest.raises(Forged):
+        ring.verify(f"{head}.{body}.", NOW)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"lease": "lease-1", "project": "blue"},
+        {"lease": 1, "project": "blue", "exp": 4102444800},
+        {"lease": "lease-1", "project": "blue", "exp": "soon"},
+        {"lease": "lease-1", "project": "blue", "exp": 1e300},
+    ],
+)
+def test_what_we_would_never_say_is_refused_even_if_it_is_signed(ring, said):
+    secret = base64.urlsafe_b64decode("b2xk" * 11)
+    with pytest.raises(Forged):
+        ring.verify(jwt.encode(said, secret, "HS256", headers={"kid": "old"}), NOW)
+
+
+@given(st.text(max_size=200))
+def test_no_text_is_a_grant(text):
+    with pytest.raises(Forged):
+        Keyring([OLD]).verify(text, NOW)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_no_byte_of_it_may_change(position, by):
+    grant = bytearray(Keyring([OLD]).sign("lease-1", "blue", NOW), "ascii")
+    grant[position % len(grant)] ^= by
+    # Of base64's last characters some bits mean nothing: what is the same, is no forgery.
+    try:
+        read = Keyring([OLD]).verify(grant.decode("latin-1"), NOW)
+    except Forged:
+        return
+    assert read == Grant("lease-1", "blue", read.expires_at)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (["nocolon"], "NAME:KEY"),
+        (["a b:" + "bmV3" * 11], "NAME:KEY"),
+        (["short:bmV3"], "short for grants has 3 bytes"),
+        (["odd:????"], "odd for grants is not base64url"),
+        ([OLD, OLD], "two keys for grants are named old"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_named_and_not_shown(keys, said):
+    with pytest.raises(BadKey, match=said) as error:
+        Keyring(keys)
+    assert "bmV3" not in str(error.value)
+
+
+def test_without_keys_there_are_no_grants():
+    assert not Keyring()
+    with pytest.raises(Forged):
+        Keyring().verify(Keyring([OLD]).sign("lease-1", "blue", NOW), NOW)
+
+
+def test_a_header_of_nothing_but_brackets_is_a_forgery_like_any_other():
+    header = base64.urlsafe_b64encode(b"[" * 3000).decode().rstrip("=")
+    with pytest.raises(Forged):
+        Keyring([OLD]).verify(f"{header}.e30.e30", NOW)
