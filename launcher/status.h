@@ -1,0 +1,15 @@
+/* What the launcher ends with when it is not the command's own status; `gsaas run --help` has the table. */
+#ifndef GSAAS_STATUS_H
+#define GSAAS_STATUS_H
+
+enum {
+    STATUS_BUSY = 3,
+    STATUS_IMPOSSIBLE = 4,
+    STATUS_FAILED = 125,
+    STATUS_NOT_EXECUTABLE = 126,
+    STATUS_NOT_FOUND = 127,
+    STATUS_SIGNALLED = 128, /* and the number of the signal that ended the command */
+    STATUS_INTERRUPTED = 130,
+};
+
+#endif

@@ -1,0 +1,349 @@
+"""`gsaas run`, in C and in Python alike: what the command gets, what its caller gets, and what is given back."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from oslo_utils import timeutils
+
+from gsaas.db import models
+from tests.api.server import serving
+from tests.api.world import World, token
+from tests.support import launcher as launchers
+from tests.support.launcher import Launcher
+from tests.support.waiting import until
+
+ONE = ("-ncgpus=1", "-poolmem=1024", "-mode=shared", "--")
+ALL = ("-ncgpus=8", "--")
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return launchers.build(tmp_path_factory.mktemp("launcher"))
+
+
+@pytest.fixture(params=["gsaas", "gsaas-cli"])
+def launcher(request: pytest.FixtureRequest, programs: Path, tmp_path: Path) -> Launcher:
+    return Launcher(programs / request.param, tmp_path / "credentials.json")
+
+
+@pytest.fixture
+def c_launcher(programs: Path, tmp_path: Path) -> Launcher:
+    return Launcher(programs / "gsaas", tmp_path / "credentials.json")
+
+
+@pytest.fixture
+def api(world: World, launcher: Launcher) -> Iterator[World]:
+    """The API, and the launcher with a member's credentials for it."""
+    with serving(world.app) as url:
+        launcher.use(url, token("member"))
+        yield world
+
+
+def statuses(world: World) -> list[str]:
+    with world.database.read() as session:
+        return [lease.status for lease in session.query(models.Lease)]
+
+
+def used(world: World) -> int:
+    with world.database.read() as session:
+        return sum(gpu.used_mb for gpu in session.query(models.Gpu))
+
+
+def first_line(process) -> str:
+    return process.stdout.readline().strip()
+
+
+def test_the_command_gets_the_environment_and_its_caller_the_status(api: World, launcher: Launcher):
+    launcher.environment = {"RCUDA_DEVICE_COUNT": "99", "MINE": "kept"}
+    ran = launcher.run(*ONE, "sh", "-c", 'env; printf "%s|" "$@"; exit 7', "sh", "a b", "--", "")
+    assert (ran.returncode, ran.stderr) == (7, "")
+    lines = ran.stdout.splitlines()
+    assert "MINE=kept" in lines
+    assert [line for line in lines if line.startswith("RCUDA_DEVICE_COUNT=")] == [
+        "RCUDA_DEVICE_COUNT=1"
+    ]
+    assert lines[-1] == "a b|--||"
+    with api.database.read() as session:
+        lease = session.query(models.Lease).one()
+    assert f"GSAAS_LEASE={lease.id}" in lines
+    assert (lease.status, lease.memory_mb, lease.mode) == ("RELEASED", 1024, "shared")
+    assert used(api) == 0
+
+
+def test_the_cgpus_are_held_while_the_command_runs_and_not_longer(
+    api: World, launcher: Launcher, tmp_path: Path
+):
+    gate = tmp_path / "gate"
+    process = launcher.start(
+        *ALL, "sh", "-c", f"echo begun; until [ -e {gate} ]; do sleep 0.02; done"
+    )
+    assert first_line(process) == "begun"
+    assert (statuses(api), used(api)) == (["ACTIVE"], 8 * 8192)
+    gate.touch()
+    assert process.wait(timeout=30) == 0
+    assert (statuses(api), used(api)) == (["RELEASED"], 0)
+
+
+def test_a_command_that_a_signal_ends_says_so_in_the_way_of_shells(api: World, launcher: Launcher):
+    assert launcher.run(*ONE, "sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
+    assert statuses(api) == ["RELEASED"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_to_the_launcher_goes_to_the_command(
+    api: World, launcher: Launcher, number: signal.Signals
+):
+    script = f"trap 'exit 9' {number:d}; echo begun; while :; do sleep 0.02; done"
+    process = launcher.start(*ONE, "sh", "-c", script)
+    assert first_line(process) == "begun"
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 9
+    assert statuses(api) == ["RELEASED"]
+
+
+def test_a_killed_launcher_takes_its_command_along_and_the_lease_ends(
+    api: World, launcher: Launcher
+):
+    process = launcher.start(*ONE, "sh", "-c", "echo $$; exec sleep 600")
+    command = Path("/proc", first_line(process))
+    process.kill()
+    process.wait(timeout=30)
+    until(lambda: not command.exists() or "(zombie)" in (command / "status").read_text())
+    with api.database.write() as session:  # a minute later
+        lease = session.query(models.Lease).one()
+        assert lease.status == "ACTIVE"
+        lease.kept_until = timeutils.utcnow() - datetime.timedelta(seconds=1)
+    assert api.claims.tend() == [lease.id]
+    assert used(api) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "status"), [("/no/such/program", 127), ("/etc/passwd", 126), ("/etc", 126)]
+)
+def test_a_command_that_cannot_be_run_holds_nothing(
+    api: World, launcher: Launcher, command: str, status: int
+):
+    ran = launcher.run(*ONE, command)
+    assert ran.returncode == status
+    assert f"gsaas: {command} cannot be run" in ran.stderr
+    assert statuses(api) == ["RELEASED"]
+
+
+def test_busy_and_impossible_are_told_apart(api: World, launcher: Launcher):
+    api.launch("member", count=8)
+    busy = launcher.run(*ALL, "true")
+    never = launcher.run("-ncgpus=9", "--", "true")
+    assert (busy.returncode, never.returncode) == (3, 4)
+    assert busy.stderr.startswith("gsaas: ")
+    assert never.stderr.startswith("gsaas: ")
+    assert busy.stderr != never.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-ncgpus=1",),
+        ("-ncgpus=1", "--"),
+        ("--", "true"),
+        ("-ncgpus=0", "--", "true"),
+        ("-ncgpus=1", "-ncgpus=2", "--", "true"),
+        ("-ncgpus=1", "-poolmem=5", "--", "true"),
+        ("-ncgpus=1", "-mode=shared", "--", "true"),
+        ("-ncgpus=1", "-mode=best", "--", "true"),
+        ("-ncgpus=1", "-image=debian", "--", "true"),
+        ("-ncgpus=1", "true"),
+    ],
+)
+def test_a_line_that_makes_no_sense_asks_for_nothing(api: World, launcher: Launcher, words):
+    ran = launcher.run(*words)
+    assert ran.returncode == 2
+    assert "see: gsaas run --help" in ran.stderr
+    assert statuses(api) == []
+
+
+def test_a_token_that_nobody_knows_is_the_launchers_failure(
+    api: World, launcher: Launcher, world: World
+):
+    url = json.loads(launcher.credentials.read_text())["url"]
+    launcher.use(url, "x" * 40)
+    ran = launcher.run(*ONE, "true")
+    assert ran.returncode == 125
+    assert "token" in ran.stderr
+
+
+def test_an_api_that_is_not_there_is_the_launchers_failure(launcher: Launcher):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    launcher.use(url, token("member"))
+    ran = launcher.run(*ONE, "true")
+    assert ran.returncode == 125
+    assert f"{url} does not answer: Connection refused" in ran.stderr
+
+
+def test_credentials_that_others_can_read_are_refused(api: World, launcher: Launcher):
+    launcher.credentials.chmod(0o644)
+    ran = launcher.run(*ONE, "true")
+    assert ran.returncode == 125
+    assert "chmod 600" in ran.stderr
+
+
+def test_an_api_that_goes_away_does_not_change_what_became_of_the_command(
+    world: World, launcher: Launcher, tmp_path: Path
+):
+    gate = tmp_path / "gate"
+    with serving(world.app) as url:
+        launcher.use(url, token("member"))
+        script = f"echo begun; until [ -e {gate} ]; do sleep 0.02; done; exit 5"
+        process = launcher.start(*ONE, "sh", "-c", script)
+        assert first_line(process) == "begun"
+    gate.touch()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert "could not be given back; it ends by itself within 60 s" in err
+    assert statuses(world) == ["ACTIVE"]
+
+
+def test_who_waits_runs_when_something_is_given_back(api: World, launcher: Launcher):
+    held = api.launch("member", count=8)
+    process = launcher.start("-ncgpus=8", "-wait", "--", "sh", "-c", "exit 6")
+    until(lambda: "QUEUED" in statuses(api))
+    api.call("member", "DELETE", f"/v1/leases/{held['id']}")
+    api.engine.settle()
+    assert process.wait(timeout=30) == 6
+    assert set(statuses(api)) == {"RELEASED"}
+
+
+@pytest.mark.parametrize("launcher", ["gsaas"], indirect=True)  # test_cli_queue tries the other
+def test_who_is_interrupted_while_waiting_gives_the_place_back(api: World, launcher: Launcher):
+    api.launch("member", count=8)
+    process = launcher.start("-ncgpus=8", "-wait", "--", "true")
+    until(lambda: "QUEUED" in statuses(api))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    until(lambda: "QUEUED" not in statuses(api))
+
+
+def test_a_wait_that_is_over_is_busy(api: World, launcher: Launcher):
+    api.launch("member", count=8)
+    assert launcher.run("-ncgpus=8", "-wait=1", "--", "true").returncode == 3
+
+
+# What a launcher in C must survive
+
+
+def answering(answer: bytes) -> tuple[str, Callable[[], None]]:
+    """A server that gives the same answer to whatever it is asked; its URL, and what ends it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+    return f"http://127.0.0.1:{listener.getsockname()[1]}", stop
+
+
+def http(body: str, head: str = "HTTP/1.1 201 Created") -> bytes:
+    content = body.encode("utf-8", "surrogateescape")
+    return f"{head}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+GOOD = '{"lease": {"id": "0-0", "status": "ACTIVE"}, "environment": {"A": "%s"}}'
+HOSTILE = {
+    "nothing": b"",
+    "half a head": b"HTTP/1.1 201 Crea",
+    "no http": b"SSH-2.0-OpenSSH\r\n\r\n",
+    "less than it says": b"HTTP/1.1 201 Created\r\nContent-Length: 900\r\n\r\n{",
+    "more than there is room for": b"HTTP/1.1 201 Created\r\nContent-Length: 99999999999999999999\r\n\r\n{",
+    "bad chunks": b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+    "a huge chunk": b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}",
+    "empty": http(""),
+    "no object": http("[]"),
+    "an open string": http('{"lease'),
+    "an open escape": http('{"lease": "\\'),
+    "a short escape": http('{"lease": "\\u00'),
+    "deep": http("[" * 100_000),
+    "no environment": http('{"lease": {"id": "0-0", "status": "ACTIVE"}}'),
+    "no status": http('{"lease": {"id": "0-0"}}'),
+    "an id that is a path": http('{"lease": {"id": "../../etc", "status": "ACTIVE"}}'),
+    "NUL in a value": http(GOOD % "\\u0000"),
+    "half a character": http(GOOD % "\\ud800"),
+    "a bare NUL": http('{"lease": \0}'),
+    "an error without words": http('{"errors": []}', "HTTP/1.1 409 Conflict"),
+    "an error page": http("<html>", "HTTP/1.1 502 Bad Gateway"),
+}
+
+
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE.keys())
+def test_an_answer_that_makes_no_sense_is_a_failure_and_nothing_worse(
+    c_launcher: Launcher, answer: bytes
+):
+    url, stop = answering(answer)
+    try:
+        c_launcher.use(url, token("member"))
+        ran = c_launcher.run(*ONE, "true")
+    finally:
+        stop()
+    assert ran.returncode == 125
+    assert ran.stderr.startswith("gsaas: ")
+
+
+def test_a_gate_that_says_no_is_quoted(c_launcher: Launcher):
+    gate, close_gate = answering(b"refused gsaas.grant.used somebody was here before\n")
+    environment = {"GSAAS_GATE": gate.removeprefix("http://"), "GSAAS_GRANT": "g", "A": ""}
+    body = {"lease": {"id": "0-0", "status": "ACTIVE"}, "environment": environment}
+    url, stop = answering(http(json.dumps(body)))
+    try:
+        c_launcher.use(url, token("member"))
+        ran = c_launcher.run(*ONE, "true")
+    finally:
+        stop()
+        close_gate()
+    assert ran.returncode == 125
+    assert "somebody was here before" in ran.stderr
+
+
+WORDS = (GOOD % "\\u00e9\\ud83d\\ude00\\n\\/").encode()
+CHUNKS = b"".join(
+    f"{len(part):x}\r\n".encode() + part + b"\r\n" for part in (WORDS[:30], WORDS[30:], b"")
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http(WORDS.decode()),
+        b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+        b"HTTP/1.0 201 Created\r\n\r\n" + WORDS,
+    ],
+    ids=["plain", "chunked", "until it closes"],
+)
+def test_every_way_to_send_an_answer_is_understood(c_launcher: Launcher, answer: bytes):
+    url, stop = answering(answer)
+    try:
+        c_launcher.use(url, token("member"))
+        ran = c_launcher.run(*ONE, "sh", "-c", 'printf %s "$A"')
+    finally:
+        stop()
+    assert (ran.returncode, ran.stdout) == (0, "é😀\n/")

@@ -1,0 +1,70 @@
+"""`gsaas` as people start it: the C program, built to notice its own mistakes, and the program in Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "launcher"
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SCRIPT = "from gsaas.cli.main import main\n\nraise SystemExit(main())\n"
+
+
+def build(folder: Path) -> Path:
+    """Make both programs in *folder*, side by side as they are installed; return the folder."""
+    script = folder / "gsaas-cli"
+    script.write_text(f"#!{sys.executable}\n{SCRIPT}")
+    script.chmod(0o755)
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    if compiler is not None:
+        files = sorted(map(str, SOURCES.glob("*.c")))
+        command = [compiler, *FLAGS, *SANITIZERS, "-o", str(folder / "gsaas"), *files]
+        subprocess.run(command, check=True)
+    return folder
+
+
+@dataclass
+class Launcher:
+    """One of the two programs, and the credentials it is to use."""
+
+    program: Path
+    credentials: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def use(self, url: str, token: str) -> None:
+        self.credentials.unlink(missing_ok=True)
+        self.credentials.touch(mode=0o600)
+        self.credentials.write_text(json.dumps({"url": url, "token": token}))
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        if not self.program.exists():
+            pytest.skip("there is no C compiler here")
+        environment = {
+            **os.environ,
+            "GSAAS_CREDENTIALS": str(self.credentials),
+            "ASAN_OPTIONS": "detect_leaks=0",  # it ends with what it has
+            **self.environment,
+        }
+        return subprocess.Popen(
+            [self.program, "run", *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=60)
+        assert "Sanitizer" not in err, err
+        assert "runtime error" not in err, err
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
