@@ -46,6 +46,13 @@ class UnknownPolicy(BadRequest):
     fmt = "there is no policy %(name)r; the policies here are %(known)s"
 
 
+class PolicyNotAllowed(BadRequest):
+    """The request names a scheduling policy that the operator keeps from requests."""
+
+    code = "gsaas.policy.not-allowed"
+    fmt = "requests may not name the policy %(name)r here; those they may name are %(allowed)s"
+
+
 class Unauthorized(GsaasError):
     """No token, or one that is not valid."""
 
@@ -109,6 +116,17 @@ class LeaseHoldsNothing(GsaasError):
     fmt = "lease %(id)s is %(status)s and holds no cGPUs, so it has no environment"
 
 
+class HostAlive(GsaasError):
+    """A host that is to be forgotten was heard of a moment ago."""
+
+    code = "gsaas.host.alive"
+    status = 409
+    fmt = (
+        "host %(name)s was heard of %(ago)d s ago: it is not gone. Stop gsaas-monitor and gsaas-rodvr "
+        "there and ask again in %(wait)d s; or force it, if the host was switched off since"
+    )
+
+
 class NoCapacity(GsaasError):
     """The request fits the cloud, but not now."""
 
@@ -117,12 +135,96 @@ class NoCapacity(GsaasError):
     fmt = "%(reason)s"
 
 
+class NoDaemonPort(NoCapacity):
+    """A GPU host has a daemon on every port that it may use for leases.
+
+    Tenants read the sentence, and are not to know hosts: *host* is among the facts alone.
+    """
+
+    code = "gsaas.capacity.ports"
+    fmt = (
+        "a GPU host that was chosen has a daemon on every one of its ports %(ports)s; wait for a release, or have "
+        "your operator enlarge [daemons]lease_ports"
+    )
+
+
+class NoMaskedAddress(NoCapacity):
+    """The leases of a host's own programs have nearly all the addresses that there are for them."""
+
+    code = "gsaas.capacity.masked-addresses"
+    fmt = (
+        "%(count)d masked addresses are needed on the programs' host and %(free)d are free; give back leases used "
+        "there, or have your operator enlarge [rodvr]local_prefix"
+    )
+
+
 class NeverFits(GsaasError):
     """The request asks for more than the cloud owns: waiting would not help."""
 
     code = "gsaas.capacity.impossible"
     status = 409
     fmt = "%(reason)s"
+
+
+class QueueFull(GsaasError):
+    """The project has as many requests in the queue as it may have."""
+
+    code = "gsaas.queue.full"
+    status = 403
+    fmt = "the project has %(waiting)d requests in the queue, and may have no more; wait for some of them"
+
+
+class GrantRefused(GsaasError):
+    """A grant was shown that lets nobody in."""
+
+    code = "gsaas.grant.refused"
+    status = 403
+    fmt = "the grant is refused"
+    outcome = "refused"
+    """A word for the metrics."""
+
+
+class GrantForged(GrantRefused):
+    """It is not ours, or not as it was when we gave it out."""
+
+    code = "gsaas.grant.forged"
+    fmt = "this is no grant of this service; take GSAAS_GRANT as it is in the environment of the lease"
+    outcome = "forged"
+
+
+class GrantExpired(GrantRefused):
+    """It was not redeemed in time."""
+
+    code = "gsaas.grant.expired"
+    fmt = (
+        "the grant expired at %(at)s UTC; ask for the environment of lease %(lease_id)s again, which "
+        "has a new one"
+    )
+    outcome = "expired"
+
+
+class GrantReplayed(GrantRefused):
+    """It was redeemed before, from the same address."""
+
+    code = "gsaas.grant.replayed"
+    fmt = "the grant of lease %(lease_id)s was redeemed already, and a second time is not needed"
+    outcome = "replayed"
+
+
+class GrantStolen(GrantRefused):
+    """It was not given to whoever shows it."""
+
+    code = "gsaas.grant.stolen"
+    fmt = "the grant was not given to whoever shows it: %(why)s"
+    outcome = "stolen"
+
+
+class GrantOver(GrantRefused):
+    """Its lease has no real addresses to reach, any more."""
+
+    code = "gsaas.grant.over"
+    fmt = "lease %(lease_id)s is %(status)s, and its grant opens nothing"
+    outcome = "over"
 
 
 class ServerRefused(GsaasError):

@@ -16,15 +16,17 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_log import log
 from oslo_service import systemd
 
 from gsaas import conf as gsaas_conf
-from gsaas import rpc
-from gsaas.db import migration, ready
-from gsaas.db.database import Database
+from gsaas import host_names, rpc
+
+if TYPE_CHECKING:
+    from gsaas.db.database import Database
 
 LOG = log.getLogger(__name__)
 
@@ -69,7 +71,7 @@ def run(
         LOG.info("%s has started", name)
         while hangups.get():
             _reload(conf)
-    except (Unstartable, ready.Unusable) as error:
+    except Unstartable as error:
         return _refuse(name, str(error))
     except SystemExit:
         _refuse_to_hurry()
@@ -80,16 +82,26 @@ def run(
 
 
 def host_name(conf: cfg.ConfigOpts) -> str:
-    """The name that an agent reports under."""
-    return conf.host or socket.gethostname()
+    """The name that an agent reports under; raises `Unstartable` for one that the engine would not take."""
+    name = conf.host or socket.gethostname()
+    if not host_names.is_valid(name):
+        raise Unstartable(
+            f"{name!r} is no host name: {host_names.RULE}; see [DEFAULT]host in the configuration"
+        )
+    return name
 
 
 def database(conf: cfg.ConfigOpts) -> Database:
-    """Connect to a database that has this release's tables; raises `gsaas.db.ready.Unusable`."""
-    opened = ready.connect(conf)
+    """Connect to a database that has this release's tables; raises `Unstartable`."""
+    from gsaas.db import migration, ready  # half of what an agent would load, and it needs none
+
+    try:
+        opened = ready.connect(conf)
+    except ready.Unusable as error:
+        raise Unstartable(str(error)) from error
     if problem := ready.problem(migration.version(opened.engine)):
         opened.close()
-        raise ready.Unusable(problem)
+        raise Unstartable(problem)
     return opened
 
 

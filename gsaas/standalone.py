@@ -7,6 +7,7 @@ connections to GPUs as they are, and the next start takes them up; `clean` remov
 from __future__ import annotations
 
 import functools
+import socket
 import time
 from contextlib import ExitStack
 
@@ -14,9 +15,10 @@ import waitress
 from oslo_config import cfg
 from waitress.server import BaseWSGIServer
 
-from gsaas import rpc
+from gsaas import limits, rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
+from gsaas.api.watchers import Watchers
 from gsaas.cloud import inventory
 from gsaas.cloud.namespaces import Namespaces
 from gsaas.cloud.standalone import StandaloneCloud
@@ -24,18 +26,31 @@ from gsaas.cloud.testbed import GPU_DEVICE, Testbed
 from gsaas.db import endpoints, gpus, migration
 from gsaas.db.database import Database
 from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
-from gsaas.gpgpums.monitor import Monitor
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.choice import Choice
+from gsaas.gpgpums.claims import Claims
+from gsaas.grants import keyring
+from gsaas.grants.gate import Gate
+from gsaas.monitor import daemons
+from gsaas.monitor.agent import Monitor
+from gsaas.monitor.sources.simulated import Simulated
 from gsaas.remoting.base import load as load_remoting
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.kernel.namespace import entered
 from gsaas.rodvr.service import EndpointService
+from gsaas.rpc.announce import Announcer
 from gsaas.rpc.engine import EngineClient
+from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 from gsaas.state_dir import StateDir
 
 API_THREADS = 8
+"""For requests that are answered at once."""
+CONNECTIONS = 8192
+"""Clients that may be connected at once; further ones wait until one of them leaves."""
 _PATIENCE = 10.0
 """Seconds within which agents in the same process report for the first time."""
 
@@ -51,6 +66,8 @@ class Standalone:
         """Raises `InventoryError`, and `TokenFileError` for a token file that cannot be used."""
         self._conf = conf
         self._state = state
+        if not conf.grants.key:
+            conf.set_override("key", [state.grant_key()], group="grants")
         self._started = ExitStack()
         self._database = Database.connect(conf)
         self._started.callback(self._database.close)
@@ -67,12 +84,23 @@ class Standalone:
             self._testbed, prefix, owned, state.path, conf.rodvr.masked_prefix
         )
         masked = MaskedAddresses(conf.rodvr.masked_prefix, self._driver.default_port)
+        self._watchers = Watchers(conf.queue.long_polls)
         self._claims = Claims(
             self._database,
             attempts=conf.gpgpums.claim_attempts,
             heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
             masked=masked,
-            policy=conf.gpgpums.policy,
+            quotas=limits.load(conf),
+            backfill=conf.queue.backfill,
+            client_timeout=conf.queue.client_timeout,
+            announce=Announcer(EngineClient(self._bus), ring=self._watchers.ring),
+            attended=self._watchers.attended,
+            choice=Choice.from_conf(conf),
+            utilisation_window=conf.monitor.utilisation_window,
+            request_mix=conf.gpgpums.request_mix,
+            daemon_ports=self._driver.daemon_ports,
+            native=conf.remoting.native,
+            local=MaskedAddresses(conf.rodvr.local_prefix, self._driver.default_port),
         )
         self._engine = self._make_engine()
         self._daemons = SimulatedDaemons()
@@ -95,6 +123,11 @@ class Standalone:
         for part in [*self._monitors, *self._endpoints, self._engine]:
             part.start()  # the engine last, so that it stops first: it asks the others
             self._started.callback(part.stop)
+        if self._conf.grants.gate_port:
+            for host in self._testbed.inventory.gpu_hosts:
+                gate = self._make_gate(host)
+                gate.start()
+                self._started.callback(gate.stop)
         self._await_agents()
         self._state.write_credentials(url)
         return url
@@ -117,10 +150,18 @@ class Standalone:
             cloud=self._cloud,
             remoting=self._driver,
             authenticate=self._authenticate,
+            watchers=self._watchers,
         )
         listen = self._conf.standalone.listen
         try:
-            self._api = waitress.create_server(app, listen=listen, threads=API_THREADS)
+            self._api = waitress.create_server(
+                app,
+                listen=listen,
+                threads=API_THREADS + self._conf.queue.long_polls,
+                channel_request_lookahead=1,  # so that it notices when a client hangs up
+                connection_limit=CONNECTIONS,
+                asyncore_use_poll=True,  # select() knows no more than 1024
+            )
         except OSError as error:
             raise CannotListen(f"cannot listen on {listen}: {error.strerror}") from error
         self._started.callback(self._api.close)
@@ -135,20 +176,41 @@ class Standalone:
             cloud=self._cloud,
             remoting=self._remoting,
             endpoint=endpoint,
+            gpu_hosts=GpuHosts(self._database, MonitorClient(self._bus)),
         )
         return Engine(
-            self._conf, database=self._database, bus=self._bus, endpoint=endpoint, driver=driver
+            self._conf,
+            database=self._database,
+            bus=self._bus,
+            endpoint=endpoint,
+            driver=driver,
+            claims=self._claims,
+            keyring=keyring.of(self._conf),
         )
 
+    def _make_gate(self, host: inventory.HostSpec) -> Gate:
+        with entered(self._testbed.netns(host.name)):
+            listener = socket.create_server((host.gpu_address, self._conf.grants.gate_port))
+        return Gate(listener, EngineClient(self._bus).grant_shown)
+
     def _make_monitor(self, host: inventory.HostSpec) -> Monitor:
+        netns = self._testbed.netns(host.name)
         return Monitor(
+            self._bus,
             host.name,
             host.gpu_address,
-            host.gpu_infos(self._driver.default_port),
-            engine=EngineClient(self._bus),
-            daemons=self._daemons,
-            netns=self._testbed.netns(host.name),
+            Simulated(host.gpu_infos(self._driver.default_port)),
+            daemons=daemons.service(
+                self._conf,
+                self._bus,
+                self._driver,
+                host.name,
+                host.gpu_address,
+                simulated=self._daemons,
+                netns=netns,
+            ),
             interval=self._conf.monitor.monitor_interval,
+            window=self._conf.monitor.utilisation_window,
         )
 
     def _make_endpoint(self, host: str) -> EndpointService:
@@ -160,6 +222,7 @@ class Standalone:
             netns=self._testbed.netns(host),
             masked_prefix=options.masked_prefix,
             identity_network=options.identity_network,
+            local_prefix=options.local_prefix,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             farewell=options.farewell,

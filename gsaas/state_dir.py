@@ -1,6 +1,6 @@
 """The folder in which gsaas-standalone notes everything it makes, and what is in it.
 
-gsaas.db  tokens.json  credentials.json  credentials-demo.json  namespaces/  servers/  lock
+gsaas.db  tokens.json  grant.key  credentials.json  credentials-demo.json  namespaces/  servers/  lock
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StateDir:
             namespaces.remove(name)
         for folder in ("namespaces", "servers"):
             shutil.rmtree(self._file(folder), ignore_errors=True)
-        own = ["credentials.json", "tokens.json", "lock"]
+        own = ["credentials.json", "tokens.json", "grant.key", "lock"]
         own += [f"credentials-{name}.json" for name in IDENTITIES if name != "admin"]
         own += [f"gsaas.db{suffix}" for suffix in ("", "-wal", "-shm")]
         for name in own:
@@ -89,6 +89,13 @@ class StateDir:
             ]
             _write_private(path, entries)
         return path
+
+    def grant_key(self) -> str:
+        """The key that grants are signed with, a new one if there is none."""
+        path = self._file("grant.key")
+        if not path.exists():
+            _write_private(path, f"standalone:{secrets.token_urlsafe(32)}")
+        return json.loads(path.read_text(encoding="utf-8"))
 
     def write_credentials(self, url: str) -> None:
         """Write what the command line client needs: `credentials.json`, and one more for each tenant."""

@@ -2,6 +2,7 @@
 
     gpu_selection       a policy proposes GPUs
     check               the cloud is asked whether it would make the server
+    queue               it waits for its turn, if it has to
     claim               from asking for the GPUs until they are taken
     creation            the cloud is asked to make the server, until it has said so
     activation          from there until it says that the server is active
@@ -15,11 +16,12 @@ from __future__ import annotations
 
 CHECK = "check"
 GPU_SELECTION = "gpu_selection"
+QUEUE = "queue"
 CLAIM = "claim"
 CREATION = "creation"
 ACTIVATION = "activation"
 DEPLOYMENT = "deployment"
 RODVR_CONFIGURATION = "rodvr_configuration"
 
-PHASES = (GPU_SELECTION, CHECK, CLAIM, CREATION, ACTIVATION, DEPLOYMENT, RODVR_CONFIGURATION)
+PHASES = (GPU_SELECTION, CHECK, QUEUE, CLAIM, CREATION, ACTIVATION, DEPLOYMENT, RODVR_CONFIGURATION)
 """In the order in which they begin."""

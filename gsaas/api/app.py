@@ -6,7 +6,9 @@ order, so that a stranger learns nothing from the way a body is refused. Then th
 
 from __future__ import annotations
 
+import functools
 import re
+import time
 from collections.abc import Callable
 
 import flask
@@ -14,19 +16,30 @@ from oslo_config import cfg
 from oslo_middleware import request_id
 
 from gsaas import exceptions, limits
-from gsaas.api import bodies, errors, microversions, openapi, rbac, routes, validation
+from gsaas.api import bodies, disconnects, errors, microversions, openapi, rbac, routes, validation
+from gsaas.api.queue import Estimates
+from gsaas.api.rbac.decisions import Decisions
 from gsaas.api.schemas import common
 from gsaas.api.service import Call, Engine, Reply, Service
+from gsaas.api.watchers import Watchers
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
+from gsaas.grants import keyring
+from gsaas.metrics import counted
 from gsaas.remoting.base import Driver
 
 Authenticate = Callable[[flask.Request], RequestContext]
 
 _NAME = validation.Schema(common.TEXT)
-_NOUNS = {"lease_id": "lease", "uuid": "GPU", "name": "host", "host": "endpoint"}
+_NOUNS = {
+    "lease_id": "lease",
+    "uuid": "GPU",
+    "name": "host",
+    "host": "endpoint",
+    "policy": "policy",
+}
 """What the words in the paths are names of."""
 
 
@@ -39,6 +52,7 @@ def create_app(
     cloud: Cloud,
     remoting: Driver,
     authenticate: Authenticate,
+    watchers: Watchers | None = None,
 ) -> flask.Flask:
     """Return the API as a WSGI application.
 
@@ -46,7 +60,6 @@ def create_app(
     (`gsaas.api.auth.TokenFile` and `gsaas.api.keystone.Keystone` do). Everything passed in is shared by all threads.
     """
     document = openapi.document(routes.ROUTES)
-    enforcer = rbac.enforcer(conf)
     service = Service(
         conf,
         database,
@@ -55,8 +68,11 @@ def create_app(
         cloud,
         remoting,
         limits.load(conf),
-        enforcer,
+        Decisions(rbac.enforcer(conf)),
         document,
+        watchers or Watchers(conf.queue.long_polls),
+        Estimates(database),
+        keyring.of(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
@@ -65,6 +81,8 @@ def create_app(
     app.url_map.merge_slashes = False
     errors.register(app)
     app.after_request(_say_version)
+    app.before_request(_begin)
+    app.after_request(_count)
     for route in routes.ROUTES:
         app.add_url_rule(
             re.sub(openapi.NAMES, r"<\1>", route.path),
@@ -86,6 +104,7 @@ def _view(
         context.request_id = request.environ[request_id.ENV_REQUEST_ID]
         context.global_request_id = request.environ.get(request_id.GLOBAL_REQ_ID)
         call = Call(service, context, base_url=_base_url(service.conf, request))
+        call.gone = functools.partial(disconnects.gone, request.environ)
         if route.rule:
             _check_project(context)
             flask.g.microversion = microversions.chosen(request.headers.get(microversions.HEADER))
@@ -132,6 +151,20 @@ def _response(reply: Reply) -> flask.Response:
         response = flask.jsonify(reply.body)
     response.status_code = reply.status
     response.headers.update(reply.headers)
+    return response
+
+
+def _begin() -> None:
+    flask.g.begun = time.perf_counter()
+
+
+def _count(response: flask.Response) -> flask.Response:
+    """Count the answer under its route; an address that is none has no name to count it by."""
+    if flask.request.endpoint is not None:
+        waited = "timeout" in flask.request.args
+        method, _, route = flask.request.endpoint.partition(" ")
+        seconds = None if waited else time.perf_counter() - flask.g.begun
+        counted.answered(method, route, response.status_code, seconds)
     return response
 
 

@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gsaas import exceptions
 from gsaas.api.service import Service
-from gsaas.gpgpums.state import ANY, EXCLUSIVE, Refusal, Request
+from gsaas.db import models
+from gsaas.gpgpums.state import ANY, Refusal, Request
+
+MOST_ALONE = 2046
+"""cGPUs of one lease without a server: all that the usual prefix of a host's own programs has addresses for. The
+claim and the release of many more would keep everybody else waiting for seconds."""
 
 
-def request(service: Service, cgpus: dict[str, Any]) -> Request:
-    """Return the request; *cgpus* has passed its schema.
+def request(
+    service: Service, cgpus: dict[str, Any], consumer: Mapping[str, Any] | None = None
+) -> Request:
+    """Return the request; *cgpus* has passed its schema, as has the *consumer* of one without a server.
 
-    Raises `BadRequest` if there are too few masked addresses for it, and `RemotingLimit` if the
-    middleware would not show that many GPUs to a program.
+    Raises `BadRequest` if the request contradicts itself, there are too few masked addresses for it, or
+    nobody knows where a consumer is whose locality matters; and `RemotingLimit` if the middleware
+    would not show that many GPUs to a program.
     """
-    wanted = Request(
-        count=cgpus["count"],
-        mode=cgpus.get("mode", EXCLUSIVE),
-        memory_mb=cgpus.get("memory_mb"),
-        locality=cgpus.get("locality", ANY),
-    )
-    service.claims.masked.first(wanted.count)
+    try:
+        wanted = Request.from_dict(cgpus, (consumer or {}).get("host"))
+    except ValueError as error:
+        raise exceptions.BadRequest(reason=str(error)) from None
+    if consumer is None:
+        service.claims.masked.first(wanted.count)
+    elif wanted.count > MOST_ALONE:
+        raise exceptions.BadRequest(
+            reason=f"{wanted.count} cGPUs were asked for; one lease without a server has {MOST_ALONE} at most"
+        )
+    elif wanted.consumer_host is None and wanted.locality != ANY:
+        raise exceptions.BadRequest(
+            reason=f"locality {wanted.locality} is about the host of the consumer, and without a server "
+            "only you know it: name it as lease.consumer.host"
+        )
     service.remoting.check(wanted.count)
     return wanted
+
+
+def describe(lease: models.Lease) -> dict[str, Any]:
+    """Return what a lease asked for, in the words of the request."""
+    return {
+        "count": lease.count,
+        "mode": lease.mode,
+        "memory_mb": lease.memory_mb,
+        "locality": lease.locality,
+        "policy": lease.policy,
+        **lease.requirements,
+    }
 
 
 def refused(refusal: Refusal) -> exceptions.NoCapacity | exceptions.NeverFits:

@@ -15,7 +15,7 @@ from gsaas.gpgpums.state import Placement, Refusal
 def create(call: Call) -> Reply:
     """Say what a launch of these cGPUs would be answered now; nothing is claimed."""
     asked = call.body["check"]
-    wanted = cgpus.request(call.service, asked)
+    wanted = cgpus.request(call.service, asked, asked.get("consumer"))
     answer = call.service.claims.check(wanted, asked.get("policy"))
     if isinstance(answer, Refusal):
         return Reply(200, {"check": _refusal(answer)})
@@ -28,7 +28,8 @@ def create(call: Call) -> Reply:
 
 def _refusal(refusal: Refusal) -> dict[str, Any]:
     told = refusal.to_dict()
-    return _no(cgpus.refused(refusal)) | {"filters": told["filters"], "nearest": told["nearest"]}
+    said = {name: told[name] for name in ("filters", "nearest", "relaxed")}
+    return _no(cgpus.refused(refusal)) | said
 
 
 def _no(error: exceptions.GsaasError) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def _no(error: exceptions.GsaasError) -> dict[str, Any]:
         "reason": str(error),
         "filters": [],
         "nearest": None,
+        "relaxed": None,
         "devices": [],
     }
 
@@ -55,5 +57,6 @@ def _placement(call: Call, placement: Placement) -> dict[str, Any]:
         "reason": None,
         "filters": [],
         "nearest": None,
+        "relaxed": None,
         "devices": devices,
     }

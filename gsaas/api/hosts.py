@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
-
-from oslo_utils import timeutils
 
 from gsaas.api.rbac import hosts as rbac
 from gsaas.api.service import Call, Reply
 from gsaas.api.times import iso
+from gsaas.conf import agent
 from gsaas.db import gpus, hosts, models
 from gsaas.db.database import retried
 
@@ -40,11 +38,37 @@ def update(call: Call, name: str) -> Reply:
     asked = call.body["host"]
     with call.service.database.write() as session:
         host = hosts.set_disabled(session, name, asked["disabled"], asked.get("disabled_reason"))
-        return Reply(200, {"host": _host(call, host)})
+        shown = _host(call, host)
+    if not asked["disabled"]:
+        call.service.claims.advance()
+    return Reply(200, {"host": shown})
+
+
+@retried
+def delete(call: Call, name: str) -> Reply:
+    """Declare a host gone for good, and fail the leases that hold its GPUs."""
+    service = call.service
+    with service.database.write() as session:
+        forgotten = hosts.forget(
+            session,
+            name,
+            patience=None if call.query.get("force") else agent.patience(service.conf),
+            servers_stay=service.cloud.needs_caller,  # made in its owner's name, it is its owner's
+        )
+    for lease_id in sorted({*forgotten.failed, *forgotten.unbound}):
+        service.engine.lease_changed(call.context, lease_id)
+    shown = {
+        "name": name,
+        "failed_leases": forgotten.failed,
+        "unbound_leases": forgotten.unbound,
+    }
+    return Reply(202, {"forgotten": shown})
 
 
 def _host(call: Call, host: models.Host) -> dict[str, Any]:
-    offered = [gpu for gpu in host.gpus if not (gpu.disabled or host.disabled)]
+    offered = [
+        gpu for gpu in host.gpus if not (gpu.disabled or gpu.withdrawn_reason or host.disabled)
+    ]
     return {
         "name": host.name,
         "gpu_address": host.gpu_address,
@@ -55,17 +79,12 @@ def _host(call: Call, host: models.Host) -> dict[str, Any]:
         "disabled": host.disabled,
         "disabled_reason": host.disabled_reason,
         "monitor_seen_at": iso(host.monitor_seen_at),
+        "monitor_interval": host.monitor_interval,
+        "problems": host.monitor_problems,
         "silent": _silent(host, call.service.conf.gpgpums.heartbeat_timeout),
     }
 
 
 def _silent(host: models.Host, timeout: int) -> bool:
-    """Has its monitor been quiet for more than *timeout* seconds?
-
-    A host without GPUs has none that could be missed.
-    """
-    if not host.gpus:
-        return False
-    if host.monitor_seen_at is None:
-        return True
-    return timeutils.utcnow() - host.monitor_seen_at > datetime.timedelta(seconds=timeout)
+    """Has its monitor been quiet for too long? A host without GPUs has none that could be missed."""
+    return bool(host.gpus) and hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout)

@@ -2,67 +2,95 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import uuid
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_utils import timeutils
 from sqlalchemy.orm import Session
 
-from gsaas import exceptions, lifecycle, timings
-from gsaas.api import cgpus, limits
+from gsaas import exceptions, timings
+from gsaas.api import cgpus, degraded, limits, queue
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.service import Call, Reply, Service
 from gsaas.api.times import iso
 from gsaas.cloudinit.environment import shell_exports
 from gsaas.db import leases, models
-from gsaas.db.database import retried
-from gsaas.engine import user_data
+from gsaas.engine import user_data, wiring
+from gsaas.gpgpums.access import Access
+from gsaas.gpgpums.claims import UNREACHABLE
 from gsaas.gpgpums.state import Refusal, Request
+from gsaas.grants import visit
 from gsaas.lifecycle import Status
 from gsaas.metrics import counted
 from gsaas.remoting.base import Device
-from gsaas.rodvr.bindings import Address
 
 PATH = "/v1/leases"
 
 
 def create(call: Call) -> Reply:
-    """Claim cGPUs for a VM and have it booted.
+    """Claim cGPUs, for a VM that is then booted or for a consumer that is there already.
 
     Whatever can be refused is refused before anything is claimed: first for want of GPUs, then for
-    the project's quota, then by the cloud, which looks at the server.
+    the project's quota, then by the cloud, which looks at the server. A lease without a server that
+    can be used at once is answered with its environment.
     """
     with counted.refusals():
         lease, notes = _launch(call)
-    counted.granted(lease.policy)
-    call.service.engine.lease_changed(call.context, lease.id)
-    with call.service.database.read() as session:
-        shown = show_lease(call, session, leases.get(session, lease.id))
+    if lease.queued_at is None:
+        counted.granted(lease.policy)
+        if lease.status == Status.ACTIVE:
+            counted.launched(lease.timings or {})
+    if lease.has_server or lease.status == Status.CLAIMED:
+        call.service.engine.lease_changed(call.context, lease.id)
+    if lease.queued_at is not None:
+        queue.await_change(call, lease.id, Status.QUEUED, call.query.get("timeout", 0))
+    if lease.status == Status.ACTIVE and lease.queued_at is None:
+        body: dict[str, Any] = {"lease": show_lease(call, None, lease), "notes": notes}
+    else:
+        with call.service.database.read() as session:
+            lease = leases.get(session, lease.id)
+            body = {"lease": show_lease(call, session, lease), "notes": notes}
+    at_once = lease.status == Status.ACTIVE
+    if at_once:
+        body["environment"] = _environment(call.service, lease)
     location = call.link(f"{PATH}/{lease.id}")["href"]
-    return Reply(202, {"lease": shown, "notes": notes}, {"Location": location})
+    return Reply(201 if at_once else 202, body, {"Location": location})
 
 
 def _launch(call: Call) -> tuple[models.Lease, list[str]]:
     """Return the lease that was asked for, with its GPUs, and what the cloud has to say about it."""
     service, asked = call.service, call.body["lease"]
     policy = asked["cgpus"].get("policy")
-    wanted = cgpus.request(service, asked["cgpus"])
+    wanted = cgpus.request(service, asked["cgpus"], _consumer(asked))
+    patience = queue.patience(call, asked)
     lease = _lease(call, asked, wanted)
     _check_user_data(service, lease)
-    with timeutils.StopWatch() as watch:
-        answer = service.claims.check(wanted, policy)
-    lease.timings = {timings.GPU_SELECTION: watch.elapsed()}
-    if isinstance(answer, Refusal):
-        raise cgpus.refused(answer)
     quota = service.limits.of(call.context.project_id)
-    limits.check(call, quota, answer)
-    with timeutils.StopWatch() as watch:
-        notes = service.cloud.check(call.context, lease.server_request)
-    lease.timings[timings.CHECK] = watch.elapsed()
-    return service.claims.claim(lease, wanted, policy, quota), notes
+    notes: list[str] = []
+    if lease.has_server:
+        with timeutils.StopWatch() as watch:
+            answer = service.claims.check(wanted, policy, lease.priority)
+        lease.timings = {timings.GPU_SELECTION: watch.elapsed()}
+        if isinstance(answer, Refusal) and (patience is None or answer.impossible):
+            raise cgpus.refused(answer)
+        if patience is None:
+            limits.check(call, quota, answer)
+        with timeutils.StopWatch() as watch:
+            notes = list(service.cloud.check(call.context, lease.server_request))
+        lease.timings[timings.CHECK] = watch.elapsed()
+    try:
+        lease = service.claims.claim(lease, wanted, policy, quota)
+    except UNREACHABLE:
+        raise  # it is not GPUs that it would wait for
+    except (exceptions.NoCapacity, exceptions.QuotaExceeded, exceptions.ClaimConflict):
+        if patience is None:
+            raise
+        lease = service.claims.wait(lease, wanted, policy, quota, patience)
+    return lease, notes
 
 
 def index(call: Call) -> Reply:
@@ -82,7 +110,11 @@ def index(call: Call) -> Reply:
 
 
 def show(call: Call, lease_id: str) -> Reply:
-    """Show a lease and its story."""
+    """Show a lease and its story; on request as soon as its status is another one."""
+    if (status := call.query.get("while_status")) is not None:
+        with call.service.database.read() as session:
+            _find(call, session, lease_id, rbac.SHOW)
+        queue.await_change(call, lease_id, status, call.query.get("timeout", 0))
     with call.service.database.read() as session:
         lease = _find(call, session, lease_id, rbac.SHOW)
         shown = show_lease(call, session, lease)
@@ -91,14 +123,12 @@ def show(call: Call, lease_id: str) -> Reply:
 
 
 def environment(call: Call, lease_id: str) -> Reply:
-    """Tell the variables with which a program in the VM finds its cGPUs."""
+    """Tell the variables with which a program finds its cGPUs."""
     with call.service.database.read() as session:
         lease = _find(call, session, lease_id, rbac.ENVIRONMENT)
     if not lease.claims:
         raise exceptions.LeaseHoldsNothing(id=lease_id, status=lease.status)
-    masked = [Address(claim.masked_ip, claim.masked_port) for claim in lease.claims]
-    driver = call.service.driver(lease.remoting)
-    variables = driver.environment(lease_id, _devices(masked, lease))
+    variables = _environment(call.service, lease)
     match call.query.get("format", "json"):
         case "shell":
             return Reply(200, shell_exports(variables))
@@ -108,24 +138,46 @@ def environment(call: Call, lease_id: str) -> Reply:
             return Reply(200, {"environment": variables})
 
 
-@retried
 def delete(call: Call, lease_id: str) -> Reply:
-    """Have a lease's VM deleted and its GPUs given back. Asking twice is asking once."""
-    with call.service.database.read() as session:
-        _find(call, session, lease_id, rbac.DELETE)
+    """Have a lease's VM deleted and its GPUs given back. Asking twice is asking once.
+
+    What holds nothing but its claims is RELEASED with the answer; the engine sees to the rest.
+    """
+
+    def may_be_deleted(lease: models.Lease) -> bool:
+        _check_owner(call, lease, rbac.DELETE)
+        return lease.status != Status.RELEASING
+
     try:
-        with call.service.database.write() as session:
-            leases.transition(session, lease_id, lifecycle.Event.RELEASE)
-    except exceptions.IllegalTransition as refusal:
-        if refusal.facts["state"] != Status.RELEASING:
-            raise exceptions.LeaseReleased(id=lease_id) from None
+        lease = call.service.claims.terminate(lease_id, if_=may_be_deleted)
+    except exceptions.IllegalTransition:
+        raise exceptions.LeaseReleased(id=lease_id) from None
+    if lease is not None and lease.status == Status.RELEASED:
+        return Reply(202, {"lease": show_lease(call, None, lease)})
     call.service.engine.lease_changed(call.context, lease_id)
     with call.service.database.read() as session:
         return Reply(202, {"lease": show_lease(call, session, leases.get(session, lease_id))})
 
 
-def show_lease(call: Call, session: Session, lease: models.Lease) -> dict[str, Any]:
-    """Return a lease as the caller may see it: where it really is, is for admins."""
+def keepalive(call: Call, lease_id: str) -> Reply:
+    """Say that the client of a lease is still there."""
+    with call.service.database.read() as session:
+        _find(call, session, lease_id, rbac.KEEP)
+    with call.service.database.write() as session:
+        lease = leases.keep(session, lease_id)
+    if lease.status == Status.RELEASED:
+        raise exceptions.LeaseReleased(id=lease_id)
+    return Reply(
+        200,
+        {"lease": {"id": lease.id, "status": lease.status, "kept_until": iso(lease.kept_until)}},
+    )
+
+
+def show_lease(call: Call, session: Session | None, lease: models.Lease) -> dict[str, Any]:
+    """Return a lease as the caller may see it: where it really is, is for admins.
+
+    *session* may be None for one that neither waits nor has a binding.
+    """
     inside = call.allows(rbac.SHOW_PLACEMENT, _target(lease))
     server = {"id": lease.server_id}
     if inside:
@@ -142,16 +194,18 @@ def show_lease(call: Call, session: Session, lease: models.Lease) -> dict[str, A
         "created_at": iso(lease.created_at),
         "updated_at": iso(lease.updated_at),
         "released_at": iso(lease.released_at),
-        "cgpus": {
-            "count": lease.count,
-            "mode": lease.mode,
-            "memory_mb": lease.memory_mb,
-            "locality": lease.locality,
-            "policy": lease.policy,
-        },
+        "kept_until": iso(lease.kept_until),
+        "queued_at": iso(lease.queued_at),
+        "wait_until": iso(lease.wait_until),
+        "priority": lease.priority,
+        "queue": queue.describe(call, session, lease),
+        "cgpus": cgpus.describe(lease),
         "remoting": lease.remoting,
-        "server": server,
-        "devices": [_device(claim, inside) for claim in lease.claims],
+        "access": lease.access,
+        "server": server if lease.has_server else None,
+        "consumer": None if lease.has_server else _shown_consumer(lease),
+        **_condition(call, lease, inside),
+        "devices": [_device(lease, claim, inside) for claim in lease.claims],
         "fault": fault,
         "dropped_packets": _dropped(session, lease),
         "timings": _timings(lease),
@@ -159,9 +213,16 @@ def show_lease(call: Call, session: Session, lease: models.Lease) -> dict[str, A
     }
 
 
+def _condition(call: Call, lease: models.Lease, inside: bool) -> dict[str, Any]:
+    """Whether the lease has all it was given; why not names GPUs and hosts."""
+    reasons = degraded.reasons(lease, call.service.conf.gpgpums.heartbeat_timeout)
+    return {"degraded": bool(reasons), **({"degraded_reasons": reasons} if inside else {})}
+
+
 def _lease(call: Call, asked: dict[str, Any], wanted: Request) -> models.Lease:
     """Return the lease as far as the caller decides it; the claim fills in the rest."""
     lease_id = str(uuid.uuid4())
+    consumer = asked.get("consumer", {})
     now = timeutils.utcnow()
     return models.Lease(
         id=lease_id,
@@ -172,11 +233,65 @@ def _lease(call: Call, asked: dict[str, Any], wanted: Request) -> models.Lease:
         mode=wanted.mode,
         memory_mb=wanted.memory_mb,
         locality=wanted.locality,
+        requirements=wanted.requirements(),
+        priority=asked.get("priority", 0),
         remoting=call.service.remoting.name,
-        server_request=asked.get("server", {}),
+        has_server=asked.get("server", {}) is not None,
+        keepalive=asked.get("keepalive"),
+        consumer_host=wanted.consumer_host,
+        consumer_uid=consumer.get("uid"),
+        consumer_address=consumer.get("address"),
+        server_request=asked.get("server") or {},
         created_at=now,
         updated_at=now,
     )
+
+
+def _consumer(asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What is asked of the consumer of a lease that stands alone; None if it has a server.
+
+    Raises `BadRequest` for a consumer beside a server.
+    """
+    if asked.get("server", {}) is None:
+        consumer = asked.get("consumer", {})
+        if "address" in consumer:
+            _check_address(consumer["address"])
+        return consumer
+    if known := {"consumer", "keepalive"} & asked.keys():
+        raise exceptions.BadRequest(
+            reason=f"lease.{min(known)} is for leases without a server: say server null, or leave it out"
+        )
+    return None
+
+
+def _check_address(address: str) -> None:
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        raise exceptions.BadRequest(
+            reason=f'lease.consumer.address is "{address}"; it must be an IPv4 address'
+        ) from None
+
+
+def _shown_consumer(lease: models.Lease) -> dict[str, Any]:
+    return {
+        "host": lease.consumer_host,
+        "uid": lease.consumer_uid,
+        "address": lease.consumer_address,
+    }
+
+
+def _environment(service: Service, lease: models.Lease) -> dict[str, str]:
+    """The variables for whoever uses *lease*; reads its claims, GPUs and their hosts."""
+    variables = service.driver(lease.remoting).environment(lease.id, wiring.devices(lease))
+    if lease.has_server:
+        return variables
+    own = {visit.LEASE: lease.id}
+    if lease.access == Access.DIRECT and service.keyring and lease.admitted_address is None:
+        own[visit.GRANT] = service.keyring.sign(lease.id, lease.project_id, timeutils.utcnow())
+        if port := service.conf.grants.gate_port:
+            own[visit.GATE] = f"{lease.claims[0].gpu.host.gpu_address}:{port}"
+    return {**own, **variables}
 
 
 def _find(call: Call, session: Session, lease_id: str, rule: str) -> models.Lease:
@@ -187,21 +302,33 @@ def _find(call: Call, session: Session, lease_id: str, rule: str) -> models.Leas
     return lease
 
 
+def _check_owner(call: Call, lease: models.Lease, rule: str) -> None:
+    """What `_find` checks, of a lease that is there: `NotFound`, `Forbidden`."""
+    own = lease.project_id == call.context.project_id
+    if not own and not call.allows(rbac.LIST_ALL_PROJECTS):
+        raise exceptions.NotFound(noun="lease", id=lease.id)
+    call.authorise(rule, _target(lease))
+
+
 def _target(lease: models.Lease) -> dict[str, str]:
     return {"project_id": lease.project_id, "user_id": lease.user_id}
 
 
-def _device(claim: models.Claim, inside: bool) -> dict[str, Any]:
+def _device(lease: models.Lease, claim: models.Claim, inside: bool) -> dict[str, Any]:
+    """One cGPU, with as much of where it really is as the consumer needs or the caller may know."""
+    masked = claim.masked_ip and f"{claim.masked_ip}:{claim.masked_port}"
     device: dict[str, Any] = {
         "index": claim.position,
-        "masked_address": f"{claim.masked_ip}:{claim.masked_port}",
+        "masked_address": masked,
         "memory_mb": claim.memory_mb,
     }
-    if inside:
-        address = claim.gpu.host.gpu_address
+    if inside or lease.access == Access.NATIVE:
         device["gpu_uuid"] = claim.gpu_uuid
+    if inside:
         device["gpu_host"] = claim.gpu.host_name
-        device["real_address"] = address and f"{address}:{claim.gpu.daemon_port}"
+    if inside or lease.access == Access.DIRECT:
+        known = claim.gpu.host.gpu_address is not None
+        device["real_address"] = str(wiring.real_address(claim)) if known else None
     return device
 
 
@@ -229,10 +356,6 @@ def _timings(lease: models.Lease) -> dict[str, float]:
     return {phase: known[phase] for phase in timings.PHASES if phase in known}
 
 
-def _devices(masked: Sequence[Address], lease: models.Lease) -> list[Device]:
-    return [Device(address, lease.memory_mb) for address in masked]
-
-
 def _check_user_data(service: Service, lease: models.Lease) -> None:
     """Refuse user data that could not be carried along with ours: `BadRequest`, `UserDataTooLarge`.
 
@@ -247,7 +370,8 @@ def _check_user_data(service: Service, lease: models.Lease) -> None:
         raise exceptions.BadRequest(
             reason="lease.server.user_data is not base64, as Nova takes it"
         ) from None
-    devices = _devices(service.claims.masked.first(lease.count), lease)
+    masked = service.claims.masked.first(lease.count)
+    devices = [Device(address, lease.memory_mb) for address in masked]
     user_data.compose(service.conf, service.remoting, lease.id, devices, given)
 
 

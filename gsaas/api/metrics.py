@@ -12,5 +12,6 @@ def show(call: Call) -> Reply:
     service = call.service
     with service.database.read() as session:
         state = metrics.state(session, service.conf.gpgpums.heartbeat_timeout)
-    text = exposition.text(stored.gauges(state))
+        gpus = metrics.each_gpu(session) if service.conf.api.metrics_gpus else []
+    text = exposition.text([*stored.gauges(state), *stored.each_gpu(gpus)])
     return Reply(200, text, {"Content-Type": exposition.CONTENT_TYPE})

@@ -113,14 +113,14 @@ def _responses(route: Route) -> dict[str, Any]:
         content["text/plain"] = {"schema": {"type": "string"}}
     good = {"description": "As asked.", "content": content}
     bad = {"application/json": {"schema": common.ERRORS}}
-    return {str(route.status): good} | {
+    return {str(status): good for status in (route.status, *route.others)} | {
         str(status): {"description": DESCRIPTIONS[status], "content": bad}
         for status in sorted(refusals(route))
     }
 
 
 def refusals(route: Route) -> set[int]:
-    """Return every status but the good one that *route* may answer with."""
+    """Return every status but the good ones that *route* may answer with."""
     statuses = {400, 500, 503, *route.refusals}
     if route.rule:
         statuses |= {401, 403, 406}

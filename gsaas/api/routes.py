@@ -15,6 +15,7 @@ from gsaas.api import (
     checks,
     endpoints,
     gpus,
+    grants,
     health,
     hosts,
     leases,
@@ -22,8 +23,11 @@ from gsaas.api import (
     metrics,
     openapi,
     policies,
+    queue,
     rbac,
     schemas,
+    settings,
+    usage,
     versions,
 )
 from gsaas.api.service import Reply
@@ -46,6 +50,8 @@ class Route:
     body: Mapping[str, Any] | None = None
     refusals: tuple[int, ...] = ()
     """Statuses that do not follow from the rest, as those in `openapi.refusals` do."""
+    others: tuple[int, ...] = ()
+    """Further statuses of the same reply when all goes well."""
     text: bool = False
     """The reply may be text instead."""
 
@@ -71,8 +77,10 @@ ROUTES = (
         rbac.leases.CREATE,
         202,
         schemas.leases.CREATED,
+        query=schemas.leases.CREATE_QUERY,
         body=schemas.leases.CREATE,
         refusals=(409, 503),
+        others=(201,),
     ),
     Route(
         "GET",
@@ -90,6 +98,7 @@ ROUTES = (
         rbac.leases.SHOW,
         200,
         schemas.leases.SHOWN,
+        query=schemas.leases.SHOW_QUERY,
     ),
     Route(
         "GET",
@@ -109,6 +118,32 @@ ROUTES = (
         rbac.leases.DELETE,
         202,
         schemas.leases.ONE,
+    ),
+    Route(
+        "GET",
+        "/v1/queue",
+        queue.index,
+        rbac.queue.LIST,
+        200,
+        schemas.queue.MANY,
+        query=schemas.queue.LIST,
+    ),
+    Route(
+        "POST",
+        "/v1/leases/{lease_id}/keepalive",
+        leases.keepalive,
+        rbac.leases.KEEP,
+        200,
+        schemas.leases.KEPT,
+    ),
+    Route(
+        "POST",
+        "/v1/grants/redeem",
+        grants.redeem,
+        rbac.grants.REDEEM,
+        200,
+        schemas.grants.REDEEMED,
+        body=schemas.grants.REDEEM,
     ),
     Route(
         "POST",
@@ -158,6 +193,16 @@ ROUTES = (
         body=schemas.hosts.UPDATE,
     ),
     Route(
+        "DELETE",
+        "/v1/hosts/{name}",
+        hosts.delete,
+        rbac.hosts.DELETE,
+        202,
+        schemas.hosts.FORGOTTEN,
+        query=schemas.hosts.DELETE,
+        refusals=(409,),
+    ),
+    Route(
         "GET",
         "/v1/endpoints",
         endpoints.index,
@@ -182,5 +227,43 @@ ROUTES = (
         200,
         schemas.policies.MANY,
     ),
+    Route(
+        "GET",
+        "/v1/settings",
+        settings.show,
+        rbac.settings.SHOW,
+        200,
+        schemas.settings.ONE,
+    ),
+    Route(
+        "PATCH",
+        "/v1/settings",
+        settings.update,
+        rbac.settings.UPDATE,
+        200,
+        schemas.settings.ONE,
+        body=schemas.settings.UPDATE,
+    ),
+    Route(
+        "PATCH",
+        "/v1/policies",
+        policies.update,
+        rbac.policies.UPDATE,
+        200,
+        schemas.policies.ONE,
+        body=schemas.policies.UPDATE,
+    ),
+    Route(
+        "GET", "/v1/policies/{policy}", policies.show, rbac.policies.LIST, 200, schemas.policies.ONE
+    ),
     Route("GET", "/v1/limits", limits.show, rbac.limits.SHOW, 200, schemas.limits.SHOWN),
+    Route(
+        "GET",
+        "/v1/usage",
+        usage.show,
+        rbac.usage.SHOW,
+        200,
+        schemas.usage.SHOWN,
+        query=schemas.usage.SHOW,
+    ),
 )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
 from oslo_config import cfg
-from oslo_policy import policy
 
 from gsaas import exceptions
+from gsaas.api.rbac.decisions import Decisions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
+from gsaas.grants.keyring import Keyring
 from gsaas.limits import Limits
 from gsaas.remoting import base as remoting
 from gsaas.remoting.base import Driver
+
+if TYPE_CHECKING:
+    from gsaas.api.queue import Estimates
+    from gsaas.api.watchers import Watchers
 
 
 class Engine(Protocol):
@@ -28,6 +33,9 @@ class Engine(Protocol):
 
         Never raises: the engine's next audit would find the lease, too.
         """
+
+    def monitor_interval_changed(self, context: RequestContext) -> None:
+        """Have all monitors told how often to report. Never raises: the answers to their reports tell them, too."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,12 @@ class Service:
     remoting: Driver
     """What new leases use; a lease keeps the driver that it was made for."""
     limits: Limits
-    enforcer: policy.Enforcer
+    decisions: Decisions
     openapi: Mapping[str, Any]
+    watchers: Watchers
+    estimates: Estimates
+    keyring: Keyring
+    """Signs and verifies grants."""
 
     def driver(self, name: str) -> Driver:
         """Return the remoting driver of a lease. `ValueError` if it was uninstalled meanwhile."""
@@ -69,12 +81,14 @@ class Call:
     """Where links begin, without a slash at the end."""
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = None
+    gone: Callable[[], bool] = lambda: False
+    """Has the client hung up?"""
 
     def allows(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
         """May the caller do what *rule* guards to *target*, or to things of its own project?"""
         context = self.context
         own = {"project_id": context.project_id, "user_id": context.user_id}
-        return bool(self.service.enforcer.enforce(rule, own if target is None else target, context))
+        return self.service.decisions.allows(rule, own if target is None else target, context)
 
     def authorise(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
         """Return if `allows`; raise `Forbidden` if not."""

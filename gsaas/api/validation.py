@@ -119,6 +119,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
             return f"a whole number from {schema['minimum']} to {schema['maximum']}"
         case "integer":
             return f"a whole number: {schema['description']}"
+        case ["integer", "null"]:
+            return f"a whole number from {schema['minimum']} to {schema['maximum']}, or null"
         case "boolean":
             return "true or false"
         case "object":

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+WORDS = {
+    "policy": "policy",
+    "model": "gpu_model",
+    "capability": "compute_capability",
+    "host": "host",
+}
+"""Options that are left out unless they are given, and the API's words for them."""
+
+
 def from_options(args: SimpleNamespace) -> dict[str, Any]:
     """The API's `cgpus` for the options given; `UsageError` where they contradict each other."""
     if args.ncgpus is None:
@@ -24,8 +33,11 @@ def from_options(args: SimpleNamespace) -> dict[str, Any]:
     cgpus = {"count": args.ncgpus, "mode": args.mode, "locality": args.locality}
     if args.poolmem is not None:
         cgpus["memory_mb"] = args.poolmem
-    if args.policy is not None:
-        cgpus["policy"] = args.policy
+    if args.hosts != "any":
+        cgpus["hosts"] = args.hosts
+    for option, word in WORDS.items():
+        if getattr(args, option) is not None:
+            cgpus[word] = getattr(args, option)
     return cgpus
 
 
@@ -38,4 +50,16 @@ def to_options(cgpus: dict[str, Any]) -> str:
         words.append(f"-mode={cgpus['mode']}")
     if cgpus.get("locality", "any") != "any":
         words.append(f"-locality={cgpus['locality']}")
+    if cgpus.get("hosts", "any") != "any":
+        words.append(f"-hosts={cgpus['hosts']}")
+    for option, word in WORDS.items():
+        if option != "policy" and cgpus.get(word) is not None:
+            words.append(f"-{option}={_quoted(cgpus[word])}")
     return " ".join(words)
+
+
+def _quoted(value: str) -> str:
+    """*value* as a shell has to be told it."""
+    from shlex import quote
+
+    return quote(value)

@@ -5,7 +5,8 @@ Each names its handler, a `module:function` of this package, imported only when 
 
 from __future__ import annotations
 
-from gsaas.cli.spelling import Command, Option, one_of, whole_number
+from gsaas.cli.spelling import FOR_EVER, Command, Option, any_number, one_of, whole_number
+from gsaas.cli.statuses import RUN_FAILED
 
 FORMAT = Option(
     "f",
@@ -42,6 +43,32 @@ CGPUS = (
         default="any",
     ),
     Option("policy", "NAME", "how GPUs are chosen; gsaas policies lists them"),
+    Option("model", "TEXT", "only GPUs whose model contains this, such as A100"),
+    Option("capability", "X.Y", "only GPUs of at least this CUDA compute capability, such as 8.0"),
+    Option(
+        "hosts",
+        "any|one|spread",
+        "any (default): wherever the GPUs are; one: all on one GPU host; spread: each on another",
+        convert=one_of("any", "one", "spread"),
+        default="any",
+    ),
+    Option("host", "NAME", "only GPUs of this GPU host"),
+)
+
+QUEUE = (
+    Option(
+        "wait",
+        "SECONDS",
+        "when it does not fit now, wait in the queue until it does, or for so many seconds",
+        convert=whole_number,
+        bare=FOR_EVER,
+    ),
+    Option(
+        "priority",
+        "N",
+        "in the queue: below 0 lets others go first; above 0 goes before them (administrators)",
+        convert=any_number,
+    ),
 )
 
 SERVER = (
@@ -52,6 +79,28 @@ SERVER = (
     Option("key", "NAME", "the key pair to log in with"),
     Option("userdata", "FILE", "your own cloud-init user data; GSaaS adds its part to it"),
 )
+
+
+CONSUMER = (
+    Option("on", "HOST", "the host whose programs use them, as GSaaS knows it (default: this one)"),
+    Option(
+        "uid",
+        "UID|any",
+        "where masked addresses are used, they are this user's alone (default: yours)",
+        convert=lambda value: _user_id(value),
+    ),
+)
+
+
+def _user_id(value: str) -> int | str:
+    from gsaas.cli.alloc import user_id
+
+    return user_id(value)
+
+
+def seconds_or_default(value: str) -> int | str:
+    """Seconds, or the word that goes back to the configuration."""
+    return value if value == "default" else whole_number(value)
 
 
 def lease_id(what: str) -> Option:
@@ -78,10 +127,12 @@ COMMANDS = {
             action="l",
             usage="gsaas -l -ncgpus=N [option ...]",
             example="gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared -name=training",
-            options=(*CGPUS, *SERVER, NOWAIT, FORMAT),
+            options=(*CGPUS, *SERVER, *QUEUE, NOWAIT, FORMAT),
             more="""
 Waits until the VM is active and its cGPUs are wired, unless -nowait is given. When the cloud cannot
-give what was asked for, nothing is launched, and the answer says why and what would fit.""",
+give what was asked for, nothing is launched, and the answer says why and what would fit. With -wait
+the request queues up then, and Ctrl-C gives its place back; with -wait -nowait it keeps its place
+whether or not anybody asks for it.""",
         ),
         Command(
             "terminate",
@@ -92,6 +143,48 @@ give what was asked for, nothing is launched, and the answer says why and what w
             example="gsaas -t -id=training",
             options=(lease_id("what to end"), NOWAIT, FORMAT),
             positional="id",
+        ),
+        Command(
+            "alloc",
+            "take cGPUs for programs that run already, without a VM",
+            handler="alloc:alloc",
+            usage="gsaas alloc -ncgpus=N [option ...]",
+            example="gsaas alloc -ncgpus=2 -poolmem=1024 -mode=shared",
+            options=(
+                *CGPUS,
+                *CONSUMER,
+                Option("name", "NAME", "a name for the lease"),
+                *QUEUE,
+                FORMAT,
+            ),
+            more="""
+Prints lines for a shell to eval: where the cGPUs are, and GSAAS_LEASE, by which gsaas release
+gives them back. Nothing else goes there, so what fails evaluates to nothing:
+
+  gpus=$(gsaas alloc -ncgpus=1) && eval "$gpus"
+
+Programs that do not share the network of this host, such as those in most containers, cannot use
+masked addresses of the host.""",
+        ),
+        Command(
+            "release",
+            "give back the cGPUs that gsaas alloc took",
+            handler="alloc:release",
+            usage="gsaas release [-id=ID]",
+            example="gsaas release -id=$GSAAS_LEASE",
+            options=(lease_id("what to give back (default: $GSAAS_LEASE)"), NOWAIT, FORMAT),
+            positional="id",
+        ),
+        Command(
+            "redeem",
+            "show the grant of a lease, so that its GPUs let this host in",
+            handler="alloc:redeem",
+            alone=True,
+            usage="gsaas redeem",
+            example="gsaas redeem",
+            more="""
+gsaas alloc does so itself. This is for a lease that was taken on another host (gsaas alloc -on=…)
+or by a program: evaluate its environment here, then redeem its grant, once.""",
         ),
         Command(
             "list",
@@ -145,14 +238,51 @@ With gsaas-standalone only, where a VM is a network namespace of this machine; n
 command gets the lease's environment, and its exit status is the answer.""",
         ),
         Command(
+            "run",
+            "take cGPUs, run a command with them, give them back",
+            handler="run:run",
+            usage="gsaas run -ncgpus=N [option ...] -- COMMAND [ARGUMENT ...]",
+            example="gsaas run -ncgpus=1 -poolmem=1024 -mode=shared -- ./app",
+            options=(*CGPUS, *CONSUMER, Option("name", "NAME", "a name for the lease"), *QUEUE),
+            runs=True,
+            failed=RUN_FAILED,
+            more="""
+The command gets the environment that gsaas alloc prints, and the cGPUs go back when it ends,
+however it does. Signals sent to gsaas run go on to the command. Should gsaas run itself be killed,
+so is the command, and the cGPUs go back about a minute later.
+
+The exit status is the command's own, or 128 and the number of the signal that ended it; else
+
+    2  the line makes no sense             125  GSaaS failed, or refused for another reason
+    3  there is nothing to be had now      126  the command cannot be run
+    4  there never will be                 127  there is no such command
+  130  interrupted before the command began""",
+        ),
+        Command(
+            "queue",
+            "who waits for cGPUs, and for how long about",
+            handler="queue:queue",
+            usage="gsaas queue",
+            example="gsaas queue -f json",
+            options=(FORMAT,),
+            more="""
+Everybody sees how many requests wait, and those of the own project; administrators see all of them.
+A request waits if it was made with -wait; gsaas -t -id=ID gives its place back.""",
+        ),
+        Command(
             "check",
             "would it fit? nothing is launched",
             handler="checks:check",
             usage="gsaas check -ncgpus=N [option ...]",
             example="gsaas check -ncgpus=8 -poolmem=4096 -mode=shared -locality=local",
-            options=(*CGPUS, FORMAT),
+            options=(
+                *CGPUS,
+                Option("on", "HOST", "without a VM: the host whose programs would use them"),
+                FORMAT,
+            ),
             more="""
-The exit status is 0 if it would fit now, and 1 if not.""",
+The exit status is 0 if it would fit now, 3 if it may fit later, 4 if it never will, and 1 if the
+project's quota does not allow it.""",
         ),
         Command(
             "gpus",
@@ -166,9 +296,17 @@ The exit status is 0 if it would fit now, and 1 if not.""",
             "hosts",
             "the hosts of the cloud: totals, and each one for administrators",
             handler="hosts:hosts",
-            usage="gsaas hosts [-disable=NAME [-reason=TEXT] | -enable=NAME]",
+            usage="gsaas hosts [-disable=NAME [-reason=TEXT] | -enable=NAME | -forget=NAME [-force]]",
             example='gsaas hosts -disable=gpu1 -reason="new fans"',
-            options=switches("NAME"),
+            options=(
+                *switches("NAME"),
+                Option("forget", "NAME", "it is gone for good: take it off the list"),
+                Option("force", None, "forget it though it was heard of a moment ago"),
+            ),
+            more="""
+Forget a host only when it is switched off and stays so. Leases that hold its GPUs end in ERROR and
+say so to their owners; VMs in use are left to them. Leases of VMs that ran on it no longer wait for
+its endpoint to let go of them. A host whose agents still speak is not forgotten, unless forced.""",
         ),
         Command(
             "endpoints",
@@ -188,12 +326,96 @@ The exit status is 0 if it would fit now, and 1 if not.""",
             options=(FORMAT,),
         ),
         Command(
+            "policy",
+            "what one policy is good for; the default one, to set or to see",
+            handler="policies:policy",
+            usage="gsaas policy [NAME | -default=NAME | -reset]",
+            example="gsaas policy -default=energy",
+            options=(
+                Option("name", "NAME", "which policy to tell about; the default one if left out"),
+                Option("default", "NAME", "have it serve requests that name none (administrators)"),
+                Option("reset", None, "go back to the configured default (administrators)"),
+                FORMAT,
+            ),
+            positional="name",
+            more="""
+A new default serves from the next request on; nothing needs a restart, and leases keep their GPUs.""",
+        ),
+        Command(
             "limits",
             "how much your project may hold, and how much it does",
             handler="limits:limits",
             usage="gsaas limits",
             example="gsaas limits -f json",
             options=(FORMAT,),
+        ),
+        Command(
+            "top",
+            "GPUs, who holds what and who waits, as it changes",
+            handler="top.command:top",
+            usage="gsaas top [-once] [-sort=ORDER] [-interval=SECONDS]",
+            example="gsaas top -sort=busy",
+            options=(
+                Option("once", None, "print it once; so it is, too, where there is no terminal"),
+                Option(
+                    "sort",
+                    "host|held|busy|temperature|power",
+                    "in which order GPUs are shown (default: host)",
+                    convert=one_of("host", "held", "busy", "temperature", "power"),
+                    default="host",
+                ),
+                Option(
+                    "interval",
+                    "SECONDS",
+                    "how often to look again (default: 2)",
+                    convert=whole_number,
+                    default=2,
+                ),
+                FORMAT,
+            ),
+            more="""
+In a terminal: q quits, p pauses, s sorts by something else; the arrows, j, k and the page keys
+scroll. In a memory bar # is in use, - is held by leases and not in use, . is free. Administrators
+see every GPU and whose it is; one is silent if its host has not reported. Everybody sees the
+totals, and the leases of the own project.""",
+        ),
+        Command(
+            "usage",
+            "GPU-hours and MiB-hours of your project, for administrators of all",
+            handler="usage:usage",
+            usage="gsaas usage [-start=TIME] [-end=TIME] [-f table|json|csv]",
+            example="gsaas usage -start=2026-10-01 -end=2026-11-01 -f csv",
+            options=(
+                Option("start", "TIME", "when the period begins (default: with this month)"),
+                Option("end", "TIME", "when it ends (default: now)"),
+                Option(
+                    "f",
+                    "table|json|csv",
+                    "how to print the answer: a table (default), json as the API says it, or csv",
+                    convert=one_of("table", "json", "csv"),
+                    aliases=("format",),
+                    default="table",
+                ),
+            ),
+            more="""
+A TIME is a date, whose midnight is meant, or such as 2026-10-01T12:00:00Z; all are UTC. A lease
+counts from when it was given GPUs until they are given back; one that still has them, until now.""",
+        ),
+        Command(
+            "settings",
+            "what administrators may change while the service runs",
+            handler="settings:settings",
+            usage="gsaas settings [-interval=SECONDS|default]",
+            example="gsaas settings -interval=5",
+            options=(
+                Option(
+                    "interval",
+                    "SECONDS|default",
+                    "how often GPU hosts report; default: as the configuration of each says",
+                    convert=seconds_or_default,
+                ),
+                FORMAT,
+            ),
         ),
     )
 }

@@ -9,13 +9,21 @@ from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import service
+from gsaas import limits, service
 from gsaas.cloud import base as cloud
 from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.choice import Choice
+from gsaas.gpgpums.claims import Claims
+from gsaas.grants import keyring
 from gsaas.metrics import exposition
 from gsaas.remoting import base as remoting
+from gsaas.rpc.announce import Announcer
+from gsaas.rpc.api import ApiClient
+from gsaas.rpc.engine import EngineClient
+from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 
 DESCRIPTION = """\
@@ -29,13 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
-    """Start an engine; raises `service.Unstartable` and `gsaas.db.ready.Unusable`."""
+    """Start an engine; raises `service.Unstartable`."""
     load_remoting = functools.cache(functools.partial(remoting.load, conf=conf))
     try:
         masked = MaskedAddresses(
             conf.rodvr.masked_prefix, load_remoting(conf.remoting.driver).default_port
         )
         servers = cloud.load(conf.engine.cloud, conf)
+        quotas = limits.load(conf)
+        choice = Choice.from_conf(conf)
+        keys = keyring.of(conf)
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)
@@ -48,7 +59,18 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         attempts=conf.gpgpums.claim_attempts,
         heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
         masked=masked,
-        policy=conf.gpgpums.policy,
+        quotas=quotas,
+        backfill=conf.queue.backfill,
+        client_timeout=conf.queue.client_timeout,
+        announce=Announcer(EngineClient(bus), ApiClient(bus)),
+        choice=choice,
+        utilisation_window=conf.monitor.utilisation_window,
+        request_mix=conf.gpgpums.request_mix,
+        daemon_ports=load_remoting(conf.remoting.driver).daemon_ports,
+        native=conf.remoting.native,
+        local=MaskedAddresses(
+            conf.rodvr.local_prefix, load_remoting(conf.remoting.driver).default_port
+        ),
     )
     driver = LeaseDriver(
         conf,
@@ -57,8 +79,17 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         cloud=servers,
         remoting=load_remoting,
         endpoint=endpoint,
+        gpu_hosts=GpuHosts(database, MonitorClient(bus)),
     )
-    engine = Engine(conf, database=database, bus=bus, endpoint=endpoint, driver=driver)
+    engine = Engine(
+        conf,
+        database=database,
+        bus=bus,
+        endpoint=endpoint,
+        driver=driver,
+        claims=claims,
+        keyring=keys,
+    )
     parts.callback(engine.stop)
     engine.start()
     if conf.engine.metrics_listen:

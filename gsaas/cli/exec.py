@@ -37,7 +37,7 @@ def run(client: Client, args: SimpleNamespace) -> int:
 
 
 def _namespace(lease: dict) -> str:
-    server_id = lease["server"]["id"]
+    server_id = (lease["server"] or {}).get("id")
     if server_id is None:
         raise ClientError(f"lease {lease['id']} has no VM: it is {lease['status']}")
     found = [path.name for path in Path(NAMESPACES).glob(f"*vm-{server_id[:ID_DIGITS]}")]

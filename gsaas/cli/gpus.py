@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from gsaas.client import Client
 
 
+READ = ("MiB in use", "busy %", "mean %", "°C", "W")
+"""Headings of what its monitor read."""
+
+
 def gpus(client: Client, args: SimpleNamespace) -> int:
     """List the GPUs, or take one out of service."""
     return inventory.command(client, args, "gpu", _table)
@@ -29,8 +33,23 @@ def _table(gpus: list[dict[str, Any]]) -> str:
             gpu["used_mb"],
             gpu["memory_mb"],
             len(gpu["leases"]),
+            *_reading(gpu["reading"] or {}),
             inventory.state(gpu, gpu["mode"]),
         )
         for gpu in sorted(gpus, key=lambda gpu: (gpu["host"], gpu["index"]))
     ]
-    return table(("GPU", "host", "index", "model", "MiB used", "of", "leases", "state"), rows)
+    return table(
+        ("GPU", "host", "index", "model", "MiB held", "of", "leases", *READ, "state"), rows
+    )
+
+
+def _reading(reading: dict[str, Any]) -> list[str | None]:
+    """What its monitor read last; a dash for what it could not."""
+    return [
+        _rounded(reading.get(field))
+        for field in ("used_mb", "utilisation", "mean_utilisation", "temperature_c", "power_w")
+    ]
+
+
+def _rounded(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import Command
+from gsaas.cli.spelling import Command, Option
 
 WIDTH = 96
 
@@ -24,6 +24,8 @@ A cGPU is a GPU, or a share of one, on any host of the cloud, that works as if i
       two whole GPUs, with the VM on their host
   gsaas -t -id=ID
       end it: the VM is destroyed, its cGPUs go back to the pool
+  gpus=$(gsaas alloc -ncgpus=1) && eval "$gpus"
+      one whole GPU for the programs of this shell; gsaas release gives it back
 """
 
 CONCLUSION = """\
@@ -35,7 +37,8 @@ token); else from Keystone, as OS_CLOUD and clouds.yaml or the other OS_ variabl
 /run/gsaas/credentials.json, which gsaas-standalone writes.
 
 The exit status is 0 when it is done, 1 when it failed or was refused, 2 when the line makes no
-sense. GSAAS_DEBUG=1 shows where an unexpected error came from.
+sense, 3 when there is nothing to be had now, 4 when there never will be, and 130 when it was
+interrupted. GSAAS_DEBUG=1 shows where an unexpected error came from.
 """
 
 
@@ -48,7 +51,7 @@ def program() -> str:
 def command(command: Command) -> str:
     """The help of one command."""
     summary = command.summary[0].upper() + command.summary[1:]
-    options = [(_spelling(o.names, o.metavar), o.help) for o in command.options]
+    options = [(_spelling(o), o.help) for o in command.options]
     column = max((len(name) for name, _ in options), default=0)
     lines = [f"usage: {command.usage}", "", f"{summary}.", ""]
     for name, meaning in options:
@@ -57,9 +60,11 @@ def command(command: Command) -> str:
     return "\n".join(lines)
 
 
-def _spelling(names: tuple[str, ...], metavar: str | None) -> str:
-    value = "" if metavar is None else f"={metavar}"
-    return ", ".join(f"-{name}{value}" for name in names)
+def _spelling(option: Option) -> str:
+    value = "" if option.metavar is None else f"={option.metavar}"
+    if option.bare is not None:
+        value = f"[{value}]"
+    return ", ".join(f"-{name}{value}" for name in option.names)
 
 
 def _hanging(head: str, text: str) -> list[str]:

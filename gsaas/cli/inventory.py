@@ -65,6 +65,8 @@ def state(row: dict[str, Any], otherwise: str) -> str:
     """Why a GPU or host is not offered, or *otherwise*."""
     if row["disabled"]:
         return f"disabled: {row['disabled_reason']}" if row["disabled_reason"] else "disabled"
+    if reason := row.get("withdrawn"):
+        return f"withdrawn: {reason}" + ("; -enable it" if row["awaits_operator"] else "")
     return otherwise
 
 

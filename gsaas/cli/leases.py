@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import sleep
 from types import SimpleNamespace
 
-from gsaas.cli import cgpus
+from gsaas.cli import cgpus, queue
 from gsaas.cli.output import Progress, note, print_json
 from gsaas.cli.paging import pages
 from gsaas.cli.spelling import UsageError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two looks at a lease on its way; each pause is half as long again as the last."""
 UUID_LENGTH = 36
+FAILED = "a GPU of it has failed, or nobody knows how it is; it may come back"
+"""Why a lease is degraded, for those who are not told."""
 
 
 def launch(client: Client, args: SimpleNamespace) -> int:
@@ -30,12 +32,7 @@ def launch(client: Client, args: SimpleNamespace) -> int:
     lease = {"cgpus": cgpus.from_options(args), "server": server(client, args)}
     if args.name:
         lease["name"] = args.name
-    try:
-        answer = client.request("POST", "/v1/leases", {"lease": lease})
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            "interrupted while the API was asked; gsaas list shows whether there is a lease"
-        ) from None
+    answer = queue.ask(client, args, lease)
     for sentence in answer.get("notes", []):
         note(sentence)
     lease = answer["lease"]
@@ -65,8 +62,8 @@ def _launched(lease: Lease, nowait: bool) -> int:
 
 def terminate(client: Client, args: SimpleNamespace) -> int:
     """End a lease, and wait until all of it is given back."""
-    lease = find(client, needed(args.id))
-    lease = client.request("DELETE", _path(lease["id"]))["lease"]
+    found = find(client, needed(args.id))
+    lease = client.request("DELETE", _path(found["id"]))["lease"]
     if not args.nowait:
         try:
             lease = follow(client, lease, lambda status: status == "RELEASED")
@@ -77,8 +74,10 @@ def terminate(client: Client, args: SimpleNamespace) -> int:
     if args.f == "json":
         print_json(lease)
     else:
-        given_back = "" if args.nowait else f", cGPUs given back: {lease['cgpus']['count']}"
-        print(f"lease {lease['id']}  {lease['status']}{given_back}")
+        given_back = f", cGPUs given back: {lease['cgpus']['count']}"
+        if found["status"] == "QUEUED":
+            given_back = ", its place in the queue is given back"
+        print(f"lease {lease['id']}  {lease['status']}{'' if args.nowait else given_back}")
     return 0
 
 
@@ -96,10 +95,10 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
             (
                 lease["id"],
                 lease["name"],
-                lease["status"],
+                lease["status"] + (", degraded" if lease["degraded"] else ""),
                 lease["cgpus"]["count"],
                 _size(lease["cgpus"]),
-                lease["server"]["id"],
+                (lease["server"] or {}).get("id"),
             )
             for lease in leases
         ]
@@ -217,17 +216,23 @@ def follow(client: Client, lease: Lease, settled: Callable[[str], bool]) -> Leas
 
 def describe(lease: Lease) -> str:
     """A lease for people: its cGPUs, its ids, and how to go on."""
-    server = lease["server"]
+    server, consumer = lease["server"] or {}, lease["consumer"] or {}
     pairs = [
         ("lease", lease["id"]),
         ("name", lease["name"]),
-        ("VM", server["id"]),
+        ("VM", server.get("id") if lease["server"] else "none"),
         ("asked", cgpus.to_options(lease["cgpus"])),
         ("policy", lease["cgpus"]["policy"]),
         ("status", lease["status"]),
     ]
+    if lease.get("queue"):
+        pairs.append(("turn", queue.standing(lease["queue"])))
     if server.get("host"):
         pairs.insert(3, ("VM's host", server["host"]))
+    if consumer.get("host"):
+        pairs.insert(3, ("used on", consumer["host"]))
+    if lease["degraded"]:
+        pairs.append(("degraded", "; ".join(lease.get("degraded_reasons", [FAILED]))))
     if lease.get("fault"):
         pairs.append(("fault", f"{lease['fault']['message']}{_at(lease['fault'])}"))
     dropped = {why: n for why, n in (lease.get("dropped_packets") or {}).items() if n}
@@ -253,14 +258,22 @@ def _took(timings: dict[str, float]) -> str:
 
 
 def _devices(lease: Lease) -> str:
-    """One row for each cGPU; administrators also see which GPU it is."""
-    headings = ["cGPU", "masked address", "MiB", "mode"]
-    fields = ["index", "masked_address", "memory_mb"]
-    rows = [[d[field] for field in fields] + [lease["cgpus"]["mode"]] for d in lease["devices"]]
-    if "gpu_uuid" in lease["devices"][0]:
-        headings += ["GPU", "on", "real address"]
-        for row, device in zip(rows, lease["devices"], strict=True):
-            row += [device["gpu_uuid"], device["gpu_host"], device["real_address"]]
+    """One row for each cGPU; administrators, and consumers who need it, also see which GPU it is."""
+    columns = {
+        "index": "cGPU",
+        "masked_address": "masked address",
+        "memory_mb": "MiB",
+        "gpu_uuid": "GPU",
+        "gpu_host": "on",
+        "real_address": "real address",
+    }
+    told = [name for name in columns if lease["devices"][0].get(name) is not None]
+    headings = [columns[name] for name in told]
+    rows = [[device[name] for name in told] for device in lease["devices"]]
+    after = told.index("memory_mb") + 1
+    headings.insert(after, "mode")
+    for row in rows:
+        row.insert(after, lease["cgpus"]["mode"])
     return table(headings, rows)
 
 
@@ -269,10 +282,10 @@ def _size(cgpus: dict[str, Any]) -> str:
 
 
 def _how_to_go_on(lease: Lease) -> str:
-    end = lease["server"]["id"] or lease["id"]
+    end = (lease["server"] or {}).get("id") or lease["id"]
     return facts(
         [
-            (f"gsaas env {lease['id']}", "what programs in the VM need"),
+            (f"gsaas env {lease['id']}", "what programs need to find its cGPUs"),
             (f"gsaas -t -id={end}", "end it"),
         ]
     )

@@ -1,7 +1,4 @@
-"""`gsaas`, the program: one line in, an answer and an exit status out; never a traceback.
-
-Exit status: 0 done, 1 failed or refused, 2 the line makes no sense, 130 interrupted.
-"""
+"""`gsaas`, the program: one line in, an answer and an exit status out; never a traceback."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from collections.abc import Sequence
 
 from gsaas.cli.commands import COMMANDS
 from gsaas.cli.spelling import HelpWanted, UsageError, parse
+from gsaas.cli.statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG_USAGE, of_code
 
-DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 DEBUG_VARIABLE = "GSAAS_DEBUG"
 
 
@@ -54,12 +51,13 @@ def _run(words: Sequence[str]) -> int:
 
     from importlib import import_module
 
-    from gsaas.client import ApiError, Client, ClientError, find_credentials
+    from gsaas.client import ApiError, Client, ClientError, StillBusyError, find_credentials
 
     module, function = command.handler.split(":")
     handler = getattr(import_module(f"gsaas.cli.{module}"), function)
     try:
-        return handler(Client(find_credentials(os.environ)), values)
+        client = None if command.alone else Client(find_credentials(os.environ))
+        return handler(client, values)
     except UsageError as error:  # what only the command itself can see
         error.command = command.word
         return _usage(error)
@@ -69,10 +67,11 @@ def _run(words: Sequence[str]) -> int:
         _say(str(error))
         for line in explain(error):
             print(line, file=sys.stderr)
-        return FAILED
+        status = of_code(error.code)
+        return command.failed if status == FAILED else status
     except ClientError as error:
         _say(str(error))
-        return FAILED
+        return BUSY if isinstance(error, StillBusyError) else command.failed
 
 
 def _help(command: str | None, stream, status: int) -> int:

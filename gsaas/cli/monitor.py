@@ -2,58 +2,97 @@
 
 from __future__ import annotations
 
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import service
-from gsaas.cloud import inventory
-from gsaas.gpgpums.monitor import Monitor
+from gsaas import rpc, service
+from gsaas.daemons.records import Unusable
+from gsaas.grants.gate import Gate
+from gsaas.monitor import daemons, sources
+from gsaas.monitor.agent import Monitor
+from gsaas.monitor.sources.base import Unavailable
 from gsaas.remoting import base as remoting
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rpc.engine import EngineClient
 
 DESCRIPTION = """\
-Report the GPUs of this host to GSaaS. While it reports, and for a little longer, they are given to tenants.
+Report the GPUs of this host to GSaaS, run their daemons and fence them in. While it reports, and for a little longer,
+they are given to tenants. Stopping it, or an update of it, interrupts nobody: daemons and fence stay.
 """
-SIMULATED = "simulated"
-"""The remoting driver whose daemons the monitor runs; those of any other are the operator's."""
+CLEAN = cfg.BoolOpt(
+    "clean",
+    default=False,
+    help="End every daemon that was ever started here, take the fence away, and exit. Stop gsaas-monitor first. "
+    "Whoever computes on this host's GPUs loses them.",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return service.run("gsaas-monitor", DESCRIPTION, start, argv)
+    return service.run("gsaas-monitor", DESCRIPTION, start, argv, cli=[CLEAN])
 
 
 def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     """Start a monitor; raises `service.Unstartable`."""
+    name = service.host_name(conf)
     try:
         driver = remoting.load(conf.remoting.driver, conf)
-        host = inventory.load(conf.monitor.inventory).host(service.host_name(conf))
-    except (ValueError, inventory.InventoryError) as error:
+        gpu_address, source = sources.load(conf, name, driver.default_port)
+    except (ValueError, Unavailable) as error:
         raise service.Unstartable(str(error)) from error
+    if conf.clean:
+        _clean(conf, driver, name, gpu_address)
+        sys.exit(0)
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
-    daemons = SimulatedDaemons() if driver.name == SIMULATED else None
+    simulated = SimulatedDaemons()
+    parts.callback(simulated.stop_all)
+    try:
+        watched = daemons.service(conf, bus, driver, name, gpu_address, simulated=simulated)
+    except (ValueError, Unusable) as error:
+        raise service.Unstartable(str(error)) from error
     monitor = Monitor(
-        host.name,
-        host.gpu_address,
-        host.gpu_infos(driver.default_port),
-        engine=EngineClient(bus),
-        daemons=daemons,
-        netns=None,
+        bus,
+        name,
+        gpu_address,
+        source,
+        daemons=watched,
         interval=conf.monitor.monitor_interval,
+        window=conf.monitor.utilisation_window,
     )
-    if daemons:
-        parts.callback(daemons.stop_all)
     try:
         monitor.start()
     except OSError as error:
         raise service.Unstartable(
-            f"the simulated daemons of {host.name} cannot listen at {host.gpu_address}: {error.strerror}"
+            f"the daemons of {name} cannot be fenced in ({error}): give the monitor CAP_NET_ADMIN, or "
+            "set [daemons]fence to false"
         ) from error
     parts.callback(monitor.stop)
+    if conf.grants.gate_port:
+        parts.callback(_open_gate(bus, gpu_address, conf.grants.gate_port))
+
+
+def _clean(conf: cfg.ConfigOpts, driver: remoting.Driver, name: str, gpu_address: str) -> None:
+    try:
+        daemons.clean(conf, driver, name, gpu_address)
+    except (ValueError, Unusable, OSError) as error:
+        raise service.Unstartable(f"not everything could be removed: {error}") from error
+
+
+def _open_gate(bus: rpc.Bus, address: str, port: int) -> Callable[[], None]:
+    """Return what ends it."""
+    try:
+        listener = socket.create_server((address, port))
+    except OSError as error:
+        raise service.Unstartable(
+            f"grants cannot be taken at {address}:{port}: {error.strerror}; see [grants]gate_port"
+        ) from error
+    gate = Gate(listener, EngineClient(bus).grant_shown)
+    gate.start()
+    return gate.stop
 
 
 if __name__ == "__main__":

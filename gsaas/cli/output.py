@@ -30,6 +30,7 @@ class Progress:
         self._watched = self._stream.isatty()
         self._begun = time.monotonic()
         self._steps: list[str] = []
+        self._detail = ""
 
     def __enter__(self) -> Progress:
         return self
@@ -37,12 +38,24 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._write(ERASE_LINE)
 
-    def show(self, status: str) -> None:
-        """Add *status* if it is a new one, and show how long it has been."""
+    @property
+    def watched(self) -> bool:
+        """Does somebody watch?"""
+        return self._watched
+
+    def show(self, status: str, detail: str = "") -> None:
+        """Add *status* if it is a new one, and show how long it has been.
+
+        *detail* is about the status as it is now. Where nobody watches, each new one is a line of its own.
+        """
         if self._steps[-1:] != [status]:
             self._steps.append(status)
         elapsed = time.monotonic() - self._begun
-        self._write(f"{ERASE_LINE}{' → '.join(self._steps)}  {elapsed:.1f} s")
+        told = f" ({detail})" if detail else ""
+        self._write(f"{ERASE_LINE}{' → '.join(self._steps)}{told}  {elapsed:.1f} s")
+        if detail and not self._watched and detail != self._detail:
+            print(f"{status}: {detail}", file=self._stream, flush=True)
+        self._detail = detail
 
     def _write(self, text: str) -> None:
         if self._watched:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def explain(error: ApiError) -> list[str]:
     """Lines to print under the error's own sentence."""
-    lines = capacity(error.facts.get("filters") or [], error.facts.get("nearest"))
+    facts = error.facts
+    lines = capacity(facts.get("filters") or [], facts.get("nearest"), facts.get("relaxed"))
     if error.status == 401:
         lines.append(f"{INDENT}the token of your credentials is not one that the API knows")
     if error.request_id:
@@ -22,12 +23,27 @@ def explain(error: ApiError) -> list[str]:
     return lines
 
 
-def capacity(filters: list[dict[str, Any]], nearest: dict[str, Any] | None) -> list[str]:
-    """Why GPUs were passed over, and the largest request like this one that would fit now."""
+REQUIREMENTS = {
+    "locality": "-locality",
+    "gpu_model": "-model",
+    "compute_capability": "-capability",
+    "hosts": "-hosts",
+    "host": "-host",
+}
+
+
+def capacity(
+    filters: list[dict[str, Any]], nearest: dict[str, Any] | None, relaxed: str | None
+) -> list[str]:
+    """Why GPUs were passed over, and the largest request like this one that would fit now.
+
+    *relaxed* is the requirement that it gives up.
+    """
     lines = []
     if filters:
         rows = [(f["filter"], f["gpus"]) for f in filters]
         lines += table(("filter", "GPUs it left out"), rows).splitlines()
     if nearest:
-        lines.append(f"{INDENT}this would fit now: {to_options(nearest)}")
+        without = f", without {REQUIREMENTS.get(relaxed, relaxed)}" if relaxed else ""
+        lines.append(f"{INDENT}this would fit now{without}: {to_options(nearest)}")
     return lines

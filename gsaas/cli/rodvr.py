@@ -45,6 +45,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             options.gpu_device,
             masked_prefix=options.masked_prefix,
             identity_network=options.identity_network,
+            local_prefix=options.local_prefix,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             farewell=options.farewell,

@@ -6,15 +6,18 @@ GSaaS's spelling is older than the habits of argparse, which would guess at `-lo
 1. A command is its word (`launch`), or one of the actions `-l` and `-t` anywhere on the line.
 2. An option is written `-name=value`, `-name value`, and the same with two dashes. Never shortened.
 3. An option is given once, unless it says that it may be repeated.
-4. What follows a lone `--` is not ours: only a command that runs another one takes it.
+4. One that may do without a value takes a number after a space, and nothing else.
+5. What follows a lone `--` is not ours: only a command that runs another one takes it.
 
 This file knows no command; `gsaas.cli.commands` is the table of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
+
+from gsaas.cli.statuses import FAILED
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 HELP = ("h", "help")
 MOST_DIGITS = 18
+FOR_EVER = 0
+"""What an option for seconds means without a value."""
 
 
 class UsageError(Exception):
@@ -54,6 +59,16 @@ def whole_number(value: str) -> int:
     return int(value)
 
 
+def any_number(value: str) -> int:
+    """A whole number, which may be below 0."""
+    digits = value.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise ValueError(f"needs a whole number, not '{value}'")
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"is beyond anything here: {value[:MOST_DIGITS]}…")
+    return int(value)
+
+
 def one_of(*allowed: str) -> Callable[[str], str]:
     """One of a few words."""
 
@@ -66,7 +81,11 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 
 class Option:
-    """One option of a command. *metavar* stands for its value in the help; None makes it a flag."""
+    """One option of a command. *metavar* stands for its value in the help; None makes it a flag.
+
+    *bare* is its value when it is given without one, if it may be. Then what follows after a space is its
+    value only if it is a number.
+    """
 
     def __init__(
         self,
@@ -78,6 +97,7 @@ class Option:
         aliases: Sequence[str] = (),
         default: Any = None,
         repeated: bool = False,
+        bare: Any = None,
     ) -> None:
         self.name = name
         self.metavar = metavar
@@ -85,6 +105,7 @@ class Option:
         self.convert = convert
         self.names = (name, *aliases)
         self.repeated = repeated
+        self.bare = bare
         self.default = False if metavar is None else [] if repeated else default
 
     def read(self, value: str) -> Any:
@@ -101,7 +122,8 @@ class Command:
 
     *handler* is the `module:function` of `gsaas.cli` that does it; *action* is the letter that
     stands for the word, as in `-l`; *positional* names the option that may be given without its
-    name; *runs* says that what follows `--` is a command of the caller's.
+    name; *runs* says that what follows `--` is a command of the caller's; *alone* that it does not ask the
+    API, and is given None for a client; *failed* is the exit status when it is GSaaS that fails.
     """
 
     def __init__(
@@ -115,6 +137,8 @@ class Command:
         options: Iterable[Option] = (),
         positional: str | None = None,
         runs: bool = False,
+        alone: bool = False,
+        failed: int = FAILED,
         action: str | None = None,
         more: str = "",
     ) -> None:
@@ -126,6 +150,8 @@ class Command:
         self.options = tuple(options)
         self.positional = positional
         self.runs = runs
+        self.alone = alone
+        self.failed = failed
         self.action = action
         self.more = more
 
@@ -188,8 +214,9 @@ def _values(command: Command, words: list[str]) -> SimpleNamespace:
     known = {name: option for option in command.options for name in option.names}
     values = SimpleNamespace(**{option.name: option.default for option in command.options})
     seen = set()
-    rest = iter(words)
-    for word in rest:
+    rest = list(reversed(words))
+    while rest:
+        word = rest.pop()
         option, value = _option(command, known, word, rest)
         if option.repeated:
             values.__dict__[option.name] = [*getattr(values, option.name), value]
@@ -202,9 +229,9 @@ def _values(command: Command, words: list[str]) -> SimpleNamespace:
 
 
 def _option(
-    command: Command, known: Mapping[str, Option], word: str, rest: Iterator[str]
+    command: Command, known: Mapping[str, Option], word: str, rest: list[str]
 ) -> tuple[Option, Any]:
-    """Read one option, taking its value from *rest* where it is a word of its own."""
+    """Read one option, taking its value from the end of *rest* where it is a word of its own."""
     if not word.startswith("-") or word == "-":
         if command.positional is None:
             raise UsageError(f"gsaas {command.word} does not know what to do with '{word}'")
@@ -221,8 +248,10 @@ def _option(
         if equals:
             raise UsageError(f"-{name} takes no value")
         return option, True
+    if not equals and option.bare is not None and not (rest and rest[-1].isdecimal()):
+        return option, option.bare
     if not equals:
-        value = next(rest, "")
+        value = rest.pop() if rest else ""
         if (_name(value.partition("=")[0]) or "") in known:  # the next option: no value was given
             value = ""
     return option, option.read(value)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+LONG_POLLS = 512
+"""Clients that may wait at once: one process serves them all, and a thread that waits costs little."""
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
 
 EPILOG = """\
@@ -113,6 +115,7 @@ def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
     except (cfg.Error, ValueError) as error:
         raise _Refused(str(error)) from None
     conf.set_default("driver", "simulated", "remoting")
+    conf.set_default("long_polls", LONG_POLLS, "queue")
     return conf
 
 
@@ -144,7 +147,10 @@ def _run(args: argparse.Namespace) -> int:
     try:
         state.hold()
         conf.set_default("connection", state.database_url, "database")
-        service = Standalone(conf, state)
+        try:
+            service = Standalone(conf, state)
+        except ValueError as error:  # a driver or policy that is not there
+            raise _Refused(f"the configuration cannot be used: {error}") from None
         try:
             url = service.start()
             print(f"ready: {url} (credentials: {state.path}/credentials.json)", flush=True)

@@ -14,7 +14,13 @@ from gsaas.client.credentials import (
     Credentials,
     find_credentials,
 )
-from gsaas.client.errors import ApiError, ClientError, CredentialsError, UnreachableError
+from gsaas.client.errors import (
+    ApiError,
+    ClientError,
+    CredentialsError,
+    StillBusyError,
+    UnreachableError,
+)
 
 __all__ = [
     "CREDENTIALS_VARIABLE",
@@ -24,6 +30,7 @@ __all__ = [
     "ClientError",
     "Credentials",
     "CredentialsError",
+    "StillBusyError",
     "UnreachableError",
     "find_credentials",
 ]

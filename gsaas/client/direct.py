@@ -49,6 +49,12 @@ class Direct(Transport):
                 f"the GSaaS API at {self._url} does not answer: {reason}; "
                 "is gsaas-standalone (or gsaas-api) running?"
             ) from error
+        except (
+            BaseException
+        ):  # interrupted: the answer to this request must not be taken for the next one's
+            self._connection.close()
+            self._connection = None
+            raise
 
     def _connect(self) -> Any:
         from http import client

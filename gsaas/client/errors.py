@@ -19,6 +19,10 @@ class UnreachableError(ClientError):
     """No answer from the API."""
 
 
+class StillBusyError(ClientError):
+    """A wait in the queue ended, and there was nothing to be had."""
+
+
 class ApiError(ClientError):
     """The API answered with an error. `facts` is what it says for machines, under "gsaas"."""
 

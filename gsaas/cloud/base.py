@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import datetime
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,13 @@ class Cloud(abc.ABC):
         """
         raise ValueError(f"{cls.__name__} is of use inside gsaas-standalone only")
 
+    def connect(self) -> None:
+        """Do beforehand what the first question would otherwise wait for: connections, tokens, addresses.
+
+        To be called, if at all, in the process that asks, not before it forks. Raises what the first question would.
+        """
+        return
+
     @abc.abstractmethod
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         """Would the cloud make this server? Return notes for the caller, such as fields that mean nothing here.
@@ -139,6 +146,13 @@ class Cloud(abc.ABC):
     @abc.abstractmethod
     def delete(self, owner: Owner) -> None:
         """Delete the server of a lease and all that came with it; nothing to delete is no error."""
+
+    def placed(self) -> Mapping[str, str] | None:
+        """Server id -> host, of all servers of all projects that are on one.
+
+        None if it cannot tell of all at once: every server is to be looked at.
+        """
+        return None
 
     def changed(self, since: datetime.datetime | None) -> Iterable[Trace] | None:
         """What happened to servers after *since* (None: as long ago as the cloud can tell).

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsaas.db.gpus import GpuInfo
+from gsaas import host_names
+from gsaas.monitor.report import GpuInfo
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")
 _UUIDS = uuid.UUID("6b1f7a52-41f1-5d0c-9c0f-0f6e6e2a6d53")
 _RESERVED = {"switch", "vm"}
@@ -37,6 +38,8 @@ class HostSpec:
     """How many of this model."""
     memory_mb: int = 8192
     """MiB of each."""
+    compute_capability: str | None = None
+    """CUDA's, such as 9.0: which of them a request that asks for one may get."""
     uuids: Sequence[str] = ()
     """Their UUIDs, as `nvidia-smi -L` lists them; made up from the host's name if none are given."""
 
@@ -49,6 +52,7 @@ class HostSpec:
                 model=self.model,
                 memory_mb=self.memory_mb,
                 daemon_port=first_port + index,
+                compute_capability=self.compute_capability,
             )
             for index in range(self.gpus)
         ]
@@ -130,10 +134,8 @@ def _network(text: str) -> ipaddress.IPv4Network:
 
 
 def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
-    if not isinstance(host.name, str) or not _NAME.fullmatch(host.name):
-        raise InventoryError(
-            f"{host.name!r} is no host name: 1 to 32 lower-case letters, digits and hyphens"
-        )
+    if not host_names.is_valid(host.name):
+        raise InventoryError(f"{host.name!r} is no host name: {host_names.RULE}")
     if host.name in _RESERVED or host.name.startswith("vm-"):
         raise InventoryError(f"the host name {host.name} is taken")
     try:
@@ -152,6 +154,11 @@ def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
     for name in host.uuids:
         if not isinstance(name, str) or not _UUID.fullmatch(name):
             raise InventoryError(f"{host.name}: {name!r} is no UUID of a GPU")
+    capability = host.compute_capability
+    if capability is not None and not (
+        isinstance(capability, str) and _CAPABILITY.fullmatch(capability)
+    ):
+        raise InventoryError(f'{host.name}: compute_capability is a text such as "8.0"')
     if not isinstance(host.model, str) or not 0 < len(host.model) < 256:
         raise InventoryError(f"{host.name}: model is a text of at most 255 characters")
 

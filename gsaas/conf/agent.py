@@ -12,7 +12,7 @@ OPTS = [
         help="Name under which this host's agents report; unset, the machine's host name. On a compute "
         "host it is the name that Nova knows (`openstack compute service list`): under any other, the "
         "VMs of this host never get their GPUs. A host with both agents, which can offer local GPUs, "
-        "has one name for both.",
+        "has one name for both. Full names and capitals are fine: letters, digits, dots, hyphens and underscores.",
     ),
 ]
 
@@ -23,3 +23,8 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
     return {GROUP: OPTS}
+
+
+def patience(conf: cfg.ConfigOpts) -> float:
+    """Seconds in which both agents of a living host would have spoken."""
+    return max(conf.gpgpums.heartbeat_timeout, 2 * conf.rodvr.audit_interval)

@@ -50,6 +50,13 @@ OPTS = [
         "raising this helps nobody but an attacker; below about 90,000 the largest legitimate launch "
         "is refused.",
     ),
+    cfg.BoolOpt(
+        "metrics_gpus",
+        default=False,
+        help="Whether /metrics tells of every GPU, with the name of its host. /metrics needs no token, and tenants "
+        "are not to know hosts: set this only where tenants cannot reach /metrics, because a proxy in front of the "
+        "API keeps it for Prometheus, or on one's own machine.",
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ OPTS = [
         "driver",
         default="rcuda",
         help="""
-The middleware of this cloud, one for all its leases: an entry point of `gsaas.remoting`. GSaaS
+The middleware of this cloud, one for all its leases (but see `native`): an entry point of `gsaas.remoting`. GSaaS
 brings `rcuda`, `lupine`, and `simulated`, which computes nothing and is for demonstrations and
 tests. Changing it affects new leases only: servers that run keep the environment they were born
 with, so drain first.
@@ -29,6 +29,16 @@ Folder, inside the servers, of the middleware's client libraries; it goes first 
 (`/opt/rCUDA/lib`, `/opt/lupine/lib`); set it to where your images keep it. Empty, `LD_LIBRARY_PATH`
 is left alone, which suits images whose dynamic linker finds the libraries by itself. Name a folder
 that holds nothing else: every program of the server looks there first.
+""",
+    ),
+    cfg.BoolOpt(
+        "native",
+        default=False,
+        help="""
+Whether a lease without a server, whose consumer runs on the very host that has all its GPUs, uses them
+with the host's own CUDA and without the middleware. On, such programs lose nothing to the network, and
+nothing but CUDA's multi-process service keeps them to their share: for hosts whose users are trusted.
+Off, they use the middleware like everybody else.
 """,
     ),
     cfg.DictOpt(

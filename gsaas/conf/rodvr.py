@@ -16,6 +16,15 @@ OPTS = [
         "addresses they were born with, so change it only on a cloud without leases.",
     ),
     cfg.StrOpt(
+        "local_prefix",
+        default="169.254.72.0/21",
+        help="IPv4 network in which programs of a compute host itself see the cGPUs of leases without a VM. "
+        "The same on controllers and on every compute host. Its size bounds the cGPUs that all such leases "
+        "of one host can have together: /21 allows 2,046. It must not overlap with masked_prefix, contain "
+        "169.254.169.254, or be used by anything else on compute hosts. Change it only on a cloud without "
+        "such leases.",
+    ),
+    cfg.StrOpt(
         "gpu_device",
         default="gpu0",
         help="Network interface of this host that reaches the GPU network. RODVR lets it forward, for "

@@ -20,14 +20,15 @@ from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
 from gsaas.db.database import Database
 from gsaas.db.models import Lease
-from gsaas.engine import processes, steps, user_data, wiring
+from gsaas.engine import holdings, processes, steps, user_data, wiring
 from gsaas.engine.callers import Callers
+from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
 from gsaas.lifecycle import Event, Status
 from gsaas.metrics import counted
-from gsaas.remoting.base import Device, Driver
-from gsaas.rodvr.bindings import Address
-from gsaas.rpc.rodvr import EndpointClient, Unconfirmed
+from gsaas.remoting.base import Driver
+from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,12 @@ class _Turn:
     """The bindings that the endpoint answered with: newer than its report in the database."""
     unconfirmed: bool = False
     """An endpoint did not confirm what it was asked."""
+    silent: set[str] = field(default_factory=set)
+    """GPU hosts whose monitors did not confirm what they were asked."""
+    trouble: str | None = None
+    """Why the cloud did not do what it was asked; it is not asked again."""
+    withdrawn: bool = False
+    """GPU hosts were told that the lease is over."""
     held_until: datetime.datetime | None = None
     """Until then no other engine takes steps of this lease."""
     status: str | None = None
@@ -64,6 +71,7 @@ class LeaseDriver:
         cloud: Cloud,
         remoting: Callable[[str], Driver],
         endpoint: EndpointClient,
+        gpu_hosts: GpuHosts,
         engine: str | None = None,
     ) -> None:
         self._conf = conf
@@ -72,6 +80,7 @@ class LeaseDriver:
         self.cloud = cloud
         self._remoting = remoting
         self._endpoint = endpoint
+        self.gpu_hosts = gpu_hosts
         self._engine = engine or processes.own()
         self.callers = Callers()
         """Who asked for the leases that have no server yet; whoever hears of them keeps them here."""
@@ -85,7 +94,7 @@ class LeaseDriver:
         try:
             return self._drive(lease_id, turn)
         finally:
-            if turn.status != Status.CLAIMED:
+            if turn.status not in (Status.QUEUED, Status.CLAIMED):
                 self.callers.forget(lease_id)
                 if turn.held_until is not None:
                     self._let_go(lease_id)
@@ -95,7 +104,7 @@ class LeaseDriver:
             lease, seen = self._look(lease_id, turn)
             step = steps.next_step(lease, seen, timeutils.utcnow(), self._patience)
             if isinstance(step, steps.Rest):
-                return None
+                return None if turn.trouble is None else self._pause
             if isinstance(step, steps.Wait) or step == turn.taken:
                 return self._pause
             if not self._hold(lease, turn):
@@ -108,10 +117,13 @@ class LeaseDriver:
                 LOG.debug("lease %s moved on meanwhile: %s", lease_id, error)
             except Unconfirmed as error:
                 LOG.warning("lease %s: %s", lease_id, error)
-                turn.unconfirmed = True
+                if isinstance(step, steps.TellMonitor):
+                    turn.silent.add(step.host)
+                else:
+                    turn.unconfirmed = True
             except exceptions.CloudUnavailable as error:
                 LOG.warning("lease %s: %s", lease_id, error)
-                return self._pause
+                turn.trouble = str(error)
             turn.taken = step
 
     @property
@@ -144,26 +156,44 @@ class LeaseDriver:
         with self._database.read() as session:
             lease = leases.get(session, lease_id)
         turn.status = lease.status
+        if lease.claimed_at is None:  # it waits, or gave up waiting: there never was anything
+            return lease, steps.Seen(None, None)
+        seen = replace(
+            self._look_around(lease, turn),
+            held=self.gpu_hosts.held(lease),
+            silent=frozenset(turn.silent),
+            withdrawn=turn.withdrawn,
+        )
+        return lease, seen
+
+    def _look_around(self, lease: Lease, turn: _Turn) -> steps.Seen:
+        """At its server and its endpoint."""
+        if not lease.has_server:
+            endpoint = self._endpoint_of(lease.bound_host, turn)
+            held = None if endpoint is None else installed({"bindings": endpoint})
+            return steps.Seen(None, held, turn.unconfirmed)
         caller = not self.cloud.needs_caller or self._caller(lease) is not None
         if lease.status == Status.CLAIMED and caller:
-            return lease, steps.Seen(None, None)  # the cloud finds for itself what there is
+            return steps.Seen(None, None)  # the cloud finds for itself what there is
+        if turn.trouble is not None:
+            return steps.Seen(None, None, turn.unconfirmed, caller, turn.trouble)
         try:
             server = None if _is_over(lease) else self.cloud.find(_owner(lease))
         except exceptions.CloudUnavailable as error:
-            LOG.warning("lease %s: %s", lease_id, error)
+            LOG.warning("lease %s: %s", lease.id, error)
             trouble = str(error)
-            return lease, steps.Seen(None, None, turn.unconfirmed, caller, trouble)
-        endpoint = self._endpoint_of(server, turn)
+            return steps.Seen(None, None, turn.unconfirmed, caller, trouble)
+        endpoint = self._endpoint_of(server and server.host, turn)
         held = None if endpoint is None else installed({"bindings": endpoint})
-        return lease, steps.Seen(server, held, turn.unconfirmed, caller)
+        return steps.Seen(server, held, turn.unconfirmed, caller)
 
-    def _endpoint_of(self, server: Server | None, turn: _Turn) -> Mapping[str, Any] | None:
-        """The bindings on the server's host, as its endpoint reported them; None if it has no endpoint."""
-        if server is None or server.host is None:
+    def _endpoint_of(self, host: str | None, turn: _Turn) -> Mapping[str, Any] | None:
+        """The bindings on a lease's host, as its endpoint reported them; None if it has no endpoint."""
+        if host is None:
             return None
         with self._database.read() as session:
             try:
-                report = endpoints.get(session, server.host).report
+                report = endpoints.get(session, host).report
             except exceptions.NotFound:
                 return None
         return {**report.get("bindings", {}), **turn.heard}
@@ -182,6 +212,10 @@ class LeaseDriver:
                 report = self._endpoint.apply(host, binding)
                 nothing = {"installed": False}
                 turn.heard = {binding.port_id: report["bindings"].get(binding.port_id, nothing)}
+            case steps.TellMonitor(host):
+                self.gpu_hosts.sync(host)
+            case steps.Withdraw():
+                self._withdraw(lease, turn)
             case steps.NoteActivation():
                 self._update(lease, timings=self._timed(lease, timings.ACTIVATION, Event.BOOT))
             case steps.Activate():
@@ -210,13 +244,38 @@ class LeaseDriver:
             case steps.Fail(name, message):
                 self._fail(lease, name, message)
 
+    def _withdraw(self, lease: Lease, turn: _Turn) -> None:
+        """Tell each GPU host that the lease is over; note which have nothing of it any more."""
+        turn.withdrawn = True
+        holders = {claim.gpu.host for claim in lease.claims}
+        for host in sorted(each.name for each in holders if not each.forgotten):
+            owned = {
+                holdings.daemon(lease, claim).key
+                for claim in lease.claims
+                if claim.daemon_host == host
+            }
+            try:
+                report = self.gpu_hosts.sync(host)
+            except Unconfirmed as error:
+                LOG.warning("lease %s: %s", lease.id, error)
+                turn.silent.add(host)
+                continue
+            if not self.gpu_hosts.is_shut(host, report):
+                LOG.warning("lease %s: the fence of %s lets in more than it should", lease.id, host)
+                turn.silent.add(host)
+                continue
+            if left := owned & report["daemons"].keys():
+                LOG.debug("lease %s: %s still has %s", lease.id, host, ", ".join(sorted(left)))
+            elif owned:
+                with self._database.write() as session:
+                    leases.forget_daemons(session, lease.id, host)
+        if lease.admitted_address is not None and not turn.silent:
+            # Fences are as they should be with the answer; only daemons take their time.
+            self._update(lease, admitted_address=None)
+
     def _create_server(self, lease: Lease) -> None:
         request = {"name": lease.name, **lease.server_request}
         caller = request.pop("user_data", None)
-        devices = [
-            Device(Address(claim.masked_ip, claim.masked_port), lease.memory_mb)
-            for claim in lease.claims
-        ]
         driver = self._remoting(lease.remoting)
         known = self._caller(lease)
         context = known or RequestContext.of(
@@ -230,7 +289,7 @@ class LeaseDriver:
                 context,
                 owner,
                 request,
-                user_data.compose(self._conf, driver, lease.id, devices, caller),
+                user_data.compose(self._conf, driver, lease.id, wiring.devices(lease), caller),
                 lease.wanted_host,
                 lease.avoided_hosts,
             )
@@ -249,15 +308,24 @@ class LeaseDriver:
         return self.callers.get(lease.id, lease.user_id, lease.project_id)
 
     def _activate(self, lease: Lease, turn: _Turn) -> None:
+        if not lease.has_server:
+            known = dict(lease.timings or {})
+            self._note_configuration(lease, turn, known)
+            self._transition(lease, Event.ACTIVATE, timings=known)
+            counted.launched(known)
+            return
         known = self._timed(lease, timings.DEPLOYMENT, Event.BOOT)
         known[timings.DEPLOYMENT] -= known[timings.ACTIVATION]
-        with self._database.read() as session:
-            report = endpoints.get(session, lease.bound_host).report.get("bindings", {})
-        seconds = {**report, **turn.heard}.get(lease.port_id, {}).get("seconds")
-        if seconds is not None:
-            known[timings.RODVR_CONFIGURATION] = seconds
+        self._note_configuration(lease, turn, known)
         self._transition(lease, Event.ACTIVATE, timings=known)
         counted.launched(known)
+
+    def _note_configuration(self, lease: Lease, turn: _Turn, known: dict[str, float]) -> None:
+        """Add to *known* how long the binding, if there is one, took to get into the kernel."""
+        held = self._endpoint_of(lease.bound_host, turn) or {}
+        seconds = held.get(lease.port_id, {}).get("seconds")
+        if seconds is not None:
+            known[timings.RODVR_CONFIGURATION] = seconds
 
     def _timed(self, lease: Lease, phase: str, since: Event) -> dict[str, float]:
         """The timings of *lease* with one more: the seconds from its event *since* until now."""

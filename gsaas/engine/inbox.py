@@ -14,23 +14,30 @@ from typing import Any
 
 import jsonschema
 
-from gsaas import rpc
+from gsaas import exceptions, host_names, rpc
 from gsaas.context import RequestContext
-from gsaas.db import endpoints, leases
+from gsaas.daemons.values import State
+from gsaas.db import endpoints, gpus, leases, settings
 from gsaas.db.database import Database
-from gsaas.db.gpus import GpuInfo
-from gsaas.db.gpus import register as register_gpus
 from gsaas.engine import wiring
 from gsaas.engine.callers import Callers
 from gsaas.engine.driver import installed
+from gsaas.engine.gpu_hosts import GpuHosts
+from gsaas.grants import redemption
+from gsaas.grants.keyring import Keyring
 from gsaas.lifecycle import Status
+from gsaas.monitor.report import Report
 from gsaas.rpc.engine import EngineClient
-from gsaas.rpc.rodvr import EndpointClient, Unconfirmed
+from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.monitor import MonitorClient
+from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 _WORD = jsonschema.Draft202012Validator(_NAME)
+_KEY = jsonschema.Draft202012Validator({"type": "string", "maxLength": 4096})
+_HOST = jsonschema.Draft202012Validator({"type": "string", "pattern": host_names.PATTERN})
 _REPORT = jsonschema.Draft202012Validator(
     {
         "type": "object",
@@ -48,24 +55,48 @@ _REPORT = jsonschema.Draft202012Validator(
                 },
             },
             "problems": {"type": "array", "items": {"type": "string"}},
+            "gpu_address": {"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "null"}]},
         },
     }
 )
-_GPUS = jsonschema.Draft202012Validator(
+_WORDS = {"type": "string", "maxLength": 1024}
+_DAEMONS_REPORT = jsonschema.Draft202012Validator(
     {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "required": ["uuid", "device_index", "model", "memory_mb", "daemon_port"],
-            "additionalProperties": False,
-            "properties": {
-                "uuid": {"type": "string", "pattern": r"^(GPU|MIG)-[0-9A-Za-z./-]{1,92}$"},
-                "device_index": {"type": "integer", "minimum": 0},
-                "model": _NAME,
-                "memory_mb": {"type": "integer", "minimum": 1},
-                "daemon_port": {"type": "integer", "minimum": 1, "maximum": 65535},
-                "parent_uuid": {"type": ["string", "null"], "maxLength": 96},
+        "type": "object",
+        "required": ["serial", "daemons", "fence", "problems"],
+        "properties": {
+            "serial": {"type": "integer", "minimum": 0},
+            "daemons": {
+                "type": "object",
+                "maxProperties": 65535,
+                "additionalProperties": {
+                    "type": "object",
+                    "required": [
+                        *("lease_id", "position", "gpu_uuid", "port", "memory_mb"),
+                        *("state", "restarts", "detail"),
+                    ],
+                    "additionalProperties": False,
+                    "properties": {
+                        "lease_id": {"type": ["string", "null"], "maxLength": 36},
+                        "position": {"type": "integer", "minimum": 0},
+                        "gpu_uuid": _NAME,
+                        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+                        "memory_mb": {"type": ["integer", "null"], "minimum": 1},
+                        "state": {"enum": list(State)},
+                        "restarts": {"type": "integer", "minimum": 0},
+                        "detail": {"anyOf": [_WORDS, {"type": "null"}]},
+                    },
+                },
             },
+            "fence": {
+                "type": ["object", "null"],
+                "required": ["admissions", "refused"],
+                "properties": {
+                    "admissions": {"type": "array", "items": {"type": "string", "maxLength": 21}},
+                    "refused": {"type": "integer", "minimum": 0},
+                },
+            },
+            "problems": {"type": "array", "items": _WORDS},
         },
     }
 )
@@ -80,13 +111,23 @@ class Inbox:
         self,
         database: Database,
         endpoint: EndpointClient,
+        monitors: MonitorClient,
+        gpu_hosts: GpuHosts,
         wake: Callable[[str], None],
         callers: Callers,
+        advance: Callable[[], None] = lambda: None,
+        keyring: Keyring | None = None,
     ) -> None:
+        """*advance* has the queue looked at: a host that reports may have what somebody waits for; *keyring*
+        knows grants."""
         self._database = database
         self._endpoint = endpoint
+        self._monitors = monitors
+        self._gpu_hosts = gpu_hosts
         self._wake = wake
         self._callers = callers
+        self._advance = advance
+        self._keyring = keyring or Keyring()
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
         """Look at a lease now. Who asked for it is kept for as long as its server is not made."""
@@ -94,9 +135,14 @@ class Inbox:
         self._callers.keep(lease_id, context)
         self._wake(lease_id)
 
+    def lease_left_queue(self, context: RequestContext, lease_id: str) -> None:
+        """Look at a lease that has just left the queue. Every engine is told: one knows its caller."""
+        _WORD.validate(lease_id)
+        self._wake(lease_id)
+
     def endpoint_started(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
         """Return every binding the endpoint of *host* should hold."""
-        _WORD.validate(host)
+        _HOST.validate(host)
         with self._database.write() as session:
             endpoints.register(session, host, {"bindings": {}})  # until it says what it holds
             return [
@@ -107,7 +153,7 @@ class Inbox:
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
         """Note what an endpoint holds, and see to whatever does not agree with the database."""
-        _WORD.validate(host)
+        _HOST.validate(host)
         _REPORT.validate(report)
         held = installed(report)
         with self._database.write() as session:
@@ -123,16 +169,70 @@ class Inbox:
             except Unconfirmed as error:
                 LOG.warning("the next report of %s tries again: %s", host, error)
 
-    def gpus_report(
-        self,
-        context: RequestContext,
-        host: str,
-        gpu_address: str,
-        gpus: list[dict[str, Any]],
-    ) -> None:
-        """Note the GPUs of a host, and that its monitor is alive."""
-        _WORD.validate(host)
-        _GPUS.validate(gpus)
-        address = str(ipaddress.IPv4Address(gpu_address))
+    def monitor_report(
+        self, context: RequestContext, host: str, report: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Note how the GPUs of a host are, and that its monitor is alive; answer what the monitor is to do."""
+        _HOST.validate(host)
+        told = Report.from_dict(report)
         with self._database.write() as session:
-            register_gpus(session, host, address, [GpuInfo(**gpu) for gpu in gpus])
+            gpus.register(
+                session,
+                host,
+                told.gpu_address,
+                told.sight.gpus,
+                readings=told.sight.readings,
+                interval=told.interval,
+                blind=told.sight.blind,
+                problems=told.sight.problems,
+            )
+            interval = settings.get(session, settings.MONITOR_INTERVAL)
+        self._advance()
+        return {"monitor_interval": interval}
+
+    def daemons_started(self, context: RequestContext, host: str) -> dict[str, Any]:
+        """Return all that the GPU host *host* should hold for leases."""
+        _HOST.validate(host)
+        return self._gpu_hosts.orders(host).to_dict()
+
+    def daemons_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
+        """Note what a GPU host holds for leases, and see to whatever does not agree with the database."""
+        _HOST.validate(host)
+        _DAEMONS_REPORT.validate(report)
+        for lease_id in self._gpu_hosts.heard(host, report):
+            self._wake(lease_id)
+        if not self._gpu_hosts.is_right(host, report):
+            try:
+                self._gpu_hosts.sync(host)
+            except Unconfirmed as error:
+                LOG.warning("the next report of %s tries again: %s", host, error)
+
+    def grant_shown(
+        self, context: RequestContext, key: str, address: str, lease_id: str
+    ) -> dict[str, str | None]:
+        """Redeem a grant that was shown at a gate, and have the fences let its address in; answer why not, if not."""
+        _WORD.validate(lease_id)
+        _KEY.validate(key)
+        shown = redemption.Shown(key, str(ipaddress.IPv4Address(address)), lease_id)
+        try:
+            redemption.redeem(self._database, self._keyring, shown)
+        except exceptions.GrantRefused as refusal:
+            return {"code": refusal.code, "refusal": str(refusal)}
+        self._open_fences(lease_id)
+        return {"code": None, "refusal": None}
+
+    def _open_fences(self, lease_id: str) -> None:
+        """Tell the GPU hosts of a lease now, so that its consumer's first connection finds the way open."""
+        with self._database.read() as session:
+            hosts = {claim.gpu.host_name for claim in leases.get(session, lease_id).claims}
+        for host in sorted(hosts):
+            try:
+                self._gpu_hosts.sync(host)
+            except Unconfirmed as error:
+                LOG.warning("the next report of %s lets in who redeemed a grant: %s", host, error)
+
+    def monitor_interval_changed(self, context: RequestContext) -> None:
+        """Tell all monitors how often to report."""
+        with self._database.read() as session:
+            seconds = settings.get(session, settings.MONITOR_INTERVAL)
+        self._monitors.report_every(seconds)

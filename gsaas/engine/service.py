@@ -13,13 +13,16 @@ from oslo_utils import timeutils
 
 from gsaas import exceptions, rpc
 from gsaas.cloud.base import Trace
-from gsaas.db import leases
-from gsaas.db.database import Database
+from gsaas.db import hosts, leases
+from gsaas.db.database import Database, retried
 from gsaas.engine import notifications
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.inbox import Inbox
 from gsaas.engine.worklist import Worklist
+from gsaas.gpgpums.claims import Claims
+from gsaas.grants.keyring import Keyring
 from gsaas.lifecycle import Status
+from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
@@ -39,17 +42,29 @@ class Engine:
         bus: rpc.Bus,
         endpoint: EndpointClient,
         driver: LeaseDriver,
+        claims: Claims,
+        keyring: Keyring | None = None,
     ) -> None:
         self._conf = conf
         self._database = database
         self._driver = driver
+        self._claims = claims
         self._worklist = Worklist()
         self._stopping = threading.Event()
         self._server = rpc.server(
             bus,
             rpc.ENGINE,
             socket.gethostname(),
-            Inbox(database, endpoint, self._worklist.add, driver.callers),
+            Inbox(
+                database,
+                endpoint,
+                MonitorClient(bus),
+                driver.gpu_hosts,
+                self._worklist.add,
+                driver.callers,
+                claims.advance,
+                keyring,
+            ),
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"engine-worker-{number}", daemon=True)
@@ -99,17 +114,26 @@ class Engine:
                 self._worklist.add(lease_id, after=again)
 
     def _audit(self) -> None:
-        """Look at every lease that is under way."""
+        """Look at the queue, at every lease that is under way, and at hosts that are gone for good."""
         while not self._stopping.is_set():
             try:
+                deserted = self._claims.tend()
                 with self._database.read() as session:
-                    found = leases.unsettled(session)
+                    found = [*deserted, *leases.unsettled(session)]
+                    forgotten = hosts.any_forgotten(session)
+                if forgotten:
+                    self._bury()
             except Exception:  # a database that is away comes back
                 LOG.exception("the audit could not read the leases; the next one tries again")
             else:
                 for lease_id in found:
                     self._worklist.add(lease_id)
             self._stopping.wait(self._conf.engine.audit_interval)
+
+    @retried
+    def _bury(self) -> None:
+        with self._database.write() as session:
+            hosts.bury(session)
 
     def _watch(self) -> None:
         """Look at the leases whose servers changed, or may be gone, behind our back."""
@@ -132,10 +156,13 @@ class Engine:
             )
 
     def _wake_active(self) -> None:
+        """Look at each lease whose server is not where it was; at all, if the cloud cannot say where they are."""
+        placed = self._driver.cloud.placed()
         with self._database.read() as session:
-            found = leases.ids(session, Status.ACTIVE)
-        for lease_id in found:
-            self._worklist.add(lease_id)
+            known = leases.whereabouts(session, Status.ACTIVE)
+        for lease_id, server_id, host in known:
+            if placed is None or placed.get(server_id) != host:
+                self._worklist.add(lease_id)
 
     def _heard(self, traces: Iterable[Trace]) -> None:
         """Look at the leases that *traces* lead to, if there are such leases."""

@@ -4,13 +4,14 @@
    after somebody else's change, takes up where things stand.
 2. The database knows of a server's binding before the endpoint is told of it (`Bind`, then `ApplyBinding`). What an
    endpoint may hold can therefore always be found and removed.
-3. Claims are returned last. First the endpoint confirms that the binding is gone and its connections are cut, then the
-   server is gone: nobody is given a GPU that its old holder can still reach. An endpoint that does not answer delays
-   only the claims, not the end of the server.
+3. Claims are returned last. First the endpoint confirms that the binding is gone and its connections are cut, and the
+   monitors that daemons of its own are gone, then the server is gone: nobody is given a GPU that its old holder can
+   still reach. An endpoint or a monitor that does not answer delays only the claims, not the end of the server.
 4. ERROR gives back what it holds by the same steps and stays ERROR until its owner releases it.
 5. Once a lease was ACTIVE, its server is its owner's business: stopped, rebuilt, moved or broken, it keeps its cGPUs
    for as long as it exists on some host. Only a server that was deleted or shelved away gives them back.
 6. A server that turns up late, after its lease is over, is deleted.
+7. A lease that stands alone has no server to make, follow or delete; the rest is the same.
 
 This module knows no database, cloud, message bus or clock.
 """
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gsaas.cloud.base import Server, ServerStatus
+from gsaas.engine.holdings import NOTHING_HELD, Held
 from gsaas.gpgpums.state import ANY
 from gsaas.lifecycle import Status
 from gsaas.timings import ACTIVATION
@@ -55,6 +57,18 @@ class ApplyBinding:
     """Tell the endpoint of *host*."""
 
     host: str
+
+
+@dataclass(frozen=True)
+class TellMonitor:
+    """Have the monitor of *host* start the daemons of the lease there, and admit its consumer."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """Have its GPU hosts end its daemons and admit its consumer no more, and note what they confirm."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +140,8 @@ Step = (
     | RecordServer
     | Bind
     | ApplyBinding
+    | TellMonitor
+    | Withdraw
     | NoteActivation
     | Activate
     | Release
@@ -153,11 +169,17 @@ class Seen:
     """The cloud can be asked for a server: it needs no caller's token, or this engine has it."""
     trouble: str | None = None
     """Why nothing is known of the server: the cloud does not answer."""
+    held: Held = NOTHING_HELD
+    """What its GPU hosts hold for it."""
+    silent: frozenset[str] = frozenset()
+    """GPU hosts whose monitors were asked just now, and did not answer."""
+    withdrawn: bool = False
+    """Its GPU hosts were told just now that the lease is over."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long things may take, in seconds from the claim."""
+    """How long things may take, in seconds from the claim; waiting for it in the queue does not count."""
 
     boot: float
     """Until the server is active and wired."""
@@ -167,13 +189,19 @@ class Patience:
 
 def next_step(lease: Lease, seen: Seen, now: datetime.datetime, patience: Patience) -> Step:
     """Return the step that brings *lease* nearer to what its status wants."""
-    age = (now - lease.created_at).total_seconds()
+    age = (now - (lease.claimed_at or lease.created_at)).total_seconds()
     match Status(lease.status):
+        case Status.QUEUED:
+            return Rest()  # whoever gives back what it waits for sees to it
+        case Status.CLAIMED if not lease.has_server:
+            return _prepare(lease, seen, age, patience)
+        case Status.ACTIVE if not lease.has_server:
+            return _bind_alone(lease, seen) or _tell(seen) or Rest()
         case Status.CLAIMED:
-            return _begin(seen, age, patience)
+            return _tell(seen) or _begin(seen, age, patience)
         case Status.BOOTING:
             step = _boot(lease, seen)
-            if isinstance(step, ApplyBinding | Wait) and age > patience.boot:
+            if isinstance(step, ApplyBinding | TellMonitor | Wait) and age > patience.boot:
                 return Fail("boot-server", _what_was_missing(seen, patience.boot))
             return step
         case Status.ACTIVE:
@@ -194,6 +222,55 @@ def _begin(seen: Seen, age: float, patience: Patience) -> Step:
             "try again with; launch again",
         )
     return Wait("the engine that knows the caller makes the server")
+
+
+def _prepare(lease: Lease, seen: Seen, age: float, patience: Patience) -> Step:
+    """The next step until the consumer of a lease that stands alone can use it."""
+    daemons = _tell(seen) or _await_daemons(seen)
+    step = _bind_alone(lease, seen)
+    if (daemons or step) is not None and age > patience.boot:
+        missing = (
+            "the consumer's host did not connect it to its GPUs"
+            if step is not None
+            else _why_not(seen)
+        )
+        return Fail(
+            "bind",
+            f"it could not be used within {patience.boot:g} s: {missing}; ask for another lease, and "
+            "ask your operator if it happens twice",
+        )
+    if isinstance(daemons, TellMonitor):
+        return daemons
+    return step or daemons or Activate()
+
+
+def _tell(seen: Seen) -> TellMonitor | None:
+    """Have the next GPU host told of what it does not hold yet; one that does not answer delays no other step."""
+    host = seen.held.untold
+    return None if host is None or host in seen.silent else TellMonitor(host)
+
+
+def _await_daemons(seen: Seen) -> Wait | None:
+    """Every daemon has to be well, and every fence open, before anybody is told that a lease can be used."""
+    ready = seen.held.untold is None and seen.held.ailing is None
+    return None if ready else Wait(_why_not(seen))
+
+
+def _why_not(seen: Seen) -> str:
+    if seen.held.ailing is not None:
+        return seen.held.ailing
+    return "the monitor of a GPU host does not answer"  # which, is not for tenants, and in the log
+
+
+def _bind_alone(lease: Lease, seen: Seen) -> Step | None:
+    """The next step until the consumer's endpoint, if it has one, holds the binding; None after that."""
+    if lease.bound_host is None:
+        return None
+    if seen.endpoint is None:
+        return Wait("the consumer's host has a RODVR endpoint")
+    if not seen.endpoint.get(lease.port_id):
+        return ApplyBinding(lease.bound_host)  # asks again: an answer is newer than a report
+    return None
 
 
 def _boot(lease: Lease, seen: Seen) -> Step:
@@ -217,7 +294,9 @@ def _boot(lease: Lease, seen: Seen) -> Step:
         return step
     if not seen.endpoint[server.port.id]:
         return ApplyBinding(server.host)  # asks again: an answer is newer than a report
-    return Activate() if active else Wait("the server boots")
+    if not active:
+        return Wait("the server boots")
+    return _await_daemons(seen) or Activate()
 
 
 def _keep(lease: Lease, seen: Seen) -> Step:
@@ -244,6 +323,8 @@ def _wire(lease: Lease, server: Server, seen: Seen) -> Step | None:
         return Wait("its compute host has a RODVR endpoint")
     if lease.bound_host is None:
         return Bind(server.host)
+    if step := _tell(seen):
+        return step  # the fences first: a client that is refused remembers it for long
     if server.port.id not in seen.endpoint:
         return ApplyBinding(server.host)
     return None
@@ -252,9 +333,12 @@ def _wire(lease: Lease, server: Server, seen: Seen) -> Step | None:
 def _give_back(lease: Lease, seen: Seen) -> Step:
     if lease.bound_host is not None and not seen.unconfirmed:
         return RemoveBinding(lease.bound_host)
+    lingers = seen.held.daemons or lease.admitted_address is not None
+    if (lingers or seen.held.fenced) and not seen.withdrawn and not seen.silent:
+        return Withdraw()
     if seen.trouble is not None:
-        # Without a binding nothing reaches the GPUs any more, wherever the server is.
-        if lease.claims and lease.bound_host is None:
+        # Without a binding, and without daemons, nothing reaches the GPUs any more, wherever the server is.
+        if lease.claims and lease.bound_host is None and not lingers:
             return ReturnClaims()
         if lease.status == Status.RELEASING or lease.server_id is not None:
             return Wait("the cloud answers")
@@ -263,6 +347,8 @@ def _give_back(lease: Lease, seen: Seen) -> Step:
         return DeleteServer()
     if lease.bound_host is not None:
         return Wait("its endpoint confirms that the binding is gone")
+    if lingers:
+        return Wait("its GPU hosts confirm that its daemons are gone")
     if lease.claims:
         return ReturnClaims()
     return Finish() if lease.status == Status.RELEASING else Rest()
@@ -308,6 +394,8 @@ def _what_was_missing(seen: Seen, boot_timeout: float) -> str:
         missing = "its compute host has no RODVR endpoint"
     elif not seen.endpoint.get(server.port.id):
         missing = "its compute host did not connect it to its GPUs"
+    elif _await_daemons(seen) is not None:
+        missing = _why_not(seen)
     else:
         missing = f"it is still in state {server.status}"
     return (

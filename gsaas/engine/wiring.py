@@ -1,32 +1,53 @@
-"""A lease as the binding its endpoint is to hold."""
+"""A lease as others see it: the binding its endpoint is to hold, the devices its consumer is told of."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gsaas.gpgpums.access import Access
 from gsaas.lifecycle import Status
-from gsaas.rodvr.bindings import Address, Binding
+from gsaas.remoting.base import Device
+from gsaas.rodvr.bindings import Address, Binding, LocalBinding
 
 if TYPE_CHECKING:
-    from gsaas.db.models import Lease
+    from gsaas.db.models import Claim, Lease
 
 WIRED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
 """Only these may reach GPUs. A binding that is being removed is never handed out again: an endpoint that
 restarts at that moment would bring it back to life after its removal was confirmed."""
 
 
-def binding(lease: Lease) -> Binding:
+def binding(lease: Lease) -> Binding | LocalBinding:
     """Return the binding of a lease whose port is recorded; reads its claims, GPUs and their hosts."""
+    mappings = {
+        Address(claim.masked_ip, claim.masked_port): real_address(claim) for claim in lease.claims
+    }
+    if not lease.has_server:
+        return LocalBinding(lease.port_id, lease.id, lease.consumer_uid, mappings)
     return Binding(
         port_id=lease.port_id,
         lease_id=lease.id,
         tap=lease.port_tap,
         mac=lease.port_mac,
         ip=lease.port_ip,
-        mappings={
-            Address(claim.masked_ip, claim.masked_port): Address(
-                claim.gpu.host.gpu_address, claim.gpu.daemon_port
-            )
-            for claim in lease.claims
-        },
+        mappings=mappings,
     )
+
+
+def devices(lease: Lease) -> list[Device]:
+    """Return a lease's cGPUs as its consumer is told of them; reads its claims, GPUs and their hosts."""
+    return [
+        Device(
+            real_address(claim)
+            if claim.masked_ip is None
+            else Address(claim.masked_ip, claim.masked_port),
+            lease.memory_mb,
+            claim.gpu_uuid if lease.access == Access.NATIVE else None,
+        )
+        for claim in lease.claims
+    ]
+
+
+def real_address(claim: Claim) -> Address:
+    """Where the daemon of a cGPU listens: its own, or the one of its GPU."""
+    return Address(claim.gpu.host.gpu_address, claim.daemon_port or claim.gpu.daemon_port)

@@ -20,6 +20,7 @@ Amounts = Mapping[str, int]
 """How much of each; its names are those of `UNITS`."""
 
 NO_LIMITS = dict.fromkeys(UNITS, UNLIMITED)
+NOTHING = dict.fromkeys(UNITS, 0)
 
 
 class Limits(abc.ABC):
@@ -43,13 +44,21 @@ def limited(limits: Amounts) -> bool:
 
 def check(limits: Amounts, used: Amounts, asked: Amounts) -> None:
     """Return if *asked* fits; raise `QuotaExceeded`, which names everything that does not."""
-    over = [
+    if over := _over(limits, used, asked):
+        raise exceptions.QuotaExceeded(reason=_sentence(over), details={"quotas": over})
+
+
+def fits(limits: Amounts, used: Amounts, asked: Amounts) -> bool:
+    """As `check`, for who need not know why not."""
+    return not _over(limits, used, asked)
+
+
+def _over(limits: Amounts, used: Amounts, asked: Amounts) -> list[dict[str, Any]]:
+    return [
         {"name": name, "used": used[name], "asked": asked[name], "limit": limits[name]}
         for name in UNITS
         if limits[name] != UNLIMITED and used[name] + asked[name] > limits[name]
     ]
-    if over:
-        raise exceptions.QuotaExceeded(reason=_sentence(over), details={"quotas": over})
 
 
 def _sentence(over: list[dict[str, Any]]) -> str:

@@ -8,6 +8,8 @@ inside the claim's own transaction.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from keystoneauth1 import exceptions as keystone_exceptions
 from openstack import exceptions as sdk_exceptions
@@ -55,13 +57,10 @@ class KeystoneLimits(Limits):
         self._lock = threading.Lock()
 
     def of(self, project_id: str) -> Amounts:
-        try:
+        with _asking(f"the limits of project {project_id}"):
             enforcer = self._once()
             defaults = dict(enforcer.get_registered_limits(None))
             own = dict(enforcer.get_project_limits(project_id, None))
-        except _REFUSALS as error:
-            LOG.error("the limits of project %s cannot be read: %s", project_id, error)
-            raise exceptions.IdentityUnavailable from error
         if missing := UNITS.keys() - defaults.keys():
             LOG.error(
                 "Keystone has no registered limit for %s, so nobody may have any; "
@@ -70,11 +69,25 @@ class KeystoneLimits(Limits):
             )
         return {name: own.get(name, defaults.get(name, 0)) for name in UNITS}
 
+    def missing(self) -> set[str]:
+        """What Keystone has no registered limit for; raises `IdentityUnavailable`."""
+        with _asking("the registered limits"):
+            return UNITS.keys() - dict(self._once().get_registered_limits(None)).keys()
+
     def _once(self) -> limit.Enforcer:
         with self._lock:
             if self._enforcer is None:
                 self._enforcer = limit.Enforcer(_count_nothing, cache=False)
             return self._enforcer
+
+
+@contextmanager
+def _asking(what: str) -> Iterator[None]:
+    try:
+        yield
+    except _REFUSALS as error:
+        LOG.error("%s cannot be read: %s", what, error)
+        raise exceptions.IdentityUnavailable from error
 
 
 def _count_nothing(_project_id: str | None, names: list[str]) -> dict[str, int]:

@@ -6,6 +6,7 @@ ACTIVE in an engine. Prometheus adds up what it finds in all of them, and knows 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -22,6 +23,9 @@ SECONDS = (
 )
 """Upper bounds: choosing a GPU takes less than a millisecond, booting a slow image minutes."""
 
+REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""Upper bounds, fewer, as there is one histogram for each route."""
+
 GRANTED = Counter(
     "gsaas_launches_granted",
     "Launches that were given GPUs, by the scheduling policy that chose them.",
@@ -34,11 +38,30 @@ REFUSED = Counter(
     ["code"],
     registry=REGISTRY,
 )
+GRANTS = Counter(
+    "gsaas_grants_shown",
+    "Grants that consumers showed, by what became of them.",
+    ["outcome"],
+    registry=REGISTRY,
+)
 PHASES = Histogram(
     "gsaas_launch_phase_seconds",
     "Seconds that each phase of a launch took, for leases that became ACTIVE.",
     ["phase"],
     buckets=SECONDS,
+    registry=REGISTRY,
+)
+REQUESTS = Counter(
+    "gsaas_api_requests",
+    "Requests that this API answered, by method, route and HTTP status.",
+    ["method", "route", "status"],
+    registry=REGISTRY,
+)
+REQUEST_SECONDS = Histogram(
+    "gsaas_api_request_seconds",
+    "Seconds that each request took, by method and route; those of clients that wait for their turn are left out.",
+    ["method", "route"],
+    buckets=REQUEST_BOUNDS,
     registry=REGISTRY,
 )
 
@@ -56,6 +79,29 @@ def refusals() -> Iterator[None]:
 def granted(policy: str) -> None:
     """Count a launch whose GPUs *policy* chose."""
     GRANTED.labels(policy).inc()
+
+
+def grant(outcome: str) -> None:
+    """Count a grant that was shown: redeemed, or refused for that reason."""
+    GRANTS.labels(outcome).inc()
+
+
+def answered(method: str, route: str, status: int, seconds: float | None) -> None:
+    """Count a request, and how long it took, unless its client wanted to wait (None)."""
+    _requests(method, route, status).inc()
+    if seconds is not None:
+        _request_seconds(method, route).observe(seconds)
+
+
+@functools.cache
+def _requests(method: str, route: str, status: int) -> Counter:
+    """Looking a series up costs more than counting, and this is done for every request."""
+    return REQUESTS.labels(method, route, str(status))
+
+
+@functools.cache
+def _request_seconds(method: str, route: str) -> Histogram:
+    return REQUEST_SECONDS.labels(method, route)
 
 
 def launched(took: Mapping[str, float]) -> None:

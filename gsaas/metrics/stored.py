@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from gsaas.db.metrics import Agents, Bindings, Gpus, State
+from gsaas.db.metrics import Agents, Bindings, Daemons, Gpus, OneGpu, State
 
 MIB = 2**20
 
@@ -20,11 +20,71 @@ def gauges(state: State) -> Iterator[Metric]:
         "status",
         state.leases,
     )
+    yield GaugeMetricFamily(
+        "gsaas_leases_degraded",
+        "Leases that hold GPUs that have failed, or whose monitors are silent.",
+        state.degraded,
+    )
+    yield GaugeMetricFamily(
+        "gsaas_queue_wait_max_seconds",
+        "For how long the one that has waited longest in the queue has waited.",
+        state.longest_wait,
+    )
     yield GaugeMetricFamily("gsaas_cgpus", "cGPUs that leases hold.", state.cgpus)
     yield from _gpus(state.gpus)
     yield from _agents("gsaas_gpu_hosts", "GPU hosts in service", "monitor", state.monitors)
     yield from _agents("gsaas_endpoints", "RODVR endpoints in service", "endpoint", state.endpoints)
     yield from _bindings(state.bindings)
+    yield from _daemons(state.daemons)
+
+
+def each_gpu(gpus: Sequence[OneGpu]) -> Iterator[Metric]:
+    """The gauges of every GPU by itself; none of them for no GPU. What a GPU does not tell is left out."""
+    for name, text, value in _OF_A_GPU if gpus else ():
+        family = GaugeMetricFamily(name, text, labels=["host", "gpu", "model"])
+        for gpu in gpus:
+            number = value(gpu)
+            if number is not None:
+                family.add_metric([gpu.host, gpu.uuid, gpu.model], number)
+        yield family
+
+
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB
+
+
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+_OF_A_GPU: tuple[tuple[str, str, Callable[[OneGpu], float | None]], ...] = (
+    (
+        "gsaas_gpu_utilisation_ratio",
+        "Part of the time in which a GPU was busy, from 0 to 1.",
+        lambda gpu: _ratio(gpu.utilisation),
+    ),
+    (
+        "gsaas_gpu_memory_size_bytes",
+        "Memory of a GPU.",
+        lambda gpu: _bytes(gpu.memory_mb),
+    ),
+    (
+        "gsaas_gpu_memory_held_bytes",
+        "Memory of a GPU that leases hold.",
+        lambda gpu: _bytes(gpu.held_mb),
+    ),
+    (
+        "gsaas_gpu_memory_in_use_bytes",
+        "Memory of a GPU that is in use, by whomever.",
+        lambda gpu: _bytes(gpu.used_mb),
+    ),
+    (
+        "gsaas_gpu_temperature_celsius",
+        "Temperature of a GPU.",
+        lambda gpu: gpu.temperature_c,
+    ),
+    ("gsaas_gpu_power_watts", "Power that a GPU draws.", lambda gpu: gpu.power_w),
+)
 
 
 def _gpus(models: Mapping[str, Gpus]) -> Iterator[Metric]:
@@ -37,7 +97,7 @@ def _gpus(models: Mapping[str, Gpus]) -> Iterator[Metric]:
         ),
         (
             "gsaas_gpus_withheld",
-            "GPUs that are not on offer: they or their hosts are disabled",
+            "GPUs that are not on offer: they have failed, or they or their hosts are disabled",
             lambda gpus: gpus.withheld,
         ),
         ("gsaas_gpu_memory_bytes", "Memory of the GPUs", lambda gpus: gpus.memory_mb * MIB),
@@ -84,6 +144,27 @@ def _bindings(bindings: Bindings) -> Iterator[Metric]:
         "mapping, or refused at the tap.",
         "reason",
         bindings.dropped,
+    )
+
+
+def _daemons(daemons: Daemons) -> Iterator[Metric]:
+    yield _labelled(
+        "gsaas_daemons", "Daemons on GPU hosts in service, by state.", "state", daemons.states
+    )
+    yield GaugeMetricFamily(
+        "gsaas_daemon_restarts",
+        "How often the daemons that there are now were started again.",
+        daemons.restarts,
+    )
+    yield GaugeMetricFamily(
+        "gsaas_fence_refused",
+        "Connections that the fences of GPU hosts refused, since their tables were made.",
+        daemons.refused,
+    )
+    yield GaugeMetricFamily(
+        "gsaas_gpu_hosts_with_problems",
+        "GPU hosts that report something for an operator to mend.",
+        daemons.troubled,
     )
 
 

@@ -1,4 +1,6 @@
-"""What RODVR is asked to do, as values: which masked addresses a VM port may use, and what they reach.
+"""What RODVR is asked to do, as values: which masked addresses somebody may use, and what they reach.
+
+Somebody is a VM, known by its port, or programs of the host itself.
 
 Nothing here knows how a binding gets into the kernel; `plan` decides that and `kernel` does it.
 """
@@ -65,5 +67,52 @@ class Binding:
     @classmethod
     def from_dict(cls, data: MappingABC[str, Any]) -> Binding:
         """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not one."""
-        mappings = {Address.parse(m): Address.parse(r) for m, r in data["mappings"].items()}
-        return cls(**{**data, "mappings": mappings})
+        return cls(**{**data, "mappings": _parsed(data["mappings"])})
+
+
+@dataclass(frozen=True)
+class LocalBinding:
+    """Programs of the host and the daemons they reach: masked address -> real address.
+
+    The masked addresses are in the host's local prefix, and no other binding of the host has any of
+    them: there is no port that could tell two consumers apart.
+    """
+
+    port_id: str
+    """What this binding is known by, among those of VM ports: the lease's id."""
+    lease_id: str
+    uid: int | None
+    """The only user whose programs they serve; None: every user's."""
+    mappings: MappingABC[Address, Address]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain form for RPC, told apart from a `Binding` by its kind."""
+        return {
+            "kind": LOCAL,
+            "port_id": self.port_id,
+            "lease_id": self.lease_id,
+            "uid": self.uid,
+            "mappings": {str(masked): str(real) for masked, real in self.mappings.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: MappingABC[str, Any]) -> LocalBinding:
+        """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not one."""
+        if data["uid"] is not None and not 0 <= data["uid"] < NOBODY:
+            raise ValueError(f"{data['uid']} is no user id")
+        fields = {key: value for key, value in data.items() if key != "kind"}
+        return cls(**{**fields, "mappings": _parsed(data["mappings"])})
+
+
+LOCAL = "local"
+NOBODY = 2**32 - 1
+"""The number that is no user's (-1 in the kernel's interfaces)."""
+
+
+def binding_from_dict(data: MappingABC[str, Any]) -> Binding | LocalBinding:
+    """Undo `to_dict` of either; `ValueError` or `KeyError` if *data* is none."""
+    return LocalBinding.from_dict(data) if data.get("kind") == LOCAL else Binding.from_dict(data)
+
+
+def _parsed(mappings: MappingABC[str, str]) -> dict[Address, Address]:
+    return {Address.parse(masked): Address.parse(real) for masked, real in mappings.items()}

@@ -10,6 +10,8 @@ Its rules:
    former process left behind may be somebody's running job.
 4. A binding that goes away loses its mappings and connections in that moment. Its chain stays for a
    while, so that the VM's programs are told (by a reset) and do not hang.
+5. Programs of the host itself have no tap and no chain: their bindings are map elements and nothing
+   else, in the kernel as soon as they are wanted.
 
 How a binding arrives (RPC, a test) is not known here, and neither is any netlink.
 """
@@ -24,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from gsaas.rodvr import plan
-from gsaas.rodvr.bindings import Binding
+from gsaas.rodvr.bindings import Address, Binding, LocalBinding
 from gsaas.rodvr.identities import Identities, NoIdentityLeft
 from gsaas.rodvr.kernel import Datapath, Events, Watch
 from gsaas.rodvr.report import BindingReport, Report
@@ -33,6 +35,7 @@ LOG = logging.getLogger(__name__)
 
 MASKED_PREFIX = "169.254.71.0/24"
 IDENTITY_NETWORK = "240.71.0.0/16"
+LOCAL_PREFIX = "169.254.72.0/21"
 _METADATA = ipaddress.IPv4Address("169.254.169.254")
 
 
@@ -60,6 +63,7 @@ class Endpoint:
         netns: str | None = None,
         masked_prefix: str = MASKED_PREFIX,
         identity_network: str = IDENTITY_NETWORK,
+        local_prefix: str = LOCAL_PREFIX,
         on_installed: Callable[[str], None] = _ignore,
         audit_interval: float = 30.0,
         retry_interval: float = 5.0,
@@ -72,8 +76,15 @@ class Endpoint:
         self._netns = netns
         self._masked_prefix = ipaddress.IPv4Network(masked_prefix)
         self._identity_network = ipaddress.IPv4Network(identity_network)
+        self._local_prefix = ipaddress.IPv4Network(local_prefix)
         if _METADATA in self._masked_prefix:
             raise ValueError(f"the masked prefix {masked_prefix} covers the metadata service")
+        if _METADATA in self._local_prefix:
+            raise ValueError(f"the local prefix {local_prefix} covers the metadata service")
+        if self._local_prefix.overlaps(self._masked_prefix):
+            raise ValueError(
+                f"the local prefix {local_prefix} and the masked prefix {masked_prefix} overlap"
+            )
         self._on_installed = on_installed
         self._audit_interval = audit_interval
         self._retry_interval = retry_interval
@@ -91,12 +102,14 @@ class Endpoint:
     def _forget(self) -> None:
         self._wanted: dict[str, Binding] = {}
         self._by_tap: dict[str, str] = {}
+        self._local: dict[str, LocalBinding] = {}
+        """The wanted bindings of the host's own programs, by port id."""
         self._told = False
         self._identities = Identities(self._identity_network)
         self._state = plan.State()
         self._leaving: dict[str, float] = {}
         """Tap of a removed binding -> when its farewell ends."""
-        self._cuts: list[plan.Cut] = []
+        self._cuts: list[plan.Cut | plan.CutLocal] = []
         """Connections that must end and have not yet."""
         self._installed: dict[str, float] = {}
         """Port -> seconds it took until its binding was in the kernel."""
@@ -155,25 +168,30 @@ class Endpoint:
 
     # -- what is wanted -----------------------------------------------------------------------------
 
-    def replace(self, bindings: Iterable[Binding]) -> Report:
+    def replace(self, bindings: Iterable[Binding | LocalBinding]) -> Report:
         """Make *bindings* everything that is wanted on this host; the rest is removed."""
+        bindings = list(bindings)
         with self._lock:
-            self._wanted = {binding.port_id: binding for binding in bindings}
+            self._wanted = {one.port_id: one for one in bindings if isinstance(one, Binding)}
+            self._local = {one.port_id: one for one in bindings if isinstance(one, LocalBinding)}
             self._by_tap = {binding.tap: port_id for port_id, binding in self._wanted.items()}
-            for port_id in self._installed.keys() - self._wanted.keys():
+            port_ids = [binding.port_id for binding in bindings]
+            for port_id in self._installed.keys() - set(port_ids):
                 del self._installed[port_id]
             self._told = True
             self._reconcile(connections=True)
-            report = self._report(self._wanted)
-            self._forget_news(self._wanted)
+            report = self._report(port_ids)
+            self._forget_news(port_ids)
         self._announce()
         return report
 
-    def apply(self, binding: Binding) -> Report:
+    def apply(self, binding: Binding | LocalBinding) -> Report:
         """Want *binding*, replacing its port's former one: in the kernel now, or when the tap comes.
 
         The report is about this port.
         """
+        if isinstance(binding, LocalBinding):
+            return self._apply_local(binding)
         port_id = binding.port_id
         with self._lock:
             former = self._wanted.pop(port_id, None)
@@ -200,6 +218,7 @@ class Endpoint:
         again until it does.
         """
         with self._lock:
+            self._remove_local(port_id)
             former = self._wanted.pop(port_id, None)
             if former is not None:
                 self._give_up_tap(former)
@@ -220,7 +239,68 @@ class Endpoint:
     def report(self) -> Report:
         """All bindings, what their VMs tried in vain (read now), and all problems."""
         with self._lock:
-            return self._report(self._wanted, count=True)
+            return self._report([*self._wanted, *self._local], count=True)
+
+    # -- programs of the host -----------------------------------------------------------------------
+
+    def _apply_local(self, binding: LocalBinding) -> Report:
+        port_id, wanted = binding.port_id, plan.ways(binding)
+        outside = [
+            str(masked)
+            for masked in binding.mappings
+            if ipaddress.IPv4Address(masked.ip) not in self._local_prefix
+        ]
+        if outside:
+            raise ValueError(
+                f"{', '.join(outside)} is not in the local prefix {self._local_prefix}"
+            )
+        with self._lock:
+            self._began = time.monotonic()
+            former = self._local.pop(port_id, None)
+            self._local[port_id] = binding
+            self._relocate(former, wanted)
+            self._note(port_id, self._holds(wanted))
+            report = self._report((port_id,))
+            self._forget_news((port_id,))
+        self._announce()
+        return report
+
+    def _remove_local(self, port_id: str) -> None:
+        """Stop wanting a binding of the host's own programs; `NotRemoved` if the kernel would not let go."""
+        former = self._local.pop(port_id, None)
+        if former is None:
+            return
+        self._relocate(former, {})
+        masked = set(former.mappings)
+        left = [way for way in plan.ways(former) if way in self._state.local]
+        uncut = [cut for cut in self._cuts if cut.masked in masked]
+        if left or uncut or not self._ready:
+            self._local[port_id] = former  # still there: to be removed by whoever asks again
+            reasons = "; ".join(self._problems.values())
+            raise NotRemoved(f"lease {port_id} may still be connected on {self.host}: {reasons}")
+        self._kernel.uncount_local({address.ip for address in masked})
+
+    def _relocate(self, former: LocalBinding | None, wanted: dict[plan.Way, Address]) -> None:
+        if self._ready:
+            try:
+                held = plan.ways(former) if former else {}
+                self._carry_out(plan.relocate(self._state, held, wanted))
+            except (OSError, ValueError):
+                self._reconcile()
+        else:
+            self._reconcile()
+
+    def _holds(self, wanted: dict[plan.Way, Address]) -> bool:
+        return self._ready and wanted.items() <= self._state.local.items()
+
+    def _local_change(self, state: plan.State) -> plan.Plan:
+        """What makes *state* hold the wanted bindings of the host's own programs, and once told no other."""
+        wanted = {
+            way: real
+            for binding in self._local.values()
+            for way, real in plan.ways(binding).items()
+        }
+        return plan.relocate(state, list(state.local) if self._told else [], wanted)
 
     # -- one binding --------------------------------------------------------------------------------
 
@@ -294,7 +374,7 @@ class Endpoint:
             self._state.commit(change.operations)
         self._cut(change.cuts)
 
-    def _cut(self, cuts: Iterable[plan.Cut] = ()) -> None:
+    def _cut(self, cuts: Iterable[plan.Cut | plan.CutLocal] = ()) -> None:
         """End connections; those that resist are tried again."""
         self._cuts.extend(cuts)
         if not self._cuts:
@@ -325,6 +405,7 @@ class Endpoint:
             wanted, keep = self._attachments()
             base = self._state if intact else plan.State()
             change = plan.reconcile(base, wanted, keep=keep)
+            change.extend(self._local_change(base))
             if change.operations or not intact:
                 self._carry_out_all(change, base, wanted, keep, rebuild=not intact)
                 self._state = self._kernel.read().state
@@ -336,8 +417,12 @@ class Endpoint:
             for port_id, binding in self._wanted.items():
                 if binding.tap not in wanted or self._by_tap[binding.tap] != port_id:
                     self._note(port_id, False)
+            for port_id, binding in self._local.items():
+                self._note(port_id, self._holds(plan.ways(binding)))
             if connections:
                 self._cut(plan.stale_connections(self._kernel.connections(), self._state))
+                known = self._kernel.local_connections()
+                self._cut(plan.stale_local_connections(known, self._state))
             self._cut()
             self._release_unused()
             self._look_around()
@@ -408,6 +493,10 @@ class Endpoint:
             except (OSError, ValueError) as error:
                 port_id = attachment.tag.port_id
                 self._problem(f"port {port_id}", f"port {port_id} on tap {tap}: {error}")
+        try:
+            self._carry_out(self._local_change(self._state))
+        except (OSError, ValueError) as error:
+            self._problem("local", f"leases of this host's own programs: {error}")
 
     def _audit(self) -> None:
         """As `_reconcile`, but without keeping others waiting while everything is read.
@@ -425,7 +514,10 @@ class Endpoint:
             if self._stopping or changes != self._changes:
                 return
             wanted, keep = self._attachments()
-            right = not plan.reconcile(found.state, wanted, keep=keep).operations
+            right = not (
+                plan.reconcile(found.state, wanted, keep=keep).operations
+                or self._local_change(found.state).operations
+            )
             if right and found.intact and kernel.prepare():
                 self._look_around()
             else:
@@ -520,6 +612,7 @@ class Endpoint:
             self._gpu_device,
             self._masked_prefix,
             self._identity_network,
+            self._local_prefix,
             netns=self._netns,
             protected=self._protected,
             filtered_cuts=self._filtered_cuts,
@@ -549,15 +642,17 @@ class Endpoint:
 
     def _is_cut_off(self, identity: str | None) -> bool:
         """Whether we know that *identity* (None: no identity) reaches nothing any more."""
-        pending = any(cut.identity == identity for cut in self._cuts)
+        pending = any(isinstance(cut, plan.Cut) and cut.identity == identity for cut in self._cuts)
         return self._ready and not pending and identity not in self._state.mappings
 
     def _report(self, port_ids: Iterable[str], *, count: bool = False) -> Report:
         unmapped: dict[str, int] = {}
+        unmapped_local: dict[str, int] = {}
         refused: dict[str, int] = {}
         if count and self._ready:
             try:
                 unmapped, refused = self._kernel.unmapped(), self._kernel.refused()
+                unmapped_local = self._kernel.unmapped_local() if self._local else {}
             except OSError as error:
                 self._problem("counters", f"dropped packets could not be counted: {error}")
         bindings = {
@@ -568,5 +663,18 @@ class Endpoint:
                 refused=refused.get(self._wanted[port_id].tap, 0),
             )
             for port_id in port_ids
+            if port_id in self._wanted
+        } | {
+            port_id: BindingReport(
+                installed=port_id in self._installed,
+                seconds=self._installed.get(port_id),
+                unmapped=sum(
+                    unmapped_local.get(ip, 0)
+                    for ip in {masked.ip for masked in self._local[port_id].mappings}
+                ),
+            )
+            for port_id in port_ids
+            if port_id in self._local
         }
-        return Report(self.host, bindings, tuple(self._problems.values()))
+        address = self._kernel.gpu_address() if self._ready else None
+        return Report(self.host, bindings, tuple(self._problems.values()), address)

@@ -1,7 +1,8 @@
 """What the kernel holds, what it should hold, and the steps from one to the other.
 
 Plain values in, plain values out: this file knows the shape of the datapath (a chain per tap, the way
-back per identity, the mappings per identity) and nothing of netlink, clocks or threads. Its rules:
+back per identity, the mappings per identity; and apart from them the mappings of the host's own
+programs) and nothing of netlink, clocks or threads. Its rules:
 
 1. One port is one chain on its tap, one way back, and its mappings. The three change together.
 2. Deletions of a port come before its additions: the kernel refuses to overwrite a map element.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gsaas.rodvr.bindings import Address, Binding
+from gsaas.rodvr.bindings import Address, Binding, LocalBinding
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,34 @@ class AddMappings:
     mappings: Mapping[Address, Address]
 
 
-Operation = DeleteChain | AddChain | DeleteWayBack | AddWayBack | DeleteMappings | AddMappings
+@dataclass(frozen=True)
+class Way:
+    """A masked address as programs of the host may use it: those of one user, or with None everybody's."""
+
+    masked: Address
+    uid: int | None
+
+
+@dataclass(frozen=True)
+class DeleteLocal:
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class AddLocal:
+    mappings: Mapping[Way, Address]
+
+
+Operation = (
+    DeleteChain
+    | AddChain
+    | DeleteWayBack
+    | AddWayBack
+    | DeleteMappings
+    | AddMappings
+    | DeleteLocal
+    | AddLocal
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +136,13 @@ class Cut:
 
     identity: str
     masked: Address | None = None
+
+
+@dataclass(frozen=True)
+class CutLocal:
+    """Connections of the host's own programs to end: those of one masked address."""
+
+    masked: Address
 
 
 @dataclass(frozen=True)
@@ -124,7 +159,7 @@ class Plan:
     """Operations for ONE transaction, in order, and what to cut after it."""
 
     operations: list[Operation] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[Cut | CutLocal] = field(default_factory=list)
 
     def extend(self, other: Plan) -> None:
         self.operations += other.operations
@@ -138,10 +173,11 @@ class State:
     chains: dict[str, Tag | None] = field(default_factory=dict)
     ways_back: dict[str, WayBack] = field(default_factory=dict)
     mappings: dict[str, dict[Address, Address]] = field(default_factory=dict)
+    local: dict[Way, Address] = field(default_factory=dict)
 
     def copy(self) -> State:
         mappings = {identity: dict(held) for identity, held in self.mappings.items()}
-        return State(dict(self.chains), dict(self.ways_back), mappings)
+        return State(dict(self.chains), dict(self.ways_back), mappings, dict(self.local))
 
     def commit(self, operations: Iterable[Operation]) -> None:
         """Follow what the kernel has accepted."""
@@ -163,6 +199,11 @@ class State:
                     self.ways_back[identity] = way
                 case DeleteWayBack(identity):
                     del self.ways_back[identity]
+                case AddLocal(mappings):
+                    self.local.update(mappings)
+                case DeleteLocal(ways):
+                    for way in ways:
+                        del self.local[way]
 
 
 def attach(state: State, tap: str, wanted: Attachment) -> Plan:
@@ -224,6 +265,34 @@ def reconcile(
         step(_forget_identity(ahead, identity))
     plan.cuts = list(dict.fromkeys(plan.cuts))
     return plan
+
+
+def ways(binding: LocalBinding) -> dict[Way, Address]:
+    """What the state holds for *binding*."""
+    return {Way(masked, binding.uid): real for masked, real in binding.mappings.items()}
+
+
+def relocate(state: State, former: Collection[Way], wanted: Mapping[Way, Address]) -> Plan:
+    """Make the host's own programs have *wanted* in the place of *former*; other ways stay as they are."""
+    held = [way for way in dict.fromkeys([*former, *wanted]) if way in state.local]
+    gone = [way for way in held if state.local[way] != wanted.get(way)]
+    new = {way: real for way, real in wanted.items() if state.local.get(way) != real}
+    plan = Plan()
+    if gone:
+        plan.operations.append(DeleteLocal(tuple(gone)))
+        plan.cuts += dict.fromkeys(CutLocal(way.masked) for way in gone)
+    if new:
+        plan.operations.append(AddLocal(new))
+    return plan
+
+
+def stale_local_connections(
+    connections: Iterable[tuple[Address, Address]], state: State
+) -> list[CutLocal]:
+    """Cuts for connections, (masked, real), of the host's own programs that no mapping sends there."""
+    sent = {(way.masked, real) for way, real in state.local.items()}
+    stale = {masked for masked, real in connections if (masked, real) not in sent}
+    return [CutLocal(masked) for masked in sorted(stale)]
 
 
 def stale_connections(connections: Iterable[Connection], state: State) -> list[Cut]:

@@ -27,6 +27,8 @@ class Report:
     host: str
     bindings: Mapping[str, BindingReport] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    gpu_address: str | None = None
+    """IPv4 address of this host on the GPU network, from which daemons see its VMs come."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -43,4 +45,5 @@ class Report:
                 for port_id, binding in self.bindings.items()
             },
             "problems": list(self.problems),
+            "gpu_address": self.gpu_address,
         }

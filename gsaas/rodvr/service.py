@@ -16,7 +16,7 @@ from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.rodvr.bindings import Binding
+from gsaas.rodvr.bindings import binding_from_dict
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.rodvr import EndpointClient
@@ -68,7 +68,7 @@ class EndpointService:
 
     def apply(self, context: RequestContext, binding: dict[str, Any]) -> dict[str, Any]:
         """Install a binding; raises `ValueError` or `KeyError` for what is not one."""
-        wanted = Binding.from_dict(binding)
+        wanted = binding_from_dict(binding)
         with self._calls:
             report = self._endpoint.apply(wanted)
         self._news.set()

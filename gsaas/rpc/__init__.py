@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
@@ -24,7 +25,7 @@ if "eventlet" not in sys.modules:
 backend.init_backend(backend.BackendType.THREADING)
 
 import oslo_messaging  # noqa: E402  (only now: it chooses its backend when imported)
-from amqp.exceptions import AMQPError  # noqa: E402
+from amqp.exceptions import AMQPError, NotFound  # noqa: E402
 from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
@@ -40,8 +41,12 @@ IN_PROCESS = "fake://"
 EXCHANGE = "gsaas"
 ENGINE = "gsaas-engine"
 """Topic of the engine: whichever of its instances takes a message first."""
+API = "gsaas-api"
+"""Topic of the API workers: always told all of them."""
 RODVR = "gsaas-rodvr"
 """Topic of the RODVR endpoints: always addressed to the one of a host."""
+MONITOR = "gsaas-monitor"
+"""Topic of the monitors: addressed to the one of a GPU host, or to all of them."""
 
 ONCE_MORE = 1
 """Attempts after a first that failed: a connection may have died while nobody used it."""
@@ -75,6 +80,41 @@ def check(bus: Bus) -> None:
     Client(bus, "gsaas-nobody", "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
 
 
+@dataclass(frozen=True)
+class Queue:
+    """A queue of the bus, as it is now."""
+
+    messages: int
+    """That wait for somebody to take them."""
+    consumers: int
+
+
+class NotObservable(Exception):
+    """This kind of bus does not tell of its queues."""
+
+
+def queue(bus: Bus, name: str) -> Queue | None:
+    """Look at the queue *name*; None if there is none. Raises `BusError`, and `NotObservable`.
+
+    oslo.messaging has no word for this, so a copy of its connection asks a question of AMQP's own: to declare a queue
+    passively declares nothing.
+    """
+    driver = bus._driver
+    if not hasattr(driver, "_get_connection"):
+        raise NotObservable(f"{type(driver).__name__} does not tell of its queues")
+    with (
+        _as_bus_error(),
+        driver._get_connection(retry=ONCE_MORE) as borrowed,
+        borrowed.connection.connection.clone() as copy,
+    ):
+        copy.ensure_connection(max_retries=ONCE_MORE)
+        try:
+            found = copy.default_channel.queue_declare(name, passive=True)
+        except NotFound:
+            return None
+        return Queue(found.message_count, found.consumer_count)
+
+
 class Client:
     """Speaks to whoever serves *topic*, which must understand *version*.
 
@@ -87,11 +127,18 @@ class Client:
         self._client = oslo_messaging.get_rpc_client(bus, target, serializer=ContextSerializer())
 
     def cast(
-        self, context: RequestContext, method: str, *, retry: int = ONCE_MORE, **arguments: Any
+        self,
+        context: RequestContext,
+        method: str,
+        *,
+        retry: int = ONCE_MORE,
+        fanout: bool = False,
+        **arguments: Any,
     ) -> None:
-        """Hand over a message that is not answered."""
+        """Hand over a message that is not answered; with *fanout*, to all who serve the topic."""
         with _as_bus_error():
-            self._client.prepare(retry=retry).cast(context, method, **arguments)
+            client = self._client.prepare(retry=retry, fanout=fanout)
+            client.cast(context, method, **arguments)
 
     def call(
         self,

@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.db.gpus import GpuInfo
-from gsaas.rodvr.bindings import Binding
+from gsaas.daemons.values import Wanted
+from gsaas.monitor.report import Report
+from gsaas.rodvr.bindings import Binding, LocalBinding, binding_from_dict
 
 LOG = logging.getLogger(__name__)
+
+GRANT_TIMEOUT = 15.0
+"""Seconds in which an engine looks at a grant, and has the fences let its address in."""
+REPORT_TIMEOUT = 10.0
+"""Seconds in which an engine answers the report of a monitor."""
+
+
+@dataclass(frozen=True)
+class MonitorOrders:
+    """What the engine answers to a monitor's report."""
+
+    monitor_interval: float | None
+    """Seconds between two reports; None: as the monitor is configured."""
+
+
+@dataclass(frozen=True)
+class GrantAnswer:
+    """What the engine says of a grant; *refusal* is None if the address is admitted, else a sentence."""
+
+    code: str | None
+    refusal: str | None
 
 
 class EngineClient:
     """Calls to the engine, by version:
 
-    1.0  lease_changed, endpoint_started, endpoint_report, gpus_report
+    1.0  lease_changed, lease_left_queue, endpoint_started, endpoint_report, monitor_report,
+         monitor_interval_changed, daemons_started, daemons_report, grant_shown
     """
 
     VERSION = "1.0"
@@ -36,7 +59,18 @@ class EngineClient:
         except rpc.BusError as error:
             LOG.warning("the engine will see lease %s at its next audit: %s", lease_id, error)
 
-    def endpoint_started(self, host: str, timeout: float = 10.0) -> list[Binding]:
+    def lease_left_queue(self, lease_id: str) -> None:
+        """Tell every engine that a lease has left the queue, with GPUs or without.
+
+        One of them knows its caller, and goes on or forgets him. As with `lease_changed`, nothing is lost.
+        """
+        context = RequestContext(overwrite=False)
+        try:
+            self._client.cast(context, "lease_left_queue", retry=0, fanout=True, lease_id=lease_id)
+        except rpc.BusError as error:
+            LOG.warning("the engines will see lease %s at their next audit: %s", lease_id, error)
+
+    def endpoint_started(self, host: str, timeout: float = 10.0) -> list[Binding | LocalBinding]:
         """Announce the endpoint of *host*; return every binding it should hold, and no other.
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
@@ -44,19 +78,60 @@ class EngineClient:
         answer = self._client.call(
             RequestContext(overwrite=False), "endpoint_started", timeout=timeout, host=host
         )
-        return [Binding.from_dict(binding) for binding in answer]
+        return [binding_from_dict(binding) for binding in answer]
 
     def endpoint_report(self, host: str, report: Mapping[str, Any]) -> None:
         """Send `gsaas.rodvr.endpoint.Report.to_dict()` of *host*."""
         context = RequestContext(overwrite=False)
         self._client.cast(context, "endpoint_report", host=host, report=dict(report))
 
-    def gpus_report(self, host: str, gpu_address: str, gpus: Sequence[GpuInfo]) -> None:
-        """Send every GPU of *host*, whose daemons listen at *gpu_address*. It is the host's heartbeat, too."""
-        self._client.cast(
+    def monitor_report(self, host: str, report: Report) -> MonitorOrders:
+        """Tell how the GPUs of *host* are. It is the host's heartbeat, too.
+
+        Raises `rpc.BusError` when no engine answers within `REPORT_TIMEOUT` seconds.
+        """
+        answer = self._client.call(
             RequestContext(overwrite=False),
-            "gpus_report",
+            "monitor_report",
+            timeout=REPORT_TIMEOUT,
             host=host,
-            gpu_address=gpu_address,
-            gpus=[asdict(gpu) for gpu in gpus],
+            report=report.to_dict(),
         )
+        return MonitorOrders(answer["monitor_interval"])
+
+    def daemons_started(self, host: str, timeout: float = 10.0) -> Wanted:
+        """Announce the daemons of *host*; return all that it should hold for leases, and nothing else.
+
+        Raises `rpc.BusError` when no engine answers within *timeout* seconds.
+        """
+        answer = self._client.call(
+            RequestContext(overwrite=False), "daemons_started", timeout=timeout, host=host
+        )
+        return Wanted.from_dict(answer)
+
+    def daemons_report(self, host: str, report: Mapping[str, Any]) -> None:
+        """Send `gsaas.daemons.values.Report.to_dict()` of *host*."""
+        context = RequestContext(overwrite=False)
+        self._client.cast(context, "daemons_report", host=host, report=dict(report))
+
+    def grant_shown(self, key: str, address: str, lease_id: str) -> GrantAnswer:
+        """Redeem a grant that was shown from *address* together with *lease_id*.
+
+        Raises `rpc.BusError` when no engine answers within `GRANT_TIMEOUT` seconds.
+        """
+        answer = self._client.call(
+            RequestContext(overwrite=False),
+            "grant_shown",
+            timeout=GRANT_TIMEOUT,
+            key=key,
+            address=address,
+            lease_id=lease_id,
+        )
+        return GrantAnswer(answer["code"], answer["refusal"])
+
+    def monitor_interval_changed(self, context: RequestContext) -> None:
+        """Have all monitors told how often to report; a bus that is down is logged, for their reports tell them too."""
+        try:
+            self._client.cast(context, "monitor_interval_changed", retry=0)
+        except rpc.BusError as error:
+            LOG.warning("monitors will learn their interval when they report: %s", error)

@@ -11,10 +11,12 @@ import os
 from oslo_log import log
 
 from gsaas import conf
+from gsaas.wsgi import warm_up
 from gsaas.wsgi.deployment import deploy
 
 _named = os.environ.get("GSAAS_CONFIG_FILES")
 _conf = conf.load(files=_named.split(os.pathsep) if _named else None)
 log.setup(_conf, "gsaas")
 
-application = deploy(_conf)
+application, _tasks = deploy(_conf)
+warm_up.later(_tasks)

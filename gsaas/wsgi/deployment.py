@@ -1,7 +1,7 @@
 """The API of a cloud: composed from its configuration, with what operators expect in front of it.
 
-A WSGI server may load the application once and fork its workers afterwards. So nothing here connects
-to anything: database, message bus, Keystone and Nova are reached by the first request that needs them.
+A WSGI server may load the application once and fork its workers afterwards. So nothing here connects to anything:
+database, message bus, Keystone and Nova are reached by the first request that needs them, or by `warm_up` before it.
 """
 
 from __future__ import annotations
@@ -12,47 +12,76 @@ from typing import Any
 from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from gsaas import rpc
+from gsaas import limits, rpc
 from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
 from gsaas.api.microversions import HEADER as VERSION_HEADER
+from gsaas.api.watchers import Watchers
 from gsaas.cloud import base as cloud
 from gsaas.db.database import Database
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.choice import Choice
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.state import ANY, EXCLUSIVE, Request
 from gsaas.remoting import base as remoting
+from gsaas.rpc.announce import Announcer
+from gsaas.rpc.api import ApiClient, ApiListener
 from gsaas.rpc.engine import EngineClient
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 REQUEST_ID = "X-OpenStack-Request-ID"
+_ANY_GPU = Request(1, EXCLUSIVE, None, ANY)
 
 
-def deploy(conf: cfg.ConfigOpts) -> Wsgi:
-    """Return the API that *conf* describes; it may be shared by threads, and made before a fork.
+def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
+    """Return the API that *conf* describes, and what makes its first request as fast as the others.
+
+    It may be shared by threads, and made before a fork.
 
     Raises what says that the configuration cannot be used: `KeystoneNotConfigured`,
-    `TokenFileError`, `ValueError` for drivers that are not installed.
+    `TokenFileError`, `ValueError` for drivers and policies that are not installed.
     """
     driver = remoting.load(conf.remoting.driver, conf)
     # No attempts beforehand: those would be made now, and keep the server from starting.
     database = Database.connect(conf, max_retries=0)
+    bus = rpc.connect(conf)
+    servers = cloud.load(conf.engine.cloud, conf)
+    watchers = Watchers(conf.queue.long_polls)
+    watchers.listen = ApiListener(bus, watchers.ring).start
+    claims = Claims(
+        database,
+        attempts=conf.gpgpums.claim_attempts,
+        heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
+        masked=MaskedAddresses(conf.rodvr.masked_prefix, driver.default_port),
+        quotas=limits.load(conf),
+        backfill=conf.queue.backfill,
+        client_timeout=conf.queue.client_timeout,
+        announce=Announcer(EngineClient(bus), ApiClient(bus), watchers.ring),
+        attended=watchers.attended,
+        choice=Choice.from_conf(conf),
+        utilisation_window=conf.monitor.utilisation_window,
+        request_mix=conf.gpgpums.request_mix,
+        daemon_ports=driver.daemon_ports,
+        native=conf.remoting.native,
+        local=MaskedAddresses(conf.rodvr.local_prefix, driver.default_port),
+    )
     app = create_app(
         conf,
         database=database,
-        claims=Claims(
-            database,
-            attempts=conf.gpgpums.claim_attempts,
-            heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
-            masked=MaskedAddresses(conf.rodvr.masked_prefix, driver.default_port),
-            policy=conf.gpgpums.policy,
-        ),
-        engine=EngineClient(rpc.connect(conf)),
-        cloud=cloud.load(conf.engine.cloud, conf),
+        claims=claims,
+        engine=EngineClient(bus),
+        cloud=servers,
         remoting=driver,
         authenticate=_authenticator(conf),
+        watchers=watchers,
     )
-    return _in_front(conf, app)
+    return _in_front(conf, app), [
+        lambda: claims.check(_ANY_GPU),
+        lambda: rpc.check(bus),
+        servers.connect,
+    ]
 
 
 def _authenticator(conf: cfg.ConfigOpts) -> Authenticate:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
 
+from tests.api.desk import desk as desk
 from tests.api.world import World
 
 
@@ -11,3 +14,8 @@ def world(tmp_path):
     made = World.build(tmp_path)
     yield made
     made.database.close()
+
+
+def pytest_configure() -> None:
+    """Heed SIGINT, which is ignored in the background: programs inherit it, and some are to be interrupted."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

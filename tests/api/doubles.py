@@ -67,9 +67,13 @@ class MemoryEngine:
         self._cloud = cloud
         self.woken: list[tuple[str, str]] = []
         """(lease id, project id of the caller), in order."""
+        self.monitors_told = 0
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
         self.woken.append((lease_id, context.project_id))
+
+    def monitor_interval_changed(self, context: RequestContext) -> None:
+        self.monitors_told += 1
 
     def settle(self) -> None:
         """Bring every lease to where it wants to be."""
@@ -93,7 +97,10 @@ class MemoryEngine:
     def _settle(self, lease_id: str) -> None:
         with self._database.read() as session:
             lease = leases.get(session, lease_id)
-        if lease.status == Status.CLAIMED:
+        if lease.status == Status.CLAIMED and not lease.has_server:
+            with self._database.write() as session:
+                leases.transition(session, lease_id, lifecycle.Event.ACTIVATE)
+        elif lease.status == Status.CLAIMED:
             self._boot(lease)
         elif lease.status == Status.RELEASING:
             self._give_back(lease_id)

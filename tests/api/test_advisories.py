@@ -141,7 +141,16 @@ def test_a_token_without_a_project_opens_nothing(anybody, route, scope):
 def test_nobody_can_say_over_the_api_what_a_lease_is_bound_to():
     """Server, host and port are the engine's business: a caller may end a lease, not rewire it."""
     writing = {route.path for route in ROUTES if route.method in ("POST", "PUT", "PATCH")}
-    assert writing == {"/v1/leases", "/v1/checks", "/v1/gpus/{uuid}", "/v1/hosts/{name}"}
+    assert writing == {
+        "/v1/leases",
+        "/v1/leases/{lease_id}/keepalive",
+        "/v1/grants/redeem",
+        "/v1/checks",
+        "/v1/gpus/{uuid}",
+        "/v1/hosts/{name}",
+        "/v1/settings",
+        "/v1/policies",
+    }
 
 
 @pytest.mark.parametrize(

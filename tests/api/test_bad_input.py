@@ -88,7 +88,8 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         ),
         (
             {"cgpus": {"count": 1}, "sever": {}},
-            'lease has no field "sever"; its fields are name, cgpus, server',
+            'lease has no field "sever"; its fields are name, cgpus, server, consumer, wait, priority, '
+            "attended, keepalive",
         ),
         (
             {"cgpus": {"count": 1}, "name": ""},
@@ -127,7 +128,14 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(world):
         None,
         "lease",
         {"lease": {"cgpus": {"count": 1}}, "lease2": 1},
-        {"lease": {"cgpus": {"count": 1}, "server": None}},
+        {"lease": {"cgpus": {"count": 1}, "consumer": {"host": "gpu1"}}},
+        {"lease": {"cgpus": {"count": 1}, "server": {}, "consumer": {}}},
+        {"lease": {"cgpus": {"count": 1}, "server": None, "consumer": {"pid": 1}}},
+        {"lease": {"cgpus": {"count": 1, "locality": "local"}, "server": None}},
+        {"lease": {"cgpus": {"count": 1}, "server": None, "consumer": {"uid": -1}}},
+        {"lease": {"cgpus": {"count": 1}, "server": None, "consumer": {"uid": 2**32 - 1}}},
+        {"lease": {"cgpus": {"count": 1}, "server": None, "consumer": {"address": "1.2.3.256"}}},
+        {"lease": {"cgpus": {"count": 1}, "server": None, "consumer": {"address": "::1"}}},
         {"lease": {"cgpus": {"count": 1}, "server": []}},
         {"lease": {"cgpus": {"count": 1}, "server": {"user_data": 5}}},
         {"lease": {"cgpus": {"count": 1}, "name": "a\nb"}},

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import select
+
+from gsaas.db import models
+from tests.api.world import World, only_error
 
 
 def check(world, caller="member", **cgpus):
@@ -20,6 +24,7 @@ def test_a_fitting_request_shows_its_devices(world):
         "reason": None,
         "filters": [],
         "nearest": None,
+        "relaxed": None,
         "devices": [{"memory_mb": 100}, {"memory_mb": 100}],
     }
     assert check(world, **wanted) == answer
@@ -73,3 +78,134 @@ def test_a_check_and_a_launch_agree(world):
             "member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": count}}}
         )
         assert checked["fits"] == (launched.status_code == 202)
+
+
+# Requirements
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """gpu1 has four M4000, gpu2 four H200 of compute capability 9.0; each is a compute host, too."""
+    made = World.build(tmp_path)
+    with made.database.write() as session:
+        for gpu in session.scalars(select(models.Gpu).where(models.Gpu.host_name == "gpu2")):
+            gpu.model, gpu.compute_capability = "NVIDIA H200", "9.0"
+            gpu.generation += 1
+    yield made
+    made.database.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hosts"),
+    {
+        "a model": ({"count": 2, "gpu_model": "h200"}, {"gpu2"}),
+        "a capability": ({"count": 2, "compute_capability": "8.6"}, {"gpu2"}),
+        "a capability, in short": ({"count": 2, "compute_capability": "9"}, {"gpu2"}),
+        "a host": ({"count": 4, "host": "gpu2"}, {"gpu2"}),
+        "one host": ({"count": 4, "hosts": "one"}, {"gpu1"}),
+        "spread": ({"count": 2, "hosts": "spread"}, {"gpu1", "gpu2"}),
+    }.values(),
+    ids=repr,
+)
+def test_a_requirement_is_met_by_checks_and_by_launches(mixed, wanted, hosts):
+    shared = {"mode": "shared", "memory_mb": 100, "policy": "first-fit", **wanted}
+    for cgpus in (wanted, shared):
+        assert {device["gpu_host"] for device in check(mixed, "admin", **cgpus)["devices"]} == hosts
+    lease = mixed.launch(**shared)
+    asked = {name: value for name, value in wanted.items() if name != "count"}
+    if "compute_capability" in asked:
+        asked["compute_capability"] = {"9": "9.0"}.get(asked["compute_capability"], "8.6")
+    assert asked.items() <= lease["cgpus"].items()
+    with mixed.database.read() as session:
+        stored = session.get(models.Lease, lease["id"])
+        assert stored.requirements == asked
+        assert {claim.gpu.host_name for claim in stored.claims} == hosts
+
+
+def test_a_requirement_that_is_busy_is_counted_and_the_nearest_request_gives_it_up(mixed):
+    mixed.launch(count=4, gpu_model="H200")
+    answer = check(mixed, count=2, gpu_model="h200")
+    assert answer["code"] == "gsaas.capacity.busy"
+    assert answer["filters"] == [{"filter": "exclusive", "gpus": 4}, {"filter": "model", "gpus": 4}]
+    assert (answer["nearest"]["count"], answer["relaxed"]) == (2, "gpu_model")
+    assert "gpu_model" not in answer["nearest"]
+    assert answer["reason"] == (
+        "4 of 8 GPUs are held exclusively, 4 are no h200; "
+        "2 whole GPUs would fit now on another model"
+    )
+    assert check(mixed, count=2)["fits"] is True
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    {
+        "model": (
+            {"count": 1, "gpu_model": "A100"},
+            "no GPU of this cloud is a A100; the models are NVIDIA H200, Quadro M4000; "
+            "1 whole GPU would fit now on another model",
+        ),
+        "capability": (
+            {"count": 1, "compute_capability": "10.0"},
+            "no GPU of this cloud has a compute capability of 10.0; the highest is 9.0; "
+            "1 whole GPU would fit now with a lower compute capability",
+        ),
+        "host": (
+            {"count": 1, "host": "gpu9"},
+            "there is no GPU host gpu9; 1 whole GPU would fit now on another host",
+        ),
+        "spread": (
+            {"count": 3, "hosts": "spread"},
+            "3 whole GPUs on as many hosts cannot be had: the GPUs are on 2",
+        ),
+        "one": (
+            {"count": 5, "hosts": "one"},
+            "5 whole GPUs on one host cannot be had: no host can hold more than 4",
+        ),
+        "model and count": (
+            {"count": 5, "gpu_model": "h200"},
+            "5 whole GPUs cannot be had: the 4 GPUs of model h200 can hold 4",
+        ),
+    }.values(),
+    ids=repr,
+)
+def test_a_requirement_that_no_gpu_meets_is_impossible_and_says_what_there_is(
+    mixed, wanted, sentence
+):
+    answer = check(mixed, **wanted)
+    assert (answer["code"], answer["reason"]) == ("gsaas.capacity.impossible", sentence)
+
+
+@pytest.mark.parametrize(
+    ("cgpus", "why"),
+    [
+        ({"count": 2, "hosts": "spread", "host": "gpu1"}, "cannot be on one host"),
+        ({"count": 2, "hosts": "spread", "locality": "local"}, "cannot all be local"),
+        ({"count": 1, "compute_capability": "new"}, "compute_capability"),
+        ({"count": 1, "hosts": "two"}, "hosts"),
+    ],
+    ids=repr,
+)
+def test_requirements_that_contradict_each_other_are_a_bad_request(mixed, cgpus, why):
+    before = mixed.rows()
+    for path, body in {
+        "/v1/checks": {"check": cgpus},
+        "/v1/leases": {"lease": {"cgpus": cgpus}},
+    }.items():
+        error = only_error(mixed.call("member", "POST", path, body))
+        assert error["status"] == 400
+        assert why in error["detail"]
+    assert mixed.rows() == before
+
+
+def test_a_check_without_a_vm_looks_from_the_host_of_the_consumer(mixed):
+    here = {"consumer": {"host": "gpu2"}, "count": 1}
+    local = check(mixed, "admin", locality="local", **here)
+    assert [device["gpu_host"] for device in local["devices"]] == ["gpu2"]
+    near = check(mixed, "admin", policy="first-local", **here)
+    assert [device["gpu_host"] for device in near["devices"]] == ["gpu2"]
+    far = check(mixed, "admin", locality="remote", **here)
+    assert [device["gpu_host"] for device in far["devices"]] == ["gpu1"]
+
+    answer = check(mixed, locality="local", consumer={"host": "compute1"}, count=1)
+    assert answer["fits"] is False
+    assert (answer["nearest"]["locality"], answer["relaxed"]) == ("any", "locality")

@@ -5,88 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
-import threading
 import uuid
 from pathlib import Path
 
 import pytest
-from werkzeug.serving import WSGIRequestHandler, make_server
 
-from gsaas.cli import leases, main
+from gsaas.cli import leases
 from gsaas.client import Credentials
-from tests.api.doubles import MemoryEngine
-from tests.api.world import World, token
-
-
-class BusyEngine(MemoryEngine):
-    """An engine that sets to work in a thread of its own, as the real one does in its process."""
-
-    idle = False
-    turn = threading.Lock()
-
-    def lease_changed(self, context, lease_id):
-        super().lease_changed(context, lease_id)
-        if not self.idle:
-            threading.Thread(target=self.settle).start()
-
-    def settle(self):
-        with self.turn:  # two that settle the same lease would get in each other's way
-            super().settle()
-
-
-class Quiet(WSGIRequestHandler):
-    """Keeps connections open, as the real server does, and logs nothing."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log(self, *_):
-        pass
-
-
-class Desk:
-    """Where somebody sits and types: `gsaas` in this process, its output and its exit status."""
-
-    def __init__(self, world: World, url: str, folder: Path, capsys, monkeypatch) -> None:
-        self.world = world
-        self._url = url
-        self._folder = folder
-        self._capsys = capsys
-        self._monkeypatch = monkeypatch
-        self.sit("member")
-
-    def sit(self, caller: str) -> None:
-        """Let *caller*, of those in `tests.api.world`, type from now on."""
-        path = self._folder / f"{caller}.json"
-        path.write_text(json.dumps({"url": self._url, "token": token(caller)}))
-        path.chmod(0o600)
-        self.credentials = path
-        self._monkeypatch.setenv("GSAAS_CREDENTIALS", str(path))
-
-    def type(self, *words: str) -> tuple[int, str, str]:
-        self._capsys.readouterr()
-        status = main.main(words)
-        output = self._capsys.readouterr()
-        return status, output.out, output.err
-
-    def read(self, *words: str):
-        """What a command that succeeds says in JSON."""
-        status, out, err = self.type(*words, "-f", "json")
-        assert status == 0, err
-        return json.loads(out)
-
-
-@pytest.fixture
-def desk(world, tmp_path, capsys, monkeypatch):
-    world.engine.__class__ = BusyEngine
-    server = make_server("127.0.0.1", 0, world.app, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield Desk(world, f"http://127.0.0.1:{server.port}", tmp_path, capsys, monkeypatch)
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def test_a_launch_waits_and_tells_all_that_is_needed_to_go_on(desk):
@@ -143,7 +72,7 @@ def test_a_launch_that_does_not_fit_says_why_and_what_would(desk):
     desk.read("-l", "-ncgpus=6")
     before = desk.world.rows()
     status, out, err = desk.type("-l", "-ncgpus=3")
-    assert (status, out) == (1, "")
+    assert (status, out) == (3, "")
     assert err.startswith("gsaas: ")
     assert "GPUs it left out" in err
     assert "this would fit now: -ncgpus=2\n" in err
@@ -305,7 +234,7 @@ def test_a_check_says_whether_it_fits_and_launches_nothing(desk):
     status, out, _ = desk.type("check", "-ncgpus=8")
     assert (status, out.splitlines()[0]) == (0, "it fits: gsaas -l -ncgpus=8")
     status, out, _ = desk.type("check", "-ncgpus=9")
-    assert status == 1
+    assert status == 4
     assert out.startswith("it can never fit: ")
     assert desk.world.rows() == before
 
@@ -331,6 +260,31 @@ def test_an_administrator_takes_something_out_of_service_and_back(desk, noun, na
     assert desk.read("gpus")["totals"]["idle"] == 8
 
 
+def test_an_administrator_forgets_a_host_that_is_gone(desk):
+    desk.sit("admin")
+    status, _, err = desk.type("hosts", "-forget=gpu1")
+    assert status == 1
+    assert "it is not gone" in err
+    assert desk.read("hosts", "-forget=gpu1", "-force") == {
+        "name": "gpu1",
+        "failed_leases": [],
+        "unbound_leases": [],
+    }
+    assert desk.read("gpus")["totals"]["gpus"] == 4
+    status, out, _ = desk.type("hosts", "-forget=gpu2", "-force")
+    assert (status, out) == (0, "gpu2 is forgotten\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["-force"], ["-forget=gpu1", "-disable=gpu1"], ["-forget=gpu1", "-enable=gpu1"]]
+)
+def test_forgetting_does_not_go_with_what_makes_no_sense(desk, words):
+    desk.sit("admin")
+    before = desk.world.rows()
+    assert desk.type("hosts", *words)[0] == 2
+    assert desk.world.rows() == before
+
+
 def test_a_tenant_may_not_take_anything_out_of_service(desk):
     status, _, err = desk.type("gpus", "-disable=GPU-0001-0")
     assert status == 1
@@ -338,10 +292,52 @@ def test_a_tenant_may_not_take_anything_out_of_service(desk):
 
 
 def test_an_administrator_sees_endpoints_and_everybody_policies(desk):
-    assert "least-load-fit (default)" in desk.type("policies")[1]
+    assert re.search(r"least-load-fit +default +GSaaS", desk.type("policies")[1])
     desk.sit("admin")
     assert "gpu1" in desk.type("endpoints", "gpu1")[1]
     assert desk.read("endpoints", "gpu1")["problems"] == []
+
+
+def test_a_policy_tells_what_it_is_good_for(desk):
+    status, out, _ = desk.type("policy", "energy")
+    assert status == 0
+    assert out.startswith("energy: fill a GPU completely before touching the next.")
+    assert "The price is speed" in out
+    assert "NGS, ECO" in out
+    assert desk.read("policy")["name"] == "least-load-fit"
+
+
+def test_an_administrator_sets_the_default_policy_and_takes_it_back(desk):
+    status, _, err = desk.type("policy", "-default=energy")
+    assert (status, "gsaas:policies:update" in err) == (1, True)
+    desk.sit("admin")
+    assert "default (set by an admin)" in desk.type("policy", "-default=energy")[1]
+    listed = desk.type("policies")[1]
+    assert re.search(r"energy +default \(set by an admin\)", listed)
+    assert re.search(r"least-load-fit +configured default", listed)
+    assert desk.read("policy", "-reset")["name"] == "least-load-fit"
+    status, _, err = desk.type("policy", "-default=best-guess")
+    assert (status, "the policies here are best-fit" in err) == (1, True)
+
+
+@pytest.mark.parametrize("words", [["-default=energy", "-reset"], ["energy", "-reset"]])
+def test_asking_about_a_policy_does_not_go_with_setting_one(desk, words):
+    assert desk.type("policy", *words)[0] == 2
+
+
+def test_requirements_are_read_and_told_as_they_are_typed(desk):
+    status, out, _ = desk.type(
+        "check", "-ncgpus=1", "-model=quadro m4000", "-hosts=one", "-host=gpu1"
+    )
+    assert status == 0
+    assert "gsaas -l -ncgpus=1 -hosts=one -model='quadro m4000' -host=gpu1" in out
+    status, out, _ = desk.type("check", "-ncgpus=2", "-model=M4000", "-capability=9.0")
+    assert status != 0
+    assert "without -capability: -ncgpus=2 -model=M4000" in out
+    status, _, err = desk.type("-l", "-ncgpus=2", "-model=A100")
+    assert status != 0
+    assert "no GPU of this cloud is a A100; the models are Quadro M4000" in err
+    assert "this would fit now, without -model: -ncgpus=2" in err
 
 
 def test_a_token_that_is_not_known_is_explained(desk):
@@ -437,3 +433,57 @@ def test_help_is_given_on_standard_output_and_nothing_at_all_on_standard_error(d
     status, out, err = desk.type()
     assert (status, out) == (2, "")
     assert err.startswith("usage: gsaas -l")
+
+
+def test_alloc_prints_what_a_shell_can_eval_and_nothing_else(desk):
+    status, out, err = desk.type("alloc", "-ncgpus=2", "-poolmem=1024", "-mode=shared")
+    assert (status, err) == (0, "")
+    (lease,) = desk.read("list")
+    probe = f'{out}\necho "$GSAAS_LEASE $RCUDA_DEVICE_COUNT $RCUDA_RESERVED_GPU_MEMORY_1"'
+    done = subprocess.run(["sh", "-euc", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{lease['id']} 2 1024\n"
+
+
+def test_alloc_says_who_types_and_where_unless_told_otherwise(desk):
+    desk.type("alloc", "-ncgpus=1")
+    desk.type("alloc", "-ncgpus=1", "-on=gpu2", "-uid=1000")
+    desk.type("alloc", "-ncgpus=1", "-on=gpu2", "-uid=any")
+    assert [lease["consumer"] for lease in desk.read("list")] == [
+        {"host": socket.gethostname(), "uid": os.getuid(), "address": None},
+        {"host": "gpu2", "uid": 1000, "address": None},
+        {"host": "gpu2", "uid": None, "address": None},
+    ]
+
+
+def test_what_alloc_is_refused_evaluates_to_nothing(desk):
+    status, out, err = desk.type("alloc", "-ncgpus=99")
+    assert status != 0
+    assert out == ""
+    assert "99 whole GPUs cannot be had" in err
+
+
+def test_release_gives_back_what_the_shell_has(desk, monkeypatch):
+    answer = desk.read("alloc", "-ncgpus=1")
+    monkeypatch.setenv("GSAAS_LEASE", answer["environment"]["GSAAS_LEASE"])
+    status, out, _ = desk.type("release")
+    assert status == 0
+    assert out == f"lease {answer['lease']['id']}  RELEASED, cGPUs given back: 1\n"
+    assert desk.read("list") == []
+
+
+def test_release_asks_which_lease_if_nothing_says_so(desk, monkeypatch):
+    monkeypatch.delenv("GSAAS_LEASE", raising=False)
+    status, _, err = desk.type("release")
+    assert status == 2
+    assert "GSAAS_LEASE is not set" in err
+
+
+def test_a_lease_without_a_vm_is_shown_with_its_real_addresses(desk):
+    desk.type("alloc", "-ncgpus=1", "-name=job", "-on=lab7")
+    _, out, _ = desk.type("show", "job")
+    assert "used on  lab7" in out
+    assert "real address" in out
+    assert "masked address" not in out
+    status, _, err = desk.type("exec", "job", "--", "true")
+    assert status == 1
+    assert "has no VM" in err

@@ -15,6 +15,7 @@ from gsaas.cli import main
 from tests.api.server import serving
 from tests.api.test_keystone import SETTINGS
 from tests.api.world import World
+from tests.support import certificates
 from tests.support import keystone as double
 
 
@@ -210,17 +211,7 @@ def test_credentials_for_no_project_are_said_so(office):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """The files of a certificate for 127.0.0.1 that it signed itself, and of its key."""
-    folder = tmp_path_factory.mktemp("certificate")
-    certificate, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        + ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-        + ["-keyout", key, "-out", certificate],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
+    return certificates.self_signed(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from gsaas.db import migration
 from gsaas.db.database import Database
 from tests.api.world import fill, token, write_tokens
 
-PATIENCE = 30
+PATIENCE = 120
+"""Seconds for a server to start or to end, on a machine that has much else to do."""
 SETTINGS = """
 [DEFAULT]
 transport_url = fake://

@@ -7,7 +7,8 @@ import datetime
 import pytest
 from oslo_utils import timeutils
 
-from gsaas.db import endpoints, models
+from gsaas.db import endpoints, gpus, models
+from gsaas.monitor.report import GpuInfo, Process, Reading, XidError
 from tests.api.world import World, only_error
 
 
@@ -47,6 +48,11 @@ def test_admins_see_each_gpu_and_who_holds_it(world):
         "leases": [],
         "disabled": False,
         "disabled_reason": None,
+        "withdrawn": None,
+        "awaits_operator": False,
+        "parent_uuid": None,
+        "compute_capability": None,
+        "reading": None,
         "daemon_address": "192.168.50.3:8308",
         "generation": 0,
     }
@@ -111,6 +117,8 @@ def test_admins_see_each_host(world):
             "disabled": False,
             "disabled_reason": None,
             "monitor_seen_at": None,
+            "monitor_interval": None,
+            "problems": [],
             "silent": False,
         }
     )
@@ -153,6 +161,43 @@ def test_admins_see_what_endpoints_reported(world):
     }
 
 
+def silence(world, name):
+    with world.database.write() as session:
+        host = session.get(models.Host, name)
+        host.monitor_seen_at = timeutils.utcnow() - datetime.timedelta(hours=1)
+        session.get(models.Endpoint, name).seen_at = host.monitor_seen_at
+
+
+def test_a_host_that_is_gone_for_good_is_forgotten_and_its_leases_say_what_they_lost(world):
+    lost = world.launch(locality="local")["id"]
+    world.engine.settle()
+    name = world.call("admin", "GET", f"/v1/leases/{lost}").json["lease"]["server"]["host"]
+    silence(world, name)
+    world.engine.woken.clear()
+    answer = world.call("admin", "DELETE", f"/v1/hosts/{name}").json["forgotten"]
+    assert answer == {"name": name, "failed_leases": [lost], "unbound_leases": [lost]}
+    assert [woken for woken, _ in world.engine.woken] == [lost]
+    lease = world.call("member", "GET", f"/v1/leases/{lost}").json["lease"]
+    assert (lease["status"], lease["fault"]["step"]) == ("ERROR", "keep-gpus")
+    assert world.call("admin", "GET", f"/v1/endpoints/{name}").status_code == 404
+    totals = world.call("reader", "GET", "/v1/gpus").json["totals"]
+    assert totals["idle"] == 4
+    check = {"check": {"count": 5}}
+    assert world.call("member", "POST", "/v1/checks", check).json["check"]["fits"] is False
+
+
+def test_a_host_that_still_speaks_is_forgotten_only_by_force(world):
+    before = world.rows()
+    error = only_error(world.call("admin", "DELETE", "/v1/hosts/gpu2"))
+    assert (error["status"], error["code"]) == (409, "gsaas.host.alive")
+    assert "ask again in 60 s" in error["detail"]
+    assert world.rows() == before
+    assert world.call("admin", "DELETE", "/v1/hosts/gpu2?force=true").status_code == 202
+    hosts = world.call("admin", "GET", "/v1/hosts").json["hosts"]
+    assert [host["name"] for host in hosts] == ["compute1", "gpu1"]
+    assert world.call("member", "POST", "/v1/checks", {"check": {"count": 4}}).json["check"]["fits"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "detail"),
     [
@@ -161,6 +206,7 @@ def test_admins_see_what_endpoints_reported(world):
         ("GET", "/v1/hosts/nowhere", None, "there is no host nowhere"),
         ("PATCH", "/v1/hosts/nowhere", {"host": {"disabled": True}}, "there is no host nowhere"),
         ("GET", "/v1/endpoints/nowhere", None, "there is no endpoint nowhere"),
+        ("DELETE", "/v1/hosts/nowhere", None, "there is no host nowhere"),
         ("GET", "/v1/hosts/%00", None, "there is no host '\\x00'"),
     ],
 )
@@ -176,8 +222,9 @@ def test_policies_are_listed_with_what_they_do(world):
     assert {"first-fit", "least-load-fit"} <= {policy["name"] for policy in shown}
     assert [policy["name"] for policy in shown if policy["default"]] == ["least-load-fit"]
     assert all(policy["description"] for policy in shown)
+    small = {"mode": "shared", "memory_mb": 1024}
     for policy in shown:
-        assert world.launch(policy=policy["name"])["cgpus"]["policy"] == policy["name"]
+        assert world.launch(**small, policy=policy["name"])["cgpus"]["policy"] == policy["name"]
 
 
 def test_an_empty_cloud_has_totals_of_zero(tmp_path):
@@ -191,3 +238,65 @@ def test_an_empty_cloud_has_totals_of_zero(tmp_path):
     )
     assert error["code"] == "gsaas.capacity.impossible"
     world.database.close()
+
+
+READING = Reading(
+    used_mb=1024,
+    utilisation=37.0,
+    mean_utilisation=21.5,
+    temperature_c=65.0,
+    processes=[Process(17, "python", 512)],
+    xid_errors=[XidError(datetime.datetime(2026, 1, 2, 3, 4, 5), 31, False)],
+)
+
+
+def read(world, **more) -> None:
+    """Have the monitor of gpu1 read one GPU."""
+    info = GpuInfo("GPU-0001-0", 0, "Quadro M4000", 8192, 8308, compute_capability="5.2")
+    with world.database.write() as session:
+        gpus.register(
+            session, "gpu1", "192.168.50.2", [info], readings={info.uuid: READING}, **more
+        )
+
+
+def test_admins_see_what_was_read_of_a_gpu(world):
+    read(world)
+    gpu = world.call("admin", "GET", "/v1/gpus/GPU-0001-0").json["gpu"]
+    assert gpu["compute_capability"] == "5.2"
+    assert gpu["reading"].pop("at")
+    assert gpu["reading"] == {
+        "used_mb": 1024,
+        "utilisation": 37.0,
+        "mean_utilisation": 21.5,
+        "temperature_c": 65.0,
+        "power_w": None,
+        "processes": [{"pid": 17, "name": "python", "used_mb": 512}],
+        "xid_errors": [{"at": "2026-01-02T03:04:05.000000Z", "xid": 31, "fatal": False}],
+    }
+    listed = world.call("admin", "GET", "/v1/gpus").json["gpus"]
+    assert [gpu["reading"] is not None for gpu in listed[:2]] == [True, False]
+
+
+def test_admins_see_how_often_a_host_reports_and_its_problems(world):
+    read(world, interval=10.0, problems=["a fan is broken"])
+    host = world.call("admin", "GET", "/v1/hosts/gpu1").json["host"]
+    assert (host["monitor_interval"], host["problems"]) == (10.0, ["a fan is broken"])
+
+
+def test_an_operator_puts_a_gpu_back_after_a_fatal_error(world):
+    failed = GpuInfo(
+        "GPU-0001-0",
+        0,
+        "Quadro M4000",
+        8192,
+        8308,
+        fatal_error="XID 79",
+        fatal_error_at=datetime.datetime(2026, 1, 2),
+    )
+    with world.database.write() as session:
+        gpus.register(session, "gpu1", "192.168.50.2", [failed])
+    gpu = world.call("admin", "GET", "/v1/gpus/GPU-0001-0").json["gpu"]
+    assert (gpu["withdrawn"], gpu["awaits_operator"], gpu["disabled"]) == ("XID 79", True, False)
+    change = {"gpu": {"disabled": False}}
+    gpu = world.call("admin", "PATCH", "/v1/gpus/GPU-0001-0", change).json["gpu"]
+    assert (gpu["withdrawn"], gpu["awaits_operator"]) == (None, False)

@@ -40,6 +40,11 @@ def test_a_launch_answers_with_the_lease_its_address_and_what_the_cloud_notes(wo
         "created_at": 0,
         "updated_at": 0,
         "released_at": None,
+        "kept_until": None,
+        "queued_at": None,
+        "wait_until": None,
+        "priority": 0,
+        "queue": None,
         "cgpus": {
             "count": 2,
             "mode": "shared",
@@ -48,7 +53,10 @@ def test_a_launch_answers_with_the_lease_its_address_and_what_the_cloud_notes(wo
             "policy": "first-fit",
         },
         "remoting": "simulated",
+        "access": "masked",
         "server": {"id": None},
+        "consumer": None,
+        "degraded": False,
         "devices": [
             {"index": 0, "masked_address": "169.254.71.1:8308", "memory_mb": 2048},
             {"index": 1, "masked_address": "169.254.71.2:8308", "memory_mb": 2048},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -14,6 +15,8 @@ from gsaas.db import endpoints, models
 from tests.api.world import World
 
 MIB = 2**20
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "doc" / "metrics.md").read_text(encoding="utf-8")
 MODEL = {"model": "Quadro M4000"}
 
 
@@ -56,7 +59,14 @@ def test_leases_are_told_by_status_as_the_database_has_them(world):
         for (name, labels), n in scrape(world).items()
         if name == "gsaas_leases"
     }
-    assert told == {"ACTIVE": 3, "CLAIMED": 1, "RELEASING": 1, "BOOTING": 0, "ERROR": 0}
+    assert told == {
+        "ACTIVE": 3,
+        "CLAIMED": 1,
+        "RELEASING": 1,
+        "QUEUED": 0,
+        "BOOTING": 0,
+        "ERROR": 0,
+    }
     assert value(world, "gsaas_cgpus") == 7
     world.engine.settle()
     assert value(world, "gsaas_cgpus") == 5
@@ -144,6 +154,98 @@ def test_refusals_are_counted_by_code(world, lease, code):
     before = value(world, "gsaas_launches_refused_total", code=code)
     assert world.call("member", "POST", "/v1/leases", {"lease": lease}).status_code >= 400
     assert value(world, "gsaas_launches_refused_total", code=code) == before + 1
+
+
+def test_requests_are_counted_by_route_and_timed_unless_their_client_waits(world):
+    lease = world.launch()
+    route = {"method": "GET", "route": "/v1/leases/{lease_id}"}
+
+    def counted(status: str) -> tuple[float, float]:
+        return (
+            value(world, "gsaas_api_requests_total", status=status, **route),
+            value(world, "gsaas_api_request_seconds_count", **route),
+        )
+
+    good, bad = counted("200"), counted("404")
+    world.call("member", "GET", f"/v1/leases/{lease['id']}")
+    assert counted("200") == (good[0] + 1, good[1] + 1)
+    world.call("member", "GET", f"/v1/leases/{lease['id']}?while_status=QUEUED&timeout=0")
+    assert counted("200") == (good[0] + 2, good[1] + 1)
+    world.call("stranger", "GET", f"/v1/leases/{lease['id']}")
+    assert counted("404") == (bad[0] + 1, good[1] + 2)
+    world.call(None, "GET", "/nowhere")  # an address that is no route's counts for none
+
+
+def test_what_a_lease_without_a_server_took_is_counted_as_it_is_granted(world):
+    before = value(world, "gsaas_launch_phase_seconds_count", phase="claim")
+    body = {"lease": {"cgpus": {"count": 8}, "server": None}}
+    assert world.call("member", "POST", "/v1/leases", body).status_code == 201
+    assert value(world, "gsaas_launch_phase_seconds_count", phase="claim") == before + 1
+
+
+def test_every_gpu_is_told_where_the_operator_wants_it(tmp_path):
+    world = World.build(tmp_path, settings="[api]\nmetrics_gpus = true\n")
+    read_one(world)
+    world.launch(mode="shared", memory_mb=1000, count=2, host="gpu1")
+    gpu = {"host": "gpu1", "gpu": "GPU-0001-0", "model": "Quadro M4000"}
+    assert value(world, "gsaas_gpu_utilisation_ratio", **gpu) == 0.25
+    assert value(world, "gsaas_gpu_memory_in_use_bytes", **gpu) == 512 * MIB
+    assert value(world, "gsaas_gpu_memory_size_bytes", **gpu) == 8192 * MIB
+    assert value(world, "gsaas_gpu_temperature_celsius", **gpu) == 61
+    told = scrape(world)
+    held = [n for (name, _), n in told.items() if name == "gsaas_gpu_memory_held_bytes"]
+    assert (len(held), sum(held)) == (8, 2000 * MIB)
+    # What a GPU does not tell is not 0.
+    assert not [name for name, _ in told if name == "gsaas_gpu_power_watts"]
+    world.database.close()
+
+
+def read_one(world: World) -> None:
+    with world.database.write() as session:
+        session.add(
+            models.GpuReading(
+                gpu_uuid="GPU-0001-0",
+                at=timeutils.utcnow(),
+                used_mb=512,
+                utilisation=25.0,
+                temperature_c=61.0,
+            )
+        )
+
+
+def families(world: World) -> dict[str, str]:
+    """Name -> kind of everything that is told."""
+    text = world.call(None, "GET", "/metrics").text
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+
+
+def test_the_page_of_metrics_lists_them_all_with_kinds_and_labels(tmp_path):
+    world = World.build(tmp_path, settings="[api]\nmetrics_gpus = true\n")
+    world.launch()
+    world.engine.settle()
+    row = re.compile(r"^\| `(\w+)` \| (\w+) \|(.*?)\|", re.MULTILINE)
+    listed = {name: (kind, labels) for name, kind, labels in row.findall(PAGE)}
+    assert {name: kind for name, (kind, _) in listed.items()} == families(world)
+    for (sample, labels), _ in scrape(world).items():
+        name = re.sub(r"_(bucket|sum|count)$", "", sample)
+        _, told = listed.get(sample) or listed[name]
+        assert {label for label, _ in labels} - {"le"} == set(re.findall(r"\w+", told)), sample
+    world.database.close()
+
+
+@pytest.mark.parametrize(
+    "file", ["prometheus/gsaas-alerts.yml", "grafana/gsaas.json"], ids=["alerts", "dashboard"]
+)
+def test_what_alerts_and_dashboard_ask_for_is_told(tmp_path, file):
+    world = World.build(tmp_path, settings="[api]\nmetrics_gpus = true\n")
+    text = (ROOT / "etc" / "gsaas" / file).read_text(encoding="utf-8")
+    asked = set(re.findall(r"gsaas_\w+", text))
+    told = families(world)
+    parts = ("bucket", "count", "sum")
+    histograms = [name for name, kind in told.items() if kind == "histogram"]
+    assert asked
+    assert asked <= told.keys() | {f"{name}_{part}" for name in histograms for part in parts}
+    world.database.close()
 
 
 def test_every_metric_has_its_kind_and_a_sentence_and_follows_the_conventions(world):

@@ -73,6 +73,8 @@ def test_the_document_is_true(tmp_path):
                 f"--url={url}",
                 f"--header=X-Auth-Token: {token('admin')}",
                 "--checks=all",
+                # Deleting takes its time here: a host is listed until its last GPU was given back.
+                "--exclude-checks=use_after_free",
                 "--continue-on-failure",
                 "--max-examples=12",
                 "--seed=1",

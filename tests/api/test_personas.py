@@ -38,7 +38,11 @@ MATRIX = {
     ("GET", "/v1/leases/{lease_id}"):    "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",
     ("GET", "/v1/leases/{lease_id}/environment"):
                                          "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("POST", "/v1/leases/{lease_id}/keepalive"):
+                                         "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("DELETE", "/v1/leases/{lease_id}"): "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("POST", "/v1/grants/redeem"):       "401 403 403 403 403 ok  ok  | 403 403 403 ok  ok",
+    ("GET", "/v1/queue"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("POST", "/v1/checks"):              "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
     ("GET", "/v1/gpus"):                 "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/gpus/{uuid}"):          "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
@@ -46,10 +50,16 @@ MATRIX = {
     ("GET", "/v1/hosts"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/hosts/{name}"):         "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("PATCH", "/v1/hosts/{name}"):       "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("DELETE", "/v1/hosts/{name}"):      "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("GET", "/v1/endpoints"):            "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("GET", "/v1/endpoints/{host}"):     "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("GET", "/v1/policies"):             "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/policies/{policy}"):    "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("PATCH", "/v1/policies"):           "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("GET", "/v1/settings"):             "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("PATCH", "/v1/settings"):           "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("GET", "/v1/limits"):               "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/usage"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
 }  # fmt: skip
 """What each persona is answered; ok is the route's own good status."""
 
@@ -66,14 +76,32 @@ READERS = [name for name, (_, roles) in CALLERS.items() if roles and "admin" not
 BODIES = {
     ("POST", "/v1/leases"): {"lease": {"cgpus": {"count": 1, "mode": "shared", "memory_mb": 1}}},
     ("POST", "/v1/checks"): {"check": {"count": 1}},
+    ("POST", "/v1/grants/redeem"): {"grant": {"key": "", "address": "192.0.2.1"}},
     ("PATCH", "/v1/gpus/{uuid}"): {"gpu": {"disabled": False}},
+    ("PATCH", "/v1/policies"): {"policies": {"default": None}},
     ("PATCH", "/v1/hosts/{name}"): {"host": {"disabled": False}},
+    ("PATCH", "/v1/settings"): {"settings": {"monitor_interval": 5}},
 }
+
+
+def lose_a_host(world: World, name: str) -> None:
+    """Have a host that was never heard of again."""
+    with world.database.write() as session:
+        session.merge(models.Host(name=name))
+
+
+def alloc(world: World) -> str:
+    """The grant of a new lease without a server."""
+    cgpus = {"count": 1, "mode": "shared", "memory_mb": 1}
+    lease = {"lease": {"cgpus": cgpus, "server": None}}
+    answer = world.call("member", "POST", "/v1/leases", lease)
+    return answer.json["environment"]["GSAAS_GRANT"]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    made = World.build(tmp_path_factory.mktemp("world"))
+    key = "[grants]\nkey = test:" + "dGVz" * 11 + "\n"
+    made = World.build(tmp_path_factory.mktemp("world"), settings=key)
     yield made
     made.database.close()
 
@@ -86,9 +114,14 @@ def test_the_matrix_has_a_row_for_every_route_and_a_column_for_every_persona():
 @pytest.mark.parametrize(("route", "persona", "expected"), CELLS)
 def test_each_persona_is_answered_as_the_matrix_says(world, route, persona, expected):
     lease_id = world.launch("member", mode="shared", memory_mb=1)["id"]
-    before = world.rows()
+    if (route.method, route.path) == ("DELETE", "/v1/hosts/{name}"):
+        lose_a_host(world, "gone")
     body = BODIES.get((route.method, route.path))
-    response = world.call(persona, route.method, address(route, lease_id=lease_id), body)
+    if (route.method, route.path) == ("POST", "/v1/grants/redeem"):
+        body = {"grant": body["grant"] | {"key": alloc(world)}}
+    before = world.rows()
+    path = address(route, lease_id=lease_id, name="gone" if route.method == "DELETE" else "gpu1")
+    response = world.call(persona, route.method, path, body)
 
     if expected == "ok":
         assert response.status_code == route.status
@@ -211,7 +244,12 @@ def test_a_body_is_not_looked_at_before_the_caller_is_known(world):
 def test_every_rule_is_documented_and_used():
     guarding = {route.rule for route in ROUTES if route.rule}
     documented = {rule.name: rule for rule in rbac.list_rules() if hasattr(rule, "operations")}
-    inside_handlers = {"gsaas:leases:list-all-projects", "gsaas:leases:show-placement"}
+    inside_handlers = {
+        "gsaas:leases:list-all-projects",
+        "gsaas:leases:prioritise",
+        "gsaas:leases:show-placement",
+        "gsaas:usage:show-all-projects",
+    }
     assert set(documented) == guarding | inside_handlers
     paths = {(route.method, route.path) for route in ROUTES}
     for rule in documented.values():

@@ -11,9 +11,35 @@ import itertools
 from oslo_config import cfg
 from oslo_policy import policy
 
-from gsaas.api.rbac import base, checks, endpoints, gpus, hosts, leases, limits, policies
+from gsaas.api.rbac import (
+    base,
+    checks,
+    endpoints,
+    gpus,
+    grants,
+    hosts,
+    leases,
+    limits,
+    policies,
+    queue,
+    settings,
+    usage,
+)
 
-MODULES = (base, leases, checks, gpus, hosts, endpoints, policies, limits)
+MODULES = (
+    base,
+    leases,
+    grants,
+    queue,
+    checks,
+    gpus,
+    hosts,
+    endpoints,
+    policies,
+    limits,
+    usage,
+    settings,
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:

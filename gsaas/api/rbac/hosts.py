@@ -1,4 +1,4 @@
-"""Who may see hosts, and take them out of service."""
+"""Who may see hosts, take them out of service, and declare them gone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gsaas.api.rbac import base
 LIST = "gsaas:hosts:list"
 SHOW = "gsaas:hosts:show"
 UPDATE = "gsaas:hosts:update"
+DELETE = "gsaas:hosts:delete"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
@@ -36,6 +37,13 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             base.ADMIN,
             "Disable a host, so that no new lease gets its GPUs, or enable it again.",
             [{"method": "PATCH", "path": "/v1/hosts/{name}"}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            DELETE,
+            base.ADMIN,
+            "Declare a host gone for good: leases that hold its GPUs fail, and bindings that it held count as removed.",
+            [{"method": "DELETE", "path": "/v1/hosts/{name}"}],
             scope_types=["project"],
         ),
     ]

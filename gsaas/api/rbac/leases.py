@@ -13,6 +13,8 @@ SHOW_PLACEMENT = "gsaas:leases:show-placement"
 CREATE = "gsaas:leases:create"
 ENVIRONMENT = "gsaas:leases:environment"
 DELETE = "gsaas:leases:delete"
+KEEP = "gsaas:leases:keep"
+PRIORITISE = "gsaas:leases:prioritise"
 
 COLLECTION = "/v1/leases"
 ITEM = "/v1/leases/{lease_id}"
@@ -30,12 +32,14 @@ def rules() -> list[policy.DocumentedRuleDefault]:
         policy.DocumentedRuleDefault(
             LIST_ALL_PROJECTS,
             base.ADMIN_OR_SERVICE,
-            "List the leases of all projects, and find any of them by its id.",
+            "List the leases of all projects, also those in the queue, and find any of them by its id.",
             [
                 {"method": "GET", "path": f"{COLLECTION}?all_projects=true"},
                 {"method": "GET", "path": ITEM},
                 {"method": "GET", "path": f"{ITEM}/environment"},
+                {"method": "POST", "path": f"{ITEM}/keepalive"},
                 {"method": "DELETE", "path": ITEM},
+                {"method": "GET", "path": "/v1/queue"},
             ],
             scope_types=["project"],
         ),
@@ -68,10 +72,24 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
+            PRIORITISE,
+            base.ADMIN,
+            "Ask for cGPUs with a priority above 0, and so go before others in the queue.",
+            [{"method": "POST", "path": COLLECTION}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
             ENVIRONMENT,
             base.MEMBER,
             "Read the environment with which programs find a lease's cGPUs.",
             [{"method": "GET", "path": f"{ITEM}/environment"}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            KEEP,
+            base.MEMBER,
+            "Keep a lease alive that ends when its client falls silent.",
+            [{"method": "POST", "path": f"{ITEM}/keepalive"}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(

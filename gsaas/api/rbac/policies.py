@@ -1,4 +1,4 @@
-"""Who may see which scheduling policies there are."""
+"""Who may see which scheduling policies there are, and say which is the default."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from oslo_policy import policy
 from gsaas.api.rbac import base
 
 LIST = "gsaas:policies:list"
+UPDATE = "gsaas:policies:update"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
@@ -15,7 +16,17 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             LIST,
             base.READER_OR_SERVICE,
             "List the scheduling policies that a request may name.",
-            [{"method": "GET", "path": "/v1/policies"}],
+            [
+                {"method": "GET", "path": "/v1/policies"},
+                {"method": "GET", "path": "/v1/policies/{policy}"},
+            ],
             scope_types=["project"],
-        )
+        ),
+        policy.DocumentedRuleDefault(
+            UPDATE,
+            base.ADMIN,
+            "Set the scheduling policy for requests that name none.",
+            [{"method": "PATCH", "path": "/v1/policies"}],
+            scope_types=["project"],
+        ),
     ]

@@ -16,6 +16,27 @@ MEMORY_REFUSED = {
     "description": "left out in exclusive mode, which gives whole GPUs; mode shared gives shares",
 }
 
+HOSTS = ("any", "one", "spread")
+
+REQUIREMENTS = {
+    "gpu_model": {
+        **common.TEXT,
+        "description": "Only GPUs whose model contains this, in upper or lower case: A100.",
+    },
+    "compute_capability": {
+        "type": "string",
+        "pattern": "^[0-9]{1,3}(\\.[0-9]{1,3})?$",
+        "description": "Only GPUs of this CUDA compute capability or a higher one: 8.0.",
+    },
+    "hosts": {
+        "enum": list(HOSTS),
+        "default": "any",
+        "description": "All cGPUs on one GPU host, or each on a host of its own.",
+    },
+    "host": {**common.TEXT, "description": "Only GPUs of this GPU host."},
+}
+"""What a request may insist on; an answer has those that were asked for."""
+
 REQUEST = {
     **common.record(
         {
@@ -41,8 +62,9 @@ REQUEST = {
                 "maxLength": 64,
                 "description": "How to choose among GPUs that fit: a name from GET /v1/policies.",
             },
+            **REQUIREMENTS,
         },
-        optional=("mode", "memory_mb", "locality", "policy"),
+        optional=("mode", "memory_mb", "locality", "policy", *REQUIREMENTS),
         title="CgpusRequest",
     ),
     "if": {"properties": {"mode": {"const": "shared"}}, "required": ["mode"]},
@@ -59,16 +81,30 @@ CGPUS = common.record(
             "description": "MiB per cGPU; null in exclusive mode.",
         },
         "locality": {"enum": list(LOCALITIES)},
-        "policy": {"type": "string"},
+        "policy": {
+            "type": ["string", "null"],
+            "description": "Null while the default is to choose, and nothing is chosen yet.",
+        },
+        **REQUIREMENTS,
     },
+    optional=tuple(REQUIREMENTS),
     title="Cgpus",
 )
 
 NEAREST = common.record(
-    {name: CGPUS["properties"][name] for name in ("count", "mode", "memory_mb", "locality")},
+    {
+        name: CGPUS["properties"][name]
+        for name in ("count", "mode", "memory_mb", "locality", *REQUIREMENTS)
+    },
+    optional=tuple(REQUIREMENTS),
     title="NearestFit",
     description="The largest request like the one made that would fit now.",
 )
+
+RELAXED = {
+    "enum": [None, "locality", *REQUIREMENTS],
+    "description": "The requirement that the nearest request gives up, if it has to.",
+}
 
 DROPPED = {
     "type": "array",

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from gsaas.api.schemas import cgpus, common
 
-CREATE = common.record({"check": cgpus.REQUEST})
+CONSUMER = common.record(
+    {"host": {**common.TEXT, "description": "The host on which it runs, as GSaaS knows it."}},
+    optional=("host",),
+    description="Checks a request without a VM: who would use it.",
+)
+
+CREATE = common.record(
+    {
+        "check": {
+            **cgpus.REQUEST,
+            "title": "CheckRequest",
+            "properties": {**cgpus.REQUEST["properties"], "consumer": CONSUMER},
+        }
+    }
+)
 
 CHECKED = common.record(
     {
@@ -23,6 +37,7 @@ CHECKED = common.record(
                 "reason": {"type": ["string", "null"]},
                 "filters": cgpus.DROPPED,
                 "nearest": common.nullable(cgpus.NEAREST),
+                "relaxed": cgpus.RELAXED,
                 "devices": {
                     "type": "array",
                     "items": common.record(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gsaas import timings
-from gsaas.api.schemas import cgpus, common
+from gsaas.api.schemas import cgpus, common, queue
+from gsaas.gpgpums.access import Access
 from gsaas.lifecycle import Status
 
 CREATE = common.record(
@@ -13,9 +14,9 @@ CREATE = common.record(
                 "name": {**common.TEXT, "description": "lease-<start of its id> when left out."},
                 "cgpus": cgpus.REQUEST,
                 "server": {
-                    "type": "object",
+                    "type": ["object", "null"],
                     "description": "Nova's own fields of a server: imageRef, flavorRef, networks, "
-                    "key_name, user_data and so on.",
+                    "key_name, user_data and so on. null: no VM; somebody else runs what uses the cGPUs.",
                     "properties": {
                         "user_data": {
                             "type": "string",
@@ -25,9 +26,83 @@ CREATE = common.record(
                     },
                     "default": {},
                 },
+                "consumer": common.record(
+                    {
+                        "host": {
+                            **common.TEXT,
+                            "description": "The host on which it runs, by the name that GSaaS knows it by.",
+                        },
+                        "uid": {
+                            "type": "integer",
+                            "minimum": 0,
+                            "maximum": 2**32 - 2,
+                            "description": "The only user of that host who may use masked addresses.",
+                        },
+                        "address": {
+                            "type": "string",
+                            "format": "ipv4",
+                            "pattern": "^[0-9.]+$",
+                            "description": "The only address from which the grant may be redeemed.",
+                        },
+                    },
+                    optional=("host", "uid", "address"),
+                    description="Who uses a lease without a server; only with server null.",
+                ),
+                "wait": {
+                    "type": ["integer", "null"],
+                    "minimum": 1,
+                    "maximum": common.MAX_INTEGER,
+                    "description": "Seconds to wait in the queue for cGPUs that are not free now; null: "
+                    "for as long as it takes. Left out, the answer is a refusal.",
+                },
+                "priority": {
+                    **queue.PRIORITY,
+                    "default": 0,
+                    "description": "Higher goes first in the queue; above 0 for admins.",
+                },
+                "attended": {
+                    "type": "boolean",
+                    "default": False,
+                    "description": "The client will keep asking while it waits (while_status below); "
+                    "when it stops, its place is given back.",
+                },
+                "keepalive": {
+                    "type": "integer",
+                    "minimum": 10,
+                    "maximum": 86400,
+                    "description": "Seconds: once it has its cGPUs, the lease ends unless its client says again "
+                    "within so many seconds that it is still there; only with server null.",
+                },
             },
-            optional=("name", "server"),
+            optional=("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
         )
+    }
+)
+
+_TIMEOUT = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": 60,
+    "default": 0,
+    "description": "Seconds after which the answer comes in any case.",
+}
+
+CREATE_QUERY = common.query(
+    {
+        "timeout": {
+            **_TIMEOUT,
+            "description": "Seconds for which the answer may be held back while the request is in the queue.",
+        }
+    }
+)
+
+SHOW_QUERY = common.query(
+    {
+        "while_status": {
+            "enum": [str(status) for status in Status],
+            "description": "Answer as soon as the lease has another status than this.",
+        },
+        "timeout": _TIMEOUT,
     }
 )
 
@@ -60,7 +135,10 @@ ENVIRONMENT_QUERY = common.query(
 DEVICE = common.record(
     {
         "index": {"type": "integer", "description": "The device number that the VM sees."},
-        "masked_address": {"type": "string", "description": "ip:port, as the VM is told."},
+        "masked_address": {
+            "type": ["string", "null"],
+            "description": "ip:port, as the VM or other consumer is told; null if it is told the real one.",
+        },
         "memory_mb": {"type": "integer"},
         "gpu_uuid": {"type": "string"},
         "gpu_host": {"type": "string"},
@@ -71,7 +149,7 @@ DEVICE = common.record(
     },
     optional=("gpu_uuid", "gpu_host", "real_address"),
     title="Device",
-    description="One cGPU. Which GPU it is of is told to admins only.",
+    description="One cGPU. Which GPU it is of is told to admins, and to a consumer who needs it.",
 )
 
 EVENT = common.record(
@@ -96,12 +174,42 @@ LEASE_PROPERTIES = {
     "created_at": common.TIME,
     "updated_at": common.TIME,
     "released_at": common.nullable(common.TIME),
+    "kept_until": common.nullable(common.TIME),
+    "queued_at": common.nullable(common.TIME),
+    "wait_until": common.nullable(common.TIME),
+    "priority": queue.PRIORITY,
+    "queue": common.nullable(queue.STANDING),
     "cgpus": cgpus.CGPUS,
     "remoting": {"type": "string"},
-    "server": common.record(
-        {"id": {"type": ["string", "null"]}, "host": {"type": ["string", "null"]}},
-        optional=("host",),
+    "access": {
+        "enum": [*map(str, Access), None],
+        "description": "How its consumer reaches the GPUs; null until it has some.",
+    },
+    "server": common.nullable(
+        common.record(
+            {"id": {"type": ["string", "null"]}, "host": {"type": ["string", "null"]}},
+            optional=("host",),
+        )
     ),
+    "consumer": common.nullable(
+        common.record(
+            {
+                "host": {"type": ["string", "null"]},
+                "uid": {"type": ["integer", "null"]},
+                "address": {"type": ["string", "null"]},
+            },
+            description="Who uses it, if it has no server.",
+        )
+    ),
+    "degraded": {
+        "type": "boolean",
+        "description": "Whether a GPU that it holds has failed, or nobody knows how it is. It may come back.",
+    },
+    "degraded_reasons": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Why; they name GPUs and hosts, so they are told to admins only.",
+    },
     "devices": {"type": "array", "items": DEVICE},
     "fault": common.nullable(
         common.record({"step": {"type": ["string", "null"]}, "message": {"type": "string"}})
@@ -120,9 +228,12 @@ LEASE_PROPERTIES = {
     },
     "links": common.LINKS,
 }
-LEASE = common.record(LEASE_PROPERTIES, title="Lease")
+FOR_ADMINS = ("degraded_reasons",)
+LEASE = common.record(LEASE_PROPERTIES, optional=FOR_ADMINS, title="Lease")
 LEASE_WITH_STORY = common.record(
-    {**LEASE_PROPERTIES, "events": {"type": "array", "items": EVENT}}, title="LeaseWithStory"
+    {**LEASE_PROPERTIES, "events": {"type": "array", "items": EVENT}},
+    optional=FOR_ADMINS,
+    title="LeaseWithStory",
 )
 
 CREATED = common.record(
@@ -133,9 +244,27 @@ CREATED = common.record(
             "items": {"type": "string"},
             "description": "What the cloud makes of the server fields, such as one it ignores.",
         },
-    }
+        "environment": {
+            "type": "object",
+            "description": "With 201: the variables with which programs find the cGPUs.",
+            "additionalProperties": {"type": "string"},
+        },
+    },
+    optional=("environment",),
 )
 ONE = common.record({"lease": LEASE})
+KEPT = common.record(
+    {
+        "lease": common.record(
+            {
+                "id": {"type": "string"},
+                "status": {"enum": [str(status) for status in Status]},
+                "kept_until": common.nullable(common.TIME),
+            },
+            title="KeptLease",
+        )
+    }
+)
 SHOWN = common.record({"lease": LEASE_WITH_STORY})
 MANY = common.record(
     {"leases": {"type": "array", "items": LEASE}, "leases_links": common.LINKS},

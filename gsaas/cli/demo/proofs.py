@@ -61,6 +61,15 @@ def _answered(device: Mapping[str, Any], probe: Mapping[str, Any]) -> Proof:
     return Proof(True, f"{address} leads to {claimed}, as claimed")
 
 
+def daemons_of_their_own(lease: Lease) -> Proof:
+    """No two cGPUs share a daemon, even on one GPU."""
+    real = [device["real_address"] for device in lease["devices"]]
+    return Proof(
+        len(set(real)) == len(real),
+        f"each of its {len(real)} cGPUs has a daemon of its own, at a port of its own",
+    )
+
+
 def unanswered(address: str, what: str, probes: Probes) -> Proof:
     """Nothing answers at *address*; *what* says why that matters."""
     probe = probes[address]

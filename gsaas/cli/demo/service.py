@@ -12,6 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 READY = "ready:"
+CONFIGURATION = """\
+# A daemon for each cGPU, so that the demonstration shows them come and go.
+[daemons]
+life = per-lease
+"""
 START_PATIENCE = 60
 STOP_PATIENCE = 30
 """Seconds to wait for the process to be ready, and to end."""
@@ -33,6 +38,7 @@ class Service:
         self._prefix = prefix
         self._log = state_dir / "standalone.log"
         self._pid_file = state_dir / "demo.pid"
+        self._configuration = state_dir / "demo.conf"
 
     @property
     def admin(self) -> Path:
@@ -47,9 +53,11 @@ class Service:
     def start(self, listen: str) -> None:
         """Start it with its API at *listen* (`ip:port`, 0 for any port) and wait until it is ready."""
         self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._configuration.write_text(CONFIGURATION, encoding="utf-8")
+        chosen = ["--prefix", self._prefix, "--listen", listen]
         with self._log.open("wb") as log:
             process = subprocess.Popen(
-                [*self._command(), "--prefix", self._prefix, "--listen", listen],
+                [*self._command(), *chosen, "--config-file", str(self._configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -71,7 +79,7 @@ class Service:
             raise ServiceError(
                 f"{self._state_dir} cannot be cleaned: {cleaning.stderr.strip().splitlines()[-1]}"
             )
-        for file in (self._log, self._pid_file):
+        for file in (self._log, self._pid_file, self._configuration):
             file.unlink(missing_ok=True)
         with suppress(OSError):  # gone already, or with somebody else's files in it
             self._state_dir.rmdir()

@@ -69,7 +69,9 @@ class Story:
         (lease_id,) = {lease["id"] for lease in self._leases()} - known
         lease = self._admin.ask(f"/v1/leases/{lease_id}")["lease"]
         self._tenant.type("env", lease_id)
-        self._prove(self._masked(lease), *self._reachable(lease))
+        self._prove(
+            self._masked(lease), proofs.daemons_of_their_own(lease), *self._reachable(lease)
+        )
         return lease
 
     def _masked(self, lease: Lease) -> Proof:

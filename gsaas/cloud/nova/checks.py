@@ -8,11 +8,11 @@ a promise, as things change; Nova is asked again when the server is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.cloud.nova.clients import Clients, Refused, asking
+from gsaas.cloud.nova.clients import Clients, Refused, asking, at_once
 from gsaas.cloud.nova.requests import AUTO
 
 Fields = Mapping[str, Any]
@@ -21,25 +21,38 @@ Fields = Mapping[str, Any]
 
 def check(caller: Clients, project_id: str, fields: Fields) -> None:
     """Raise `ServerRefused` with the first reason why not; `CloudUnavailable` if a service does not answer."""
-    checks: list[Callable[[], None]] = [lambda: _flavor_and_image(caller, fields)]
-    checks.append(lambda: _networks(caller, project_id, fields["networks"]))
+    questions = [lambda: _flavor(caller, fields["flavorRef"]), lambda: _limits(caller)]
+    if fields.get("imageRef"):
+        questions.append(lambda: _image(caller, fields["imageRef"]))
+    others = [lambda: _networks(caller, project_id, fields["networks"])]
     if fields.get("key_name"):
-        checks.append(lambda: _keypair(caller, fields["key_name"]))
+        others.append(lambda: _keypair(caller, fields["key_name"]))
     if fields.get("security_groups"):
-        checks.append(lambda: _security_groups(caller, fields["security_groups"]))
-    with ThreadPoolExecutor(len(checks)) as pool:
-        for answer in [pool.submit(each) for each in checks]:
-            answer.result()
+        others.append(lambda: _security_groups(caller, fields["security_groups"]))
+    flavor, limits, *image = at_once([*questions, *others])[: len(questions)]
+    _fits_quota(limits, flavor)
+    if image:
+        _fits_flavor(image[0], flavor)
 
 
-def _flavor_and_image(caller: Clients, fields: Fields) -> None:
-    flavor = _get("Nova", "flavor", fields["flavorRef"], lambda i: caller.nova.flavors.get(i))
-    _quota(caller, flavor)
-    if not fields.get("imageRef"):
-        return
-    image = _get("Glance", "image", fields["imageRef"], lambda i: caller.sdk.image.get_image(i))
+def _flavor(caller: Clients, flavor_id: str) -> Any:
+    return _get("Nova", "flavor", flavor_id, caller.nova.flavors.get)
+
+
+def _limits(caller: Clients) -> dict[str, int]:
+    """What Nova counts of the caller's project, and how much of it there may be, by Nova's names for both."""
+    with asking("Nova"):
+        return {limit.name: limit.value for limit in caller.nova.limits.get().absolute}
+
+
+def _image(caller: Clients, image_id: str) -> Any:
+    image = _get("Glance", "image", image_id, caller.sdk.image.get_image)
     if image.status != "active":
         _refuse(f"image {image.id} is {image.status}, not active")
+    return image
+
+
+def _fits_flavor(image: Any, flavor: Any) -> None:
     if (image.min_ram or 0) > flavor.ram:
         _refuse(
             f"image {image.id} needs {image.min_ram} MiB of memory; flavor {flavor.name} has {flavor.ram}"
@@ -50,9 +63,7 @@ def _flavor_and_image(caller: Clients, fields: Fields) -> None:
         )
 
 
-def _quota(caller: Clients, flavor: Any) -> None:
-    with asking("Nova"):
-        limits = {limit.name: limit.value for limit in caller.nova.limits.get().absolute}
+def _fits_quota(limits: Mapping[str, int], flavor: Any) -> None:
     for what, used, limit, asked in (
         ("servers", "totalInstancesUsed", "maxTotalInstances", 1),
         ("virtual processors", "totalCoresUsed", "maxTotalCores", flavor.vcpus),
@@ -67,32 +78,41 @@ def _quota(caller: Clients, flavor: Any) -> None:
 
 def _networks(caller: Clients, project_id: str, networks: str | Sequence[Fields]) -> None:
     """Each network or port is the caller's to use; from the first one, IPv4 leads to the GPUs."""
-    network = caller.sdk.network
     if networks == AUTO:
-        with asking("Neutron"):
-            own = list(network.networks(project_id=project_id))
-            names = {each.id: each.name for each in [*own, *network.networks(is_shared=True)]}
+        own, shared = ({"project_id": project_id}, {"is_shared": True})
+        found = at_once([partial(_found, caller, "networks", **which) for which in (own, shared)])
+        names = {each.id: each.name for networks in found for each in networks}
         if len(names) > 1:
             listed = ", ".join(sorted(names.values()))
             _refuse(
                 f"you named no network, and your project can use {len(names)}: {listed}; name one"
             )
         return
-    for number, each in enumerate(networks):
-        if each.get("port"):
-            _port(caller, each["port"], first=number == 0)
-            continue
-        asked = each.get("uuid")
-        if not asked:
-            _refuse("each of server.networks needs a uuid or a port")
-        found = _get("Neutron", "network", asked, network.get_network)
-        if number == 0:
-            with asking("Neutron"):
-                if not any(network.subnets(network_id=found.id, ip_version=4)):
-                    _refuse(
-                        f"network {found.id} has no IPv4 subnet that you can use, and the VM reaches its "
-                        "cGPUs over IPv4; name another network first"
-                    )
+    at_once([partial(_network, caller, each, number == 0) for number, each in enumerate(networks)])
+
+
+def _network(caller: Clients, asked: Fields, first: bool) -> None:
+    if asked.get("port"):
+        _port(caller, asked["port"], first)
+        return
+    if not asked.get("uuid"):
+        _refuse("each of server.networks needs a uuid or a port")
+    network_id = asked["uuid"]
+    # Who sees a subnet sees its network; so the network itself is asked for only to tell what is wrong.
+    if first and _found(caller, "subnets", network_id=network_id, ip_version=4):
+        return
+    _get("Neutron", "network", network_id, caller.sdk.network.get_network)
+    if first:
+        _refuse(
+            f"network {network_id} has no IPv4 subnet that you can use, and the VM reaches its "
+            "cGPUs over IPv4; name another network first"
+        )
+
+
+def _found(caller: Clients, nouns: str, **query: Any) -> list[Any]:
+    """Neutron's *nouns* that the caller sees and *query* describes."""
+    with asking("Neutron"):
+        return list(getattr(caller.sdk.network, nouns)(**query))
 
 
 def _port(caller: Clients, port_id: str, first: bool) -> None:
@@ -111,20 +131,20 @@ def _port(caller: Clients, port_id: str, first: bool) -> None:
 
 
 def _keypair(caller: Clients, name: str) -> None:
-    _get("Nova", "keypair", name, lambda i: caller.nova.keypairs.get(i))
+    _get("Nova", "keypair", name, caller.nova.keypairs.get)
 
 
 def _security_groups(caller: Clients, groups: Sequence[Fields]) -> None:
-    network = caller.sdk.network
-    for group in groups:
-        asked = group.get("name")
-        with asking("Neutron"):
-            found = list(network.security_groups(name=asked))
-            found = found or list(network.security_groups(id=asked))
-        if not found:
-            _refuse(f"there is no security group {asked} that you can use")
-        if len(found) > 1:
-            _refuse(f"your project has {len(found)} security groups {asked}; name one by its id")
+    at_once([partial(_security_group, caller, group.get("name")) for group in groups])
+
+
+def _security_group(caller: Clients, asked: str) -> None:
+    found = _found(caller, "security_groups", name=asked)
+    found = found or _found(caller, "security_groups", id=asked)
+    if not found:
+        _refuse(f"there is no security group {asked} that you can use")
+    if len(found) > 1:
+        _refuse(f"your project has {len(found)} security groups {asked}; name one by its id")
 
 
 def _get(service: str, noun: str, name: str, get: Callable[[str], Any]) -> Any:

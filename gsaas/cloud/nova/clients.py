@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -73,26 +74,33 @@ class Doors:
                 self._service = self._clients(self._shared())
             return self._service
 
+    def open(self) -> None:
+        """Log in, and ask each service that checks need a small question; raises what their libraries raise.
+
+        So the addresses and versions of all are known here, and our token there: whoever sees a token first asks
+        Keystone about it, which takes longer than any answer.
+        """
+        service = self.service()
+        at_once(
+            [
+                lambda: service.nova.flavors.list(limit=1),
+                lambda: next(service.sdk.image.images(limit=1, paginated=False), None),
+                lambda: next(service.sdk.network.networks(limit=1, paginated=False), None),
+            ]
+        )
+
     def caller(self, context: RequestContext) -> Clients:
         """Clients in the name of whoever *context* says."""
         with self._lock:
             shared = self._shared()
         callers = _CallersToken(context.auth_token, context.project_id, self._auth)
-        session = Session(
-            auth=service_token.ServiceTokenAuthWrapper(callers, self._auth),
-            session=shared.session,
-            verify=shared.verify,
-            cert=shared.cert,
-            timeout=shared.timeout,
-            discovery_cache=shared._discovery_cache,  # or each launch would ask for versions anew
-        )
-        return self._clients(session)
+        wrapped = service_token.ServiceTokenAuthWrapper(callers, self._auth)
+        return self._clients(_like(shared, wrapped))
 
     def _shared(self) -> Session:
         if self._session is None:
-            self._session = loading.load_session_from_conf_options(
-                self._conf, options.SERVICE_USER, auth=self._auth
-            )
+            configured = loading.load_session_from_conf_options(self._conf, options.SERVICE_USER)
+            self._session = _like(configured, self._auth)
         return self._session
 
     def _clients(self, session: Session) -> Clients:
@@ -111,6 +119,55 @@ class Doors:
             session=session, oslo_conf=self._conf, service_types=_SERVICE_TYPES
         )
         return Clients(nova, sdk)
+
+
+class _NoToken(keystoneauth1.exceptions.ClientException):
+    """Keystone gave us no token, so that no service was asked."""
+
+
+class _Session(Session):
+    """Believes a catalogue that lacks an address only if it has just been written.
+
+    It came with our token, and may be older than the service that is looked for. A failure of Keystone is told from
+    one of the service that was to be asked.
+    """
+
+    def get_auth_headers(self, auth: plugin.BaseAuthPlugin | None = None) -> dict[str, str] | None:
+        try:
+            return super().get_auth_headers(auth)
+        except keystoneauth1.exceptions.ClientException as error:
+            raise _NoToken(str(error)) from error
+
+    def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> Any:
+        return self._look_up(super().get_endpoint, auth, wanted)
+
+    def get_endpoint_data(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> Any:
+        return self._look_up(super().get_endpoint_data, auth, wanted)
+
+    def _look_up(
+        self,
+        look_up: Callable[..., Any],
+        auth: plugin.BaseAuthPlugin | None,
+        wanted: dict[str, Any],
+    ) -> Any:
+        try:
+            return look_up(auth=auth, **wanted)
+        except keystoneauth1.exceptions.CatalogException:
+            if not self.invalidate(auth):
+                raise
+        return look_up(auth=auth, **wanted)
+
+
+def _like(session: Session, auth: plugin.BaseAuthPlugin) -> _Session:
+    """A session in another name that shares connections, and what is known of services, with *session*."""
+    return _Session(
+        auth=auth,
+        session=session.session,
+        verify=session.verify,
+        cert=session.cert,
+        timeout=session.timeout,
+        discovery_cache=session._discovery_cache,  # or each launch would ask for versions anew
+    )
 
 
 class _CallersToken(plugin.BaseAuthPlugin):
@@ -135,6 +192,14 @@ class _CallersToken(plugin.BaseAuthPlugin):
         return self._catalogue.get_endpoint_data(session, **kwargs)
 
 
+def at_once(questions: Sequence[Callable[[], Any]]) -> list[Any]:
+    """The answers to *questions*, asked side by side; raises what the first of them raised that did."""
+    if len(questions) == 1:
+        return [questions[0]()]
+    with ThreadPoolExecutor(len(questions)) as pool:
+        return [answer.result() for answer in [pool.submit(each) for each in questions]]
+
+
 class Refused(Exception):
     """A service said no, in so many words."""
 
@@ -153,7 +218,7 @@ def asking(service: str) -> Iterator[None]:
         _raise(service, error, error.code, error.message)
     except openstack.exceptions.HttpException as error:
         _raise(service, error, error.status_code, error.details or error.message)
-    except keystoneauth1.exceptions.HttpError as error:
+    except (_NoToken, keystoneauth1.exceptions.HttpError) as error:
         # Keystone, asked for our own token or for an address.
         _unavailable("Keystone", error)
     except (

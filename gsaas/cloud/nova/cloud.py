@@ -50,6 +50,10 @@ class NovaCloud(Cloud):
         self.poll_interval = conf.nova.poll_interval
         self.audit_interval = conf.nova.audit_interval
 
+    def connect(self) -> None:
+        with asking("OpenStack"):
+            self._doors.open()
+
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         fields = requests.fields(request)
         try:
@@ -111,6 +115,10 @@ class NovaCloud(Cloud):
                 self._doors.service().nova.servers.delete(server_id)
         except Refused as refused:
             _nothing(refused)
+
+    def placed(self) -> dict[str, str]:
+        found = map(servers.placement, self._list({"all_tenants": True}))
+        return {server_id: host for server_id, host in found if host is not None}
 
     def changed(self, since: datetime.datetime | None) -> list[Trace]:
         if since is None:

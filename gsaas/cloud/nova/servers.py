@@ -33,6 +33,12 @@ def describe(server: Said, ports: Sequence[Said]) -> Server:
     return Server(server["id"], status, host or None, first_port(server, ports), fault)
 
 
+def placement(server: Said) -> tuple[str, str | None]:
+    """The server's id, and the host it is on; None if it is on none, or gone."""
+    gone = server["status"] in GONE
+    return server["id"], None if gone else server.get("OS-EXT-SRV-ATTR:host") or None
+
+
 def first_port(server: Said, ports: Sequence[Said]) -> Port | None:
     """The port of the first network that was asked for; None until it is known, or if it has no IPv4 address.
 

@@ -11,7 +11,7 @@ import errno
 import ipaddress
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_CTNETLINK
@@ -21,7 +21,7 @@ from gsaas.rodvr.bindings import Address
 from gsaas.rodvr.kernel import resets, wire
 from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
 from gsaas.rodvr.kernel.wire import Message
-from gsaas.rodvr.plan import Connection, Cut
+from gsaas.rodvr.plan import Connection, Cut, CutLocal
 
 _SUBSYSTEM = NFNL_SUBSYS_CTNETLINK << 8
 _TCP = b"\x06"
@@ -55,13 +55,15 @@ class Conntrack:
         self._netns = netns
         self._filtered = filtered
 
-    def cut(self, cuts: Iterable[Cut], *, silently: bool = False) -> None:
+    def cut(self, cuts: Iterable[Cut | CutLocal], *, silently: bool = False) -> None:
         """End the connections of *cuts* and tell their clients; `Refused` if the kernel would not.
 
         None to end is fine. Finding out whom to tell is what takes time: the kernel goes through
         its whole table (10 ms). *silently* leaves that out.
         """
-        wanted = set(cuts)
+        cuts = set(cuts)
+        wanted = {cut for cut in cuts if isinstance(cut, Cut)}
+        self._cut_local({cut.masked for cut in cuts if isinstance(cut, CutLocal)})
         if silently and self._delete_by_filter(wanted):
             return
         doomed = [
@@ -83,6 +85,23 @@ class Conntrack:
             for entry in self._entries()
             if ipaddress.IPv4Address(entry.client.ip) in network
         ]
+
+    def to(self, network: ipaddress.IPv4Network) -> list[tuple[Address, Address]]:
+        """All TCP connections opened to *network*, the local prefix, as (masked, real)."""
+        return [
+            (entry.masked, entry.real)
+            for entry in self._entries()
+            if ipaddress.IPv4Address(entry.masked.ip) in network
+        ]
+
+    def _cut_local(self, masked: Set[Address]) -> None:
+        """End the connections to *masked*: one walk for all of them, since nothing else tells them from others."""
+        if not masked:
+            return
+        doomed = [entry for entry in self._entries() if entry.masked in masked]
+        for entry in doomed:
+            self._delete(entry)
+        resets.provoke(self._netns, ((entry.client, entry.masked) for entry in doomed))
 
     def _delete_by_filter(self, cuts: Iterable[Cut]) -> bool:
         if not self._filtered:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.rodvr import forwarding, plan
+from gsaas.rodvr.bindings import Address
 from gsaas.rodvr.kernel import expressions as ex
 from gsaas.rodvr.kernel import hooks, ports, ruleset, wire
 from gsaas.rodvr.kernel.conntrack import Conntrack
@@ -51,6 +52,7 @@ class Datapath:
         gpu_device: str,
         masked_prefix: ipaddress.IPv4Network,
         identity_network: ipaddress.IPv4Network,
+        local_prefix: ipaddress.IPv4Network,
         *,
         netns: str | None = None,
         protected: bool = True,
@@ -59,6 +61,7 @@ class Datapath:
         self.gpu_device = gpu_device
         self._masked_prefix = masked_prefix
         self._identity_network = identity_network
+        self._local_prefix = local_prefix
         self._netns = netns
         self._netlink = Nfnetlink(netns)
         self._reader = Nfnetlink(netns)
@@ -97,6 +100,10 @@ class Datapath:
     def index(self, tap: str) -> int | None:
         return self._links.index(tap)
 
+    def gpu_address(self) -> str | None:
+        """The first IPv4 address of the GPU NIC, which masquerading gives to packets; None without one."""
+        return self._links.address(self.gpu_device)
+
     def prepare(self) -> bool:
         """Put links and settings right and take over tables that are ours.
 
@@ -106,8 +113,14 @@ class Datapath:
         outer = self._links.ensure_pair(self._identity_network)
         tables = self._tables()
         before = self._allow_forwarding(tables)
+        self._links.ensure_route(self.gpu_device, self._local_prefix)
         layout = Layout(
-            self._masked_prefix, self._identity_network, self.gpu_device, outer, not before
+            self._masked_prefix,
+            self._identity_network,
+            self._local_prefix,
+            self.gpu_device,
+            outer,
+            not before,
         )
         if layout != self._layout:
             self._layout, self._encoder = layout, ports.Encoder(layout)
@@ -128,6 +141,7 @@ class Datapath:
                 rules=rules[NETDEV],
                 back=reader.dump(ports.list_elements(NETDEV, "back")),
                 real=reader.dump(ports.list_elements(IPV4, "real")),
+                local=reader.dump(ports.list_elements(IPV4, "local")),
             )
         except Refused as refusal:
             if refusal.errno != errno.ENOENT:
@@ -166,12 +180,15 @@ class Datapath:
             created = ruleset.add_tables(self._layout, self._flags)
             self._netlink.transact([*remains, *created, *base, *messages])
 
-    def cut(self, cuts: Iterable[plan.Cut], *, silently: bool = False) -> None:
-        """End connections and tell the VMs, unless *silently*, which takes a fiftieth of the time."""
+    def cut(self, cuts: Iterable[plan.Cut | plan.CutLocal], *, silently: bool = False) -> None:
+        """End connections and tell who opened them, unless *silently*, which takes a fiftieth of the time."""
         self._conntrack.cut(cuts, silently=silently)
 
     def connections(self) -> list[plan.Connection]:
         return self._conntrack.connections(self._identity_network)
+
+    def local_connections(self) -> list[tuple[Address, Address]]:
+        return self._conntrack.to(self._local_prefix)
 
     def uncount(self, identity: str) -> None:
         """Let the next port that gets *identity* start with a clean count."""
@@ -181,9 +198,18 @@ class Datapath:
             if refusal.errno != errno.ENOENT:
                 raise
 
+    def uncount_local(self, masked: Set[str]) -> None:
+        """Let the next consumers that get these addresses start with a clean count."""
+        counted = self.unmapped_local().keys() & masked
+        self._netlink.transact([ports.uncount_local(ip) for ip in sorted(counted)])
+
     def unmapped(self) -> dict[str, int]:
         """Identity -> connections asked of masked addresses without a mapping."""
         return ports.read_unmapped(self._reader.dump(ports.list_elements(IPV4, "unmapped")))
+
+    def unmapped_local(self) -> dict[str, int]:
+        """Local masked address -> connections asked of it by whom it is not for."""
+        return ports.read_unmapped(self._reader.dump(ports.list_elements(IPV4, "unmapped-local")))
 
     def refused(self) -> dict[str, int]:
         """Tap -> packets dropped there for a forged source or a protocol other than TCP."""
@@ -218,7 +244,9 @@ class Datapath:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
         identities = {connection.identity for connection in self.connections()}
         self._conntrack.cut(plan.Cut(identity) for identity in sorted(identities))
-        self._links.remove()
+        local = {masked for masked, _ in self.local_connections()}
+        self._conntrack.cut(plan.CutLocal(masked) for masked in sorted(local))
+        self._links.remove(self._local_prefix)
         self._layout = self._encoder = None
 
     def _tables(self) -> dict[int, _Table]:

@@ -27,8 +27,13 @@ from gsaas.rodvr.kernel.transport import Refused
 MTU = 65535
 """veth drops what is longer than its MTU and not segmentable, so the pair must never be the limit."""
 _SIOCGIFINDEX = 0x8933
+_SIOCGIFADDR = 0x8915
 _NAME_SIZE = 16
 _PERMANENT = 0x80
+_UP = 0x1
+_LINK_SCOPE = 253
+PROTOCOL = 71
+"""Marks our routes: `ip route show proto 71`. The number is nobody else's in iproute2's list."""
 _ALIAS = re.compile(r"rodvr: (\S+) forwarding was ([01])")
 
 
@@ -56,6 +61,17 @@ class Links:
             return None
         return int(struct.unpack_from("16si", answer)[1])
 
+    def address(self, name: str) -> str | None:
+        """The first IPv4 address of *name*; None if it has none, or is not there."""
+        request = struct.pack("16s24x", name.encode())
+        try:
+            answer = fcntl.ioctl(self._socket, _SIOCGIFADDR, request)
+        except OSError as error:
+            if error.errno not in (errno.ENODEV, errno.EADDRNOTAVAIL):
+                raise
+            return None
+        return socket.inet_ntoa(answer[20:24])
+
     def ensure_pair(self, identity_network: ipaddress.IPv4Network) -> int:
         """Make the pair, its neighbour and its route be there; the index of rodvr0.
 
@@ -76,6 +92,20 @@ class Links:
                 self._set(f"ipv6/conf/{device}/disable_ipv6", "1")
         self._set(f"ipv4/conf/{INNER}/forwarding", "1")
         return outer
+
+    def ensure_route(self, device: str, prefix: ipaddress.IPv4Network) -> None:
+        """Have connections of this host to *prefix* leave by *device*, with its address and its MTU.
+
+        Without such a device there is none; a link event tells when it comes.
+        """
+        index = self.index(device)
+        if index is None:
+            return
+        with self._routing(f"route {prefix} to {device}") as route:
+            link = route.get_links(index)[0]
+            if not link["flags"] & _UP or _routes_of_ours(route, prefix) == [index]:
+                return
+            route.route("replace", dst=str(prefix), oif=index, scope=_LINK_SCOPE, proto=PROTOCOL)
 
     def forwarding(self, device: str) -> bool:
         """Whether *device* forwards; `FileNotFoundError` if there is no such device."""
@@ -122,9 +152,13 @@ class Links:
         except (FileNotFoundError, PermissionError):
             return []
 
-    def remove(self) -> None:
-        """Delete the pair; neighbour, route and settings go with it. GPU NIC as it was before."""
+    def remove(self, prefix: ipaddress.IPv4Network) -> None:
+        """Delete the pair; neighbour, route and settings go with it. GPU NIC as it was before, and
+        no route to *prefix*."""
         self.restore_forwarding()
+        with self._routing(f"delete the route to {prefix}") as route:
+            for index in _routes_of_ours(route, prefix):
+                route.route("del", dst=str(prefix), oif=index, scope=_LINK_SCOPE, proto=PROTOCOL)
         index = self.index(OUTER)
         if index is not None:
             with self._routing(f"delete {OUTER}") as route:
@@ -154,6 +188,16 @@ class Links:
             path = Path("/proc/sys/net") / key
             if path.read_text().strip() != value:
                 path.write_text(value)
+
+
+def _routes_of_ours(route: IPRoute, prefix: ipaddress.IPv4Network) -> list[int]:
+    """The interfaces of our routes to *prefix*."""
+    network = str(prefix.network_address)
+    return [
+        found.get_attr("RTA_OIF")
+        for found in route.get_routes(family=socket.AF_INET, proto=PROTOCOL)
+        if (found.get_attr("RTA_DST"), found["dst_len"]) == (network, prefix.prefixlen)
+    ]
 
 
 def _ensure_link(route: IPRoute, index: int, mac: str, *, arp: bool) -> None:

@@ -14,7 +14,7 @@ from pyroute2.netlink import NLM_F_APPEND, NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.rodvr import plan
-from gsaas.rodvr.bindings import Address
+from gsaas.rodvr.bindings import NOBODY, Address
 from gsaas.rodvr.kernel import expressions as ex
 from gsaas.rodvr.kernel import wire
 from gsaas.rodvr.kernel.expressions import SUBSYSTEM
@@ -66,6 +66,10 @@ class Encoder:
                     messages += add_mappings(identity, mappings)
                 case plan.DeleteMappings(identity, masked):
                     messages += delete_mappings(identity, masked)
+                case plan.AddLocal(mappings):
+                    messages += add_local(mappings)
+                case plan.DeleteLocal(ways):
+                    messages += delete_local(ways)
                 case plan.AddChain(tap, tag):
                     messages += self._add_chain(tap, tag)
                 case plan.DeleteChain(tap):
@@ -111,6 +115,11 @@ def uncount(identity: str) -> Message:
     return _elements(False, IPV4, "unmapped", _element(_address(identity)), identity)
 
 
+def uncount_local(masked_ip: str) -> Message:
+    """Forget how often *masked_ip* was asked for in vain; ENOENT if it never was."""
+    return _elements(False, IPV4, "unmapped-local", _element(_address(masked_ip)), masked_ip)
+
+
 def list_elements(family: int, name: str) -> Message:
     body = wire.text(LIST_TABLE, TABLE) + wire.text(LIST_SET, name)
     return Message(SUBSYSTEM | nft.NFT_MSG_GETSETELEM, family, body, 0, f"read set {name}")
@@ -127,7 +136,11 @@ def list_rules(family: int) -> Message:
 
 
 def read_state(
-    chains: Iterable[bytes], rules: Iterable[bytes], back: Iterable[bytes], real: Iterable[bytes]
+    chains: Iterable[bytes],
+    rules: Iterable[bytes],
+    back: Iterable[bytes],
+    real: Iterable[bytes],
+    local: Iterable[bytes],
 ) -> plan.State:
     """The state that dumps of the two tables describe."""
     state = plan.State()
@@ -143,6 +156,10 @@ def read_state(
     for key, value, _ in _read_elements(real):
         masked = _read_address(key[4:])
         state.mappings.setdefault(socket.inet_ntoa(key[:4]), {})[masked] = _read_address(value)
+    for key, value, _ in _read_elements(local):
+        (uid,) = struct.unpack_from("=I", key)
+        way = plan.Way(_read_address(key[4:]), None if uid == NOBODY else uid)
+        state.local[way] = _read_address(value)
     return state
 
 
@@ -179,7 +196,7 @@ def read_refused(rules: Iterable[bytes]) -> dict[str, int]:
 
 
 def read_unmapped(elements: Iterable[bytes]) -> dict[str, int]:
-    """Identity -> connections asked of masked addresses that have no mapping."""
+    """Identity, or local masked address -> connections asked for that have no mapping."""
     return {
         socket.inet_ntoa(key): _packets(expression)
         for key, _, expression in _read_elements(elements)
@@ -212,33 +229,52 @@ def _delete_chain(tap: str) -> list[Message]:
 
 def add_mappings(identity: str, mappings: Mapping[Address, Address]) -> list[Message]:
     source = _address(identity)
-    elements = [
-        _REAL.pack(
-            _REAL_HEAD,
-            source,
-            _address(masked.ip),
-            masked.port.to_bytes(2, "big"),
-            _REAL_DATA,
-            _address(real.ip),
-            real.port.to_bytes(2, "big"),
-        )
-        for masked, real in mappings.items()
-    ]
-    return _in_chunks(True, elements, identity)
+    elements = [_mapping(source, masked, real) for masked, real in mappings.items()]
+    return _in_chunks(True, "real", elements, identity)
 
 
 def delete_mappings(identity: str, masked: Iterable[Address]) -> list[Message]:
     source = _address(identity)
-    elements = [
-        _REAL_KEY.pack(_REAL_KEY_HEAD, source, _address(a.ip), a.port.to_bytes(2, "big"))
-        for a in masked
-    ]
-    return _in_chunks(False, elements, identity)
+    return _in_chunks(False, "real", [_mapped(source, address) for address in masked], identity)
 
 
-def _in_chunks(add: bool, elements: list[bytes], identity: str) -> list[Message]:
+def add_local(mappings: Mapping[plan.Way, Address]) -> list[Message]:
+    elements = [_mapping(_user(way.uid), way.masked, real) for way, real in mappings.items()]
+    return _in_chunks(True, "local", elements, "this host")
+
+
+def delete_local(ways: Iterable[plan.Way]) -> list[Message]:
+    elements = [_mapped(_user(way.uid), way.masked) for way in ways]
+    return _in_chunks(False, "local", elements, "this host")
+
+
+def _mapping(source: bytes, masked: Address, real: Address) -> bytes:
+    """An element of `real` or `local`, whose keys differ in what the first four bytes are."""
+    return _REAL.pack(
+        _REAL_HEAD,
+        source,
+        _address(masked.ip),
+        masked.port.to_bytes(2, "big"),
+        _REAL_DATA,
+        _address(real.ip),
+        real.port.to_bytes(2, "big"),
+    )
+
+
+def _mapped(source: bytes, masked: Address) -> bytes:
+    """The key of an element."""
+    port = masked.port.to_bytes(2, "big")
+    return _REAL_KEY.pack(_REAL_KEY_HEAD, source, _address(masked.ip), port)
+
+
+def _user(uid: int | None) -> bytes:
+    """As packets' socket owners are compared: in the order of this machine."""
+    return ex.host32(NOBODY if uid is None else uid)
+
+
+def _in_chunks(add: bool, name: str, elements: list[bytes], whose: str) -> list[Message]:
     return [
-        _elements(add, IPV4, "real", b"".join(elements[start : start + _CHUNK]), identity)
+        _elements(add, IPV4, name, b"".join(elements[start : start + _CHUNK]), whose)
         for start in range(0, len(elements), _CHUNK)
     ]
 

@@ -1,13 +1,18 @@
 """The two tables, as data.
 
     table netdev rodvr   a chain on every bound tap, and one on rodvr0 for the way back
-    table ip rodvr       translation, refusal and masquerading of what comes out of rodvr1
+    table ip rodvr       translation, refusal and masquerading of what comes out of rodvr1, and the
+                         same for what the host's own programs send to the local prefix
 
 A packet from a VM to a masked address enters at the tap's chain, before any bridge or switch sees it,
 gets the VM's identity as its source and leaves through rodvr0. It comes out of rodvr1 as an ordinary
 packet to be routed: `real` translates it, the GPU NIC masquerades it. The reply is translated back to
 the identity, is routed into rodvr1, comes out of rodvr0, and `back` knows tap, MAC and IP of the VM.
 Nothing is carried in marks, zones or policy rules, so nothing of that kind can break it.
+
+Programs of the host have no tap. Their masked addresses are in the local prefix, which a route sends
+out of the GPU NIC, so that connections get its address; before they are sent, `local` translates them
+by the number of the user who opened the socket. What it does not know is refused here.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from dataclasses import dataclass
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.rodvr.bindings import NOBODY
 from gsaas.rodvr.kernel import expressions as ex
 from gsaas.rodvr.kernel.expressions import LINK, NETWORK, TRANSPORT, Expression, R
 from gsaas.rodvr.kernel.wire import Message
@@ -27,7 +33,7 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-LAYOUT = 1
+LAYOUT = 2
 """Part of the table comment: another number, and an upgraded agent builds the tables anew."""
 
 _INGRESS, _PREROUTING, _INPUT, _FORWARD, _OUTPUT, _POSTROUTING = 0, 0, 1, 2, 3, 4
@@ -43,6 +49,7 @@ class Layout:
 
     masked_prefix: ipaddress.IPv4Network
     identity_network: ipaddress.IPv4Network
+    local_prefix: ipaddress.IPv4Network
     gpu_device: str
     outer_index: int
     """Interface index of rodvr0: tap chains name it by number."""
@@ -53,7 +60,7 @@ class Layout:
     def comment(self) -> str:
         guard = "guarded" if self.guard_gpu_device else "open"
         return (
-            f"rodvr {LAYOUT} {self.masked_prefix} {self.identity_network} "
+            f"rodvr {LAYOUT} {self.masked_prefix} {self.identity_network} {self.local_prefix} "
             f"{self.gpu_device} {self.outer_index} {guard}"
         )
 
@@ -61,7 +68,7 @@ class Layout:
 def was_guarded(comment: str, gpu_device: str) -> bool:
     """Whether the table of this comment guarded *gpu_device*, that is: forwarding was ours."""
     words = comment.split(" ")
-    return words[:1] == ["rodvr"] and words[-1] == "guarded" and gpu_device in words[4:-2]
+    return words[:1] == ["rodvr"] and words[-1] == "guarded" and gpu_device in words[5:-2]
 
 
 @dataclass(frozen=True)
@@ -81,18 +88,24 @@ def base(layout: Layout) -> list[Message]:
     asked = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     real = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     identity = (nft.DATA_TYPE_IPADDR,)
+    user_asked = (nft.DATA_TYPE_UID, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     return [
         ex.add_set(NETDEV, TABLE, "back", 1, identity, 4, data=back, data_length=16),
         ex.add_chain(NETDEV, TABLE, "back", _INGRESS, TAP_PRIORITY, device=OUTER),
         *[ex.add_rule(NETDEV, TABLE, r.chain, r.expressions) for r in netdev_rules(layout)],
         ex.add_set(IPV4, TABLE, "real", 1, asked, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped", 2, identity, 4, counts=_COUNTED_IDENTITIES),
+        ex.add_set(IPV4, TABLE, "local", 3, user_asked, 12, data=real, data_length=8),
+        ex.add_set(IPV4, TABLE, "unmapped-local", 4, identity, 4, counts=_COUNTED_IDENTITIES),
         ex.add_chain(IPV4, TABLE, "stale", _PREROUTING, -150),
         ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, -100, type="nat"),
         ex.add_chain(IPV4, TABLE, "guard", _PREROUTING, -90),
         ex.add_chain(IPV4, TABLE, "forward", _FORWARD, -10),
         ex.add_chain(IPV4, TABLE, "input", _INPUT, -10),
         ex.add_chain(IPV4, TABLE, "output", _OUTPUT, -300),
+        ex.add_chain(IPV4, TABLE, "local-stale", _OUTPUT, -150),
+        ex.add_chain(IPV4, TABLE, "local", _OUTPUT, -100, type="nat"),
+        ex.add_chain(IPV4, TABLE, "local-guard", _OUTPUT, -90),
         ex.add_chain(IPV4, TABLE, "masq", _POSTROUTING, 100, type="nat"),
         *[ex.add_rule(IPV4, TABLE, r.chain, r.expressions) for r in ipv4_rules(layout)],
     ]
@@ -129,6 +142,11 @@ def ipv4_rules(layout: Layout) -> list[Rule]:
     accept = [ex.verdict(ex.ACCEPT)]
     counted_accept = [ex.counter(), *accept]
     source_identity = [ex.load(NETWORK, 12, 4, R)]
+    to_local = _in_network(16, layout.local_prefix)[2:]  # IPv4 it is in any case
+    translate_local = [
+        *[ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)],
+        *[ex.lookup("local", R, R), ex.translate_destination(R, R + 1)],
+    ]
     rules = [
         # A connection nobody knows any more (its mapping moved, the VM migrated in): end it now.
         Rule(
@@ -157,11 +175,28 @@ def ipv4_rules(layout: Layout) -> list[Rule]:
         Rule("forward", [*to_vm, *from_gpu, *translated, *is_reply, *counted_accept]),
         Rule("forward", [*from_vm, *_drop()]),
         Rule("forward", [*to_vm, *_drop()]),
+        # The local prefix is for those who are on this host.
+        Rule("forward", [*to_local, *_drop()]),
         # A daemon on this very host is reached without forwarding.
         Rule("input", [*from_vm, *translated, *accept]),
         Rule("input", [*from_vm, *_drop()]),
         # What we say to a VM by ourselves must not look like the beginning of a connection.
         Rule("output", [*to_vm, *_in_network(12, layout.masked_prefix), ex.untracked()]),
+        Rule("output", [*_in_network(12, layout.local_prefix)[2:], ex.untracked()]),
+        Rule(
+            "local-stale",
+            [*to_local, *tcp, *_conntrack_has(_CT_STATE, _STATE_NEW), *does_not_open]
+            + [ex.counter(), ex.reset_connection()],
+        ),
+        Rule("local", [*to_local, *tcp, ex.meta(nft.Meta.NFT_META_SKUID, R), *translate_local]),
+        Rule("local", [*to_local, *tcp, ex.immediate(R, ex.host32(NOBODY)), *translate_local]),
+        Rule("local-guard", [*to_local, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
+        Rule(
+            "local-guard",
+            [*to_local, *tcp, *opens, ex.load(NETWORK, 16, 4, R)]
+            + [ex.count_in("unmapped-local", 4, R), ex.counter(), ex.reset_connection()],
+        ),
+        Rule("local-guard", [*to_local, *_drop()]),
         Rule(
             "masq",
             [*source_identity, ex.mask(R, layout.identity_network.netmask.packed)]

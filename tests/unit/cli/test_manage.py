@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 
 import pytest
+from oslo_utils import timeutils
 
 from gsaas.cli import manage
+from gsaas.grants.keyring import Keyring
 
 
 @pytest.fixture
@@ -81,3 +85,70 @@ def test_the_help_teaches_when_to_run_it_and_what_a_database_is_called(
     text = capsys.readouterr().out
     for word in ("gsaas-manage db upgrade", "connection = mysql+pymysql://", "Exit status"):
         assert word in text
+
+
+@pytest.fixture
+def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Check an installation without OpenStack: (exit status, what was printed)."""
+    path = tmp_path / "gsaas.conf"
+    path.write_text(
+        "[DEFAULT]\ntransport_url = fake://\n"
+        f"[database]\nconnection = sqlite:///{tmp_path}/gsaas.sqlite\n"
+        "[api]\nauth_strategy = token-file\n"
+        "[engine]\ncloud = standalone\n"
+    )
+
+    def check(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        status = manage.main(["--config-file", str(path), *words])
+        return status, capsys.readouterr().out
+
+    yield check
+    logging.disable(logging.NOTSET)
+
+
+def test_a_check_up_tells_what_keeps_gsaas_from_working_and_what_to_do(check):
+    status, out = check("check")
+    assert status == 1
+    assert "fail  database       the database has no tables of GSaaS yet" in out
+    assert "-> gsaas-manage db upgrade" in out
+    assert "ok    message bus    it takes messages" in out
+
+
+def test_a_check_up_of_what_works_is_fine_and_warns_of_what_nobody_has_yet(check):
+    check("db", "upgrade")
+    status, out = check("check", "-f", "json")
+    assert status == 0
+    found = {finding["part"]: finding["level"] for finding in json.loads(out)}
+    assert found == {
+        "database": "ok",
+        "monitors": "warn",
+        "endpoints": "warn",
+        "message bus": "ok",
+        "quotas": "ok",
+    }
+
+
+def test_a_part_that_raises_what_nobody_expected_is_a_finding_and_the_others_go_on(
+    check, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(_bus):
+        raise RuntimeError("the moon is full")
+
+    monkeypatch.setattr("gsaas.rpc.check", broken)
+    status, out = check("check")
+    assert status == 1
+    assert "it cannot be looked at: the moon is full" in out
+    assert "ok    quotas" in out
+
+
+def test_a_new_key_for_grants_is_one_that_can_be_used_and_another_each_time(capsys):
+    keys = []
+    for _ in range(2):
+        assert manage.main(["grant-key"]) == 0
+        keys.append(capsys.readouterr().out.strip())
+    assert keys[0] != keys[1]
+    for key in keys:
+        now = timeutils.utcnow()
+        ring = Keyring([key])
+        assert ring.verify(ring.sign("lease-1", "blue", now), now).lease_id == "lease-1"

@@ -6,7 +6,7 @@ import pytest
 
 from gsaas.cli.cgpus import from_options, to_options
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import HelpWanted, UsageError, parse
+from gsaas.cli.spelling import FOR_EVER, HelpWanted, UsageError, parse
 
 
 def read(line: str):
@@ -88,12 +88,18 @@ def test_everything_about_the_vm_is_read():
         "poolmem": None,
         "locality": "any",
         "policy": None,
+        "model": None,
+        "capability": None,
+        "hosts": "any",
+        "host": None,
         "image": "i",
         "flavor": "f",
         "network": ["n1", "n2"],
         "name": "web",
         "key": "k",
         "userdata": "u",
+        "wait": None,
+        "priority": None,
         "nowait": False,
         "f": "table",
         "theirs": [],
@@ -185,3 +191,27 @@ def test_help_is_given_where_it_is_asked_for(line, command):
     with pytest.raises(HelpWanted) as wanted:
         read(line)
     assert wanted.value.command == command
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("-ncgpus=1", None),
+        ("-ncgpus=1 -wait", FOR_EVER),
+        ("-wait -ncgpus=1", FOR_EVER),
+        ("-ncgpus=1 -wait=30", 30),
+        ("-wait 30 -ncgpus=1", 30),
+    ],
+)
+def test_an_option_may_do_without_a_value_and_takes_a_number_after_a_space(words, seconds):
+    assert read(f"-l {words}")[1].wait == seconds
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon"])
+def test_a_time_to_wait_is_a_whole_number_of_at_least_1(value):
+    with pytest.raises(UsageError, match="-wait needs a whole number of at least 1"):
+        read(f"-l -ncgpus=1 -wait={value}")
+
+
+def test_a_priority_may_be_below_0():
+    assert read("-l -ncgpus=1 -priority -5")[1].priority == -5

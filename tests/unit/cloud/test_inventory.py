@@ -34,6 +34,11 @@ def test_a_host_needs_a_name_and_an_address_and_is_a_compute_host_without_gpus()
     assert [spec.name for spec in expected.compute_hosts] == ["a"]
 
 
+@pytest.mark.parametrize("name", ["gpu1", "GPU1.Rack-4.example.org", "10.0.0.7", "a_b", "a" * 200])
+def test_a_host_has_any_name_that_nova_may_know_it_by(name):
+    assert inventory.parse(NETWORK + host(name=name)).hosts[0].name == name
+
+
 def test_gpus_have_uuids_that_stay_and_differ_and_ports_of_their_own():
     first = HostSpec("a", "192.168.50.1", gpus=3).gpu_infos(8308)
     again = HostSpec("a", "192.168.50.1", gpus=3).gpu_infos(8308)
@@ -55,6 +60,10 @@ def test_gpus_have_uuids_that_stay_and_differ_and_ports_of_their_own():
         (NETWORK + "[[hosts]]\nname = 'a'", "gpu_address"),
         (NETWORK + host(colour="green"), "colour"),
         (NETWORK + host(name="A b"), "is no host name"),
+        (NETWORK + host(name=".a"), "is no host name"),
+        (NETWORK + host(name="../a"), "is no host name"),
+        (NETWORK + host(name="a" * 201), "is no host name"),
+        (NETWORK + host(name=7), "is no host name"),
         (NETWORK + host(name="switch"), "is taken"),
         (NETWORK + host(name="vm-1"), "is taken"),
         (NETWORK + host(gpu_address="somewhere"), "gpu_address"),
@@ -64,6 +73,8 @@ def test_gpus_have_uuids_that_stay_and_differ_and_ports_of_their_own():
         (NETWORK + host(gpus=True), "gpus is a whole number from 0"),
         (NETWORK + host(memory_mb=0), "memory_mb is a whole number from 1"),
         (NETWORK + host(model=""), "model is a text"),
+        (NETWORK + host(compute_capability="8"), "compute_capability is a text such as"),
+        (NETWORK + host(compute_capability=8.0), "compute_capability is a text such as"),
         (NETWORK + host() + host(gpu_address="192.168.50.2"), "two hosts have the name a"),
         (NETWORK + host() + host(name="b"), "two hosts have the gpu_address 192.168.50.1"),
     ],

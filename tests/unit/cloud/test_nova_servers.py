@@ -103,6 +103,12 @@ def test_a_failed_server_is_quoted_and_a_past_failure_is_not():
     assert servers.describe(said("ACTIVE", **fault), []).fault is None
 
 
+def test_where_a_server_is_can_be_told_from_a_list_of_all():
+    shelved = said("SHELVED_OFFLOADED") | {"OS-EXT-SRV-ATTR:host": None}
+    for server, host in ((said(), "here"), (shelved, None), (said("SOFT_DELETED"), None)):
+        assert servers.placement(server) == ("s", host)
+
+
 def test_a_server_on_no_host_has_none():
     shelved = said("SHELVED_OFFLOADED", **{"OS-EXT-SRV-ATTR:host": None})
     assert servers.describe(shelved, []).host is None

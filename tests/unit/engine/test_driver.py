@@ -13,7 +13,7 @@ import pytest
 from gsaas import exceptions, timings
 from gsaas.cloud.base import ServerStatus
 from gsaas.context import RequestContext
-from gsaas.db import endpoints
+from gsaas.db import endpoints, hosts, leases
 from gsaas.lifecycle import Status
 from tests.unit.engine.world import HOST
 
@@ -291,6 +291,22 @@ def test_a_lease_released_while_the_cloud_is_silent_gives_its_gpus_back_and_ends
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
+def test_a_cloud_that_shows_a_server_but_does_not_delete_it_keeps_no_gpu(world, monkeypatch):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    world.release(lease_id)
+
+    def refuse(_owner):
+        raise exceptions.CloudUnavailable(reason="Nova failed (HTTP 503)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.cloud, "delete", refuse)
+        assert world.drive(lease_id) == world.conf.engine.poll_interval
+    assert (world.lease(lease_id).status, world.used_mb()) == (Status.RELEASING, 0)
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.RELEASED)
+
+
 def test_a_shelved_server_gives_its_cgpus_back_and_stays_its_owners(world):
     lease_id = world.launch()
     world.drive(lease_id)
@@ -325,3 +341,74 @@ def test_the_phases_of_a_launch_are_timed_where_they_happen(world):
     assert known.keys() == here | {timings.RODVR_CONFIGURATION}
     assert all(seconds >= 0 for seconds in known.values())
     assert known[timings.RODVR_CONFIGURATION] == 0.004
+
+
+def forget(world, host):
+    with world.database.write() as session:
+        hosts.forget(session, host, patience=None, servers_stay=True)
+
+
+def test_a_lease_whose_gpu_host_is_gone_gives_back_what_it_held_and_its_owner_keeps_the_vm(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    forget(world, "gpu1")
+    assert world.drive(lease_id) is None
+    lease = world.lease(lease_id)
+    assert (lease.status, lease.claims, lease.bound_host) == (Status.ERROR, [], None)
+    assert world.endpoint.bindings == []
+    assert list(world.cloud.servers) == [lease_id]
+    with world.database.write() as session:
+        hosts.bury(session)
+        assert [host.name for host in hosts.page(session, limit=10)] == [HOST]
+    world.release(lease_id)
+    world.drive(lease_id)
+    assert world.lease(lease_id).status == Status.RELEASED
+    assert list(world.cloud.servers) == [lease_id]
+
+
+def test_a_launch_whose_gpu_host_goes_away_fails_and_leaves_no_server(world):
+    world.cloud.boots = ServerStatus.BUILD
+    lease_id = world.launch()
+    world.drive(lease_id)
+    forget(world, "gpu1")
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.ERROR)
+
+
+def test_a_release_no_longer_waits_for_a_compute_host_that_is_gone(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    world.endpoint.answers = False
+    world.release(lease_id)
+    world.drive(lease_id)
+    assert world.lease(lease_id).status == Status.RELEASING
+    world.endpoint.held.clear()  # it is gone
+    forget(world, HOST)
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.RELEASED)
+
+
+def test_a_server_evacuated_from_a_compute_host_that_is_gone_is_wired_where_it_is_now(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    world.endpoint.held.clear()
+    forget(world, HOST)
+    with world.database.write() as session:
+        endpoints.register(session, "compute2", {"bindings": {}})
+    moved = replace(world.cloud.servers[lease_id], host="compute2")
+    world.cloud.servers[lease_id] = moved
+    world.drive(lease_id)
+    assert world.lease(lease_id).bound_host == "compute2"
+    assert list(world.endpoint.held) == ["compute2"]
+
+
+def test_nobody_asks_a_gpu_host_that_is_gone_whom_it_still_admits(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    with world.database.write() as session:
+        leases.update(session, lease_id, admitted_address="192.0.2.7")
+    world.monitor.answers = False
+    forget(world, "gpu1")
+    world.drive(lease_id)
+    lease = world.lease(lease_id)
+    assert (lease.status, lease.claims, lease.admitted_address) == (Status.ERROR, [], None)

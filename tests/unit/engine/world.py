@@ -8,6 +8,7 @@ point runs.
 from __future__ import annotations
 
 import datetime
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,18 +19,25 @@ from typing import Any
 import gsaas.conf
 from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
+from gsaas.daemons.ports import PortRange
+from gsaas.daemons.values import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
 from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine import wiring
 from gsaas.engine.driver import LeaseDriver
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.engine.gpu_hosts import GpuHosts
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Request
 from gsaas.lifecycle import Event, Status
+from gsaas.monitor.report import GpuInfo
 from gsaas.remoting.base import load
 from gsaas.rodvr.bindings import Binding
-from gsaas.rpc.rodvr import Unconfirmed
+from gsaas.rpc.hosts import Unconfirmed
 
 HOST = "compute1"
+HOST_ADDRESS = "192.168.50.21"
+GPU_HOST = "gpu1"
 
 
 class Killed(BaseException):
@@ -157,22 +165,91 @@ class MemoryEndpoint:
             raise Unconfirmed(f"the endpoint of {host} does not answer")
 
 
+class MemoryMonitor:
+    """The monitors of all GPU hosts: daemons that come and go as fast, or as slowly, as a test says."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        self.fuse = fuse
+        self.answers = True
+        self.fenced = True
+        self.starts = State.HEALTHY
+        """How a new daemon fares."""
+        self.ends = True
+        """A daemon that is wanted no more is gone at once."""
+        self.obeys = True
+        """The kernel changes the fence as it is asked to."""
+        self.fences: dict[str, frozenset[Admission]] = {}
+        self.orders: dict[str, Wanted] = {}
+        self.daemons: dict[str, dict[str, Condition]] = {}
+
+    def apply(self, host: str, wanted: Wanted) -> dict[str, Any]:
+        self.fuse.effect()
+        if not self.answers:
+            raise Unconfirmed(f"the monitor of {host} does not answer")
+        wanted = Wanted.from_dict(json.loads(json.dumps(wanted.to_dict())))
+        if host not in self.orders or wanted.serial > self.orders[host].serial:
+            self.orders[host] = wanted
+            self._settle(host)
+            self.fuse.effect()
+        return self.report(host)
+
+    def _settle(self, host: str) -> None:
+        if self.obeys:
+            self.fences[host] = self.orders[host].admissions
+        there = self.daemons.setdefault(host, {})
+        wanted = {daemon.key: daemon for daemon in self.orders[host].daemons}
+        for key in there.keys() - wanted.keys():
+            if self.ends:
+                del there[key]
+            else:
+                there[key] = Condition(there[key].daemon, State.DRAINING)
+        for key in wanted.keys() - there.keys():
+            there[key] = Condition(wanted[key], self.starts)
+
+    def all_end(self) -> None:
+        """What was draining has gone."""
+        self.ends = True
+        for host in self.orders:
+            self._settle(host)
+
+    def fare(self, host: str, state: State, detail: str | None = None, restarts: int = 0) -> None:
+        """Have every daemon of *host* fare so."""
+        for key, condition in self.daemons[host].items():
+            self.daemons[host][key] = Condition(condition.daemon, state, restarts, detail)
+
+    def report(self, host: str) -> dict[str, Any]:
+        orders = self.orders[host]
+        fence = FenceReport(self.fences[host]) if self.fenced else None
+        report = Report(orders.serial, list(self.daemons[host].values()), fence).to_dict()
+        return json.loads(json.dumps(report))
+
+    @property
+    def serving(self) -> set[Daemon]:
+        """Every daemon that runs anywhere."""
+        return {each.daemon for there in self.daemons.values() for each in there.values()}
+
+    @property
+    def admitted(self) -> set[Admission]:
+        """Everybody whom a fence lets in."""
+        return {each for admissions in self.fences.values() for each in admissions}
+
+
 def furnish(database: Path) -> None:
     """Make a database with one GPU host and one compute host."""
     door = Database.open(f"sqlite:///{database}")
     migration.upgrade(door.engine)
-    infos = [gpus.GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
+    infos = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
     with door.write() as session:
         gpus.register(session, "gpu1", "192.168.50.11", infos)
-        endpoints.register(session, HOST, {"bindings": {}})
+        endpoints.register(session, HOST, {"bindings": {}, "gpu_address": HOST_ADDRESS})
     door.close()
 
 
 class World:
     """One GPU host, one compute host, and leases driven by as many engines as it takes."""
 
-    def __init__(self, database: Path) -> None:
-        """*database* is a copy of what `furnish` made."""
+    def __init__(self, database: Path, ports: PortRange | None = None) -> None:
+        """*database* is a copy of what `furnish` made; with *ports*, cGPUs have daemons of their own."""
         self.fuse = Fuse()
         self.fuse.watch = self.check_safety
         self.conf = gsaas.conf.load(files=[])
@@ -183,7 +260,11 @@ class World:
             attempts=5,
             heartbeat_timeout=3600,
             masked=MaskedAddresses("169.254.71.0/24", 8308),
+            local=MaskedAddresses("169.254.72.0/21", 8308),
+            daemon_ports={"simulated": ports} if ports else {},
         )
+        self.monitor = MemoryMonitor(self.fuse)
+        self.gpu_hosts = GpuHosts(self.database, self.monitor)
         self.cloud = MemoryCloud(self.fuse)
         self.endpoint = MemoryEndpoint(self.fuse)
 
@@ -206,6 +287,26 @@ class World:
         )
         return self.claims.claim(lease, Request(1, "shared", 4096, "any")).id
 
+    def alloc(self, consumer_host: str | None = HOST, uid: int | None = 1000) -> str:
+        """A lease without a server, for a consumer on that host."""
+        lease_id = str(uuid.uuid4())
+        lease = models.Lease(
+            id=lease_id,
+            project_id="p",
+            user_id="u",
+            name="n",
+            count=1,
+            mode="shared",
+            memory_mb=4096,
+            locality="any",
+            remoting="simulated",
+            has_server=False,
+            consumer_host=consumer_host,
+            consumer_uid=uid,
+        )
+        request = Request(1, "shared", 4096, "any", consumer_host=consumer_host)
+        return self.claims.claim(lease, request).id
+
     def release(self, lease_id: str) -> None:
         with self.database.write() as session:
             leases.transition(session, lease_id, Event.RELEASE)
@@ -223,6 +324,7 @@ class World:
             cloud=self.cloud,
             remoting=lambda name: load(name, self.conf),
             endpoint=self.endpoint,
+            gpu_hosts=self.gpu_hosts,
             engine=name,
         )
 
@@ -245,8 +347,13 @@ class World:
         """Have a lease be claimed that much earlier."""
         with self.database.write() as session:
             lease = leases.get(session, lease_id)
-            created = lease.created_at - datetime.timedelta(seconds=seconds)
-            leases.update(session, lease_id, created_at=created)
+            ago = datetime.timedelta(seconds=seconds)
+            leases.update(
+                session,
+                lease_id,
+                created_at=lease.created_at - ago,
+                claimed_at=lease.claimed_at - ago,
+            )
 
     def story(self, lease_id: str) -> list[str]:
         with self.database.read() as session:
@@ -263,6 +370,11 @@ class World:
                 lease = leases.get(session, binding.lease_id)
                 assert lease.claims, f"{binding} outlived its claims"
                 assert lease.bound_host, f"{binding} is unknown to the database"
+        for daemon in self.monitor.serving:
+            with self.database.read() as session:
+                lease = leases.get(session, daemon.lease_id)
+                ports = [claim.daemon_port for claim in lease.claims]
+                assert daemon.port in ports, f"{daemon} outlived its claim"
 
     def check_active(self, lease_id: str) -> None:
         """A lease is ACTIVE, with one server and exactly its binding."""
@@ -282,6 +394,8 @@ class World:
         assert (lease.claims, lease.server_id, lease.bound_host) == ([], None, None)
         assert self.cloud.servers == {}
         assert self.endpoint.bindings == []
+        assert self.monitor.serving == set()
+        assert self.monitor.admitted == set()
         assert self.used_mb() == 0
         with self.database.read() as session:
             assert leases.unsettled(session) == []

@@ -8,7 +8,7 @@ import pytest
 
 from gsaas.cloud import inventory
 from gsaas.cloud.inventory import InventoryError
-from gsaas.db.gpus import GpuInfo
+from gsaas.monitor.report import GpuInfo
 
 ETC = Path(__file__).parents[3] / "etc/gsaas"
 HOST = 'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu01"\ngpu_address = "192.0.2.11"\n'
@@ -20,10 +20,10 @@ def test_the_sample_of_a_simulated_cloud_says_what_holds_without_one():
 
 def test_the_sample_of_gpu_hosts_gives_each_gpu_its_uuid_and_its_daemon_a_port():
     host = inventory.load(str(ETC / "gpu-host.toml")).host("gpu01")
-    model, memory = "NVIDIA A100-PCIE-40GB", 40960
+    facts = {"model": "NVIDIA A100-PCIE-40GB", "memory_mb": 40960, "compute_capability": "8.0"}
     assert host.gpu_infos(8308) == [
-        GpuInfo("GPU-7c1e3f0a-9d52-4d1b-8a7e-0d4f2b9e6a10", 0, model, memory, 8308),
-        GpuInfo("GPU-2b8d6c44-51fe-4c3a-9e0b-7f6a1c5d8e21", 1, model, memory, 8309),
+        GpuInfo("GPU-7c1e3f0a-9d52-4d1b-8a7e-0d4f2b9e6a10", 0, daemon_port=8308, **facts),
+        GpuInfo("GPU-2b8d6c44-51fe-4c3a-9e0b-7f6a1c5d8e21", 1, daemon_port=8309, **facts),
     ]
 
 

@@ -6,8 +6,6 @@ The generators run in processes of their own: they load whatever offers options,
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,32 +14,14 @@ from oslo_config import cfg
 
 from gsaas import conf
 from gsaas.api import rbac
+from tests.unit.etc.conftest import generate
 
-ETC = Path(__file__).parents[3] / "etc/gsaas"
 OURS = {
     (group.name, option.dest): option
     for module in conf.MODULES
     for group, options in module.list_opts().items()
     for option in options
 }
-
-
-def generate(program: str, config: str, output: Path) -> None:
-    subprocess.run(
-        [
-            Path(sys.executable).with_name(program),
-            f"--config-file={ETC / config}",
-            f"--output-file={output}",
-        ],
-        check=True,
-    )
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("etc") / "gsaas.conf"
-    generate("oslo-config-generator", "gsaas-config-generator.conf", path)
-    return path
 
 
 def explained(sample: Path) -> dict[tuple[str, str], str]:

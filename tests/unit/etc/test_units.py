@@ -18,7 +18,7 @@ NAMES = [unit.stem for unit in UNITS]
 
 def read(unit: Path) -> configparser.SectionProxy:
     """The part of a unit that says how its process runs."""
-    parser = configparser.RawConfigParser()
+    parser = configparser.RawConfigParser(strict=False)  # some options may be said again
     parser.optionxform = str
     parser.read(unit)
     return parser["Service"]
@@ -44,13 +44,35 @@ def test_systemd_has_nothing_to_say_against_a_unit(unit: Path, tmp_path: Path):
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+CAPABILITIES = {
+    "gsaas-rodvr": "CAP_NET_ADMIN",
+    "gsaas-monitor": "CAP_NET_ADMIN CAP_SYS_ADMIN",
+}
+
+
+def test_daemons_outlive_their_monitor():
+    service = read(ETC / "systemd/gsaas-monitor.service")
+    assert (service["Delegate"], service["KillMode"]) == ("yes", "process")
+    assert (service["RuntimeDirectory"], service["RuntimeDirectoryPreserve"]) == (
+        "gsaas-monitor",
+        "yes",
+    )
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=NAMES)
-def test_only_the_endpoint_has_a_capability_and_only_one(unit: Path):
+def test_only_agents_have_capabilities_and_only_those_they_need(unit: Path):
     service = read(unit)
-    expected = "CAP_NET_ADMIN" if unit.stem == "gsaas-rodvr" else ""
+    expected = CAPABILITIES.get(unit.stem, "")
     assert service["CapabilityBoundingSet"] == expected
     assert service.get("AmbientCapabilities", "") == expected
     assert (service["User"], service["NoNewPrivileges"]) == ("gsaas", "yes")
+
+
+@pytest.mark.parametrize("name", ["gsaas-api", "gsaas-engine", "gsaas-rodvr"])
+def test_whoever_asks_openstack_or_the_kernel_may_use_netlink(name: str):
+    """openstacksdk lists this machine's interfaces when it connects, and fails where it may not."""
+    unit = read(ETC / "systemd" / f"{name}.service")
+    assert "AF_NETLINK" in unit["RestrictAddressFamilies"].split()
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=NAMES)
@@ -58,3 +80,11 @@ def test_a_process_that_could_not_start_is_tried_again(unit: Path):
     service = read(unit)
     assert (service["Type"], service["Restart"]) == ("notify", "always")
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+def test_a_monitor_may_use_nvidias_devices_and_no_others():
+    lines = (ETC / "systemd/gsaas-monitor.service").read_text().splitlines()
+    allowed = {line.partition("=")[2] for line in lines if line.startswith("DeviceAllow=")}
+    assert "DevicePolicy=closed" in lines
+    assert allowed
+    assert all(device.startswith("char-nvidia") for device in allowed)

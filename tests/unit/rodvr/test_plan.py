@@ -9,20 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsaas.rodvr import plan
-from gsaas.rodvr.bindings import Address, Binding
+from gsaas.rodvr.bindings import Address, Binding, LocalBinding
 from gsaas.rodvr.plan import (
     AddChain,
+    AddLocal,
     AddMappings,
     AddWayBack,
     Attachment,
     Connection,
     Cut,
+    CutLocal,
     DeleteChain,
+    DeleteLocal,
     DeleteMappings,
     DeleteWayBack,
     Plan,
     State,
     Tag,
+    Way,
     WayBack,
 )
 
@@ -244,3 +248,61 @@ def test_every_mapping_that_is_lost_is_cut(state: State, wanted: dict[str, Attac
 def test_a_kernel_accepts_every_detachment(state: State, tap: str) -> None:
     after = accepted(state, plan.detach(state, tap).operations)
     assert tap not in after.chains
+
+
+X, Y = Address("169.254.72.1", 8308), Address("169.254.72.2", 8308)
+
+
+def test_a_local_binding_is_a_way_for_its_user_to_each_daemon() -> None:
+    binding = LocalBinding("lease-1", "lease-1", 1000, {X: G1, Y: G2})
+    assert plan.ways(binding) == {Way(X, 1000): G1, Way(Y, 1000): G2}
+
+
+def test_local_ways_that_change_are_deleted_added_and_cut_and_no_others_are() -> None:
+    state = State(local={Way(X, 1000): G1, Way(Y, 1000): G2, Way(A, None): G1})
+    former = [Way(X, 1000), Way(Y, 1000)]
+    assert plan.relocate(state, former, {Way(X, 1000): G2, Way(Y, 1000): G2}) == Plan(
+        [DeleteLocal((Way(X, 1000),)), AddLocal({Way(X, 1000): G2})], [CutLocal(X)]
+    )
+    assert plan.relocate(state, former, {}) == Plan(
+        [DeleteLocal(tuple(former))], [CutLocal(X), CutLocal(Y)]
+    )
+    assert plan.relocate(state, former, {way: state.local[way] for way in former}) == Plan()
+
+
+def test_a_local_way_for_another_user_takes_the_place_of_the_former() -> None:
+    """Whoever was connected as the former user must not stay so."""
+    state = State(local={Way(X, 1000): G1})
+    assert plan.relocate(state, [Way(X, 1000)], {Way(X, 1001): G1}) == Plan(
+        [DeleteLocal((Way(X, 1000),)), AddLocal({Way(X, 1001): G1})], [CutLocal(X)]
+    )
+
+
+def test_a_way_that_somebody_left_behind_gives_way() -> None:
+    state = State(local={Way(X, 1000): G1})
+    assert plan.relocate(state, [], {Way(X, 1000): G2}) == Plan(
+        [DeleteLocal((Way(X, 1000),)), AddLocal({Way(X, 1000): G2})], [CutLocal(X)]
+    )
+
+
+local_states = st.dictionaries(
+    st.builds(Way, st.sampled_from([A, B, X, Y]), st.sampled_from([None, 0, 1000])),
+    st.sampled_from([G1, G2]),
+)
+
+
+@given(local_states, local_states)
+def test_any_local_state_becomes_any_other_without_overwriting(before, wanted) -> None:
+    state = State(local=dict(before))
+    for operation in plan.relocate(state, list(before), wanted).operations:
+        if isinstance(operation, AddLocal):
+            assert not operation.mappings.keys() & state.local.keys()
+        state.commit([operation])
+    assert state.local == wanted
+
+
+def test_local_connections_that_no_way_explains_are_cut() -> None:
+    state = State(local={Way(X, 1000): G1})
+    known = [(X, G1), (X, G2), (Y, G2)]
+    assert plan.stale_local_connections(known, state) == [CutLocal(X), CutLocal(Y)]
+    assert plan.stale_local_connections(known[:1], state) == []

@@ -12,7 +12,7 @@ def test_a_report_is_plain_json() -> None:
         "port-1": BindingReport(True, unmapped=2, refused=1, seconds=0.004),
         "port-2": BindingReport(False),
     }
-    plain = Report("cmp1", bindings, ("something is wrong",)).to_dict()
+    plain = Report("cmp1", bindings, ("something is wrong",), "192.0.2.1").to_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain == {
         "host": "cmp1",
@@ -29,4 +29,5 @@ def test_a_report_is_plain_json() -> None:
             },
         },
         "problems": ["something is wrong"],
+        "gpu_address": "192.0.2.1",
     }

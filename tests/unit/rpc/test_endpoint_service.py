@@ -11,7 +11,8 @@ from gsaas import rpc
 from gsaas.rodvr.bindings import Address, Binding
 from gsaas.rodvr.report import BindingReport, Report
 from gsaas.rodvr.service import EndpointService
-from gsaas.rpc.rodvr import EndpointClient, Unconfirmed
+from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.rodvr import EndpointClient
 from tests.support.waiting import until
 
 HOST = "compute1"

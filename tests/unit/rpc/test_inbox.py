@@ -11,14 +11,16 @@ import pytest
 
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.db import endpoints, gpus, hosts, leases, models
-from gsaas.db.gpus import GpuInfo
+from gsaas.db import endpoints, gpus, hosts, leases, models, settings
 from gsaas.engine import wiring
 from gsaas.engine.callers import Callers
+from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.inbox import Inbox
 from gsaas.lifecycle import Status
+from gsaas.monitor.report import GpuInfo, Reading, Report, Sight
 from gsaas.rodvr.bindings import Address, Binding
 from gsaas.rpc.engine import EngineClient
+from gsaas.rpc.monitor import MonitorClient
 from tests.support.waiting import until
 
 GPU = GpuInfo("GPU-1", 0, "Quadro M4000", 8192, 8308)
@@ -42,7 +44,9 @@ class Desk:
 @pytest.fixture
 def desk(bus, database, running) -> Desk:
     desk = Desk(EngineClient(bus), None)
-    desk.inbox = Inbox(database, desk, desk.woken.append, desk.callers)
+    monitors = MonitorClient(bus, timeout=2.0)
+    gpu_hosts = GpuHosts(database, monitors)
+    desk.inbox = Inbox(database, desk, monitors, gpu_hosts, desk.woken.append, desk.callers)
     running(rpc.server(bus, rpc.ENGINE, "engine-1", desk.inbox))
     return desk
 
@@ -115,18 +119,52 @@ def test_a_lease_that_changed_is_looked_at(desk):
 
 
 def test_a_gpu_report_puts_the_host_and_its_gpus_on_offer(desk, database):
-    desk.engine.gpus_report("gpu1", "192.168.50.11", [GPU])
-
-    def found():
-        with database.read() as session:
-            return gpus.page(session, limit=10)
-
-    (gpu,) = until(found, "the GPU")
+    desk.engine.monitor_report("gpu1", Report("192.168.50.11", 10, Sight([GPU])))
+    with database.read() as session:
+        (gpu,) = gpus.page(session, limit=10)
     assert (gpu.uuid, gpu.memory_mb, gpu.daemon_port) == ("GPU-1", 8192, 8308)
     with database.read() as session:
         host = hosts.get(session, "gpu1")
     assert host.gpu_address == "192.168.50.11"
     assert isinstance(host.monitor_seen_at, datetime.datetime)
+
+
+def test_a_monitor_is_answered_how_often_to_report(desk, database):
+    report = Report("192.168.50.11", 10, Sight([GPU]))
+    assert desk.engine.monitor_report("gpu1", report).monitor_interval is None
+    with database.write() as session:
+        settings.put(session, settings.MONITOR_INTERVAL, 5)
+    assert desk.engine.monitor_report("gpu1", report).monitor_interval == 5
+    with database.read() as session:
+        assert hosts.get(session, "gpu1").monitor_interval == 10
+
+
+def test_an_interval_that_changed_is_told_to_every_monitor(bus, desk, database, running):
+    class Told:
+        target = rpc.Target(version="1.0")
+
+        def __init__(self) -> None:
+            self.intervals: list[float | None] = []
+
+        def report_every(self, context, seconds: float | None) -> None:
+            self.intervals.append(seconds)
+
+    monitors = [Told(), Told()]
+    for number, monitor in enumerate(monitors):
+        running(rpc.server(bus, rpc.MONITOR, f"gpu{number}", monitor))
+    with database.write() as session:
+        settings.put(session, settings.MONITOR_INTERVAL, 5)
+    desk.engine.monitor_interval_changed(CONTEXT)
+    until(lambda: all(monitor.intervals for monitor in monitors), "the monitors to be told")
+    assert [monitor.intervals for monitor in monitors] == [[5], [5]]
+
+
+def test_what_was_read_of_gpus_arrives_with_what_is_wrong(desk, database):
+    sight = Sight([GPU], {"GPU-1": Reading(utilisation=37.0)}, None, ["a fan is broken"])
+    desk.engine.monitor_report("gpu1", Report("192.168.50.11", 10, sight))
+    with database.read() as session:
+        assert gpus.readings(session, ["GPU-1"])["GPU-1"].utilisation == 37.0
+        assert hosts.get(session, "gpu1").monitor_problems == ["a fan is broken"]
 
 
 def test_an_endpoint_that_starts_is_told_all_it_should_hold_and_nothing_else(desk, database, bound):
@@ -209,18 +247,61 @@ def test_a_report_that_is_not_one_is_refused_and_changes_nothing(desk, database,
         ("192.168.50.11", {"memory_mb": "8192"}),
         ("192.168.50.11", {"daemon_port": 65536}),
         ("192.168.50.11", {"extra": 1}),
+        ("192.168.50.11", {"model": ""}),
+        ("192.168.50.11", {"compute_capability": "nine"}),
+        ("192.168.50.11", {"fatal_error": "XID 79"}),
+        ("192.168.50.11", {"fatal_error_at": "2026-01-01T00:00:00"}),
+        ("192.168.50.11", {"fatal_error": "XID 79", "fatal_error_at": "2026-01-01T00:00:00Z"}),
     ],
 )
 def test_gpus_that_are_none_are_refused_and_change_nothing(desk, database, address, change):
-    gpu = {
-        "uuid": "GPU-1",
-        "device_index": 0,
-        "model": "Quadro M4000",
-        "memory_mb": 8192,
-        "daemon_port": 8308,
-        **change,
-    }
-    with pytest.raises(ValueError if not change else jsonschema.ValidationError):
-        desk.inbox.gpus_report(CONTEXT, "gpu1", address, [gpu])
+    report = Report(address, 10, Sight([GPU])).to_dict()
+    report["gpus"][0].update(change)
+    with pytest.raises((ValueError, TypeError)):
+        desk.inbox.monitor_report(CONTEXT, "gpu1", report)
     with database.read() as session:
         assert hosts.page(session, limit=10) == []
+
+
+DAEMONS = {"serial": 0, "daemons": {}, "fence": None, "problems": []}
+SAID = {
+    "lease_id": None,
+    "position": 0,
+    "gpu_uuid": "GPU-1",
+    "port": 8308,
+    "memory_mb": None,
+    "state": "healthy",
+    "restarts": 0,
+    "detail": None,
+}
+
+
+def test_a_gpu_host_that_starts_is_told_what_to_hold_with_a_growing_number(desk):
+    first, second = (desk.engine.daemons_started("gpu7") for _ in range(2))
+    assert first.serial < second.serial
+    assert first.daemons == first.admissions == frozenset()
+
+
+def test_what_a_gpu_host_holds_is_noted(desk, database):
+    desk.engine.daemons_report("gpu7", {**DAEMONS, "daemons": {"gpu-GPU-1": SAID}})
+
+    def noted() -> dict | None:
+        with database.read() as session:
+            return hosts.monitor_reports(session, ["gpu7"]).get("gpu7")
+
+    assert until(noted)["daemons"] == {"gpu-GPU-1": SAID}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"serial": -1},
+        {"daemons": {"x": {**SAID, "state": "splendid"}}},
+        {"daemons": {"x": {**SAID, "port": 0}}},
+        {"fence": {"admissions": "everybody", "refused": 0}},
+        {"problems": [1]},
+    ],
+)
+def test_a_report_of_daemons_that_makes_no_sense_is_refused(desk, wrong):
+    with pytest.raises(jsonschema.ValidationError):
+        desk.inbox.daemons_report(CONTEXT, "gpu7", {**DAEMONS, **wrong})

@@ -1,0 +1,19 @@
+"""What settings look like on the wire."""
+
+from __future__ import annotations
+
+from gsaas.api.schemas import common
+
+SETTINGS = common.record(
+    {
+        "monitor_interval": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": 3600,
+            "description": "Seconds between two reports of each GPU host; null: as the configuration of each says.",
+        }
+    },
+    title="Settings",
+)
+
+UPDATE = ONE = common.record({"settings": SETTINGS})

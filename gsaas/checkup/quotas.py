@@ -1,0 +1,37 @@
+"""Does Keystone have the limits that it is asked for?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oslo_config import cfg
+
+from gsaas import exceptions
+from gsaas.checkup.findings import Finding, fail, ok, reason
+from gsaas.limits.base import UNITS
+
+PART = "quotas"
+
+
+def look(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    if conf.quotas.driver != "oslo_limit":
+        own = [f"{conf.quotas[name]} {UNITS[name]}" for name in UNITS if conf.quotas[name] >= 0]
+        each = "no limits" if conf.quotas.driver == "none" or not own else ", ".join(own)
+        yield ok(PART, f"each project: {each}, as [quotas] says")
+        return
+    from gsaas.limits.keystone import KeystoneLimits  # brings the OpenStack SDK along
+
+    try:
+        missing = KeystoneLimits(conf).missing()
+    except (ValueError, exceptions.IdentityUnavailable) as error:
+        said = reason(error.__cause__ or error)
+        yield fail(PART, f"Keystone's limits cannot be read: {said}", "correct [oslo_limit]")
+        return
+    if missing:
+        yield fail(
+            PART,
+            f"Keystone has no registered limit for {', '.join(sorted(missing))}, so nobody may have any",
+            "gsaas-manage limits register",
+        )
+    else:
+        yield ok(PART, "Keystone has a registered limit for each of " + ", ".join(UNITS))

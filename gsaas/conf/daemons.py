@@ -1,0 +1,194 @@
+"""[daemons]: the server side of the middleware on GPU hosts."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    "daemons",
+    title="Daemons of the middleware",
+    help="The middleware's daemons on GPU hosts. `life` and `lease_ports` are read by controllers, too, and have to be "
+    "the same everywhere; the rest is for gsaas-monitor. What a driver says of its own daemons is the default of "
+    "`command`, `environment`, `folder` and `health`; in these, {port}, {address}, {host}, {gpu_uuid}, {memory_mb}, "
+    "{lease_id}, {position}, {key}, {folder}, {state_dir} and {max_clients} are filled in for each daemon.",
+)
+
+OPTS = [
+    cfg.StrOpt(
+        "life",
+        choices=[
+            (
+                "per-gpu",
+                "the monitor runs one daemon for each GPU; it serves every lease on that GPU",
+            ),
+            (
+                "per-lease",
+                "the monitor runs one daemon for each cGPU, from its claim to its release",
+            ),
+            ("operator", "you run one daemon for each GPU yourself"),
+        ],
+        help="Who runs daemons, and how long they live. Unset, it is what suits the driver: per-lease for lupine, "
+        "per-gpu for the others. Only with per-lease does a memory limit hold that tenants cannot reach, and is a "
+        "lease's memory certainly free after its release. Change it only while there are no leases.",
+    ),
+    cfg.StrOpt(
+        "lease_ports",
+        default="20000-29999",
+        help="TCP ports, FIRST-LAST, for daemons that serve one cGPU each. As many leases can share a GPU host as "
+        "there are ports. They must not contain ports of daemons that serve whole GPUs, nor of anything else on "
+        "these hosts; keep them out of net.ipv4.ip_local_port_range.",
+    ),
+    cfg.StrOpt(
+        "command",
+        help="Command line of a daemon, which stays in the foreground. It is split into words as a shell does it, but "
+        "no shell runs it, and values are filled in afterwards, so that a value is never two words.",
+    ),
+    cfg.DictOpt(
+        "environment",
+        default={},
+        help="More environment for daemons, as `NAME:value,NAME:value`; it goes before the driver's own. The "
+        "monitor's own environment is not passed on, apart from PATH and LANG.",
+    ),
+    cfg.StrOpt(
+        "folder",
+        help="Folder in which a daemon is started, and {folder} in the templates: where the middleware is.",
+    ),
+    cfg.StrOpt(
+        "health",
+        choices=[
+            ("tcp", "it takes a TCP connection"),
+            ("http2", "it answers HEAD / over HTTP/2 with prior knowledge"),
+            ("simulated", "it names its GPU, as the simulated one does"),
+        ],
+        help="How to find out whether a daemon is well. A lease is not handed out before every daemon of it is. Do not "
+        "use tcp with daemons that keep a process for each bare connection, as LUPINE's does.",
+    ),
+    cfg.IntOpt(
+        "max_clients",
+        default=64,
+        min=1,
+        help="{max_clients} in the templates: how many clients one daemon serves at once, where it can be told.",
+    ),
+    cfg.StrOpt(
+        "memory_limit",
+        default="mps",
+        choices=[
+            ("mps", "CUDA's own: daemons are clients of an MPS control daemon that you run"),
+            ("library", "the library that `limit_library` names is preloaded into daemons"),
+            ("none", "nothing on the GPU host limits memory"),
+        ],
+        help="What keeps the daemon of a cGPU in shared mode to its share. It concerns daemons that serve one cGPU "
+        "each; one that serves a whole GPU cannot be limited from outside. A daemon whose limit cannot be put into "
+        "effect is not started. The simulated driver computes nothing and needs none.",
+    ),
+    cfg.StrOpt(
+        "mps_pipe_directory",
+        default="/tmp/nvidia-mps",  # noqa: S108 (NVIDIA's own default)
+        help="Where the MPS control daemon listens (its CUDA_MPS_PIPE_DIRECTORY); values may be filled in, for one "
+        "control daemon for each GPU.",
+    ),
+    cfg.StrOpt(
+        "limit_library",
+        help="File of the library that limits memory, such as HAMi-core's libvgpu.so; for memory_limit = library.",
+    ),
+    cfg.DictOpt(
+        "limit_environment",
+        help="Variables by which the limit is told, as a template. Unset: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT with mps, "
+        "HAMi-core's with library.",
+    ),
+    cfg.BoolOpt(
+        "own_devices",
+        default=True,
+        help="Give each daemon only the device node of its own GPU, in a mount namespace: otherwise NVML, and with it "
+        "nvidia-smi in a VM, shows every GPU of the host. It needs CAP_SYS_ADMIN. The simulated driver has no "
+        "devices.",
+    ),
+    cfg.ListOpt(
+        "device_nodes",
+        default=[],
+        help="More device nodes for every daemon, as names in /dev, beside NVIDIA's control nodes and the usual ones.",
+    ),
+    cfg.StrOpt(
+        "user",
+        help="User that daemons run as, with no way to more privileges. Unset, the monitor's own.",
+    ),
+    cfg.FloatOpt(
+        "start_timeout",
+        default=30.0,
+        min=1.0,
+        max=3600.0,
+        help="Seconds until a daemon has to be well; then it is killed and started again. Too short, and a slow GPU "
+        "never gets one; too long, and a broken one keeps its tenant waiting. Keep it below [engine]boot_timeout.",
+    ),
+    cfg.FloatOpt(
+        "stop_timeout",
+        default=10.0,
+        min=0.0,
+        max=3600.0,
+        help="Seconds from asking a daemon to end (SIGTERM) until it is killed with all its children. At 0, a running "
+        "CUDA call is cut off; at an hour, a GPU comes back an hour after its release.",
+    ),
+    cfg.FloatOpt(
+        "first_pause",
+        default=1.0,
+        min=0.1,
+        max=3600.0,
+        help="Seconds before a daemon that ended is started again. It doubles each time, up to longest_pause.",
+    ),
+    cfg.FloatOpt(
+        "longest_pause",
+        default=60.0,
+        min=0.1,
+        max=3600.0,
+        help="The longest such pause. A daemon that was well for longer than this begins anew with first_pause.",
+    ),
+    cfg.StrOpt(
+        "state_dir",
+        default="/run/gsaas-monitor",
+        help="Where the monitor notes which daemons it runs, so that it finds them after a restart of its own. It has "
+        "to be emptied when the machine starts, as /run is.",
+    ),
+    cfg.StrOpt(
+        "log_dir",
+        default="/var/log/gsaas/daemons",
+        help="Where daemons' output goes: a folder for each lease, a file for each daemon.",
+    ),
+    cfg.IntOpt(
+        "log_mb",
+        default=10,
+        min=1,
+        max=10_000,
+        help="MiB of output kept of each daemon, twice: as it grows beyond, the older half is dropped.",
+    ),
+    cfg.IntOpt(
+        "log_days",
+        default=14,
+        min=0,
+        max=3650,
+        help="Days for which the output of a daemon is kept after its end. At 0, until the monitor next looks, which "
+        "it does every hour.",
+    ),
+    cfg.BoolOpt(
+        "fence",
+        default=True,
+        help="Refuse connections to daemons' ports from everywhere but the compute hosts of leases that they serve. It "
+        "needs CAP_NET_ADMIN. Without it, whoever reaches the GPU network reaches every GPU.",
+    ),
+    cfg.IntOpt(
+        "connections_per_source",
+        default=256,
+        min=1,
+        max=65535,
+        help="Most connections that one compute host may have to one daemon at a time; more are refused. Some "
+        "middlewares keep a process for every connection.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP.name)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    return {GROUP: OPTS}

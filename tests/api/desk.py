@@ -1,0 +1,83 @@
+"""Where somebody sits and types `gsaas`, with the real API behind it on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from gsaas.cli import main
+from tests.api.doubles import MemoryEngine
+from tests.api.world import World, token
+
+
+class BusyEngine(MemoryEngine):
+    """An engine that sets to work in a thread of its own, as the real one does in its process."""
+
+    idle = False
+    turn = threading.Lock()
+
+    def lease_changed(self, context, lease_id):
+        super().lease_changed(context, lease_id)
+        if not self.idle:
+            threading.Thread(target=self.settle).start()
+
+    def settle(self):
+        with self.turn:  # two that settle the same lease would get in each other's way
+            super().settle()
+
+
+class Quiet(WSGIRequestHandler):
+    """Keeps connections open, as the real server does, and logs nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, *_):
+        pass
+
+
+class Desk:
+    """Where somebody sits and types: `gsaas` in this process, its output and its exit status."""
+
+    def __init__(self, world: World, url: str, folder: Path, capsys, monkeypatch) -> None:
+        self.world = world
+        self._url = url
+        self._folder = folder
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+        self.sit("member")
+
+    def sit(self, caller: str) -> None:
+        """Let *caller*, of those in `tests.api.world`, type from now on."""
+        path = self._folder / f"{caller}.json"
+        path.write_text(json.dumps({"url": self._url, "token": token(caller)}))
+        path.chmod(0o600)
+        self.credentials = path
+        self._monkeypatch.setenv("GSAAS_CREDENTIALS", str(path))
+
+    def type(self, *words: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        status = main.main(words)
+        output = self._capsys.readouterr()
+        return status, output.out, output.err
+
+    def read(self, *words: str):
+        """What a command that succeeds says in JSON."""
+        status, out, err = self.type(*words, "-f", "json")
+        assert status == 0, err
+        return json.loads(out)
+
+
+@pytest.fixture
+def desk(world, tmp_path, capsys, monkeypatch):
+    world.engine.__class__ = BusyEngine
+    server = make_server("127.0.0.1", 0, world.app, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield Desk(world, f"http://127.0.0.1:{server.port}", tmp_path, capsys, monkeypatch)
+    server.shutdown()
+    thread.join()
+    server.server_close()

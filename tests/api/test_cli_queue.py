@@ -1,0 +1,192 @@
+"""Waiting on the command line: its exit statuses, its progress, and what an interrupt gives back."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from gsaas.cli import queue
+from gsaas.client import UnreachableError
+from gsaas.db import leases
+from tests.support.waiting import until
+
+WHOLE = ("-ncgpus=1",)
+ALL = ("-ncgpus=8",)
+
+
+def alloc(desk, *words) -> str:
+    status, out, err = desk.type("alloc", *words)
+    assert status == 0, err
+    return next(
+        line.split("=")[1].strip("'") for line in out.splitlines() if "GSAAS_LEASE=" in line
+    )
+
+
+def give_back(desk, lease_id: str) -> None:
+    desk.world.call("member", "DELETE", f"/v1/leases/{lease_id}")
+
+
+def waiting(desk) -> list[str]:
+    places = desk.world.call("admin", "GET", "/v1/queue").json["places"]
+    return [place["lease_id"] for place in places]
+
+
+def when_somebody_waits(desk, act) -> threading.Thread:
+    """Do *act* with the first lease for which a client waits."""
+
+    def watch() -> None:
+        (lease_id,) = until(lambda: waiting(desk), "a place")
+        until(lambda: desk.world.watchers.watched(lease_id), "a client to wait")
+        act(lease_id)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("command", [("-l",), ("alloc",), ("check",)], ids=" ".join)
+def test_busy_and_impossible_end_with_statuses_of_their_own(desk, command):
+    alloc(desk, *ALL)
+
+    assert desk.type(*command, *WHOLE)[0] == 3
+    assert desk.type(*command, "-ncgpus=9")[0] == 4
+
+
+@pytest.mark.parametrize("command", [("-l",), ("alloc",)], ids=" ".join)
+def test_who_waits_gets_what_is_given_back(desk, command):
+    holder = alloc(desk, *ALL)
+    thread = when_somebody_waits(desk, lambda _: give_back(desk, holder))
+
+    status, _, err = desk.type(*command, *WHOLE, "-wait")
+
+    thread.join()
+    assert status == 0, err
+    assert "QUEUED: 1 of 1\n" in err
+
+
+def test_a_wait_may_end_without_anything(desk):
+    alloc(desk, *ALL)
+
+    status, out, err = desk.type("alloc", *WHOLE, "-wait", "1")
+
+    assert (status, out) == (3, "")
+    assert "it waited for as long as it was to" in err
+    assert waiting(desk) == []
+
+
+def test_what_never_fits_is_not_waited_for(desk):
+    assert desk.type("alloc", "-ncgpus=9", "-wait")[0] == 4
+
+
+def test_an_interrupt_gives_the_place_back(desk):
+    alloc(desk, *ALL)
+    environment = {**os.environ, "GSAAS_CREDENTIALS": str(desk.credentials)}
+    client = subprocess.Popen(
+        [Path(sys.executable).with_name("gsaas"), "alloc", *WHOLE, "-wait"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    thread = when_somebody_waits(desk, lambda _: client.send_signal(signal.SIGINT))
+
+    out, err = client.communicate(timeout=60)
+
+    thread.join()
+    assert (client.returncode, out) == (130, "")
+    assert "interrupted; the place in the queue is given back" in err
+    assert waiting(desk) == []
+
+
+def test_a_place_may_be_kept_without_waiting_for_it(desk):
+    holder = alloc(desk, *ALL)
+
+    lease = desk.read("-l", *WHOLE, "-wait", "-nowait")
+
+    assert (lease["status"], lease["queue"]["position"]) == ("QUEUED", 1)
+    with desk.world.database.read() as session:
+        assert leases.get(session, lease["id"]).waiter_seen_at is None
+    shown = desk.type("show", lease["id"])[1]
+    assert "1 of 1" in shown
+    give_back(desk, holder)
+    assert desk.read("show", lease["id"])["status"] in ("CLAIMED", "ACTIVE")
+
+
+def test_who_gives_a_place_back_is_not_told_of_cgpus(desk):
+    alloc(desk, *ALL)
+    lease = desk.read("-l", *WHOLE, "-wait", "-nowait")
+
+    said = desk.type("-t", f"-id={lease['id']}")
+
+    assert said[:2] == (0, f"lease {lease['id']}  RELEASED, its place in the queue is given back\n")
+
+
+def test_the_queue_is_shown_in_the_order_of_turns(desk):
+    assert desk.type("queue")[1] == "nobody waits\n"
+    alloc(desk, *ALL)
+    desk.type("-l", *WHOLE, "-wait=3600", "-nowait", "-name=usual")
+    desk.type("-l", *WHOLE, "-wait", "-nowait", "-priority=-1", "-name=polite")
+
+    lines = desk.type("queue")[1].splitlines()
+
+    assert lines[0] == "2 requests wait, 2 of your project"
+    assert [line.split()[2] for line in lines[2:]] == ["usual", "polite"]
+    assert desk.read("queue")["totals"] == {"length": 2, "own": 2}
+
+
+def test_on_a_terminal_the_place_and_an_estimate_are_shown(desk, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(queue, "WATCHED_POLL", 60)
+    holder = alloc(desk, *ALL)
+    thread = when_somebody_waits(desk, lambda _: give_back(desk, holder))
+
+    desk.type("alloc", *WHOLE, "-wait")
+
+    thread.join()
+    assert "QUEUED (1 of 1)" in terminal.getvalue()
+
+
+def test_a_client_waits_on_while_the_api_is_restarted():
+    answers = iter(
+        [
+            UnreachableError("the API is being restarted"),
+            {"lease": {"id": "x", "status": "QUEUED", "queue": None}},
+            {"lease": {"id": "x", "status": "ACTIVE"}},
+        ]
+    )
+
+    class Restarting:
+        def request(self, method, path):
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    lease = {"id": "x", "status": "QUEUED", "queue": None}
+    pauses = []
+    original, queue.time.sleep = queue.time.sleep, pauses.append
+    try:
+        assert queue.wait(Restarting(), lease)["status"] == "ACTIVE"
+    finally:
+        queue.time.sleep = original
+    assert len(pauses) == 2  # once for the API to come back, once because it did not keep us
+
+
+def test_the_answer_in_json_is_as_the_api_says_it(desk):
+    alloc(desk, *ALL)
+    desk.type("-l", *WHOLE, "-wait", "-nowait")
+
+    assert json.loads(desk.type("queue", "-f=json")[1])["places"][0]["attended"] is False

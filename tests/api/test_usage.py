@@ -1,0 +1,104 @@
+"""Usage: who sees whose, and what periods there are."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+
+import pytest
+from oslo_utils import timeutils
+
+from gsaas.db import models
+from tests.api.world import only_error
+
+DAY = "/v1/usage?start=2026-01-05&end=2026-01-06"
+
+
+@pytest.fixture
+def history(world):
+    """A day in January on which blue had two GPUs for six hours, and red a quarter of one for all of it."""
+    blue = world.launch(count=2)
+    red = world.launch("stranger", mode="shared", memory_mb=2048)
+    for lease in (blue, red):
+        world.call("admin", "DELETE", f"/v1/leases/{lease['id']}")
+    world.engine.settle()
+    day = datetime.datetime(2026, 1, 5)
+    with world.database.write() as session:
+        stored = session.get(models.Lease, blue["id"])
+        stored.claimed_at = day + datetime.timedelta(hours=3)
+        stored.released_at = day + datetime.timedelta(hours=9)
+        stored = session.get(models.Lease, red["id"])
+        stored.claimed_at = day - datetime.timedelta(hours=3)
+        stored.released_at = day + datetime.timedelta(hours=90)
+    return world
+
+
+BLUE = {"project_id": "blue", "leases": 1, "gpu_hours": 12.0, "memory_mb_hours": 12.0 * 8192}
+RED = {"project_id": "red", "leases": 1, "gpu_hours": 6.0, "memory_mb_hours": 24.0 * 2048}
+
+
+@pytest.mark.parametrize(
+    ("caller", "seen"),
+    [
+        ("reader", [BLUE]),
+        ("stranger", [RED]),
+        ("admin", [BLUE, RED]),
+        ("service", [BLUE, RED]),
+        ("admin of blue", [BLUE, RED]),
+    ],
+)
+def test_tenants_see_their_own_usage_and_admins_everybodys(history, caller, seen):
+    assert history.call(caller, "GET", DAY).json["usage"] == {
+        "start": "2026-01-05T00:00:00.000000Z",
+        "end": "2026-01-06T00:00:00.000000Z",
+        "projects": seen,
+    }
+
+
+def test_left_out_the_period_is_this_month_until_now(world):
+    world.launch()
+    before = timeutils.utcnow()
+    usage = world.call("reader", "GET", "/v1/usage").json["usage"]
+    start, end = (datetime.datetime.fromisoformat(usage[w][:-1]) for w in ("start", "end"))
+    assert start == datetime.datetime(end.year, end.month, 1)
+    assert before <= end <= timeutils.utcnow()
+    assert usage["projects"][0]["leases"] == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("start=2026-01-06&end=2026-01-06", "not after"),
+        ("end=2001-01-01", "name start and end"),
+        ("start=2026-13-01", "month"),
+        ("start=2026-02-30", "day"),
+        ("start=2026-01-01T25:00Z", "hour"),
+        ("start=2026-01-01T10:00:00", "a time in UTC such as"),
+        ("start=yesterday", "a date such as"),
+        ("end=0000-01-01", "year"),
+    ],
+)
+def test_what_is_no_period_is_refused_and_says_why(world, query, word):
+    error = only_error(world.call("reader", "GET", f"/v1/usage?{query}"))
+    assert (error["status"], error["code"]) == (400, "gsaas.bad-request")
+    assert word in error["detail"]
+
+
+def test_the_command_line_prints_it_for_people_and_for_programs(desk, history):
+    period = ("-start=2026-01-05", "-end=2026-01-06")
+    status, out, _ = desk.type("usage", *period)
+    assert status == 0
+    assert out.splitlines()[0] == "from 2026-01-05 00:00 to 2026-01-06 00:00, UTC"
+    assert out.splitlines()[2].split() == ["blue", "1", "12.00", "98304"]
+    assert desk.read("usage", *period)["projects"] == [BLUE]
+    desk.sit("admin")
+    _, out, _ = desk.type("usage", *period, "-f=csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [{k: type(BLUE[k])(v) for k, v in row.items()} for row in rows] == [BLUE, RED]
+
+
+def test_a_period_that_makes_no_sense_fails_on_the_command_line(desk):
+    status, _, err = desk.type("usage", "-start=tomorrow")
+    assert status == 1
+    assert "a date such as 2026-11-01" in err

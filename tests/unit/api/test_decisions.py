@@ -1,0 +1,72 @@
+"""What oslo.policy decided is remembered for a moment, and for nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gsaas.conf
+from gsaas.api import rbac
+from gsaas.api.rbac.decisions import KEPT, Decisions
+from gsaas.context import RequestContext
+
+BLUE = {"project_id": "blue", "user_id": "ann"}
+
+
+class Clock:
+    """Seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """The operator's own rules: none yet."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("{}\n")
+    return file
+
+
+@pytest.fixture
+def decisions(clock: Clock, rules: Path) -> Decisions:
+    file = rules.with_name("gsaas.conf")
+    file.write_text(f"[oslo_policy]\npolicy_file = {rules}\n")
+    return Decisions(rbac.enforcer(gsaas.conf.load(files=[str(file)])), clock)
+
+
+def caller(project_id: str = "blue", *roles: str) -> RequestContext:
+    return RequestContext.of(user_id="ann", project_id=project_id, roles=list(roles))
+
+
+def test_one_callers_answer_is_not_anothers(decisions: Decisions):
+    rule = rbac.leases.DELETE
+    assert decisions.allows(rule, BLUE, caller("blue", "member"))
+    assert not decisions.allows(rule, BLUE, caller("red", "member"))
+    assert not decisions.allows(rule, BLUE, caller("blue", "reader"))
+    assert not decisions.allows(rule, BLUE | {"project_id": "red"}, caller("blue", "member"))
+    assert decisions.allows(rule, BLUE, caller("blue", "member"))
+
+
+def test_a_change_of_the_rules_is_heeded_after_a_moment(
+    decisions: Decisions, clock: Clock, rules: Path
+):
+    rule = rbac.leases.CREATE
+    assert decisions.allows(rule, BLUE, caller("blue", "member"))
+    rules.write_text(f'"{rule}": "role:admin"\n# so that the size differs\n')
+    clock.now += KEPT * 1.01
+    assert not decisions.allows(rule, BLUE, caller("blue", "member"))
+    assert decisions.allows(rule, BLUE, caller("blue", "admin"))
+
+
+def test_a_rule_that_is_not_there_allows_nothing(decisions: Decisions):
+    assert not decisions.allows("gsaas:leases:forgotten", BLUE, caller("blue", "admin"))

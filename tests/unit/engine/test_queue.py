@@ -1,0 +1,124 @@
+"""A lease with a server that has to wait: what the engine does, and that no kill loses anybody's turn."""
+
+from __future__ import annotations
+
+import uuid
+
+from gsaas.context import RequestContext
+from gsaas.db import leases, models
+from gsaas.gpgpums.claims import Claims, Patience
+from gsaas.gpgpums.state import Request
+from gsaas.lifecycle import Status
+from tests.unit.engine.world import Killed, World
+
+ALL = Request(2)
+CALLER = RequestContext(user_id="u", project_id="p", roles=["member"], auth_token="secret")
+
+
+def new_lease(request: Request) -> models.Lease:
+    return models.Lease(
+        id=str(uuid.uuid4()),
+        project_id="p",
+        user_id="u",
+        name="n",
+        remoting="simulated",
+        server_request={},
+        has_server=True,
+        **request.to_dict(),
+    )
+
+
+def claim(world: World, request: Request = ALL) -> str:
+    return world.claims.claim(new_lease(request), request).id
+
+
+def queue_up(world: World, request: Request = ALL) -> str:
+    return world.claims.wait(new_lease(request), request, patience=Patience()).id
+
+
+def another(world: World) -> Claims:
+    """What a process that starts now knows: nothing."""
+    masked = world.claims.masked
+    return Claims(world.database, attempts=5, heartbeat_timeout=3600, masked=masked)
+
+
+def test_a_lease_in_the_queue_rests_and_its_caller_is_remembered(world):
+    claim(world)
+    waiting = queue_up(world)
+    engine = world.engine()
+    engine.callers.keep(waiting, CALLER)
+
+    assert engine.drive(waiting) is None
+
+    assert world.lease(waiting).status == Status.QUEUED
+    assert engine.callers.get(waiting, "u", "p") is not None
+
+
+def test_the_caller_of_a_lease_that_gave_up_waiting_is_forgotten(world):
+    claim(world)
+    waiting = queue_up(world)
+    engine = world.engine()
+    engine.callers.keep(waiting, CALLER)
+    world.claims.leave(waiting)
+
+    engine.drive(waiting)
+
+    assert engine.callers.get(waiting, "u", "p") is None
+    assert world.cloud.servers == {}
+
+
+def test_when_it_is_its_turn_it_is_booted_like_any_other(world):
+    holder = claim(world)
+    waiting = queue_up(world)
+    world.drive(waiting)
+
+    world.release(holder)
+    world.drive(holder)
+    world.drive(waiting)
+
+    assert world.lease(waiting).status == Status.ACTIVE
+    assert world.story(waiting) == ["queue", "claim", "boot", "activate"]
+
+
+def test_time_in_the_queue_does_not_count_as_time_to_boot(world):
+    holder = claim(world)
+    waiting = queue_up(world)
+    world.claims.release(holder)
+    with world.database.write() as session:
+        lease = leases.get(session, waiting)
+        long_ago = lease.created_at.replace(year=2020)
+        leases.update(session, waiting, created_at=long_ago, queued_at=long_ago)
+
+    world.drive(waiting)
+
+    assert world.lease(waiting).status == Status.ACTIVE
+
+
+def test_whoever_is_killed_at_any_moment_of_a_release_somebody_else_serves_who_waits(
+    make_world,
+):
+    effects = 0
+    while True:
+        world = make_world()
+        holder, waiting = claim(world), queue_up(world)
+        world.fuse.left = effects
+        try:
+            world.claims.release(holder)
+        except Killed:
+            died = True
+        else:
+            died = False
+        world.fuse.left = None
+
+        other = another(world)
+        other.release(holder)
+        other.tend()
+
+        assert world.lease(waiting).status == Status.CLAIMED
+        assert world.story(waiting) == ["queue", "claim"]
+        if not died:
+            break
+        effects += 1
+    assert (
+        effects == 4
+    )  # two writes, each of which may be the last thing not kept, or the last kept
