@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +12,10 @@ import pytest
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 
+from gsaas.cloud import marks
 from gsaas.context import RequestContext
 from tests.openstack import cli
-from tests.openstack.bed import bed, credentials, settings
+from tests.openstack.bed import credentials, fitness, settings
 from tests.openstack.launches import Launches, caller
 from tests.openstack.servers import Servers
 
@@ -23,14 +24,13 @@ PATIENCE = 300  # seconds; a busy machine emulates slowly
 
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[None]:
-    """The cloud, up."""
-    if os.geteuid() != 0:
-        pytest.skip("the cloud's bridges, namespaces and virtual machines need root")
-    found = bed.status()["state"]
-    cli.bed("up")
-    yield
-    if found == "down":
-        cli.bed("down")
+    """The cloud, up. A run that is asked to end takes it down as well."""
+    if lacking := fitness.lacks():
+        pytest.skip(f"the cloud needs {lacking}")
+    asked = signal.signal(signal.SIGTERM, lambda *_: pytest.exit("asked to end", 143))
+    with cli.lent():
+        yield
+    signal.signal(signal.SIGTERM, asked)
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +81,16 @@ def eventually() -> Callable[[Callable[[], Any]], Any]:
 @pytest.fixture
 def owner(tenant: Connection) -> RequestContext:
     return caller(tenant)
+
+
+@pytest.fixture
+def made(admin: Connection) -> Callable[[str], list[Any]]:
+    """Nova's servers of a lease, in all projects."""
+
+    def made(lease_id: str) -> list[Any]:
+        return list(admin.compute.servers(all_projects=True, tags=marks.tag(lease_id)))
+
+    return made
 
 
 @pytest.fixture

@@ -18,13 +18,17 @@ import gsaas.conf
 from gsaas import rpc
 from gsaas.cloud.nova.cloud import NovaCloud
 from gsaas.context import RequestContext
+from gsaas.daemons.values import Wanted
 from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine import service
 from gsaas.engine.driver import LeaseDriver
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.engine.gpu_hosts import GpuHosts
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Request
 from gsaas.lifecycle import Event, Status
+from gsaas.monitor.report import GpuInfo
 from gsaas.remoting.base import load
 from gsaas.rodvr.bindings import Binding
 from gsaas.rpc.engine import EngineClient
@@ -68,6 +72,13 @@ class Endpoints:
         return {host: b for host, held in self.held.items() for b in held.values()}
 
 
+class _NoMonitors:
+    """Nothing here needs a monitor: daemons serve whole GPUs, and nobody fences them."""
+
+    def apply(self, host: str, wanted: Wanted) -> dict[str, Any]:
+        raise AssertionError(f"nobody should tell {host} anything")
+
+
 class Launches:
     """A GSaaS of one test. *nova_url* is where it finds Nova, if not where the catalogue says."""
 
@@ -88,7 +99,7 @@ class Launches:
             heartbeat_timeout=86400,
             masked=MaskedAddresses("169.254.71.0/24", 8308),
         )
-        infos = [gpus.GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(4)]
+        infos = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(4)]
         with self.database.write() as session:
             gpus.register(session, GPU_HOST, "192.168.50.11", infos)
             for host in (settings.REAL_HOST, *settings.FAKE_HOSTS):
@@ -115,6 +126,7 @@ class Launches:
             cloud=self.cloud,
             remoting=lambda name: load(name, self.conf),
             endpoint=self.endpoint,
+            gpu_hosts=GpuHosts(self.database, _NoMonitors()),
             engine=name,
         )
 
@@ -123,7 +135,12 @@ class Launches:
         """An engine that runs: it listens to Nova, audits, and works by itself."""
         bus = rpc.connect(self.conf, rpc.IN_PROCESS)
         engine = service.Engine(
-            self.conf, database=self.database, bus=bus, endpoint=self.endpoint, driver=self.driver
+            self.conf,
+            database=self.database,
+            bus=bus,
+            endpoint=self.endpoint,
+            driver=self.driver,
+            claims=self.claims,
         )
         engine.start()
         self._wake = EngineClient(bus)

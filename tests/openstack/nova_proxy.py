@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,13 +32,19 @@ class Fault:
 
 
 class NovaProxy:
-    """Listens on a port of its own; forwards everything unless told otherwise."""
+    """Listens on a port of its own, with TLS if it has a certificate; forwards everything unless told otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: tuple[str, str] | None = None) -> None:
         self.faults: list[Fault] = []
         self._server = ThreadingHTTPServer((settings.ADDRESS, 0), _handler(self))
         self._server.daemon_threads = True
-        self.url = f"http://{settings.ADDRESS}:{self._server.server_port}/v2.1"
+        scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            scheme = "https"
+        self.url = f"{scheme}://{settings.ADDRESS}:{self._server.server_port}/v2.1"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 

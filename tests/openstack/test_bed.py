@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,6 @@ from tests.openstack.servers import Servers, links
 pytestmark = [
     pytest.mark.openstack,
     pytest.mark.timeout(1800),
-    pytest.mark.filterwarnings(r"ignore:::openstack\."),
 ]
 
 HOSTS = {settings.REAL_HOST, *settings.FAKE_HOSTS}
@@ -44,7 +44,7 @@ def test_keystone_has_the_roles_of_its_bootstrap(admin: Connection):
 
 def test_bringing_up_what_is_up_starts_nothing(cloud: None):
     before = _status()
-    cli.bed("up")
+    cli.bed("up", f"--for={os.getpid()}")
     after = _status()
     assert after["state"] == "up"
     assert _pids(after) == _pids(before)

@@ -20,9 +20,12 @@ pytestmark = [pytest.mark.openstack, pytest.mark.timeout(900)]
 HOSTS = settings.FAKE_HOSTS
 
 
-@pytest.fixture
-def running(launches: Launches) -> Iterator[Launches]:
-    """A GSaaS whose engine runs, and hears of changes by notifications alone."""
+@pytest.fixture(params=["notifications", "audit"])
+def running(request: pytest.FixtureRequest, launches: Launches) -> Iterator[Launches]:
+    """A GSaaS whose engine runs, and learns of changes in one way alone."""
+    if request.param == "audit":
+        launches.cloud.notifies = False
+        launches.cloud.audit_interval = 1.0
     with launches.running():
         yield launches
 
@@ -226,21 +229,6 @@ def test_what_happened_while_no_engine_ran_is_seen_when_one_starts(
     with launches.running():
         launches.await_status(gone.id, Status.RELEASED)
         launches.await_that(lambda: launches.lease(moved.id).bound_host == HOSTS[1])
-
-
-def test_what_no_notification_told_is_found_by_the_audit(
-    launches: Launches, owner: RequestContext, admin: Connection, tenant: Connection
-):
-    lease_id = launches.launch(owner)
-    launches.pin(lease_id, HOSTS[0])
-    lease = launches.drive(lease_id, Status.ACTIVE)
-    launches.driver.cloud.notifies = False
-    launches.driver.cloud.audit_interval = 1.0
-    with launches.running():
-        admin.compute.live_migrate_server(lease.server_id, host=HOSTS[1], block_migration="auto")
-        follows(launches, lease, HOSTS[0], HOSTS[1])
-        tenant.compute.delete_server(lease.server_id)
-        launches.await_status(lease_id, Status.RELEASED)
 
 
 def test_a_server_whose_owner_took_its_tag_away_is_followed_all_the_same(

@@ -58,7 +58,8 @@ def test_a_daemon_whose_configuration_changed_is_started_anew(bed: Path):
     assert processes.ensure(daemon) is True
     second = processes.running("sleeper")
     assert second.pid != first.pid
-    assert processes.marked() == [second.pid]
+    # A process that begins has no environment for a moment.
+    processes.wait_until(lambda: processes.marked() == [second.pid], 60, "one sleeper runs")
 
 
 def test_what_a_daemon_starts_is_marked_as_it_is():

@@ -1,7 +1,7 @@
 """The processes of a deployment on a real message bus: they start or say why not, survive both their servers, and end.
 
 One network namespace is the machine: RabbitMQ, two engines, a RODVR endpoint and a monitor run in it and speak over
-its loopback. The database is outside, reached through its socket.
+its loopback. The database is outside, reached through its socket. NVIDIA's driver is a fake one; what asks it is not.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gsaas.db import endpoints, hosts, leases, migration
+from gsaas.daemons.ports import PortRange
+from gsaas.db import endpoints, gpus, hosts, leases, migration, settings
 from gsaas.db.database import Database
-from gsaas.db.models import Lease
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.db.models import Gpu, GpuReading, Lease
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Request
 from gsaas.lifecycle import Event, Status
 from tests.support import rows
 from tests.support.databases import MariaDB
+from tests.support.nvml import driver as fake
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.waiting import until
 
@@ -34,7 +38,9 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace"),
 ]
 
-HOST, TAP = "compute1", "tap0"
+FAKE_DAEMON = Path(__file__).parents[1] / "support/fake_daemon.py"
+HOST, TAP = "Compute1.Example.org", "tap0"
+"""A name as Nova may have it: in full, and with capitals."""
 PORT = {
     "host": HOST,
     "id": "port-1",
@@ -42,14 +48,6 @@ PORT = {
     "mac": "fa:16:3e:00:00:05",
     "ip": "10.0.0.5",
 }
-INVENTORY = f"""\
-gpu_network = "192.0.2.0/24"
-
-[[hosts]]
-name = "{HOST}"
-gpu_address = "192.0.2.1"
-gpus = 2
-"""
 SETTINGS = """\
 [DEFAULT]
 transport_url = {bus}
@@ -68,7 +66,15 @@ driver = simulated
 
 [monitor]
 monitor_interval = 1
-inventory = {inventory}
+source = nvml
+gpu_address = 192.0.2.1
+
+[daemons]
+life = per-lease
+command = {python} -ES {fake} {{port}} {{gpu_uuid}} fork
+state_dir = {folder}/daemons
+log_dir = {folder}/logs
+folder = {folder}
 
 [rodvr]
 audit_interval = 1
@@ -96,23 +102,32 @@ class Machine:
         ):
             run("ip", "-n", self.name, *words.split())
         (self.folder / "port.json").write_text(json.dumps(PORT))
-        (self.folder / "inventory.toml").write_text(INVENTORY)
+        self.library = fake.build(self.folder)
+        self.driver = fake.FakeDriver(self.folder / "driver")
+        self.driver.have(2)
 
     def tear_down(self) -> None:
         for process in self.running.values():
             process.kill()
             process.wait()
+        for pid in self.processes():  # daemons outlive their monitor
+            os.kill(pid, signal.SIGKILL)
         run("ip", "netns", "delete", self.name)
 
     def configure(self, bus: str, database: str) -> None:
         self.settings.write_text(
             SETTINGS.format(
-                bus=bus, database=database, host=HOST, inventory=self.folder / "inventory.toml"
+                bus=bus,
+                database=database,
+                host=HOST,
+                folder=self.folder,
+                python=sys.executable,
+                fake=FAKE_DAEMON,
             )
         )
 
     def command(self, program: str) -> list[str]:
-        """What runs a program; an agent has the one capability that it needs, or none."""
+        """What runs a program; an agent has the one capability that it needs."""
         module = {
             "engine": ["tests.support.engine_process", str(self.folder)],
             "rodvr": ["gsaas.cli.rodvr"],
@@ -120,7 +135,7 @@ class Machine:
         }[program.rstrip("0123456789")]
         bounds = {
             "rodvr": ["--bounding-set=-all,+net_admin"],
-            "monitor": ["--bounding-set=-all"],
+            "monitor": ["--bounding-set=-all,+net_admin"],
         }.get(program, [])
         return [
             *("ip", "netns", "exec", self.name),
@@ -128,11 +143,17 @@ class Machine:
             *(sys.executable, "-m", *module, "--config-file", str(self.settings)),
         ]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of every program: NVIDIA's driver is there, and is a fake one."""
+        ours = {"LD_LIBRARY_PATH": str(self.library.parent), "FAKE_NVML": str(self.driver.path)}
+        return {**os.environ, **ours}
+
     def start(self, program: str) -> None:
         """Start a program (a number at its end tells several apart), and return once it says that it has started."""
         with (self.folder / f"{program}.log").open("wb") as file:
             self.running[program] = subprocess.Popen(
-                self.command(program), stdout=file, stderr=subprocess.STDOUT
+                self.command(program), stdout=file, stderr=subprocess.STDOUT, env=self.environment
             )
         until(
             lambda: "has started" in self.log(program) or self.running[program].poll(), program, 60
@@ -144,15 +165,52 @@ class Machine:
 
     def refused(self, program: str) -> str:
         """What a program says when it does not start."""
-        done = subprocess.run(self.command(program), capture_output=True, text=True, timeout=120)
-        assert done.returncode == 1
+        done = subprocess.run(
+            self.command(program),
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env=self.environment,
+        )
+        assert done.returncode == 1, done.stderr
         return done.stderr.splitlines()[-1]
+
+    def check_up(self) -> dict[str, str]:
+        """What `gsaas-manage check` finds: part -> level."""
+        (self.folder / "controller.conf").write_text(
+            self.settings.read_text() + "[api]\nauth_strategy = token-file\n"
+        )
+        done = subprocess.run(
+            [
+                *("ip", "netns", "exec", self.name, sys.executable, "-m", "gsaas.cli.manage"),
+                *("--config-file", str(self.folder / "controller.conf"), "check", "-f", "json"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        found = json.loads(done.stdout)
+        assert done.returncode == any(finding["level"] == "fail" for finding in found)
+        return {finding["part"]: finding["level"] for finding in found}
 
     def stop(self, program: str) -> int:
         """Ask a program to end, and return its exit status."""
         process = self.running.pop(program)
         process.send_signal(signal.SIGTERM)
         return process.wait(60)
+
+    def processes(self) -> set[int]:
+        """Every process of the machine."""
+        return {int(pid) for pid in run("ip", "netns", "pids", self.name).split()}
+
+    def daemons(self) -> set[int]:
+        """Those that are daemons of the middleware, or children of such."""
+        found = set()
+        for pid in self.processes():
+            with suppress(OSError):
+                if str(FAKE_DAEMON).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.add(pid)
+        return found
 
     def mappings(self) -> int:
         """How many masked addresses the kernel of the machine translates."""
@@ -229,6 +287,7 @@ class Deployment:
             attempts=20,
             heartbeat_timeout=3600,
             masked=MaskedAddresses("169.254.71.0/24", 8308),
+            daemon_ports={"simulated": PortRange(20000, 29999)},
         )
 
     def seen(self) -> tuple[Any, ...] | None:
@@ -239,24 +298,73 @@ class Deployment:
                 return None
             return found[0].monitor_seen_at, endpoints.get(session, HOST).seen_at
 
+    def gpus(self) -> dict[str, Gpu]:
+        with self._database.read() as session:
+            return {gpu.uuid: gpu for gpu in gpus.page(session, limit=10)}
+
+    def readings(self) -> dict[str, GpuReading]:
+        with self._database.read() as session:
+            return gpus.readings(session, [fake.uuid(0), fake.uuid(1)])
+
+    def withdrawn(self) -> dict[str, str]:
+        """UUID -> reason."""
+        return {
+            uuid: gpu.withdrawn_reason for uuid, gpu in self.gpus().items() if gpu.withdrawn_reason
+        }
+
+    def enable(self, uuid: str) -> None:
+        with self._database.write() as session:
+            gpus.set_disabled(session, uuid, False)
+
+    def interval(self) -> float:
+        """Seconds after which the monitor said that it reports again."""
+        with self._database.read() as session:
+            return hosts.get(session, HOST).monitor_interval
+
+    def set_interval(self, seconds: int | None) -> None:
+        with self._database.write() as session:
+            settings.put(session, settings.MONITOR_INTERVAL, seconds)
+
     def claim(self, name: str) -> str:
         """Take a cGPU, as the API does."""
         request = Request(count=1, mode="shared", memory_mb=1024)
         lease = rows.lease(name, memory_mb=1024, remoting="simulated", server_request={})
         return self._claims.claim(lease, request).id
 
+    def wait(self, name: str) -> str:
+        """Wait for both GPUs, as the API does."""
+        request = Request(count=2)
+        lease = rows.lease(
+            name,
+            count=2,
+            mode="exclusive",
+            memory_mb=None,
+            policy=None,
+            remoting="simulated",
+            server_request={},
+        )
+        return self._claims.wait(lease, request).id
+
     def release(self, lease_id: str) -> None:
         with self._database.write() as session:
             leases.transition(session, lease_id, Event.RELEASE)
+
+    def story(self, lease_id: str) -> list[str]:
+        with self._database.read() as session:
+            return [event.event for event in leases.story(session, lease_id)]
 
     def lease(self, lease_id: str) -> Lease:
         with self._database.read() as session:
             return leases.get(session, lease_id)
 
     def reaches(self, lease_id: str, status: Status) -> bool:
-        return bool(
-            until(lambda: self.lease(lease_id).status == status, f"{lease_id} {status}", 90)
-        )
+        def arrived() -> bool:
+            return self.lease(lease_id).status == status
+
+        try:
+            return until(arrived, f"{lease_id} to be {status}", 90)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; its story: {self.story(lease_id)}") from None
 
 
 def test_a_lease_is_wired_and_taken_apart_over_the_bus(deployment: Deployment, machine: Machine):
@@ -266,6 +374,58 @@ def test_a_lease_is_wired_and_taken_apart_over_the_bus(deployment: Deployment, m
     deployment.release(lease)
     assert deployment.reaches(lease, Status.RELEASED)
     assert machine.mappings() == 0
+
+
+def test_gpus_are_known_with_what_was_read_of_them(deployment: Deployment):
+    reading = until(lambda: deployment.readings().get(fake.uuid(1)), "a reading")
+    assert (reading.used_mb, reading.utilisation, reading.power_w) == (1024, 50, 250.5)
+    assert deployment.gpus()[fake.uuid(1)].compute_capability == "8.0"
+
+
+def test_a_gpu_that_falls_off_the_bus_is_withdrawn_and_returns(
+    deployment: Deployment, machine: Machine
+):
+    machine.driver.lose(1)
+    until(lambda: deployment.withdrawn().keys() == {fake.uuid(1)}, "the GPU to be withdrawn")
+    assert "it fails: " in deployment.withdrawn()[fake.uuid(1)]
+    machine.driver.find_again(1)
+    until(lambda: not deployment.withdrawn(), "the GPU to return")
+
+
+def test_after_a_fatal_error_a_gpu_returns_when_an_operator_says_so(
+    deployment: Deployment, machine: Machine
+):
+    machine.driver.report(0, 79)
+    fallen = {fake.uuid(0): "XID 79: it has fallen off the bus"}
+    until(lambda: deployment.withdrawn() == fallen, "the GPU to be withdrawn")
+    deployment.enable(fake.uuid(0))
+    before = deployment.seen()
+    until(lambda: deployment.seen()[0] > before[0], "another report")
+    assert deployment.withdrawn() == {}
+
+
+def test_the_monitor_goes_on_without_a_driver_and_finds_another_one(
+    deployment: Deployment, machine: Machine
+):
+    """The library is taken away, as when a driver is replaced, and another one is put in its place."""
+    machine.driver.fail(fake.VERSION_MISMATCH)
+    until(lambda: len(deployment.withdrawn()) == 2, "both GPUs to be withdrawn")
+    machine.library.unlink()
+    until(lambda: "Library Not Found" in str(deployment.withdrawn()), "the reason")
+    machine.driver.fail(0)
+    fake.build.cache_clear()
+    fake.build(machine.library.parent)
+    until(lambda: not deployment.withdrawn(), "the GPUs to return")
+    assert machine.running["monitor"].poll() is None
+    assert machine.log("monitor").count("driver does not answer: NVML Shared Library") == 2
+
+
+def test_how_often_monitors_report_can_be_changed_while_they_run(deployment: Deployment):
+    assert deployment.interval() == 1
+    deployment.set_interval(2)
+    until(lambda: deployment.interval() == 2, "the new interval")
+    deployment.set_interval(None)
+    until(lambda: deployment.interval() == 1, "the old interval")
 
 
 def test_what_was_asked_for_while_the_bus_was_dead_is_done_when_it_is_back(
@@ -316,6 +476,28 @@ def test_one_engine_finishes_what_a_dead_one_had_begun(deployment: Deployment, m
     machine.start("engine1")
 
 
+def test_who_waits_is_served_over_the_bus_whichever_engine_dies(
+    deployment: Deployment, machine: Machine
+):
+    holder = deployment.claim("holder")
+    first, second = deployment.wait("first-in-line"), deployment.wait("second-in-line")
+    assert deployment.lease(first).status == deployment.lease(second).status == Status.QUEUED
+
+    deployment.release(holder)
+    assert deployment.reaches(first, Status.ACTIVE)
+
+    for engine in ("engine1", "engine2"):
+        dead = machine.running.pop(engine)
+        dead.kill()
+        dead.wait()
+    deployment.release(first)
+    for engine in ("engine1", "engine2"):
+        machine.start(engine)
+    assert deployment.reaches(second, Status.ACTIVE)
+    deployment.release(second)
+    assert deployment.reaches(second, Status.RELEASED)
+
+
 def test_gpus_stay_with_a_lease_until_its_endpoint_says_that_it_lost_them(
     deployment: Deployment, machine: Machine
 ):
@@ -330,6 +512,58 @@ def test_gpus_stay_with_a_lease_until_its_endpoint_says_that_it_lost_them(
     machine.start("rodvr")
     assert deployment.reaches(lease, Status.RELEASED)
     assert not deployment.lease(lease).claims
+
+
+def test_a_daemon_outlives_its_monitor_and_ends_with_its_lease(
+    deployment: Deployment, machine: Machine
+):
+    lease = deployment.claim("supervised")
+    assert deployment.reaches(lease, Status.ACTIVE)
+    serving = machine.daemons()
+    assert len(serving) == 2  # it forks, as LUPINE's does
+    dead = machine.running.pop("monitor")
+    dead.kill()
+    dead.wait()
+    assert machine.daemons() == serving
+    deployment.release(lease)
+    until(lambda: deployment.lease(lease).server_id is None, "the server to be deleted")
+    assert deployment.lease(lease).claims, "its daemon may still compute"
+    machine.start("monitor")
+    assert deployment.reaches(lease, Status.RELEASED)
+    assert machine.daemons() == set()
+
+
+def test_a_daemon_that_is_killed_comes_back_and_its_lease_says_so(
+    deployment: Deployment, machine: Machine
+):
+    lease = deployment.claim("unlucky")
+    assert deployment.reaches(lease, Status.ACTIVE)
+    serving = machine.daemons()
+    for pid in serving:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: deployment.story(lease)[-1] == "daemon-up", "its daemon to be well again")
+    assert deployment.story(lease)[-2:] == ["daemon-down", "daemon-up"]
+    assert not machine.daemons() & serving
+    deployment.release(lease)
+    assert deployment.reaches(lease, Status.RELEASED)
+    assert machine.daemons() == set()
+
+
+def test_the_fence_admits_while_the_lease_lives(deployment: Deployment, machine: Machine):
+    def admitted() -> list[str]:
+        command = ["ip", "netns", "exec", machine.name, "nft", "-j", "list", "set", "inet"]
+        listed = json.loads(run(*command, "gsaas_fence", "admitted"))["nftables"]
+        elements = listed[1]["set"].get("elem", [])
+        return [f"{each['concat'][0]}:{each['concat'][1]}" for each in elements]
+
+    assert admitted() == []
+    lease = deployment.claim("fenced")
+    assert deployment.reaches(lease, Status.ACTIVE)
+    (claim,) = deployment.lease(lease).claims
+    assert admitted() == [f"127.0.0.1:{claim.daemon_port}"]  # the host's own VM
+    deployment.release(lease)
+    assert deployment.reaches(lease, Status.RELEASED)
+    assert admitted() == []
 
 
 def test_a_hangup_changes_the_level_of_the_log(deployment: Deployment, machine: Machine):
@@ -350,6 +584,25 @@ def test_a_hangup_changes_the_level_of_the_log(deployment: Deployment, machine: 
     deployment.release(lease)
     assert deployment.reaches(lease, Status.RELEASED)
     assert steps()
+
+
+def test_a_check_up_sees_who_does_his_work_and_who_does_not(
+    deployment: Deployment, machine: Machine
+):
+    assert machine.check_up() == {
+        "database": "ok",
+        "clock": "ok",
+        "monitors": "ok",
+        "endpoints": "ok",
+        "message bus": "ok",
+        "engine": "ok",
+        "quotas": "ok",
+    }
+    for engine in ("engine1", "engine2"):
+        machine.stop(engine)
+    assert machine.check_up()["engine"] == "fail"
+    for engine in ("engine1", "engine2"):
+        machine.start(engine)
 
 
 def test_all_end_at_once_when_told_to_even_without_a_bus(

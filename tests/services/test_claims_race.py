@@ -16,10 +16,12 @@ import pytest
 from sqlalchemy import func, select
 
 from gsaas import exceptions
+from gsaas.daemons.ports import PortRange
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.state import Request
 
@@ -81,7 +83,7 @@ class Dawdler(Policy):
 def claim_while(monkeypatch: pytest.MonkeyPatch, database: Database, other: Callable) -> str:
     """Claim one whole GPU while *other* happens between choosing and writing; return its UUID."""
     policy = Dawdler(other)
-    monkeypatch.setitem(policies._policies(), policy.name, policy)
+    monkeypatch.setitem(policies.installed(), policy.name, policy)
     lease = open_claims(database).claim(new_lease("slow", Request(1)), Request(1), policy.name)
     return lease.claims[0].gpu_uuid
 
@@ -169,7 +171,9 @@ def race(database: Database) -> Counter[str]:
 
 def open_claims(database: Database) -> Claims:
     masked = MaskedAddresses("169.254.71.0/24", 8308)
-    return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked)
+    # Few ports, so that claims of different GPUs want the same ones.
+    ports = {"rcuda": PortRange(20000, 20063)}
+    return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked, daemon_ports=ports)
 
 
 def new_lease(lease_id: str, request: Request) -> models.Lease:
@@ -216,6 +220,7 @@ BOOKS = (
         models.Gpu.memory_mb,
         models.Gpu.used_mb,
         models.Gpu.exclusive_lease_id,
+        models.Gpu.leases,
         func.coalesce(func.sum(models.Claim.memory_mb), 0).label("claimed_mb"),
         func.count(models.Claim.lease_id.distinct()).label("holders"),
     )
@@ -225,6 +230,7 @@ BOOKS = (
         models.Gpu.memory_mb,
         models.Gpu.used_mb,
         models.Gpu.exclusive_lease_id,
+        models.Gpu.leases,
     )
 )
 
@@ -239,7 +245,7 @@ def watch(url: str, start: threading.Barrier, finished: threading.Event) -> Coun
             rows = session.execute(BOOKS).all()
         outcome["observations"] += 1
         for row in rows:
-            right = row.claimed_mb == row.used_mb <= row.memory_mb
+            right = row.claimed_mb == row.used_mb <= row.memory_mb and row.leases == row.holders
             if row.exclusive_lease_id is not None:
                 right = right and row.holders == 1 and row.used_mb == row.memory_mb
             if not right:
@@ -251,6 +257,7 @@ def watch(url: str, start: threading.Barrier, finished: threading.Event) -> Coun
 def assert_all_returned(database: Database, leases: int) -> None:
     with database.read() as session:
         assert session.scalar(select(func.sum(models.Gpu.used_mb))) == 0
+        assert session.scalar(select(func.sum(models.Gpu.leases))) == 0
         assert session.scalars(select(models.Gpu.exclusive_lease_id).distinct()).all() == [None]
         assert session.scalars(select(models.Claim)).all() == []
         assert len(session.scalars(select(models.Lease.released_at)).all()) == leases

@@ -39,7 +39,7 @@ def refusal(tmp_path: Path) -> Refusal:
         path = tmp_path / "gsaas.conf"
         path.write_text(settings)
         command = [sys.executable, "-m", f"gsaas.cli.{program}", "--config-file", str(path), *words]
-        done = subprocess.run([*before, *command], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*before, *command], capture_output=True, text=True, timeout=240)
         assert done.returncode == 1
         return done.stderr.splitlines()[-1]
 
@@ -118,8 +118,27 @@ def test_an_endpoint_without_its_interface(refusal: Refusal):
     )
 
 
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="NVIDIA's driver is here")
+def test_a_monitor_without_a_driver(refusal: Refusal):
+    said = refusal("monitor", "[monitor]\ngpu_address = 192.0.2.1\n")
+    assert said == (
+        "gsaas-monitor: NVIDIA's driver is not installed on this host: libnvidia-ml.so.1 cannot be loaded. Install "
+        "the driver, or say in [monitor] what the GPUs are: source = declared"
+    )
+
+
+def test_a_monitor_that_does_not_know_its_address(refusal: Refusal):
+    said = refusal("monitor", "")
+    assert said == (
+        "gsaas-monitor: the address of this host on the GPU network is not known: set gpu_address in the section "
+        "[monitor]"
+    )
+
+
 def test_a_monitor_without_an_inventory(refusal: Refusal):
-    said = refusal("monitor", "[monitor]\ninventory = /nonexistent/inventory.toml\n")
+    said = refusal(
+        "monitor", "[monitor]\nsource = declared\ninventory = /nonexistent/inventory.toml\n"
+    )
     assert said.startswith("gsaas-monitor: cannot read the inventory: ")
 
 
@@ -128,6 +147,6 @@ def test_a_monitor_whose_host_is_not_declared(refusal: Refusal, tmp_path: Path):
     inventory.write_text(
         'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu1"\ngpu_address = "192.0.2.1"\ngpus = 1\n'
     )
-    assert refusal("monitor", f"[monitor]\ninventory = {inventory}\n", "--host", "gpu2") == (
-        "gsaas-monitor: no GPU host gpu2 is declared; those that are: gpu1"
-    )
+    assert refusal(
+        "monitor", f"[monitor]\nsource = declared\ninventory = {inventory}\n", "--host", "gpu2"
+    ) == ("gsaas-monitor: no GPU host gpu2 is declared; those that are: gpu1")

@@ -16,7 +16,8 @@ import pytest
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, limits, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.claims import Claims, MaskedAddresses
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Request
 from gsaas.limits.base import UNLIMITED
 

@@ -35,7 +35,7 @@ VMS = {
 T = TypeVar("T")
 
 
-def eventually(what: Callable[[], T], seconds: float = 10.0) -> T:
+def eventually(what: Callable[[], T], seconds: float = 60.0) -> T:
     """*what*() as soon as it is true; `AssertionError` with its last value after *seconds*."""
     deadline = time.monotonic() + seconds
     while not (value := what()):

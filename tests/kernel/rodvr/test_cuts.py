@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsaas.rodvr.endpoint import IDENTITY_NETWORK, MASKED_PREFIX, Endpoint
+from gsaas.rodvr.endpoint import IDENTITY_NETWORK, LOCAL_PREFIX, MASKED_PREFIX, Endpoint
 from gsaas.rodvr.kernel import Datapath
 from gsaas.rodvr.plan import DeleteMappings
 from tests.kernel.rodvr.lab import G1, G2, G2_OTHER, USUAL, A, B, Lab, binding, eventually
@@ -21,7 +21,7 @@ MOVED = {A: G2, B: G2_OTHER}
 @pytest.fixture(params=[True, False], ids=["filtered", "by walking the table"])
 def endpoint(make_endpoint: Any, request: pytest.FixtureRequest) -> Endpoint:
     """Also with the way to cut that kernels before 6.8 need."""
-    endpoint = make_endpoint(filtered_cuts=request.param, farewell=0.5)
+    endpoint = make_endpoint(filtered_cuts=request.param)
     endpoint.replace(binding(vm, mappings) for vm, mappings in USUAL.items())
     return endpoint
 
@@ -93,7 +93,9 @@ def test_a_removed_binding_reaches_nothing_from_that_moment(lab: Lab, endpoint: 
     assert held == ["240.71.0.2"]
 
 
-def test_a_removed_binding_leaves_no_trace_after_its_farewell(lab: Lab, endpoint: Endpoint) -> None:
+def test_a_removed_binding_leaves_no_trace_after_its_farewell(lab: Lab, make_endpoint: Any) -> None:
+    endpoint = make_endpoint(farewell=0.5)
+    endpoint.replace([binding("vm1", USUAL["vm1"])])
     lab.ask("vm1", A)
     endpoint.remove("port-vm1")
     eventually(lambda: "tap11111111-11" not in str(lab.ruleset()))
@@ -144,7 +146,7 @@ def test_connections_an_endpoint_died_before_cutting_are_cut_by_the_next(
 
 def _delete_mapping_and_die(lab: Lab) -> None:
     """What an endpoint does up to the moment before it cuts."""
-    networks = map(ipaddress.IPv4Network, (MASKED_PREFIX, IDENTITY_NETWORK))
+    networks = map(ipaddress.IPv4Network, (MASKED_PREFIX, IDENTITY_NETWORK, LOCAL_PREFIX))
     datapath = Datapath("gpu0", *networks, netns=lab.compute)
     assert datapath.prepare()
     datapath.apply([DeleteMappings("240.71.0.1", (A,))])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gsaas.rodvr.bindings import Address
-from gsaas.rodvr.endpoint import IDENTITY_NETWORK, MASKED_PREFIX
+from gsaas.rodvr.endpoint import IDENTITY_NETWORK, LOCAL_PREFIX, MASKED_PREFIX
 from gsaas.rodvr.kernel import Datapath, Refused
 from gsaas.rodvr.plan import (
     AddChain,
@@ -29,7 +29,7 @@ IDENTITY = "240.71.0.9"
 
 @pytest.fixture
 def datapath(lab: Lab) -> Iterator[Datapath]:
-    networks = map(ipaddress.IPv4Network, (MASKED_PREFIX, IDENTITY_NETWORK))
+    networks = map(ipaddress.IPv4Network, (MASKED_PREFIX, IDENTITY_NETWORK, LOCAL_PREFIX))
     datapath = Datapath("gpu0", *networks, netns=lab.compute)
     datapath.apply([], rebuild=not datapath.prepare())
     yield datapath

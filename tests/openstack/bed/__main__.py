@@ -19,10 +19,26 @@ def main() -> int:
         prog="cloud", description="A small real OpenStack on this machine, for tests."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("up", help="bring it up, or finish bringing it up")
+    up = commands.add_parser("up", help="bring it up, or finish bringing it up")
+    up.add_argument(
+        "--for",
+        type=int,
+        metavar="PID",
+        dest="borrower",
+        help="lend it to a process, if it is down",
+    )
     status = commands.add_parser("status", help="show what runs; exits with 0 if all of it does")
     status.add_argument("--json", action="store_true", help="print one JSON object")
-    commands.add_parser("down", help="stop it; its databases and servers stay for the next `up`")
+    down = commands.add_parser(
+        "down", help="stop it; its databases and servers stay for the next `up`"
+    )
+    down.add_argument(
+        "--for",
+        type=int,
+        metavar="PID",
+        dest="borrower",
+        help="only if it is lent to this process, or to one that is gone",
+    )
     wipe = commands.add_parser("wipe", help="stop it and remove its state")
     wipe.add_argument("--all", action="store_true", help="also what takes long to install")
     arguments = parser.parse_args()
@@ -34,12 +50,12 @@ def main() -> int:
     try:
         match arguments.command:
             case "up":
-                bed.up(say)
+                bed.up(say, arguments.borrower)
                 show_credentials()
             case "status":
                 return show_status(arguments.json)
             case "down":
-                bed.down(say)
+                bed.down(say, arguments.borrower)
             case "wipe":
                 bed.wipe(say, everything=arguments.all)
     except BedError as error:

@@ -15,8 +15,10 @@ from tests.openstack.bed import (
     commands,
     database,
     files,
+    fitness,
     gsaas,
     hypervisors,
+    loan,
     machines,
     messages,
     processes,
@@ -26,6 +28,7 @@ from tests.openstack.bed import (
     switch,
     work,
 )
+from tests.openstack.bed.errors import BedError
 
 COMPLETE = settings.RUN / "complete"
 """Holds, while the whole bed is up, what it was made from."""
@@ -35,9 +38,18 @@ INFRASTRUCTURE = (database.DAEMON, messages.DAEMON, switch.DATABASE, switch.SWIT
 Say = Callable[[str], None]
 
 
-def up(say: Say) -> None:
-    """Make the bed complete; `BedError` says what did not work."""
+def up(say: Say, borrower: int | None = None) -> None:
+    """Make the bed complete; `BedError` says what did not work.
+
+    If nothing of it runs, or its borrower is gone, it is lent to the process *borrower*.
+    """
+    if lacking := fitness.lacks():
+        raise BedError(f"the cloud needs {lacking}")
     with _alone(say):
+        if borrower is None:
+            loan.keep()
+        elif loan.is_of(borrower) or status()["state"] == "down":
+            loan.lend(borrower)
         if is_up():
             say("the cloud is up already")
             return
@@ -84,8 +96,13 @@ def status() -> dict[str, Any]:
     return {"state": state, "directory": str(settings.DIR), "daemons": rows}
 
 
-def down(say: Say) -> None:
-    """End what the bed started, and take away what that leaves in the kernel. State stays."""
+def down(say: Say, borrower: int | None = None) -> None:
+    """End what the bed started, and take away what that leaves in the kernel. State stays.
+
+    With a *borrower*, only if the bed was lent to it, or to a process that is gone.
+    """
+    if borrower is not None and not loan.is_of(borrower):
+        return
     with _alone(say):
         _down(say)
 
@@ -113,6 +130,7 @@ def _down(say: Say) -> None:
     remains.remove()
     processes.forget()
     shutil.rmtree(settings.TMP, ignore_errors=True)
+    loan.keep()
     say(f"{time.monotonic() - began:6.1f} s  the cloud is down")
 
 

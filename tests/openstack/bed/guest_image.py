@@ -162,7 +162,7 @@ def _drop_in(directory: Path, text: str) -> None:
 
 def _make_ramdisk() -> None:
     tree = WORK / "ramdisk"
-    for name in ("dev", "root", "drivers"):
+    for name in ("dev", "disk", "drivers"):
         (tree / name).mkdir(parents=True)
     for number, name in enumerate(BOOT_DRIVERS):
         for driver in (ROOT / "lib" / "modules").rglob(f"{name}.ko*"):

@@ -80,7 +80,7 @@ def running(name: str) -> Record | None:
         record = Record(**json.loads(_record_path(name).read_text()))
     except FileNotFoundError:
         return None
-    return record if _began(record.pid) == record.began else None
+    return record if began_at(record.pid) == record.began else None
 
 
 def recorded() -> list[str]:
@@ -142,18 +142,18 @@ def descendants(pids: Collection[int]) -> list[int]:
 
 def end(pids: Collection[int]) -> None:
     """Ask *pids* to end, insist after `STOP_PATIENCE` seconds, and wait until they are gone."""
-    living = {pid: _began(pid) for pid in pids}
+    living = {pid: began_at(pid) for pid in pids}
     for number in (signal.SIGTERM, signal.SIGKILL):
-        living = {pid: began for pid, began in living.items() if _lives(pid, began)}
+        living = {pid: began for pid, began in living.items() if lives(pid, began)}
         for pid in living:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
         deadline = time.monotonic() + STOP_PATIENCE
-        while time.monotonic() < deadline and any(_lives(*each) for each in living.items()):
+        while time.monotonic() < deadline and any(lives(*each) for each in living.items()):
             time.sleep(0.05)
-    if left := [pid for pid, began in living.items() if _lives(pid, began)]:
+    if left := [pid for pid, began in living.items() if lives(pid, began)]:
         raise BedError(f"processes {left} did not end, not even when killed")
 
 
@@ -184,7 +184,7 @@ def _start(daemon: Daemon) -> Record:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    record = Record(process.pid, _began(process.pid) or 0, since, fingerprint)
+    record = Record(process.pid, began_at(process.pid) or 0, since, fingerprint)
     files.write(_record_path(daemon.name), json.dumps(vars(record)))
     return record
 
@@ -192,7 +192,7 @@ def _start(daemon: Daemon) -> Record:
 def _await(daemon: Daemon, record: Record) -> None:
     deadline = time.monotonic() + daemon.patience
     while not daemon.ready():
-        dead = not _lives(record.pid, record.began)
+        dead = not lives(record.pid, record.began)
         if dead or time.monotonic() > deadline:
             said = daemon.log.read_text(errors="replace").splitlines()[-TAIL:]
             how = "ended" if dead else f"was not ready within {daemon.patience:.0f} s"
@@ -204,11 +204,11 @@ def _record_path(name: str) -> Path:
     return settings.RUN / f"{name}.json"
 
 
-def _lives(pid: int, began: int | None) -> bool:
-    return began is not None and _began(pid) == began
+def lives(pid: int, began: int | None) -> bool:
+    return began is not None and began_at(pid) == began
 
 
-def _began(pid: int) -> int | None:
+def began_at(pid: int) -> int | None:
     """When *pid* began, in ticks since boot; None if it has ended, waited for or not."""
     stat = _stat(pid)
     return None if stat is None or stat[0] in "ZX" else stat[2]

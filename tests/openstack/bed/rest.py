@@ -31,6 +31,11 @@ ROOTS = {
 }
 """Where each service listens, and what its paths begin with."""
 
+
+class Unanswered(BedError):
+    """The service did not answer, or only in part: a busy one may drop a connection."""
+
+
 Body = Mapping[str, Any] | Path | None
 
 
@@ -74,7 +79,13 @@ class Cloud:
         """
         port, root = ROOTS[service]
         headers = {"X-Auth-Token": self.token(), "OpenStack-API-Version": COMPUTE_VERSION}
-        return _send(method, port, f"{root}/{path}", headers, body)[0]
+        send = functools.partial(_send, method, port, f"{root}/{path}", headers, body)
+        try:
+            return send()[0]
+        except Unanswered:
+            if method != "GET":
+                raise
+        return send()[0]
 
     def token(self) -> str:
         """A token of this user; asked for once."""
@@ -138,7 +149,7 @@ def _send(
         answer = connection.getresponse()
         text = answer.read()
     except (OSError, http.client.HTTPException) as error:
-        raise BedError(f"{what} failed: {error!r}") from error
+        raise Unanswered(f"{what} failed: {error!r}") from error
     finally:
         connection.close()
     if answer.status >= 400:

@@ -51,6 +51,7 @@ def _install_versions() -> None:
     commands.run(program("pip"), "install", "-q", uv[0], env=environment)
     commands.run(
         *(program("uv"), "pip", "sync", "-q", "--compile-bytecode"),  # else each daemon does it
+        "--no-cache",  # uWSGI built for another Python 3.11 would be taken from there, and load nothing
         *("--python", program("python"), VERSION_LOCK),
         env=environment,
         patience=1800,

@@ -37,6 +37,8 @@ def daemon(
             "--enable-threads",
             "--thunder-lock",
             "--buffer-size=65535",
+            # On a busy machine a thread may not come to read a request within uWSGI's 4 s, which then drops it.
+            "--socket-timeout=120",
             # Nova sends snapshots to Glance in chunks of 1 MiB, just above what uWSGI takes by default.
             f"--chunked-input-limit={4 * 2**20}",
             # uWSGI closes connections that clients would keep; unannounced, that is an error to them.

@@ -37,10 +37,10 @@ int main(void)
 {
     mount("devtmpfs", "/dev", "devtmpfs", 0, "");
     load_drivers();
-    for (int i = 0; i < DISK_TRIES && mount("/dev/vda", "/root", "ext4", MS_NOATIME, ""); i++)
+    for (int i = 0; i < DISK_TRIES && mount("/dev/vda", "/disk", "ext4", MS_NOATIME, ""); i++)
         usleep(20000);
-    mount("/dev", "/root/dev", NULL, MS_MOVE, NULL);
-    if (chdir("/root") || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
+    mount("/dev", "/disk/dev", NULL, MS_MOVE, NULL);
+    if (chdir("/disk") || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
         perror("cannot make the disk the root");
     execl("/sbin/init", "/sbin/init", (char *)NULL);
     perror("cannot start /sbin/init");

@@ -1,0 +1,104 @@
+"""Leases without a VM on a whole cloud: who is let in, by which way, and for how long."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gsaas.grants import visit
+from gsaas.rodvr.kernel.namespace import entered
+from tests.kernel.standalone.cloud import ASK, HOLD
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.kernel
+
+USER = 1234
+
+
+def alloc(cloud, **consumer):
+    lease = {"cgpus": {"count": 1}, "server": None, "consumer": consumer}
+    status, body = cloud.call("POST", "/v1/leases", {"lease": lease})
+    assert status in (201, 202), body
+    return body
+
+
+def python(cloud, host, script, address, uid=0):
+    place, port = address.split(":")
+    enter = ["ip", "netns", "exec", cloud.prefix + host]
+    become = ["setpriv", f"--reuid={uid}", "--clear-groups"]
+    return [*enter, *become, sys.executable, "-I", "-c", script, place, port]
+
+
+def ask(cloud, host, address, uid=0):
+    """What a program of *host* is told at *address*: the daemon's words, or the error."""
+    command = python(cloud, host, ASK, address, uid)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def show(cloud, host, environment):
+    with entered(cloud.prefix + host):
+        visit.show(
+            environment["GSAAS_GATE"], environment["GSAAS_LEASE"], environment["GSAAS_GRANT"]
+        )
+
+
+def test_programs_of_a_compute_host_reach_their_gpu_by_a_masked_address(cloud):
+    lease = alloc(cloud, host="compute1", uid=USER)["lease"]
+    lease = cloud.await_status(lease, "ACTIVE")
+    (device,) = lease["devices"]
+
+    answer = ask(cloud, "compute1", device["masked_address"], USER)
+
+    assert answer["gpu"] == device["gpu_uuid"]
+    assert ask(cloud, "compute1", device["masked_address"])["error"] == "ConnectionRefusedError"
+    cloud.terminate(lease)
+    gone = ask(cloud, "compute1", device["masked_address"], USER)
+    assert gone["error"] == "ConnectionRefusedError"
+
+
+def test_real_addresses_let_in_nobody_who_has_not_redeemed_a_grant(cloud):
+    answer = alloc(cloud)
+    lease, environment = answer["lease"], answer["environment"]
+    (device,) = lease["devices"]
+    assert ask(cloud, "compute1", device["real_address"])["error"] == "ConnectionRefusedError"
+
+    show(cloud, "compute1", environment)
+
+    assert ask(cloud, "compute1", device["real_address"])["gpu"] == device["gpu_uuid"]
+    assert ask(cloud, "gpu2", device["real_address"]).get("gpu") is None
+
+
+def test_a_grant_shown_again_from_elsewhere_admits_nobody_else(cloud):
+    answer = alloc(cloud)
+    (device,) = answer["lease"]["devices"]
+    show(cloud, "compute1", answer["environment"])
+    other = next(host for host in ("gpu1", "gpu2") if host != device["gpu_host"])
+
+    with pytest.raises(visit.NotAdmitted) as refusal:
+        show(cloud, other, answer["environment"])
+
+    assert refusal.value.code == "gsaas.grant.stolen"
+    assert "error" in ask(cloud, other, device["real_address"])
+    _, body = cloud.call("GET", f"/v1/leases/{answer['lease']['id']}")
+    told = [event["event"] for event in body["lease"]["events"]]
+    assert told[-2:] == ["redeem-grant", "refuse-grant"]
+
+
+def test_with_the_lease_ends_what_its_grant_opened(cloud):
+    answer = alloc(cloud)
+    (device,) = answer["lease"]["devices"]
+    show(cloud, "compute1", answer["environment"])
+    command = python(cloud, "compute1", HOLD, device["real_address"])
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "connected\n"
+
+    cloud.terminate(answer["lease"])
+
+    assert holder.communicate(timeout=30)[0].strip() in ("closed", "ConnectionResetError")
+    until(
+        lambda: "error" in ask(cloud, "compute1", device["real_address"]),
+        "the fence to be closed",
+    )

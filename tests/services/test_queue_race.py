@@ -1,0 +1,115 @@
+"""Processes that ask, wait, hold and give back, all at once, on a real database server.
+
+Nobody audits: whoever gives something back has to see to whoever waits, or he waits for ever.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+from sqlalchemy import func, select
+
+from gsaas import exceptions
+from gsaas.db import gpus, models
+from gsaas.db.database import Database
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.state import Request
+from gsaas.lifecycle import Status
+from gsaas.monitor.report import GpuInfo
+from tests.services.test_claims_race import BOOKS
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.services
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["gsaas.gpgpums.claims", "gsaas.gpgpums.policies.least_load_fit"])
+
+WORKERS = 6
+ROUNDS = 8
+PATIENCE = 120
+"""Seconds until everybody must have started, and been served."""
+
+REQUESTS = (Request(1), Request(2), Request(1, "shared", 400), Request(3, "shared", 300))
+
+
+def test_everybody_who_waits_is_served_once_and_nobody_for_ever(database):
+    infos = [GpuInfo(f"GPU-{index}", index, "model", 1000, 8308) for index in range(3)]
+    with database.write() as session:
+        gpus.register(session, "gpu1", "192.0.2.1", infos)
+    url = database.engine.url.render_as_string(hide_password=False)
+
+    with (
+        PROCESSES.Manager() as manager,
+        ProcessPoolExecutor(WORKERS, mp_context=PROCESSES) as executor,
+    ):
+        start = manager.Barrier(WORKERS)
+        workers = [executor.submit(work, url, number, start) for number in range(WORKERS)]
+        outcome = sum((worker.result() for worker in workers), Counter())
+
+    assert outcome["served"] == WORKERS * ROUNDS
+    assert outcome["waited"] > 0
+    with database.read() as session:
+        assert session.scalar(select(func.sum(models.Gpu.used_mb))) == 0
+        assert session.scalars(select(models.Claim)).all() == []
+        statuses = session.scalars(select(models.Lease.status).distinct()).all()
+        assert statuses == [Status.RELEASED]
+        grants = session.execute(
+            select(func.count(), func.count(models.LeaseEvent.lease_id.distinct())).where(
+                models.LeaseEvent.event == "claim"
+            )
+        ).one()
+        assert tuple(grants) == (WORKERS * ROUNDS, WORKERS * ROUNDS)
+
+
+def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
+    """Be one API worker with one client, who wants this and that, one after the other."""
+    chance = random.Random(number)  # noqa: S311 - the same course in every run
+    database = Database.open(url)
+    claims = Claims(
+        database,
+        attempts=50,
+        heartbeat_timeout=3600,
+        masked=MaskedAddresses("169.254.71.0/24", 8308),
+    )
+    outcome: Counter[str] = Counter()
+    start.wait(PATIENCE)
+    for turn in range(ROUNDS):
+        request = chance.choice(REQUESTS)
+        name = f"lease-{number}-{turn}"
+        try:
+            claims.claim(new_lease(name, request), request)
+        except exceptions.NoCapacity:
+            claims.wait(new_lease(name, request), request)
+            outcome["waited"] += 1
+            until(lambda name=name: status(database, name) == "ACTIVE", f"{name}", PATIENCE)
+        with database.read() as session:
+            assert all(
+                row.claimed_mb == row.used_mb <= row.memory_mb for row in session.execute(BOOKS)
+            )
+        outcome["served"] += 1
+        claims.terminate(name)
+    database.close()
+    return outcome
+
+
+def status(database: Database, lease_id: str) -> str:
+    with database.read() as session:
+        return session.scalar(select(models.Lease.status).where(models.Lease.id == lease_id))
+
+
+def new_lease(lease_id: str, request: Request) -> models.Lease:
+    return models.Lease(
+        id=lease_id,
+        project_id="project-1",
+        user_id="user-1",
+        name="training",
+        remoting="rcuda",
+        has_server=False,
+        **request.to_dict(),
+    )
