@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,15 @@ Action = Callable[[], object]
 def run() -> dict[str, Any]:
     """Median times of one claim with its release: microseconds in the core, milliseconds by API."""
     core = measure_core()
+    different = measure_different()
     api = measure_api()
     rows = [
         {"core": policy, "gpus": size, "busy": busy, "median_us": taken * 1e6}
         for (policy, busy, size), taken in core.items()
+    ]
+    rows += [
+        {"core": policy, "gpus": size, "busy": "all different", "median_us": taken * 1e6}
+        for (policy, size), taken in different.items()
     ]
     rows += [
         {"api": "least-load-fit", "gpus": size, "busy": busy, "median_ms": taken * 1e3}
@@ -87,13 +93,41 @@ def measure_core() -> dict[tuple[str, float, int], float]:
     return medians(actions, CORE_ROUNDS, CORE_BATCH)
 
 
+def measure_different() -> dict[tuple[str, int], float]:
+    """Seconds by (policy, number of GPUs), where no two GPUs are alike."""
+    actions = {
+        (name, size): claim_in_core(all_different(size), policies.load(name))
+        for name, size in itertools.product(policies.names(), SIZES)
+    }
+    return medians(actions, rounds=10, batch=2)
+
+
 def pool(size: int, busy: float) -> Pool:
+    gpus = all_gpus(size, busy)
+    return Pool(gpus, {gpu.host for gpu in gpus})
+
+
+@cache
+def all_gpus(size: int, busy: float) -> list[Gpu]:
     hosts = [f"gpu{number:05}" for number in range(size // 8)]
     idle = [
         Gpu(f"GPU-{host}-{index}", host, index, MEMORY_MB) for host in hosts for index in range(8)
     ]
     taken = int(size * busy)
-    return Pool([*(gpu.with_(used_mb=MEMORY_MB) for gpu in idle[:taken]), *idle[taken:]], hosts)
+    full = [gpu.with_(used_mb=MEMORY_MB, leases=1) for gpu in idle[:taken]]
+    return [*full, *idle[taken:]]
+
+
+def all_different(size: int) -> Pool:
+    """No two GPUs have the same memory free, up to as many as there are MiB."""
+    gpus = all_gpus(size, 0.0)
+    return Pool(
+        [
+            gpu.with_(used_mb=slot % (MEMORY_MB - REQUEST.memory_mb), leases=1)
+            for slot, gpu in enumerate(gpus)
+        ],
+        {gpu.host for gpu in gpus},
+    )
 
 
 def claim_in_core(pool: Pool, policy: Policy) -> Action:

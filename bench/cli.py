@@ -28,6 +28,7 @@ LEASE = {
     "status": "ACTIVE",
     "cgpus": {"count": 2, "mode": "shared", "memory_mb": 2048},
     "server": {"id": "f1f7b3a2-51f4-4f7d-8f58-3d1f0f7f5c33"},
+    "degraded": False,
 }
 
 

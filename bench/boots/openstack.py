@@ -22,7 +22,7 @@ from gsaas import timings
 from gsaas.client import Client, UnreachableError
 from gsaas.client.cloud import CloudTransport
 from tests.openstack import cli
-from tests.openstack.bed import bed, credentials, machines, settings
+from tests.openstack.bed import credentials, machines, settings
 from tests.support.waiting import until
 
 PATIENCE = 600  # seconds
@@ -164,9 +164,7 @@ class _User:
 @contextmanager
 def running() -> Iterator[OpenStack]:
     """The bed, up; it is left as it was found. Raises `subprocess.CalledProcessError` if it does not come up."""
-    found = bed.status()["state"]
-    cli.bed("up")
-    try:
+    with cli.lent():
         cloud = OpenStack()
         try:
             for _ in range(WARM_UP):
@@ -175,9 +173,6 @@ def running() -> Iterator[OpenStack]:
             yield cloud
         finally:
             cloud.clear()
-    finally:
-        if found == "down":
-            cli.bed("down")
 
 
 def _ask(client: Client, method: str, path: str) -> Any:

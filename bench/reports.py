@@ -1,0 +1,89 @@
+"""What 1,024 GPUs cost that report every 10 seconds: the engine's part, and the monitor's memory.
+
+Reports cross the bus as text, are checked and stored (SQLite). CPU time counts, of this process alone; of some rounds
+the median. NGS, whose server kept everything in memory, reported 11 % of a core.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.report import machine, median
+from gsaas.context import RequestContext
+from gsaas.db import migration
+from gsaas.db.database import Database
+from gsaas.engine.callers import Callers
+from gsaas.engine.inbox import Inbox
+from gsaas.monitor.report import GpuInfo, Report
+from gsaas.monitor.sources.simulated import Simulated
+
+GPUS = 1024
+PER_HOST = (8, 16)
+INTERVAL = 10.0
+ROUNDS = 5
+NGS_PERCENT = 11
+NO_CALLER = RequestContext(overwrite=False)
+
+
+def run() -> dict[str, Any]:
+    """CPU time of the engine's part, by GPUs per host."""
+    rows = [_measure(per_host) for per_host in PER_HOST]
+    reach = [
+        {
+            "what": f"percent of a core, {row['gpus_per_host']} GPUs on a host",
+            "value": row["percent_of_a_core"],
+            "bound": f"<= {NGS_PERCENT}",
+        }
+        for row in rows
+    ]
+    agent = [{"process": "gsaas-monitor, loaded", "mib": _memory_of_a_monitor()}]
+    return {"bench": "reports", "machine": machine(), "rows": [*rows, *agent], "reach": reach}
+
+
+def _measure(per_host: int) -> dict[str, Any]:
+    hosts = GPUS // per_host
+    texts = {f"gpu{number}": _report(number, per_host) for number in range(hosts)}
+    with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
+        database = Database.open(f"sqlite:///{Path(folder, 'gsaas.db')}")
+        migration.upgrade(database.engine)
+        # Reports of GPUs ask nothing of the others that an inbox knows.
+        inbox = Inbox(database, None, None, None, lambda _lease_id: None, Callers())
+        taken = []
+        for _ in range(1 + ROUNDS):  # the first one makes the rows
+            began = time.process_time()
+            for host, text in texts.items():
+                inbox.monitor_report(NO_CALLER, host, json.loads(text))
+            taken.append(time.process_time() - began)
+        database.close()
+    seconds = median(taken[1:])
+    return {
+        "gpus_per_host": per_host,
+        "hosts": hosts,
+        "ms_a_report": seconds / hosts * 1e3,
+        "percent_of_a_core": 100 * seconds / INTERVAL,
+    }
+
+
+def _report(number: int, per_host: int) -> str:
+    gpus = [
+        GpuInfo(f"GPU-{number:04}-{index}", index, "NVIDIA L4", 23034, 8308 + index)
+        for index in range(per_host)
+    ]
+    address = f"192.0.{number // 256}.{number % 256}"
+    return json.dumps(Report(address, INTERVAL, Simulated(gpus).look()).to_dict())
+
+
+def _memory_of_a_monitor() -> float:
+    """MiB of a process that has loaded all that the monitor loads."""
+    look = (
+        "import gsaas.cli.monitor, gsaas.monitor.sources.nvml, os;"
+        "print(int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
+    return int(done.stdout) / 2**20
