@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.monitor.report import GpuInfo
 from gsaas.remoting import base as remoting
 from tests.api.doubles import MemoryCloud, MemoryEngine
+from tests.support import sqlite
 
 CALLERS = {
     "admin": ("operations", ["admin"]),
@@ -77,15 +77,12 @@ def fill(database: Database, hosts: int = 2, gpus_per_host: int = 4) -> None:
 @functools.cache
 def _filled(hosts: int) -> bytes:
     """The file of a database with so many hosts: making one takes longer than most tests."""
-    with tempfile.TemporaryDirectory() as folder:
-        if not (folder / "gsaas.db").exists():
-            (folder / "gsaas.db").write_bytes(_filled(hosts))
-        database = Database.open(f"sqlite:///{folder}/gsaas.db")
-        _be_heard_of(database)
-        with database.engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-        database.close()
-        return Path(folder, "gsaas.db").read_bytes()
+
+    def make(database: Database) -> None:
+        models.Base.metadata.create_all(database.engine)
+        fill(database, hosts)
+
+    return sqlite.image(make)
 
 
 def _be_heard_of(database: Database) -> None:
@@ -124,9 +121,12 @@ class World:
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
-        database = Database.open(f"sqlite:///{folder}/gsaas.db")
-        models.Base.metadata.create_all(database.engine)
-        fill(database, hosts)
+        new = not (folder / "gsaas.db").exists()
+        if new:
+            (folder / "gsaas.db").write_bytes(_filled(hosts))
+        database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
+        if new:
+            _be_heard_of(database)
         watchers = Watchers(conf.queue.long_polls)
         claims = Claims(
             database,

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gsaas.db import migration
 from gsaas.db.database import Database
+from tests.support import sqlite
 
 
 @pytest.fixture
 def database() -> Iterator[Database]:
-    database = Database.open("sqlite://")
-    migration.upgrade(database.engine)
+    database = sqlite.in_memory(sqlite.migrated())
     yield database
     database.close()

@@ -34,6 +34,7 @@ from gsaas.monitor.report import GpuInfo
 from gsaas.remoting.base import load
 from gsaas.rodvr.bindings import Binding
 from gsaas.rpc.hosts import Unconfirmed
+from tests.support import sqlite
 
 HOST = "compute1"
 HOST_ADDRESS = "192.168.50.21"
@@ -253,7 +254,7 @@ class World:
         self.fuse = Fuse()
         self.fuse.watch = self.check_safety
         self.conf = gsaas.conf.load(files=[])
-        self.database = FusedDatabase.open(f"sqlite:///{database}")
+        self.database = sqlite.opened(f"sqlite:///{database}", FusedDatabase)
         self.database.fuse = self.fuse
         self.claims = Claims(
             self.database,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from gsaas.db import models
 from gsaas.db.database import Database
+from tests.support import sqlite
 
 hypothesis.settings.register_profile("no clock", deadline=None)
 hypothesis.settings.load_profile("no clock")
@@ -16,7 +16,6 @@ hypothesis.settings.load_profile("no clock")
 
 @pytest.fixture
 def database() -> Iterator[Database]:
-    database = Database.open("sqlite://")
-    models.Base.metadata.create_all(database.engine)
+    database = sqlite.in_memory(sqlite.tables())
     yield database
     database.close()

@@ -26,11 +26,11 @@ from sqlalchemy import select
 
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, models
-from gsaas.db.database import Database
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Gpu, Placement, Refusal, Request, Withheld
+from tests.support import sqlite
 from tests.unit.gpgpums import reference, strategies
 
 HEARTBEAT_TIMEOUT = 35
@@ -45,8 +45,7 @@ class Books(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.database = Database.open("sqlite://")
-        models.Base.metadata.create_all(self.database.engine)
+        self.database = sqlite.in_memory(sqlite.tables())
         self.workers = [
             Claims(
                 self.database,

@@ -8,8 +8,8 @@ import pytest
 
 import gsaas.conf
 from gsaas import rpc
-from gsaas.db import migration
 from gsaas.db.database import Database
+from tests.support import sqlite
 
 
 @pytest.fixture
@@ -35,7 +35,8 @@ def running() -> Iterator[Callable[[Any], Any]]:
 
 @pytest.fixture
 def database(tmp_path) -> Iterator[Database]:
-    database = Database.open(f"sqlite:///{tmp_path / 'gsaas.db'}")
-    migration.upgrade(database.engine)
+    path = tmp_path / "gsaas.db"
+    path.write_bytes(sqlite.migrated())
+    database = sqlite.opened(f"sqlite:///{path}")
     yield database
     database.close()

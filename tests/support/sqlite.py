@@ -1,0 +1,69 @@
+"""SQLite databases that are there at once: copies of one that was made before, whose statements are compiled.
+
+Making the tables takes longer than most tests do, and so does compiling statements: SQLAlchemy does it for each engine.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
+
+from sqlalchemy.engine import Dialect
+
+from gsaas.db import migration, models
+from gsaas.db.database import Database
+
+D = TypeVar("D", bound=Database)
+
+_COMPILED: dict[Any, Any] = {}
+"""Statements, by themselves and by their dialect, which is why all databases share one."""
+
+
+def opened(url: str, kind: type[D] = Database) -> D:
+    """Open the SQLite database at *url*, with the statements that were compiled for others."""
+    engine = kind.open(url).engine
+    engine.dialect = _DIALECT
+    engine.update_execution_options(compiled_cache=_COMPILED)
+    return kind(engine)
+
+
+def image(fill: Callable[[Database], object]) -> bytes:
+    """Return the content of a database as *fill* leaves it: what a file may hold, or `in_memory`."""
+    database = opened("sqlite://")
+    fill(database)
+    with closing(database.engine.raw_connection()) as connection:
+        content = connection.driver_connection.serialize()
+    database.close()
+    return content
+
+
+def in_memory(content: bytes) -> Database:
+    """A database in memory that holds *content*."""
+    database = opened("sqlite://")
+    with closing(database.engine.raw_connection()) as connection:
+        connection.driver_connection.deserialize(content)
+    return database
+
+
+@functools.cache
+def tables() -> bytes:
+    """A database with every table, and nothing in them."""
+    return image(lambda database: models.Base.metadata.create_all(database.engine))
+
+
+@functools.cache
+def migrated() -> bytes:
+    """The same, as migrations make it."""
+    return image(lambda database: migration.upgrade(database.engine))
+
+
+def _dialect() -> Dialect:
+    """One that has seen a connection."""
+    database = Database.open("sqlite://")
+    database.close()
+    return database.engine.dialect
+
+
+_DIALECT = _dialect()
