@@ -57,11 +57,11 @@ def test_what_the_vm_should_be_reaches_the_api_as_novas_fields(desk, tmp_path):
     requests = [row for row in desk.world.rows()["leases"] if "m1" in str(row)]
     assert len(requests) == 1
     for sent in (
-        "'name': 'all'",
-        "'imageRef': 'debian'",
-        "'flavorRef': 'm1'",
-        "'key_name': 'mine'",
-        f"'networks': [{{'uuid': '{network}'}}, {{'uuid': '{other}'}}]",
+        '"name": "all"',
+        '"imageRef": "debian"',
+        '"flavorRef": "m1"',
+        '"key_name": "mine"',
+        f'"networks": [{{"uuid": "{network}"}}, {{"uuid": "{other}"}}]',
         base64.b64encode(b"#!/bin/sh\n\xff").decode(),
     ):
         assert sent in str(requests[0])

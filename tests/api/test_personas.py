@@ -111,9 +111,17 @@ def test_the_matrix_has_a_row_for_every_route_and_a_column_for_every_persona():
     assert set(PERSONAS) == {None, *CALLERS}
 
 
+@pytest.fixture(scope="module")
+def standing(world):
+    """The id of a lease that nobody ends."""
+    return world.launch("member", mode="shared", memory_mb=1)["id"]
+
+
 @pytest.mark.parametrize(("route", "persona", "expected"), CELLS)
-def test_each_persona_is_answered_as_the_matrix_says(world, route, persona, expected):
-    lease_id = world.launch("member", mode="shared", memory_mb=1)["id"]
+def test_each_persona_is_answered_as_the_matrix_says(world, standing, route, persona, expected):
+    lease_id = standing
+    if (route.method, route.path) == ("DELETE", "/v1/leases/{lease_id}"):
+        lease_id = world.launch("member", mode="shared", memory_mb=1)["id"]
     if (route.method, route.path) == ("DELETE", "/v1/hosts/{name}"):
         lose_a_host(world, "gone")
     body = BODIES.get((route.method, route.path))
@@ -201,22 +209,25 @@ def all_answers(world: World, caller: str):
 
 @pytest.mark.parametrize("caller", READERS)
 def test_no_answer_ever_names_a_host_a_gpu_or_a_real_address(busy, caller):
-    for response in all_answers(busy, caller):
+    answers = list(all_answers(busy, caller))
+    hidden = secrets(busy)
+    for response in answers:
         said = response.text + str(response.headers)
         # What the caller itself has put into the address may come back in a refusal.
         said = said.replace(response.request.path, "")
-        assert [secret for secret in secrets(busy) if secret in said] == []
+        assert [secret for secret in hidden if secret in said] == []
 
 
 @pytest.mark.parametrize("caller", [name for name in READERS if not name.startswith("service")])
 def test_no_answer_ever_tells_of_another_projects_things(busy, caller):
-    project_id = CALLERS[caller][0]
-    for response in all_answers(busy, caller):
+    answers = list(all_answers(busy, caller))
+    hidden = others_things(busy, CALLERS[caller][0])
+    for response in answers:
         said = response.text + str(response.headers)
         asked = response.request.path.rpartition("/leases/")[2].partition("/")[0]
         if asked:
             said = said.replace(asked, "")
-        assert [thing for thing in others_things(busy, project_id) if thing in said] == []
+        assert [thing for thing in hidden if thing in said] == []
 
 
 def test_the_scan_itself_would_find_something(busy):

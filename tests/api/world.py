@@ -183,12 +183,10 @@ class World:
 
     def rows(self) -> dict[str, list[tuple]]:
         """Return the whole database."""
-        with self.database.read() as session:
+        with self.database.engine.connect() as connection:
             return {
-                table.name: sorted(
-                    (tuple(map(str, row)) for row in session.execute(sqlalchemy.select(table))),
-                )
-                for table in models.Base.metadata.sorted_tables
+                name: connection.exec_driver_sql(f"SELECT * FROM {name} ORDER BY rowid").fetchall()
+                for name in models.Base.metadata.tables
             }
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import hypothesis
 import pytest
 
 from gsaas.db.database import Database
 from tests.support import sqlite
-
-hypothesis.settings.register_profile("no clock", deadline=None)
-hypothesis.settings.load_profile("no clock")
 
 
 @pytest.fixture

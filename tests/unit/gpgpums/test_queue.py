@@ -131,9 +131,7 @@ class CloudWithBackfill(Cloud):
 
 TestQueue = Cloud.TestCase
 TestQueueWithBackfill = CloudWithBackfill.TestCase
-TestQueue.settings = TestQueueWithBackfill.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None
-)
+TestQueue.settings = TestQueueWithBackfill.settings = settings(stateful_step_count=25)
 
 
 def test_who_waits_for_his_quota_holds_nobody_up_and_reserves_nothing():
