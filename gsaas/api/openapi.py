@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gsaas.api import microversions
@@ -35,8 +36,9 @@ def show(call: Call) -> Reply:
     return Reply(200, call.service.openapi)
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of *routes*."""
+@functools.cache
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of *routes*; it is not to be changed."""
     components: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for route in routes:

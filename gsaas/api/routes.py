@@ -34,7 +34,7 @@ from gsaas.api.service import Reply
 from gsaas.api.validation import Schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Route:
     """One method of one URL. `{words}` in the path are arguments of the handler."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,12 @@ def write_tokens(path: Path) -> Path:
     path.write_text(json.dumps(entries), encoding="utf-8")
     path.chmod(0o600)
     return path
+
+
+@functools.cache
+def _token_file() -> auth.TokenFile:
+    with tempfile.TemporaryDirectory() as folder:
+        return auth.TokenFile(write_tokens(Path(folder, "tokens.json")))
 
 
 def fill(database: Database, hosts: int = 2, gpus_per_host: int = 4) -> None:
@@ -151,7 +158,7 @@ class World:
             engine=engine,
             cloud=cloud,
             remoting=remoting.load(driver, conf),
-            authenticate=authenticate or auth.TokenFile(write_tokens(folder / "tokens.json")),
+            authenticate=authenticate or _token_file(),
             watchers=watchers,
         )
         return cls(conf, database, claims, cloud, engine, watchers, made)
