@@ -18,7 +18,8 @@ from gsaas.api.rbac import leases as rbac
 from gsaas.api.service import Call, Reply, Service
 from gsaas.api.times import iso
 from gsaas.cloudinit.environment import shell_exports
-from gsaas.db import leases, models
+from gsaas.db import leases, models, plain
+from gsaas.db.plain import AnyClaim, AnyLease
 from gsaas.engine import user_data, wiring
 from gsaas.gpgpums.access import Access
 from gsaas.gpgpums.claims import UNREACHABLE
@@ -61,7 +62,7 @@ def create(call: Call) -> Reply:
     return Reply(201 if at_once else 202, body, {"Location": location})
 
 
-def _launch(call: Call) -> tuple[models.Lease, list[str]]:
+def _launch(call: Call) -> tuple[plain.Lease, list[str]]:
     """Return the lease that was asked for, with its GPUs, and what the cloud has to say about it."""
     service, asked = call.service, call.body["lease"]
     policy = asked["cgpus"].get("policy")
@@ -144,7 +145,7 @@ def delete(call: Call, lease_id: str) -> Reply:
     What holds nothing but its claims is RELEASED with the answer; the engine sees to the rest.
     """
 
-    def may_be_deleted(lease: models.Lease) -> bool:
+    def may_be_deleted(lease: plain.Lease) -> bool:
         _check_owner(call, lease, rbac.DELETE)
         return lease.status != Status.RELEASING
 
@@ -173,7 +174,7 @@ def keepalive(call: Call, lease_id: str) -> Reply:
     )
 
 
-def show_lease(call: Call, session: Session | None, lease: models.Lease) -> dict[str, Any]:
+def show_lease(call: Call, session: Session | None, lease: AnyLease) -> dict[str, Any]:
     """Return a lease as the caller may see it: where it really is, is for admins.
 
     *session* may be None for one that neither waits nor has a binding.
@@ -213,18 +214,18 @@ def show_lease(call: Call, session: Session | None, lease: models.Lease) -> dict
     }
 
 
-def _condition(call: Call, lease: models.Lease, inside: bool) -> dict[str, Any]:
+def _condition(call: Call, lease: AnyLease, inside: bool) -> dict[str, Any]:
     """Whether the lease has all it was given; why not names GPUs and hosts."""
     reasons = degraded.reasons(lease, call.service.conf.gpgpums.heartbeat_timeout)
     return {"degraded": bool(reasons), **({"degraded_reasons": reasons} if inside else {})}
 
 
-def _lease(call: Call, asked: dict[str, Any], wanted: Request) -> models.Lease:
+def _lease(call: Call, asked: dict[str, Any], wanted: Request) -> plain.Lease:
     """Return the lease as far as the caller decides it; the claim fills in the rest."""
     lease_id = str(uuid.uuid4())
     consumer = asked.get("consumer", {})
     now = timeutils.utcnow()
-    return models.Lease(
+    return plain.Lease(
         id=lease_id,
         project_id=call.context.project_id,
         user_id=call.context.user_id,
@@ -273,7 +274,7 @@ def _check_address(address: str) -> None:
         ) from None
 
 
-def _shown_consumer(lease: models.Lease) -> dict[str, Any]:
+def _shown_consumer(lease: AnyLease) -> dict[str, Any]:
     return {
         "host": lease.consumer_host,
         "uid": lease.consumer_uid,
@@ -281,7 +282,7 @@ def _shown_consumer(lease: models.Lease) -> dict[str, Any]:
     }
 
 
-def _environment(service: Service, lease: models.Lease) -> dict[str, str]:
+def _environment(service: Service, lease: AnyLease) -> dict[str, str]:
     """The variables for whoever uses *lease*; reads its claims, GPUs and their hosts."""
     variables = service.driver(lease.remoting).environment(lease.id, wiring.devices(lease))
     if lease.has_server:
@@ -302,7 +303,7 @@ def _find(call: Call, session: Session, lease_id: str, rule: str) -> models.Leas
     return lease
 
 
-def _check_owner(call: Call, lease: models.Lease, rule: str) -> None:
+def _check_owner(call: Call, lease: AnyLease, rule: str) -> None:
     """What `_find` checks, of a lease that is there: `NotFound`, `Forbidden`."""
     own = lease.project_id == call.context.project_id
     if not own and not call.allows(rbac.LIST_ALL_PROJECTS):
@@ -310,11 +311,11 @@ def _check_owner(call: Call, lease: models.Lease, rule: str) -> None:
     call.authorise(rule, _target(lease))
 
 
-def _target(lease: models.Lease) -> dict[str, str]:
+def _target(lease: AnyLease) -> dict[str, str]:
     return {"project_id": lease.project_id, "user_id": lease.user_id}
 
 
-def _device(lease: models.Lease, claim: models.Claim, inside: bool) -> dict[str, Any]:
+def _device(lease: AnyLease, claim: AnyClaim, inside: bool) -> dict[str, Any]:
     """One cGPU, with as much of where it really is as the consumer needs or the caller may know."""
     masked = claim.masked_ip and f"{claim.masked_ip}:{claim.masked_port}"
     device: dict[str, Any] = {
@@ -341,7 +342,7 @@ def _event(call: Call, event: models.LeaseEvent) -> dict[str, Any]:
     }
 
 
-def _dropped(session: Session, lease: models.Lease) -> dict[str, int] | None:
+def _dropped(session: Session, lease: AnyLease) -> dict[str, int] | None:
     """What the endpoint of its host last said it dropped of the VM's packets."""
     if lease.bound_host is None or lease.port_id is None:
         return None
@@ -350,13 +351,13 @@ def _dropped(session: Session, lease: models.Lease) -> dict[str, int] | None:
     return bindings.get(lease.port_id, {}).get("dropped_packets")
 
 
-def _timings(lease: models.Lease) -> dict[str, float]:
+def _timings(lease: AnyLease) -> dict[str, float]:
     """The phases of its launch that are over, in the order in which they began."""
     known = lease.timings or {}
     return {phase: known[phase] for phase in timings.PHASES if phase in known}
 
 
-def _check_user_data(service: Service, lease: models.Lease) -> None:
+def _check_user_data(service: Service, lease: AnyLease) -> None:
     """Refuse user data that could not be carried along with ours: `BadRequest`, `UserDataTooLarge`.
 
     Without any from the caller there is nothing to check: ours alone is small.

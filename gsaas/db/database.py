@@ -4,6 +4,11 @@
     with database.write() as session:
         session.add(models.Host(name="gpu1"))
 
+or, for statements that everybody waits for, without one:
+
+    with database.reading() as connection:
+        connection.scalar(select(func.count()).select_from(models.Gpu))
+
 Objects read in a session stay readable after it (they are not expired), as plain values; changing
 them then changes nothing.
 """
@@ -104,6 +109,18 @@ class Database:
         ):
             yield session
 
+    @contextmanager
+    def reading(self) -> Iterator[sqlalchemy.Connection]:
+        """What `read` is, for statements only: opening a session takes as long as some of them."""
+        with self._readers.begun() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlalchemy.Connection]:
+        """What `write` is, for statements only."""
+        with self._turn, self._writers.begun() as connection:
+            yield connection
+
     def close(self) -> None:
         """Drop every connection."""
         self._readers.close()
@@ -120,6 +137,11 @@ class _Pooled:
     @contextmanager
     def one(self) -> Iterator[sqlalchemy.Engine]:
         yield self._engine
+
+    @contextmanager
+    def begun(self) -> Iterator[sqlalchemy.Connection]:
+        with self._engine.begin() as connection:
+            yield connection
 
     def close(self) -> None:
         """The pool is the engine's, which closes it."""
@@ -152,6 +174,11 @@ class _Kept:
                 connection.close()
             else:
                 self._idle.append(connection)
+
+    @contextmanager
+    def begun(self) -> Iterator[sqlalchemy.Connection]:
+        with self.one() as connection, connection.begin():
+            yield connection
 
     def close(self) -> None:
         while self._idle:

@@ -4,25 +4,26 @@
 2. Whoever changes a lease holds its row until the transaction ends, so two engines cannot both
    move it.
 3. Released leases are history: they are found by their id, and listed only when asked for.
-4. An engine takes a lease's steps only while it holds the lease (`hold`, `let_go`). The row lock of rule 2 covers
+4. What everybody waits for, a claim and a release, is done to plain values, by statements on a connection.
+5. An engine takes a lease's steps only while it holds the lease (`hold`, `let_go`). The row lock of rule 2 covers
    one change; this covers what happens outside the database between two of them.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import and_, bindparam, exists, or_, select
+from sqlalchemy import Connection, and_, bindparam, exists, or_, select
 from sqlalchemy import insert as insert_rows
 from sqlalchemy import update as update_rows
 from sqlalchemy.orm import Session
-from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.sql.base import ExecutableOption
 
 from gsaas import exceptions, lifecycle
+from gsaas.db import plain
 from gsaas.db.models import Claim, Gpu, Host, Lease, LeaseEvent
 from gsaas.lifecycle import Status
 
@@ -37,39 +38,33 @@ CHANGEABLE = frozenset(column.key for column in Lease.__table__.columns) - {
 }
 
 
-def _default(default: Any) -> Callable[[], Any]:
-    """What makes a column's default value."""
-    return (lambda: default.arg(None)) if default.is_callable else (lambda: default.arg)
+class Happened(NamedTuple):
+    """What a lease's story is told: *event*, the *status* after it, and a *detail*."""
+
+    event: str
+    status: str
+    detail: str | None = None
 
 
-_INSERT_LEASE = insert_rows(Lease.__table__)
-_HOLD_LEASE = (
-    select(Lease.__table__).where(Lease.__table__.c.id == bindparam("this")).with_for_update()
+_LEASES, _CLAIMS, _EVENTS = Lease.__table__, Claim.__table__, LeaseEvent.__table__
+_INSERT_LEASE = insert_rows(_LEASES)
+_INSERT_CLAIMS = insert_rows(_CLAIMS)
+_INSERT_EVENTS = insert_rows(_EVENTS)
+_LEASE = select(_LEASES).where(_LEASES.c.id == bindparam("this")).with_for_update()
+_CLAIMS_OF = (
+    select(_CLAIMS).where(_CLAIMS.c.lease_id == bindparam("this")).order_by(_CLAIMS.c.position)
 )
-_UPDATE_LEASE = update_rows(Lease.__table__).where(Lease.__table__.c.id == bindparam("this"))
-_INSERT_CLAIMS = insert_rows(Claim.__table__)
-_INSERT_EVENTS = insert_rows(LeaseEvent.__table__)
-_LEASE = select(Lease.__table__).where(Lease.id == bindparam("this")).with_for_update()
-_CLAIMS = (
-    select(Claim.__table__).where(Claim.lease_id == bindparam("this")).order_by(Claim.position)
-)
-_UPDATE_LEASE = update_rows(Lease.__table__).where(Lease.__table__.c.id == bindparam("this"))
+_UPDATE_LEASE = update_rows(_LEASES).where(_LEASES.c.id == bindparam("this"))
 _PLACES = (
     select(*Gpu.__table__.columns, *Host.__table__.columns)
-    .join_from(Gpu.__table__, Host.__table__)
-    .where(Gpu.uuid.in_(bindparam("uuids", expanding=True)))
+    .select_from(_CLAIMS)
+    .join(Gpu.__table__)
+    .join(Host.__table__)
+    .where(_CLAIMS.c.lease_id == bindparam("this"))
 )
-_NAMES = {kind: tuple(kind.__table__.columns.keys()) for kind in (Lease, Claim)}
-_DEFAULTS = {
-    kind: tuple(
-        (column.key, _default(column.default))
-        for column in kind.__table__.columns
-        if column.default is not None
-    )
-    for kind in (Lease, Claim)
-}
-_GPU_COLUMNS = tuple(Gpu.__table__.columns.keys())
-_HOST_COLUMNS = tuple(Host.__table__.columns.keys())
+_PAST = (
+    select(_EVENTS.c.event).where(_EVENTS.c.lease_id == bindparam("this")).order_by(_EVENTS.c.id)
+)
 
 
 def get(session: Session, lease_id: str, project_id: str | None = None) -> Lease:
@@ -140,78 +135,65 @@ def transition(
     Raises `NotFound`, and `IllegalTransition` (which tells the story) with everything as it was.
     """
     lease = held(session, lease_id)
-    move(session, lease, event, detail, **changes)
+    connection = session.connection()
+    tell(connection, lease, [move(connection, lease, event, detail, **changes)])
     session.flush()
     return lease
 
 
 def move(
-    session: Session,
-    lease: Lease,
+    connection: Connection,
+    lease: Lease | plain.Lease,
     event: lifecycle.Event,
     detail: str | None = None,
     **changes: Any,
-) -> None:
-    """Do what `transition` does to a lease whose row is held already; it is written with the next flush."""
+) -> Happened:
+    """Do what `transition` does to a lease whose row is held already, and leave the writing to the caller.
+
+    Returns what is to be told of it.
+    """
     stands = Status(lease.status)
-    past = []
+    past: Sequence[str] = ()
     if (stands, event) not in lifecycle.TRANSITIONS:
-        past = [happened.event for happened in story(session, lease.id)]
+        past = connection.scalars(_PAST, {"this": lease.id}).all()
     status = lifecycle.next_status(lease.id, stands, event, past)
     _change(lease, changes)
     lease.status = status
     if status is Status.RELEASED and lease.released_at is None:
         lease.released_at = timeutils.utcnow()
-    happened = {"lease_id": lease.id, "event": event, "status": status, "detail": detail}
-    session.connection().execute(_INSERT_EVENTS, [happened])
+    return Happened(event, status, detail)
 
 
-def insert(session: Session, lease: Lease, events: Sequence[LeaseEvent]) -> None:
-    """Write a new lease with its claims, and how its story begins. What it leaves open gets its default.
-
-    These are plain statements, since every launch waits for them: the unit of work takes several times
-    as long. So the session does not know *lease*, which can be read as it is.
-    """
-    _set_defaults(lease)
-    session.connection().execute(_INSERT_LEASE, _values(lease))
-    _insert_claims(session, lease, events)
+def tell(connection: Connection, lease: Lease | plain.Lease, happened: Sequence[Happened]) -> None:
+    """Add to the story of a lease."""
+    rows = [{"lease_id": lease.id, **one._asdict()} for one in happened]
+    connection.execute(_INSERT_EVENTS, rows)
 
 
-def queued(session: Session, lease_id: str) -> Lease | None:
-    """Return a lease that waits, its row held until the transaction ends; None if it waits no more.
-
-    As after `insert`, the session does not know it.
-    """
-    row = session.connection().execute(_HOLD_LEASE, {"this": lease_id}).one()
-    return Lease(**row._mapping, claims=[]) if row.status == Status.QUEUED else None
+def insert(connection: Connection, lease: plain.Lease) -> None:
+    """Write a new lease, without its claims. What it leaves open gets its default."""
+    connection.execute(_INSERT_LEASE, lease.complete())
 
 
-def serve(session: Session, lease: Lease, events: Sequence[LeaseEvent]) -> None:
-    """Write what has become of a lease that was `queued`: its claims, and how its story goes on."""
+def queued(connection: Connection, lease_id: str) -> plain.Lease | None:
+    """Return a lease that waits, its row held until the transaction ends; None if it waits no more."""
+    row = connection.execute(_LEASE, {"this": lease_id}).one()
+    lease = plain.Lease.of(row)
+    lease.claims = []
+    return lease if lease.status == Status.QUEUED else None
+
+
+def serve(connection: Connection, lease: plain.Lease) -> None:
+    """Write what has become of a lease that was `queued`, without its claims."""
     lease.updated_at = timeutils.utcnow()
-    session.connection().execute(_UPDATE_LEASE, {"this": lease.id, **_values(lease)})
-    _insert_claims(session, lease, events)
+    connection.execute(_UPDATE_LEASE, {"this": lease.id, **lease.values()})
 
 
-def _insert_claims(session: Session, lease: Lease, events: Sequence[LeaseEvent]) -> None:
+def insert_claims(connection: Connection, lease: plain.Lease) -> None:
+    """Write the claims of a lease that is there."""
     for claim in lease.claims:
         claim.lease_id = lease.id
-        _set_defaults(claim)
-    lease.events = list(events)
-    connection = session.connection()
-    connection.execute(_INSERT_CLAIMS, [_values(claim) for claim in lease.claims])
-    connection.execute(
-        _INSERT_EVENTS,
-        [
-            {
-                "lease_id": lease.id,
-                "event": event.event,
-                "status": event.status,
-                "detail": event.detail,
-            }
-            for event in events
-        ],
-    )
+    connection.execute(_INSERT_CLAIMS, [claim.complete() for claim in lease.claims])
 
 
 def update(session: Session, lease_id: str, **changes: Any) -> Lease:
@@ -379,53 +361,37 @@ def held(session: Session, lease_id: str, *options: ExecutableOption) -> Lease:
     return lease
 
 
-def copied(session: Session, lease_id: str) -> Lease:
-    """Return a copy of a lease and of its claims, which the session does not know; else as `held`.
-
-    For what everybody waits for: it takes a fraction of the time. `write` is the way back.
-    """
-    connection = session.connection()
+def copied(connection: Connection, lease_id: str) -> plain.Lease:
+    """Return a lease with its claims as plain values; else as `held`. `write` is the way back."""
     row = connection.execute(_LEASE, {"this": lease_id}).one_or_none()
     if row is None:
         raise exceptions.NotFound(noun="lease", id=lease_id)
-    claims = [Claim(**claim._mapping) for claim in connection.execute(_CLAIMS, {"this": lease_id})]
-    return Lease(**row._mapping, claims=claims)
+    lease = plain.Lease.of(row)
+    rows = connection.execute(_CLAIMS_OF, {"this": lease_id})
+    lease.claims = [plain.Claim.of(row) for row in rows]
+    return lease
 
 
-def write(session: Session, lease: Lease, *columns: str) -> None:
-    """Write these columns of a copy back."""
+def write(connection: Connection, lease: plain.Lease, *columns: str) -> None:
+    """Write these columns of a `copied` lease back."""
     lease.updated_at = timeutils.utcnow()
     changes = {name: getattr(lease, name) for name in (*columns, "updated_at")}
-    session.connection().execute(_UPDATE_LEASE, {"this": lease.id, **changes})
+    connection.execute(_UPDATE_LEASE, {"this": lease.id, **changes})
 
 
-def locate(session: Session, lease: Lease) -> None:
-    """Read the GPUs and hosts of a copy's claims."""
-    uuids = {claim.gpu_uuid for claim in lease.claims}
+def locate(connection: Connection, lease: plain.Lease) -> None:
+    """Read the GPUs and hosts of the claims of a lease, which are written."""
     gpus = {}
-    for row in session.connection().execute(_PLACES, {"uuids": list(uuids)}):
-        values = tuple(row)
-        host = Host(**dict(zip(_HOST_COLUMNS, values[len(_GPU_COLUMNS) :], strict=True)))
-        gpu = Gpu(**dict(zip(_GPU_COLUMNS, values[: len(_GPU_COLUMNS)], strict=True)))
-        set_committed_value(gpu, "host", host)
+    own = len(plain.Gpu.columns)
+    for row in connection.execute(_PLACES, {"this": lease.id}):
+        gpu = plain.Gpu.of(row[:own])
+        gpu.host = plain.Host.of(row[own:])
         gpus[gpu.uuid] = gpu
     for claim in lease.claims:
-        set_committed_value(claim, "gpu", gpus[claim.gpu_uuid])
+        claim.gpu = gpus[claim.gpu_uuid]
 
 
-def _set_defaults(row: Lease | Claim) -> None:
-    for name, default in _DEFAULTS[type(row)]:
-        if getattr(row, name) is None:
-            setattr(row, name, default())
-
-
-def _values(row: Lease | Claim) -> dict[str, Any]:
-    # What was never set is not there, and asking for it costs more than looking.
-    known = row.__dict__
-    return {name: known[name] for name in _NAMES[type(row)] if known.get(name) is not None}
-
-
-def _change(lease: Lease, changes: dict[str, Any]) -> None:
+def _change(lease: Lease | plain.Lease, changes: dict[str, Any]) -> None:
     """Set columns by name; any other name is a bug of the caller, and a `TypeError`."""
     if unknown := changes.keys() - CHANGEABLE:
         raise TypeError(f"a lease has no column to change named {', '.join(sorted(unknown))}")

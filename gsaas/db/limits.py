@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.orm import Session
 
 from gsaas.db.leases import LIVE
@@ -17,13 +17,13 @@ class OvertakenError(Exception):
     """Another transaction was first; this one cannot go on, and may be tried again."""
 
 
-def usage(session: Session, project_id: str) -> dict[str, int]:
+def usage(connection: Connection | Session, project_id: str) -> dict[str, int]:
     """Return how much of each limited thing the project holds now.
 
     A lease counts until its GPUs are given back, in whatever status it is; while it waits for them
     it does not.
     """
-    leases, cgpus, memory_mb = session.execute(
+    leases, cgpus, memory_mb = connection.execute(
         select(
             func.count(Lease.id.distinct()),
             func.count(Claim.position),
@@ -37,15 +37,14 @@ def usage(session: Session, project_id: str) -> dict[str, int]:
     return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
 
 
-def hold(session: Session, project_id: str) -> None:
+def hold(connection: Connection, project_id: str) -> None:
     """Keep other claims of the project waiting until this transaction ends.
 
     The first claim of a project makes its row; raises `OvertakenError` if another one just did.
     """
     query = select(Project.id).where(Project.id == project_id).with_for_update()
-    if session.scalar(query) is None:
-        session.add(Project(id=project_id))
+    if connection.scalar(query) is None:
         try:
-            session.flush()
+            connection.execute(insert(Project).values(id=project_id))
         except DBDuplicateEntry as error:
             raise OvertakenError from error

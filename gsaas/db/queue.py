@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Row, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from gsaas.db import leases
@@ -76,20 +76,20 @@ class Place(NamedTuple):
     length: int
 
 
-def head(session: Session, client_timeout: float) -> Row | None:
+def head(connection: Connection, client_timeout: float) -> Row | None:
     """Return who is first of those with the top priority; None if none of these still waits.
 
     *client_timeout* is how long a client that promised to ask may be silent, in seconds.
     """
-    return session.execute(_HEAD, _moments(client_timeout)).one_or_none()
+    return connection.execute(_HEAD, _moments(client_timeout)).one_or_none()
 
 
 def everybody(
-    session: Session, client_timeout: float, at_least: int | None = None
+    connection: Connection, client_timeout: float, at_least: int | None = None
 ) -> Sequence[Row]:
     """Return all who wait, in the order of their turns; only those with a priority of *at_least*."""
     query = _ALL if at_least is None else _ALL.where(Lease.priority >= at_least)
-    return session.execute(query, _moments(client_timeout)).all()
+    return connection.execute(query, _moments(client_timeout)).all()
 
 
 def place(session: Session, lease: Lease) -> Place | None:
@@ -123,12 +123,12 @@ def order(session: Session) -> dict[str, int]:
     return {lease_id: position for position, lease_id in enumerate(ids, start=1)}
 
 
-def length(session: Session, project_id: str | None = None) -> int:
+def length(connection: Connection | Session, project_id: str | None = None) -> int:
     """Return how many requests wait: of one project, or of all."""
     query = select(func.count()).where(Lease.status == Status.QUEUED)
     if project_id is not None:
         query = query.where(Lease.project_id == project_id)
-    return session.scalar(query)
+    return connection.scalar(query)
 
 
 def page(

@@ -27,21 +27,21 @@ import datetime
 import itertools
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from oslo_utils import timeutils
-from sqlalchemy import Row, bindparam, case, delete, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, Row, select
 
 from gsaas import exceptions, timings
 from gsaas.daemons.ports import PortRange
-from gsaas.db import leases, settings
+from gsaas.db import claims as rows
+from gsaas.db import leases, models, settings
 from gsaas.db import limits as held
 from gsaas.db import queue as queued
 from gsaas.db.database import Database
-from gsaas.db.models import Claim, Gpu, Lease, LeaseEvent
+from gsaas.db.leases import Happened
+from gsaas.db.plain import Claim, Lease
 from gsaas.gpgpums import queue, state
 from gsaas.gpgpums.access import Access, Consumer, choose
 from gsaas.gpgpums.addresses import MaskedAddresses
@@ -68,55 +68,12 @@ NATIVE = "native"
 
 LOG = logging.getLogger(__name__)
 
-GPUS, LEASES, CLAIMS = Gpu.__table__, Lease.__table__, Claim.__table__
-
-TURNSTILE = select(GPUS.c.uuid).order_by(GPUS.c.uuid).limit(1).with_for_update()
-"""The row that claims queue up for: the first they would lock in any case."""
-
-SWAP = (
-    update(GPUS)
-    .where(
-        GPUS.c.uuid == bindparam("this"),
-        GPUS.c.generation == bindparam("known"),
-        GPUS.c.disabled.is_(False),
-        GPUS.c.withdrawn_reason.is_(None),
-    )
-    .values(
-        used_mb=bindparam("used"),
-        leases=GPUS.c.leases + 1,
-        given=bindparam("next"),
-        generation=bindparam("next"),
-    )
-)
-
-GIVE_BACK = (
-    update(GPUS)
-    .where(GPUS.c.uuid == bindparam("this"))
-    .values(
-        used_mb=GPUS.c.used_mb - bindparam("size"),
-        leases=GPUS.c.leases - 1,
-        exclusive_lease_id=None,
-        # New to everybody as a rule, and larger than before in any case.
-        generation=case(
-            (GPUS.c.generation < bindparam("next"), bindparam("next")),
-            else_=GPUS.c.generation + 1,
-        ),
-    )
-)
-
-NEWEST = select(func.max(GPUS.c.generation))
-
 FILLED = (
     *("status", "policy", "remoting", "access", "wanted_host", "avoided_hosts"),
     *("bound_host", "port_id", "timings"),
     *("claimed_at", "claimed_mb", "claimed_gpus", "kept_until"),
 )
 """Columns of a lease that a claim fills in."""
-
-DELETE_CLAIM = delete(CLAIMS).where(
-    CLAIMS.c.lease_id == bindparam("lease"), CLAIMS.c.position == bindparam("this")
-)
-
 
 NOBODY = ""
 """The id of a lease that is not stored yet, and of a project that nobody has to ask about."""
@@ -214,10 +171,10 @@ class Claims:
 
         Raises `UnknownPolicy`, `PolicyNotAllowed`.
         """
-        with self._lock, self._database.read() as session:
-            self._refresh(session)
-            policy = self._policy(session, policy_name)
-            return self._propose(session, request, policy, priority)
+        with self._lock, self._database.reading() as connection:
+            self._refresh(connection)
+            policy = self._policy(connection, policy_name)
+            return self._propose(connection, request, policy, priority)
 
     def claim(
         self,
@@ -342,7 +299,7 @@ class Claims:
         with self._database.read() as session:
             overdue = queued.overdue(session)
             silent = queued.deserted(session, before)
-            head = queued.head(session, self._client_timeout)
+            head = queued.head(session.connection(), self._client_timeout)
             abandoned = leases.abandoned(session, now)
         for lease_id in overdue:
             self.leave(lease_id, TIME_OVER)
@@ -364,9 +321,9 @@ class Claims:
 
     def _hopeless(self, head: Row) -> str | None:
         """Why the head of the queue will never fit; None if it may."""
-        with self._lock, self._database.read() as session:
-            self._inventory.reload(session)
-            policy = self._policy_of(session, head)
+        with self._lock, self._database.reading() as connection:
+            self._inventory.reload(connection)
+            policy = self._policy_of(connection, head)
             answer = self._inventory.pool.propose(request_of(head), policy)
         return answer.reason if isinstance(answer, Refusal) and answer.impossible else None
 
@@ -392,8 +349,8 @@ class Claims:
         """Give whoever is next his GPUs; return his lease, None if nobody can go now."""
 
         def write(overtaken: bool) -> Lease | None:
-            with self._database.read() as session:
-                if session.connection().scalar(queued.TOP_PRIORITY) is None:
+            with self._database.reading() as connection:
+                if connection.scalar(queued.TOP_PRIORITY) is None:
                     return None
             with self._lock:
                 return self._try_next(overtaken)
@@ -411,18 +368,18 @@ class Claims:
 
     def _propose(
         self,
-        session: Session,
+        connection: Connection,
         request: Request,
         policy: Policy,
         priority: int = 0,
     ) -> Placement | Refusal:
         answer = self._inventory.pool.propose(request, policy)
-        if isinstance(answer, Refusal) or not self._is_confirmed(session, request, answer):
-            self._inventory.reload(session)
+        if isinstance(answer, Refusal) or not self._is_confirmed(connection, request, answer):
+            self._inventory.reload(connection)
             answer = self._inventory.pool.propose(request, policy)
         top = self._inventory.top_priority
         if isinstance(answer, Placement) and top is not None and top >= priority:
-            return self._in_turn(session, request, policy, priority)
+            return self._in_turn(connection, request, policy, priority)
         return answer
 
     def _named(self, name: str) -> None:
@@ -430,60 +387,60 @@ class Claims:
         with self._database.read() as session:
             self.choice.named(name, settings.get(session, settings.DEFAULT_POLICY))
 
-    def _policy(self, session: Session, name: str | None) -> Policy:
+    def _policy(self, connection: Connection, name: str | None) -> Policy:
         """The policy for a request that says *name*, and what it looks at; after `_refresh`."""
-        return self._shown(session, self.choice.of(name, self._inventory.default_policy))
+        return self._shown(connection, self.choice.of(name, self._inventory.default_policy))
 
-    def _shown(self, session: Session, policy: Policy) -> Policy:
+    def _shown(self, connection: Connection, policy: Policy) -> Policy:
         """See to it that *policy* finds what it looks at."""
         if policy.looks_at_utilisation:
-            self._inventory.read_utilisation(session)
+            self._inventory.read_utilisation(connection)
         if policy.looks_at_mix:
             self._inventory.pool.mix = self._recent.mix
         return policy
 
-    def _refresh(self, session: Session, overtaken: bool = False) -> None:
-        changed = self._inventory.refresh(session)
+    def _refresh(self, connection: Connection, overtaken: bool = False) -> None:
+        changed = self._inventory.refresh(connection)
         if overtaken and not changed:  # somebody was faster, but the summary hides it
-            self._inventory.reload(session)
+            self._inventory.reload(connection)
 
-    def _is_confirmed(self, session: Session, request: Request, placement: Placement) -> bool:
+    def _is_confirmed(self, connection: Connection, request: Request, placement: Placement) -> bool:
         known = request.locality == ANY or request.consumer_host is not None
-        return known or self._inventory.confirms_host(session, placement)
+        return known or self._inventory.confirms_host(connection, placement)
 
     def _in_turn(
-        self, session: Session, request: Request, policy: Policy, priority: int
+        self, connection: Connection, request: Request, policy: Policy, priority: int
     ) -> Placement | Refusal:
         """Where a new request may go although others wait; a refusal if it would go before them."""
         new = Waiting(NOBODY, request, policy, NOBODY, priority, datetime.datetime.max)
-        turn = self._next_turn(session, new)
+        turn = self._next_turn(connection, new)
         if turn is not None and turn[0] is new:
             return turn[1]
-        before = queued.length(session)
+        before = queued.length(connection)
         many = "1 request waits" if before == 1 else f"{before} requests wait"
         return Refusal(False, f"it would fit, but {many} in the queue and may not be overtaken")
 
     def _try_next(self, overtaken: bool) -> Lease | None:
         watch = timeutils.StopWatch().start()
-        with self._database.write() as session:
+        with self._database.writing() as connection:
             if overtaken:
-                session.execute(TURNSTILE)
-            self._refresh(session, overtaken)
-            turn = self._next_turn(session)
+                rows.queue_up(connection)
+            self._refresh(connection, overtaken)
+            turn = self._next_turn(connection)
             if turn is None:
                 return None
             waiting, placement = turn
-            if not self._is_confirmed(session, waiting.request, placement):
-                self._inventory.reload(session)
+            if not self._is_confirmed(connection, waiting.request, placement):
+                self._inventory.reload(connection)
                 raise OvertakenError
             quota = self._quotas.of(waiting.project_id)
             if limits.limited(quota):
-                held.hold(session, waiting.project_id)
-            lease = leases.queued(session, waiting.lease_id)
+                held.hold(connection, waiting.project_id)
+            lease = leases.queued(connection, waiting.lease_id)
             if lease is None:
                 raise OvertakenError
             if limits.limited(quota):
-                used = held.usage(session, waiting.project_id)
+                used = held.usage(connection, waiting.project_id)
                 if not limits.fits(quota, used, asked(placement)):
                     raise OvertakenError
             waited = (timeutils.utcnow() - lease.queued_at).total_seconds()
@@ -492,7 +449,7 @@ class Claims:
                 lease.waiter_seen_at = None
             try:
                 claimed = self._take(
-                    session, lease, waiting.request, placement, waiting.policy, watch
+                    connection, lease, waiting.request, placement, waiting.policy, watch
                 )
             except UNREACHABLE as error:
                 raise _UnreachableError(lease.id, str(error)) from error
@@ -501,13 +458,13 @@ class Claims:
         return lease
 
     def _next_turn(
-        self, session: Session, new: Waiting | None = None
+        self, connection: Connection, new: Waiting | None = None
     ) -> tuple[Waiting, Placement] | None:
         """Who goes next, also of those before a *new* request, which is the last of its priority.
 
         As a rule only the head is asked: reading everybody takes longer.
         """
-        pool, quotas = self._inventory.pool, self._quota_check(session)
+        pool, quotas = self._inventory.pool, self._quota_check(connection)
         passed = False
 
         def allows(one: Waiting, placement: Placement | None) -> bool:
@@ -516,25 +473,25 @@ class Claims:
             passed = passed or not allowed
             return allowed
 
-        head = queued.head(session, self._client_timeout)
+        head = queued.head(connection, self._client_timeout)
         if head is not None:
-            first = self._waiting(session, [head])
+            first = self._waiting(connection, [head])
             turn = queue.next_turn(pool, first, backfill=False, allows=allows)
             if turn is not None or not (passed or self._backfill):
                 return turn
         at_least = None if new is None else new.priority
-        rows = queued.everybody(session, self._client_timeout, at_least)
-        everybody = self._waiting(session, rows)
+        rows = queued.everybody(connection, self._client_timeout, at_least)
+        everybody = self._waiting(connection, rows)
         if new is not None:
             everybody.append(new)
         return queue.next_turn(pool, everybody, backfill=self._backfill, allows=allows)
 
-    def _waiting(self, session: Session, rows: Sequence[Row]) -> list[Waiting]:
+    def _waiting(self, connection: Connection, rows: Sequence[Row]) -> list[Waiting]:
         return [
             Waiting(
                 row.id,
                 request_of(row),
-                self._policy_of(session, row),
+                self._policy_of(connection, row),
                 row.project_id,
                 row.priority,
                 row.queued_at,
@@ -542,15 +499,15 @@ class Claims:
             for row in rows
         ]
 
-    def _policy_of(self, session: Session, row: Row) -> Policy:
+    def _policy_of(self, connection: Connection, row: Row) -> Policy:
         try:
-            return self._policy(session, row.policy)
+            return self._policy(connection, row.policy)
         except (exceptions.UnknownPolicy, exceptions.PolicyNotAllowed) as error:
             LOG.warning("lease %s is placed by the default policy: %s", row.id, error)
-            return self._policy(session, None)
+            return self._policy(connection, None)
 
-    def _quota_check(self, session: Session) -> queue.Allows:
-        """What tells whether quotas allow somebody's turn, as things are in *session*."""
+    def _quota_check(self, connection: Connection) -> queue.Allows:
+        """What tells whether quotas allow somebody's turn, as things are in *connection*."""
         used: dict[str, limits.Amounts] = {}
 
         def allows(one: Waiting, placement: Placement | None) -> bool:
@@ -558,7 +515,7 @@ class Claims:
             if not limits.limited(quota):
                 return True
             if one.project_id not in used:
-                used[one.project_id] = held.usage(session, one.project_id)
+                used[one.project_id] = held.usage(connection, one.project_id)
             wanted = at_least(one.request) if placement is None else asked(placement)
             return limits.fits(quota, used[one.project_id], wanted)
 
@@ -566,10 +523,10 @@ class Claims:
 
     def _queue_up(self, lease: Lease, policy_name: str | None, patience: Patience) -> None:
         now = timeutils.utcnow()
-        with self._database.write() as session:
+        with self._database.writing() as connection:
             if patience.most != limits.UNLIMITED:
-                held.hold(session, lease.project_id)
-                waiting = queued.length(session, lease.project_id)
+                held.hold(connection, lease.project_id)
+                waiting = queued.length(connection, lease.project_id)
                 if waiting >= patience.most:
                     raise exceptions.QueueFull(waiting=waiting)
             lease.status = Status.QUEUED
@@ -577,8 +534,8 @@ class Claims:
             lease.queued_at = now
             lease.wait_until = patience.until
             lease.waiter_seen_at = now if patience.attended else None
-            session.add(lease)
-            session.add(LeaseEvent(lease_id=lease.id, event="queue", status=Status.QUEUED))
+            leases.insert(connection, lease)
+            leases.tell(connection, lease, [Happened("queue", Status.QUEUED)])
 
     def _try(
         self,
@@ -589,28 +546,28 @@ class Claims:
         watch: timeutils.StopWatch,
         overtaken: bool,
     ) -> None:
-        with self._database.write() as session:
+        with self._database.writing() as connection:
             if limits.limited(quota):
-                held.hold(session, lease.project_id)
+                held.hold(connection, lease.project_id)
             if overtaken:
-                session.execute(TURNSTILE)
-            self._refresh(session, overtaken)
-            policy = self._policy(session, policy_name)
-            answer = self._propose(session, request, policy, lease.priority or 0)
+                rows.queue_up(connection)
+            self._refresh(connection, overtaken)
+            policy = self._policy(connection, policy_name)
+            answer = self._propose(connection, request, policy, lease.priority or 0)
             if isinstance(answer, Refusal):
                 refused = exceptions.NeverFits if answer.impossible else exceptions.NoCapacity
                 raise refused(reason=answer.reason, details=answer.to_dict())
             if limits.limited(quota):
-                limits.check(quota, held.usage(session, lease.project_id), asked(answer))
-            claimed = self._take(session, lease, request, answer, policy, watch)
+                limits.check(quota, held.usage(connection, lease.project_id), asked(answer))
+            claimed = self._take(connection, lease, request, answer, policy, watch)
             if not lease.has_server:
-                leases.locate(session, lease)
+                leases.locate(connection, lease)
         for gpu in claimed:
             self._inventory.put(gpu)
 
     def _take(
         self,
-        session: Session,
+        connection: Connection,
         lease: Lease,
         request: Request,
         placement: Placement,
@@ -621,35 +578,34 @@ class Claims:
         newest = self._inventory.newest
         # One after the other in the order of the cGPUs, so that it shows which was given last.
         turns = {share.gpu_uuid: turn for turn, share in enumerate(placement.shares, start=1)}
-        claimed = []
+        before, after = {}, {}
         for uuid, size in placement.memory_by_gpu().items():
-            before = self._inventory.pool.get(uuid)
+            before[uuid] = gpu = self._inventory.pool.get(uuid)
             generation = newest + turns[uuid]
-            after = before.claim(size, exclusive=request.exclusive, generation=generation)
-            _swap(session, before, after)
-            claimed.append(after)
-        with session.no_autoflush:  # the claims are written once, with everything
-            gpus = {gpu.uuid: gpu for gpu in claimed}
-            _fill(lease, placement, policy, gpus)
-            hosts = {uuid: gpu.host for uuid, gpu in gpus.items()}
-            if lease.has_server:
-                lease.access = Access.MASKED
-                _mask(lease, self.masked.first(lease.count))
-            else:
-                self._reach(session, lease, set(hosts.values()))
-            if ports := self._daemon_ports.get(lease.remoting):
-                _give_ports(session, lease, hosts, ports)
-            events = _begin(lease)
+            after[uuid] = gpu.claim(size, exclusive=request.exclusive, generation=generation)
+        _fill(lease, placement, policy, after)
+        hosts = {uuid: gpu.host for uuid, gpu in after.items()}
+        if lease.has_server:
+            lease.access = Access.MASKED
+            _mask(lease, self.masked.first(lease.count))
+        else:
+            self._reach(connection, lease, set(hosts.values()))
+        if ports := self._daemon_ports.get(lease.remoting):
+            _give_ports(connection, lease, hosts, ports)
+        happened = _begin(lease)
         lease.timings = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
         if lease.queued_at is None:
-            leases.insert(session, lease, events)
+            leases.insert(connection, lease)
         else:
-            leases.serve(session, lease, events)
-        if request.exclusive:  # only now is there a lease that the GPUs can name
-            _hold(session, [gpu.uuid for gpu in claimed], lease.id)
-        return claimed
+            leases.serve(connection, lease)
+        for uuid, gpu in after.items():  # only now is there a lease that a GPU can name
+            if not rows.swap(connection, before[uuid], gpu, lease.id):
+                raise OvertakenError
+        leases.insert_claims(connection, lease)
+        leases.tell(connection, lease, happened)
+        return list(after.values())
 
-    def _reach(self, session: Session, lease: Lease, gpu_hosts: Set[str]) -> None:
+    def _reach(self, connection: Connection, lease: Lease, gpu_hosts: Set[str]) -> None:
         """Choose how the consumer of a lease that stands alone reaches its GPUs."""
         host = lease.consumer_host
         has_endpoint = self._local is not None and host in self._inventory.pool.compute_hosts
@@ -657,7 +613,9 @@ class Claims:
         if lease.access == Access.NATIVE:
             lease.remoting = NATIVE
         if lease.access == Access.MASKED:
-            taken = session.scalars(select(Claim.masked_ip).where(Claim.masked_host == host))
+            taken = connection.scalars(
+                select(models.Claim.masked_ip).where(models.Claim.masked_host == host)
+            )
             _mask(lease, self._local.any_of(list(taken), lease.count, host))
             for claim in lease.claims:
                 claim.masked_host = host
@@ -665,37 +623,29 @@ class Claims:
             lease.bound_host, lease.port_id = host, lease.id
 
     def _return(self, lease_id: str) -> None:
-        with self._database.write() as session:
-            lease = session.execute(
-                select(Lease.released_at).where(Lease.id == lease_id).with_for_update()
-            ).one_or_none()
-            if lease is None:
+        with self._database.writing() as connection:
+            try:
+                lease = leases.copied(connection, lease_id)
+            except exceptions.NotFound:
                 return
-            shares = session.execute(
-                select(Claim.position, Claim.gpu_uuid, Claim.memory_mb)
-                .where(Claim.lease_id == lease_id)
-                .order_by(Claim.position)
-            ).all()
-            _give_back(session, lease_id, shares, _newest(session))
+            rows.give_back(connection, lease_id, lease.claims)
             if lease.released_at is None:
-                session.execute(
-                    update(LEASES)
-                    .where(LEASES.c.id == lease_id)
-                    .values(released_at=timeutils.utcnow())
-                )
+                lease.released_at = timeutils.utcnow()
+                leases.write(connection, lease, "released_at")
 
     def _terminate(self, lease_id: str, detail: str | None, if_: Condition) -> Lease | None:
-        with self._database.write() as session:
-            lease = leases.copied(session, lease_id)
+        with self._database.writing() as connection:
+            lease = leases.copied(connection, lease_id)
             if not if_(lease):
                 return None
             waited = lease.status == Status.QUEUED
-            leases.move(session, lease, Event.RELEASE, detail, waiter_seen_at=None)
+            happened = [leases.move(connection, lease, Event.RELEASE, detail, waiter_seen_at=None)]
             if waited or leases.holds_only_claims(lease):
-                _give_back(session, lease_id, lease.claims, _newest(session))
+                rows.give_back(connection, lease_id, lease.claims)
                 lease.claims = []
-                leases.move(session, lease, Event.FINISH)
-            leases.write(session, lease, "status", "released_at", "waiter_seen_at")
+                happened.append(leases.move(connection, lease, Event.FINISH))
+            leases.tell(connection, lease, happened)
+            leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
             return lease
 
 
@@ -751,7 +701,7 @@ def _fill(
 
 def _empty(lease: Lease, asked_for: Mapping[str, object]) -> None:
     """Take back what an attempt that came to nothing has filled in: *lease* may be tried again, or wait."""
-    lease.claims, lease.events = [], []
+    lease.claims = []
     for column, value in asked_for.items():
         setattr(lease, column, value)
 
@@ -761,45 +711,27 @@ def _mask(lease: Lease, addresses: Sequence[Address]) -> None:
         claim.masked_ip, claim.masked_port = address.ip, address.port
 
 
-def _begin(lease: Lease) -> list[LeaseEvent]:
+def _begin(lease: Lease) -> list[Happened]:
     """Say how far *lease* is with its claims; return what that adds to its story."""
     detail = ", ".join(f"{claim.memory_mb} MiB of {claim.gpu_uuid}" for claim in lease.claims)
     lease.status = Status.CLAIMED
-    events = [
-        LeaseEvent(lease_id=lease.id, event=Event.CLAIM, status=Status.CLAIMED, detail=detail)
-    ]
+    happened = [Happened(Event.CLAIM, Status.CLAIMED, detail)]
     if leases.is_ready(lease):
         lease.status = Status.ACTIVE
-        events.append(LeaseEvent(lease_id=lease.id, event=Event.ACTIVATE, status=Status.ACTIVE))
-    return events
+        happened.append(Happened(Event.ACTIVATE, Status.ACTIVE))
+    return happened
 
 
-def _newest(session: Session) -> int:
-    """The largest generation of all."""
-    return session.connection().scalar(NEWEST) or 0
-
-
-def _give_back(session: Session, lease_id: str, shares: Sequence[Row | Claim], newest: int) -> None:
-    """Return the claims of a lease whose row is held; *newest* is a generation that GPUs are to grow past."""
-    connection = session.connection()
-    sizes: Counter[str] = Counter()
-    for share in shares:
-        sizes[share.gpu_uuid] += share.memory_mb
-    for uuid, size in sorted(sizes.items()):
-        connection.execute(GIVE_BACK, {"this": uuid, "size": size, "next": newest + 1})
-    for share in shares:
-        # One by one: deleting a range would lock the gaps around it, where others insert.
-        connection.execute(DELETE_CLAIM, {"lease": lease_id, "this": share.position})
-
-
-def _give_ports(session: Session, lease: Lease, hosts: Mapping[str, str], ports: PortRange) -> None:
+def _give_ports(
+    connection: Connection, lease: Lease, hosts: Mapping[str, str], ports: PortRange
+) -> None:
     """Give every cGPU a port of its own on the host of its GPU; *hosts* names it by GPU."""
     for host in sorted(set(hosts.values())):
         claims = [claim for claim in lease.claims if hosts[claim.gpu_uuid] == host]
-        taken = session.scalars(
-            select(Claim.daemon_port)
-            .where(Claim.daemon_host == host)
-            .union(select(Gpu.daemon_port).where(Gpu.host_name == host))
+        taken = connection.scalars(
+            select(models.Claim.daemon_port)
+            .where(models.Claim.daemon_host == host)
+            .union(select(models.Gpu.daemon_port).where(models.Gpu.host_name == host))
         )
         names = [f"{lease.id}-{claim.position}" for claim in claims]
         try:
@@ -809,22 +741,3 @@ def _give_ports(session: Session, lease: Lease, hosts: Mapping[str, str], ports:
             raise
         for claim, port in zip(claims, chosen, strict=True):
             claim.daemon_host, claim.daemon_port = host, port
-
-
-def _swap(session: Session, before: state.Gpu, after: state.Gpu) -> None:
-    """Write *after* if the GPU is still as it was *before*."""
-    swapped = session.connection().execute(
-        SWAP,
-        {
-            "this": before.uuid,
-            "known": before.generation,
-            "used": after.used_mb,
-            "next": after.generation,
-        },
-    )
-    if swapped.rowcount != 1:
-        raise OvertakenError
-
-
-def _hold(session: Session, uuids: Sequence[str], lease_id: str) -> None:
-    session.execute(update(GPUS).where(GPUS.c.uuid.in_(uuids)).values(exclusive_lease_id=lease_id))

@@ -15,8 +15,7 @@ import datetime
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import Row, bindparam, exists, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, Row, bindparam, exists, func, or_, select
 
 from gsaas.db import queue
 from gsaas.db.hosts import is_silent
@@ -97,38 +96,38 @@ class Inventory:
         self._sum = 0
         self._withheld_hosts: dict[str, Withheld] = {}
 
-    def refresh(self, session: Session) -> bool:
+    def refresh(self, connection: Connection) -> bool:
         """Take over what changed, if anything did; return whether."""
-        summary = session.connection().execute(SUMMARY).one()
+        summary = connection.execute(SUMMARY).one()
         count, total, endpoints = map(int, summary[:3])
         self.top_priority, self.default_policy = summary[3:]
-        withheld = self._read_withheld_hosts(session)
+        withheld = self._read_withheld_hosts(connection)
         changed = False
         if withheld != self._withheld_hosts:
             self._withhold(withheld)
             changed = True
         if (count, total) != (len(self.pool), self._sum):
-            for row in session.connection().execute(CHANGED_GPUS, {"newest": self.newest}):
+            for row in connection.execute(CHANGED_GPUS, {"newest": self.newest}):
                 self._take_over(row)
             if (count, total) != (len(self.pool), self._sum):
-                self._read_all_gpus(session)
+                self._read_all_gpus(connection)
             changed = True
         if endpoints != len(self.pool.compute_hosts):
-            self._read_compute_hosts(session)
+            self._read_compute_hosts(connection)
             changed = True
         return changed
 
-    def reload(self, session: Session) -> None:
+    def reload(self, connection: Connection) -> None:
         """Read everything."""
-        self._withhold(self._read_withheld_hosts(session))
-        self._read_all_gpus(session)
-        self._read_compute_hosts(session)
+        self._withhold(self._read_withheld_hosts(connection))
+        self._read_all_gpus(connection)
+        self._read_compute_hosts(connection)
 
-    def read_utilisation(self, session: Session) -> None:
+    def read_utilisation(self, connection: Connection) -> None:
         """Take over how busy GPUs were, in whole percents, unless that was done a moment ago."""
         if self._readings_age is not None and not self._readings_age.expired():
             return
-        rows = session.execute(READINGS, {"since": timeutils.utcnow() - self._window})
+        rows = connection.execute(READINGS, {"since": timeutils.utcnow() - self._window})
         busy = {row.gpu_uuid: row.mean_utilisation for row in rows}
         for gpu in list(self.pool):
             percent = busy.get(gpu.uuid)
@@ -137,7 +136,7 @@ class Inventory:
                 self.pool.put(gpu.with_(utilisation=utilisation))
         self._readings_age = timeutils.StopWatch(READINGS_LAST).start()
 
-    def confirms_host(self, session: Session, placement: Placement) -> bool:
+    def confirms_host(self, connection: Connection, placement: Placement) -> bool:
         """Is there still a compute host where *placement* wants the VM?
 
         One that left while another came does not show in their number.
@@ -147,7 +146,7 @@ class Inventory:
             if placement.host is not None
             else Endpoint.host_name.not_in(placement.avoid)
         )
-        return session.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
+        return connection.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 
     def put(self, gpu: state.Gpu) -> None:
         """Take over a GPU as it is in the database."""
@@ -184,8 +183,8 @@ class Inventory:
             )
         )
 
-    def _read_all_gpus(self, session: Session) -> None:
-        rows = session.execute(GPUS).all()
+    def _read_all_gpus(self, connection: Connection) -> None:
+        rows = connection.execute(GPUS).all()
         for row in rows:
             self._take_over(row)
         gone = {gpu.uuid for gpu in self.pool} - {row.uuid for row in rows}
@@ -193,12 +192,12 @@ class Inventory:
             self._sum -= self.pool.get(uuid).generation
             self.pool.discard(uuid)
 
-    def _read_compute_hosts(self, session: Session) -> None:
-        self.pool.compute_hosts = session.scalars(COMPUTE_HOSTS).all()
+    def _read_compute_hosts(self, connection: Connection) -> None:
+        self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
 
-    def _read_withheld_hosts(self, session: Session) -> dict[str, Withheld]:
+    def _read_withheld_hosts(self, connection: Connection) -> dict[str, Withheld]:
         seen_after = timeutils.utcnow() - datetime.timedelta(seconds=self._heartbeat_timeout)
-        rows = session.connection().execute(WITHHELD_HOSTS, {"seen_after": seen_after})
+        rows = connection.execute(WITHHELD_HOSTS, {"seen_after": seen_after})
         return {
             name: Withheld.HOST_DISABLED if disabled else Withheld.HOST_SILENT
             for name, disabled, seen_at, interval in rows

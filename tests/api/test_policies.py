@@ -145,4 +145,4 @@ def _one_gpu():
 def _lease():
     from tests.support import rows
 
-    return rows.lease("other", mode="exclusive", memory_mb=None, status=None, policy=None)
+    return rows.new_lease("other", mode="exclusive", memory_mb=None)

@@ -328,18 +328,17 @@ class Deployment:
     def claim(self, name: str) -> str:
         """Take a cGPU, as the API does."""
         request = Request(count=1, mode="shared", memory_mb=1024)
-        lease = rows.lease(name, memory_mb=1024, remoting="simulated", server_request={})
+        lease = rows.new_lease(name, memory_mb=1024, remoting="simulated", server_request={})
         return self._claims.claim(lease, request).id
 
     def wait(self, name: str) -> str:
         """Wait for both GPUs, as the API does."""
         request = Request(count=2)
-        lease = rows.lease(
+        lease = rows.new_lease(
             name,
             count=2,
             mode="exclusive",
             memory_mb=None,
-            policy=None,
             remoting="simulated",
             server_request={},
         )

@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 
 from gsaas import exceptions
 from gsaas.daemons.ports import PortRange
-from gsaas.db import endpoints, gpus, models
+from gsaas.db import endpoints, gpus, models, plain
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
@@ -176,8 +176,8 @@ def open_claims(database: Database) -> Claims:
     return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked, daemon_ports=ports)
 
 
-def new_lease(lease_id: str, request: Request) -> models.Lease:
-    return models.Lease(
+def new_lease(lease_id: str, request: Request) -> plain.Lease:
+    return plain.Lease(
         id=lease_id,
         project_id="project-1",
         user_id="user-1",

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import func, select
 
 from gsaas import exceptions
-from gsaas.db import gpus, models
+from gsaas.db import gpus, models, plain
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
@@ -103,8 +103,8 @@ def status(database: Database, lease_id: str) -> str:
         return session.scalar(select(models.Lease.status).where(models.Lease.id == lease_id))
 
 
-def new_lease(lease_id: str, request: Request) -> models.Lease:
-    return models.Lease(
+def new_lease(lease_id: str, request: Request) -> plain.Lease:
+    return plain.Lease(
         id=lease_id,
         project_id="project-1",
         user_id="user-1",

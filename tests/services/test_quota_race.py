@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, limits, models
+from gsaas.db import endpoints, gpus, limits, models, plain
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
@@ -110,8 +110,8 @@ def open_claims(database: Database) -> Claims:
     return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked)
 
 
-def lease(lease_id: str, request: Request, project: str) -> models.Lease:
-    return models.Lease(
+def lease(lease_id: str, request: Request, project: str) -> plain.Lease:
+    return plain.Lease(
         id=lease_id,
         project_id=project,
         user_id="user-1",

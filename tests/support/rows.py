@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from gsaas.db import plain
 from gsaas.db.models import Claim, Gpu, Host, Lease
 
 
@@ -23,20 +24,26 @@ def gpu(uuid: str = "GPU-a", **columns: Any) -> Gpu:
     return Gpu(**{"uuid": uuid, **defaults, **columns})
 
 
+_LEASE = {
+    "project_id": "project-1",
+    "user_id": "user-1",
+    "name": "training",
+    "count": 1,
+    "mode": "shared",
+    "memory_mb": 2048,
+    "locality": "any",
+    "remoting": "rcuda",
+}
+
+
 def lease(lease_id: str = "lease-1", **columns: Any) -> Lease:
-    defaults = {
-        "project_id": "project-1",
-        "user_id": "user-1",
-        "name": "training",
-        "status": "CLAIMED",
-        "count": 1,
-        "mode": "shared",
-        "memory_mb": 2048,
-        "locality": "any",
-        "policy": "least-load-fit",
-        "remoting": "rcuda",
-    }
-    return Lease(**{"id": lease_id, **defaults, **columns})
+    held = {"status": "CLAIMED", "policy": "least-load-fit"}
+    return Lease(**{"id": lease_id, **_LEASE, **held, **columns})
+
+
+def new_lease(lease_id: str = "lease-1", **columns: Any) -> plain.Lease:
+    """One that has not been claimed yet."""
+    return plain.Lease(**{"id": lease_id, **_LEASE, **columns})
 
 
 def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) -> Claim:

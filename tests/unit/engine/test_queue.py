@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from gsaas.context import RequestContext
-from gsaas.db import leases, models
+from gsaas.db import leases, plain
 from gsaas.gpgpums.claims import Claims, Patience
 from gsaas.gpgpums.state import Request
 from gsaas.lifecycle import Status
@@ -15,8 +15,8 @@ ALL = Request(2)
 CALLER = RequestContext(user_id="u", project_id="p", roles=["member"], auth_token="secret")
 
 
-def new_lease(request: Request) -> models.Lease:
-    return models.Lease(
+def new_lease(request: Request) -> plain.Lease:
+    return plain.Lease(
         id=str(uuid.uuid4()),
         project_id="p",
         user_id="u",

@@ -21,7 +21,7 @@ from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
 from gsaas.daemons.ports import PortRange
 from gsaas.daemons.values import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
-from gsaas.db import endpoints, gpus, leases, migration, models
+from gsaas.db import endpoints, gpus, leases, migration, plain
 from gsaas.db.database import Database
 from gsaas.engine import wiring
 from gsaas.engine.driver import LeaseDriver
@@ -70,6 +70,13 @@ class FusedDatabase(Database):
     def write(self) -> Iterator[Any]:
         with super().write() as session:
             yield session
+            self.fuse.effect()
+        self.fuse.effect()
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        with super().writing() as connection:
+            yield connection
             self.fuse.effect()
         self.fuse.effect()
 
@@ -274,7 +281,7 @@ class World:
 
     def launch(self, **server_request: Any) -> str:
         lease_id = str(uuid.uuid4())
-        lease = models.Lease(
+        lease = plain.Lease(
             id=lease_id,
             project_id="p",
             user_id="u",
@@ -291,7 +298,7 @@ class World:
     def alloc(self, consumer_host: str | None = HOST, uid: int | None = 1000) -> str:
         """A lease without a server, for a consumer on that host."""
         lease_id = str(uuid.uuid4())
-        lease = models.Lease(
+        lease = plain.Lease(
             id=lease_id,
             project_id="p",
             user_id="u",
@@ -340,7 +347,7 @@ class World:
             self.fuse.left = None
         return False
 
-    def lease(self, lease_id: str) -> models.Lease:
+    def lease(self, lease_id: str) -> plain.Lease:
         with self.database.read() as session:
             return leases.get(session, lease_id)
 

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from sqlalchemy import select
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, hosts, models
+from gsaas.db import endpoints, gpus, hosts, models, plain
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
@@ -80,7 +80,7 @@ class Books(RuleBasedStateMachine):
         before, cloud, hosts = self.rows(), self.cloud(), self.compute_hosts()
         mix = (*self.workers[worker].mix, (request.with_(**ONE_OF_A_KIND), request.count))
         expected = reference.choose(request, cloud, hosts, reference.KEYS[policy], mix)
-        lease = models.Lease(
+        lease = plain.Lease(
             id=f"lease-{next(self.serial)}",
             project_id="project-1",
             user_id="user-1",

@@ -16,7 +16,7 @@ from sqlalchemy import event, select
 from gsaas import exceptions
 from gsaas.conf import load
 from gsaas.daemons.ports import PortRange
-from gsaas.db import gpus, models, queue
+from gsaas.db import gpus, models, plain, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims, Patience
@@ -77,9 +77,9 @@ class Cloud(Claims):
             return [row.id for row in queue.everybody(session, 60)]
 
 
-def new_lease(name: str, request: Request, **columns: Any) -> models.Lease:
+def new_lease(name: str, request: Request, **columns: Any) -> plain.Lease:
     defaults = {"project_id": "blue", "user_id": "user", "name": name, "remoting": "rcuda"}
-    return models.Lease(id=name, **(defaults | columns), **request.to_dict())
+    return plain.Lease(id=name, **(defaults | columns), **request.to_dict())
 
 
 @pytest.fixture

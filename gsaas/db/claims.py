@@ -1,0 +1,90 @@
+"""What a claim and its return do to the rows of GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, bindparam, case, delete, func, select, update
+
+from gsaas.db import plain
+from gsaas.db.models import Claim, Gpu
+
+if TYPE_CHECKING:
+    from gsaas.gpgpums import state
+
+_GPUS, _CLAIMS = Gpu.__table__, Claim.__table__
+
+_TURNSTILE = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
+
+_SWAP = (
+    update(_GPUS)
+    .where(
+        _GPUS.c.uuid == bindparam("this"),
+        _GPUS.c.generation == bindparam("known"),
+        _GPUS.c.disabled.is_(False),
+        _GPUS.c.withdrawn_reason.is_(None),
+    )
+    .values(
+        used_mb=bindparam("used"),
+        leases=_GPUS.c.leases + 1,
+        given=bindparam("next"),
+        generation=bindparam("next"),
+        exclusive_lease_id=bindparam("holder"),
+    )
+)
+
+_GIVE_BACK = (
+    update(_GPUS)
+    .where(_GPUS.c.uuid == bindparam("this"))
+    .values(
+        used_mb=_GPUS.c.used_mb - bindparam("size"),
+        leases=_GPUS.c.leases - 1,
+        exclusive_lease_id=None,
+        # New to everybody as a rule, and larger than before in any case.
+        generation=case(
+            (_GPUS.c.generation < bindparam("next"), bindparam("next")),
+            else_=_GPUS.c.generation + 1,
+        ),
+    )
+)
+
+_NEWEST = select(func.max(_GPUS.c.generation))
+
+_DELETE = delete(_CLAIMS).where(
+    _CLAIMS.c.lease_id == bindparam("lease"), _CLAIMS.c.position == bindparam("this")
+)
+
+
+def queue_up(connection: Connection) -> None:
+    """Wait for the row that all claims know: the first they would lock in any case."""
+    connection.execute(_TURNSTILE)
+
+
+def swap(connection: Connection, before: state.Gpu, after: state.Gpu, lease_id: str) -> bool:
+    """Write *after* if the GPU is still as it was *before*; say whether. The lease is there already."""
+    swapped = connection.execute(
+        _SWAP,
+        {
+            "this": before.uuid,
+            "known": before.generation,
+            "used": after.used_mb,
+            "next": after.generation,
+            "holder": lease_id if after.exclusive else None,
+        },
+    )
+    return swapped.rowcount == 1
+
+
+def give_back(connection: Connection, lease_id: str, claims: Sequence[plain.Claim]) -> None:
+    """Return the claims of a lease whose row is held."""
+    sizes: Counter[str] = Counter()
+    for claim in claims:
+        sizes[claim.gpu_uuid] += claim.memory_mb
+    following = (connection.scalar(_NEWEST) or 0) + 1
+    for uuid, size in sorted(sizes.items()):
+        connection.execute(_GIVE_BACK, {"this": uuid, "size": size, "next": following})
+    for claim in claims:
+        # One by one: deleting a range would lock the gaps around it, where others insert.
+        connection.execute(_DELETE, {"lease": lease_id, "this": claim.position})
