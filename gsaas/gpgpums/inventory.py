@@ -15,7 +15,7 @@ import datetime
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Row, bindparam, exists, func, or_, select
+from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, select
 
 from gsaas.db import queue
 from gsaas.db.hosts import is_silent
@@ -25,10 +25,24 @@ from gsaas.gpgpums import state
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.state import Placement, Withheld
 
+_MAYBE_WITHHELD = and_(
+    or_(
+        Host.disabled.is_(True),
+        Host.monitor_seen_at.is_(None),
+        Host.monitor_seen_at < bindparam("seen_after"),
+    ),
+    exists().where(Gpu.host_name == Host.name),
+)
+
+WITHHELD_HOSTS = select(
+    Host.name, Host.disabled, Host.monitor_seen_at, Host.monitor_interval
+).where(_MAYBE_WITHHELD)
+
 SUMMARY = select(
     func.count(),
     func.coalesce(func.sum(Gpu.generation), 0),
     select(func.count()).select_from(Endpoint).scalar_subquery(),
+    select(func.count()).select_from(Host).where(_MAYBE_WITHHELD).scalar_subquery(),
     queue.TOP_PRIORITY.scalar_subquery(),
     select(Setting.value).where(Setting.name == DEFAULT_POLICY).scalar_subquery(),
 ).select_from(Gpu)
@@ -50,17 +64,6 @@ GPUS = select(
 )
 
 CHANGED_GPUS = GPUS.where(Gpu.generation >= bindparam("newest"))
-
-WITHHELD_HOSTS = select(
-    Host.name, Host.disabled, Host.monitor_seen_at, Host.monitor_interval
-).where(
-    or_(
-        Host.disabled.is_(True),
-        Host.monitor_seen_at.is_(None),
-        Host.monitor_seen_at < bindparam("seen_after"),
-    ),
-    exists().where(Gpu.host_name == Host.name),
-)
 
 OWN = (Withheld.DISABLED, Withheld.WITHDRAWN)
 """Reasons of a GPU itself, which hold whatever its host does."""
@@ -98,10 +101,10 @@ class Inventory:
 
     def refresh(self, connection: Connection) -> bool:
         """Take over what changed, if anything did; return whether."""
-        summary = connection.execute(SUMMARY).one()
-        count, total, endpoints = map(int, summary[:3])
-        self.top_priority, self.default_policy = summary[3:]
-        withheld = self._read_withheld_hosts(connection)
+        summary = connection.execute(SUMMARY, self._seen_after()).one()
+        count, total, endpoints, suspects = map(int, summary[:4])
+        self.top_priority, self.default_policy = summary[4:]
+        withheld = self._read_withheld_hosts(connection) if suspects else {}
         changed = False
         if withheld != self._withheld_hosts:
             self._withhold(withheld)
@@ -196,13 +199,16 @@ class Inventory:
         self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
 
     def _read_withheld_hosts(self, connection: Connection) -> dict[str, Withheld]:
-        seen_after = timeutils.utcnow() - datetime.timedelta(seconds=self._heartbeat_timeout)
-        rows = connection.execute(WITHHELD_HOSTS, {"seen_after": seen_after})
+        rows = connection.execute(WITHHELD_HOSTS, self._seen_after())
         return {
             name: Withheld.HOST_DISABLED if disabled else Withheld.HOST_SILENT
             for name, disabled, seen_at, interval in rows
             if disabled or is_silent(seen_at, interval, self._heartbeat_timeout)
         }
+
+    def _seen_after(self) -> dict[str, datetime.datetime]:
+        patience = datetime.timedelta(seconds=self._heartbeat_timeout)
+        return {"seen_after": timeutils.utcnow() - patience}
 
     def _withhold(self, hosts: dict[str, Withheld]) -> None:
         before, self._withheld_hosts = self._withheld_hosts, hosts
