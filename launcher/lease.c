@@ -220,9 +220,17 @@ int lease_take(struct lease *lease, const struct request *request)
 {
     struct answer answer = {0};
     int result;
-    /* Not cut short by a signal: we would not know what to give back. */
-    if (http_exchange(lease->server, "POST", "/v1/leases", request->body.bytes, PATIENCE, -1, false, &answer)
-        != ANSWERED) {
+    /* Where nobody watches, the answer comes when the wait is over. A signal cuts that short, and the API ends the lease
+     * of a client that hangs up; any other answer comes at once, and only that tells what to give back. */
+    bool held = request->waits && !isatty(STDERR_FILENO);
+    char path[40] = "/v1/leases";
+    if (held)
+        snprintf(path, sizeof path, "/v1/leases?timeout=%d", HELD_BACK);
+    enum outcome outcome = http_exchange(lease->server, "POST", path, request->body.bytes, PATIENCE,
+                                         held ? lease->interrupt : -1, false, &answer);
+    if (outcome == INTERRUPTED) {
+        result = -1;
+    } else if (outcome != ANSWERED) {
         result = unreachable(lease->server);
     } else if (answer.status != 201 && answer.status != 202) {
         result = refused(&answer);

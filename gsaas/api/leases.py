@@ -53,7 +53,7 @@ def create(call: Call) -> Reply:
         body: dict[str, Any] = {"lease": show_lease(call, None, lease), "notes": notes}
     else:
         with call.service.database.read() as session:
-            lease = leases.get(session, lease.id)
+            lease = leases.known(session.connection(), lease.id)
             body = {"lease": show_lease(call, session, lease), "notes": notes}
     at_once = lease.status == Status.ACTIVE
     if at_once:

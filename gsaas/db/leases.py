@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, and_, bindparam, exists, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, exists, or_, select
 from sqlalchemy import insert as insert_rows
 from sqlalchemy import update as update_rows
 from sqlalchemy.orm import Session
@@ -50,7 +50,8 @@ _LEASES, _CLAIMS, _EVENTS = Lease.__table__, Claim.__table__, LeaseEvent.__table
 _INSERT_LEASE = insert_rows(_LEASES)
 _INSERT_CLAIMS = insert_rows(_CLAIMS)
 _INSERT_EVENTS = insert_rows(_EVENTS)
-_LEASE = select(_LEASES).where(_LEASES.c.id == bindparam("this")).with_for_update()
+_SEEN = select(_LEASES).where(_LEASES.c.id == bindparam("this"))
+_LEASE = _SEEN.with_for_update()
 _CLAIMS_OF = (
     select(_CLAIMS).where(_CLAIMS.c.lease_id == bindparam("this")).order_by(_CLAIMS.c.position)
 )
@@ -361,9 +362,20 @@ def held(session: Session, lease_id: str, *options: ExecutableOption) -> Lease:
     return lease
 
 
+def known(connection: Connection, lease_id: str) -> plain.Lease:
+    """Return a lease with its claims, their GPUs and hosts as plain values. Raises `NotFound`."""
+    lease = _copied(connection, lease_id, _SEEN)
+    locate(connection, lease)
+    return lease
+
+
 def copied(connection: Connection, lease_id: str) -> plain.Lease:
     """Return a lease with its claims as plain values; else as `held`. `write` is the way back."""
-    row = connection.execute(_LEASE, {"this": lease_id}).one_or_none()
+    return _copied(connection, lease_id, _LEASE)
+
+
+def _copied(connection: Connection, lease_id: str, query: Select) -> plain.Lease:
+    row = connection.execute(query, {"this": lease_id}).one_or_none()
     if row is None:
         raise exceptions.NotFound(noun="lease", id=lease_id)
     lease = plain.Lease.of(row)
