@@ -20,6 +20,7 @@ from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Request
 from gsaas.limits.base import UNLIMITED
+from tests.support import rows
 
 pytestmark = pytest.mark.services
 
@@ -79,9 +80,7 @@ def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
 
 
 def counted_lease(lease_id: str) -> models.Lease:
-    made = lease(lease_id, Request(2, "shared", 10), "blue")
-    made.status, made.policy = "CLAIMED", "first-fit"
-    made.claims = [
+    claims = [
         models.Claim(
             position=position,
             gpu_uuid="GPU-0-0",
@@ -91,7 +90,8 @@ def counted_lease(lease_id: str) -> models.Lease:
         )
         for position in range(2)
     ]
-    return made
+    columns = {"count": 2, "memory_mb": 10, "project_id": "blue", "policy": "first-fit"}
+    return rows.lease(lease_id, **columns, claims=claims)
 
 
 def report_cloud(database: Database) -> None:
@@ -126,6 +126,7 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
     database = Database.open(url)
     claims = open_claims(database)
     outcome: Counter[str] = Counter()
+    held: list[str] = []
     start.wait(PATIENCE)
     for turn in range(ROUNDS):
         request = Request(chance.choice([1, 2]), "shared", 10)
@@ -138,7 +139,12 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
             outcome[repr(error)] += 1
         else:
             outcome["claimed"] += 1
-            claims.release(wanted.id)
+            held.append(wanted.id)
+        # The last one is kept while others try, so that there is something to count.
+        while len(held) > chance.choice([0, 1]):
+            claims.release(held.pop(0))
+    for lease_id in held:
+        claims.release(lease_id)
     database.close()
     return outcome
 
