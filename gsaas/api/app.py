@@ -34,7 +34,7 @@ from gsaas.remoting.base import Driver
 
 Authenticate = Callable[[flask.Request], RequestContext]
 
-_NAME = validation.Schema(common.TEXT)
+_NAME = re.compile(common.TEXT["pattern"].removesuffix("$"))
 _NOUNS = {
     "lease_id": "lease",
     "uuid": "GPU",
@@ -136,10 +136,9 @@ def _check_project(context: RequestContext) -> None:
 
 def _check_name(noun: str, name: str) -> None:
     """What cannot be a name is the name of nothing: `NotFound`, without asking the database."""
-    try:
-        _NAME.check(name)
-    except exceptions.BadRequest:
-        raise exceptions.NotFound(noun=noun, id=repr(name)) from None
+    longest = common.TEXT["maxLength"]
+    if not (_NAME.fullmatch(name) and common.TEXT["minLength"] <= len(name) <= longest):
+        raise exceptions.NotFound(noun=noun, id=repr(name))
 
 
 def _base_url(conf: cfg.ConfigOpts, request: flask.Request) -> str:

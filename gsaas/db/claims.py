@@ -79,6 +79,8 @@ def swap(connection: Connection, before: state.Gpu, after: state.Gpu, lease_id: 
 
 def give_back(connection: Connection, lease_id: str, claims: Sequence[plain.Claim]) -> None:
     """Return the claims of a lease whose row is held."""
+    if not claims:
+        return
     sizes: Counter[str] = Counter()
     for claim in claims:
         sizes[claim.gpu_uuid] += claim.memory_mb
