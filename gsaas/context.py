@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from oslo_context import context
 
 
@@ -11,7 +13,16 @@ class RequestContext(context.RequestContext):
     Made by the API's authentication from what Keystone says, or from a token file in standalone.
     """
 
+    @functools.cached_property
+    def identity(self) -> tuple[object, ...]:
+        """All that rules may ask of the caller, as a value to look answers up by. It does not change in a request."""
+        return tuple(map(_plain, self.to_policy_values().values()))
+
     @classmethod
     def of(cls, *, user_id: str, project_id: str, roles: list[str]) -> RequestContext:
         """A context of a caller known by other means than Keystone."""
         return cls(user_id=user_id, project_id=project_id, roles=list(roles))
+
+
+def _plain(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

@@ -82,10 +82,8 @@ def create_app(
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     errors.register(app)
-    app.after_request(_say_version)
-    app.after_request(_say_request_id)
     app.before_request(_begin)
-    app.after_request(_count)
+    app.after_request(_end)
     for route in routes.ROUTES:
         app.add_url_rule(
             re.sub(openapi.NAMES, r"<\1>", route.path),
@@ -175,25 +173,24 @@ def _begin() -> None:
         environ[request_id.GLOBAL_REQ_ID] = given
 
 
-def _say_request_id(response: flask.Response) -> flask.Response:
-    name = flask.request.environ[request_id.ENV_REQUEST_ID]
-    response.headers[request_id.HTTP_RESP_HEADER_REQUEST_ID] = name
+def _end(response: flask.Response) -> flask.Response:
+    """Say what every answer says, and count it."""
+    headers = response.headers
+    headers[request_id.HTTP_RESP_HEADER_REQUEST_ID] = flask.request.environ[
+        request_id.ENV_REQUEST_ID
+    ]
+    version = flask.g.get("microversion")
+    if version is not None:
+        headers[microversions.HEADER] = f"{microversions.SERVICE} {version}"
+    headers["Vary"] = microversions.HEADER
+    _count(response)
     return response
 
 
-def _count(response: flask.Response) -> flask.Response:
+def _count(response: flask.Response) -> None:
     """Count the answer under its route; an address that is none has no name to count it by."""
     if flask.request.endpoint is not None:
         waited = "timeout" in flask.request.args
         method, _, route = flask.request.endpoint.partition(" ")
         seconds = None if waited else time.perf_counter() - flask.g.begun
         counted.answered(method, route, response.status_code, seconds)
-    return response
-
-
-def _say_version(response: flask.Response) -> flask.Response:
-    version = flask.g.get("microversion")
-    if version is not None:
-        response.headers[microversions.HEADER] = f"{microversions.SERVICE} {version}"
-    response.vary.add(microversions.HEADER)
-    return response

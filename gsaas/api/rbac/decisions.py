@@ -37,12 +37,8 @@ class Decisions:
         if self._clock() > self._until or len(known) > MOST:
             known = self._known = {}
             self._until = self._clock() + KEPT
-        question = (rule, *target.items(), *map(_plain, context.to_policy_values().values()))
+        question = (rule, *target.items(), context.identity)
         answer = known.get(question)
         if answer is None:
             answer = known[question] = bool(self._enforcer.enforce(rule, target, context))
         return answer
-
-
-def _plain(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
