@@ -42,7 +42,7 @@ from gsaas.db import queue as queued
 from gsaas.db.database import Database
 from gsaas.db.leases import Happened
 from gsaas.db.plain import Claim, Lease
-from gsaas.gpgpums import queue, state
+from gsaas.gpgpums import state
 from gsaas.gpgpums.access import Access, Consumer, choose
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.attempts import OvertakenError, until_written
@@ -51,8 +51,8 @@ from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Mix
-from gsaas.gpgpums.queue import Waiting
 from gsaas.gpgpums.state import ANY, Placement, Refusal, Request
+from gsaas.gpgpums.turns import Turns, asked, at_least, request_of
 from gsaas.lifecycle import Event, Status
 from gsaas.limits import Limits
 from gsaas.limits import base as limits
@@ -74,9 +74,6 @@ FILLED = (
     *("claimed_at", "claimed_mb", "claimed_gpus", "kept_until"),
 )
 """Columns of a lease that a claim fills in."""
-
-NOBODY = ""
-"""The id of a lease that is not stored yet, and of a project that nobody has to ask about."""
 
 TIME_OVER = (
     "it waited for as long as it was to, and did not get its GPUs; ask again, or wait longer"
@@ -151,7 +148,13 @@ class Claims:
         self._inventory = Inventory(heartbeat_timeout, utilisation_window)
         self._lock = threading.Lock()
         self._quotas = CachedLimits(quotas or NoLimits())
-        self._backfill = backfill
+        self._turns = Turns(
+            self._inventory,
+            self._policy,
+            self._quotas,
+            backfill=backfill,
+            client_timeout=client_timeout,
+        )
         self._client_timeout = client_timeout
         self._announce = announce
         self._attended = attended
@@ -323,7 +326,7 @@ class Claims:
         """Why the head of the queue will never fit; None if it may."""
         with self._lock, self._database.reading() as connection:
             self._inventory.reload(connection)
-            policy = self._policy_of(connection, head)
+            policy = self._turns.policy_of(connection, head)
             answer = self._inventory.pool.propose(request_of(head), policy)
         return answer.reason if isinstance(answer, Refusal) and answer.impossible else None
 
@@ -379,7 +382,7 @@ class Claims:
             answer = self._inventory.pool.propose(request, policy)
         top = self._inventory.top_priority
         if isinstance(answer, Placement) and top is not None and top >= priority:
-            return self._in_turn(connection, request, policy, priority)
+            return self._turns.of_new(connection, request, policy, priority)
         return answer
 
     def _named(self, name: str) -> None:
@@ -408,25 +411,13 @@ class Claims:
         known = request.locality == ANY or request.consumer_host is not None
         return known or self._inventory.confirms_host(connection, placement)
 
-    def _in_turn(
-        self, connection: Connection, request: Request, policy: Policy, priority: int
-    ) -> Placement | Refusal:
-        """Where a new request may go although others wait; a refusal if it would go before them."""
-        new = Waiting(NOBODY, request, policy, NOBODY, priority, datetime.datetime.max)
-        turn = self._next_turn(connection, new)
-        if turn is not None and turn[0] is new:
-            return turn[1]
-        before = queued.length(connection)
-        many = "1 request waits" if before == 1 else f"{before} requests wait"
-        return Refusal(False, f"it would fit, but {many} in the queue and may not be overtaken")
-
     def _try_next(self, overtaken: bool) -> Lease | None:
         watch = timeutils.StopWatch().start()
         with self._database.writing() as connection:
             if overtaken:
                 rows.queue_up(connection)
             self._refresh(connection, overtaken)
-            turn = self._next_turn(connection)
+            turn = self._turns.next(connection)
             if turn is None:
                 return None
             waiting, placement = turn
@@ -456,70 +447,6 @@ class Claims:
         for gpu in claimed:
             self._inventory.put(gpu)
         return lease
-
-    def _next_turn(
-        self, connection: Connection, new: Waiting | None = None
-    ) -> tuple[Waiting, Placement] | None:
-        """Who goes next, also of those before a *new* request, which is the last of its priority.
-
-        As a rule only the head is asked: reading everybody takes longer.
-        """
-        pool, quotas = self._inventory.pool, self._quota_check(connection)
-        passed = False
-
-        def allows(one: Waiting, placement: Placement | None) -> bool:
-            nonlocal passed
-            allowed = one is new or quotas(one, placement)
-            passed = passed or not allowed
-            return allowed
-
-        head = queued.head(connection, self._client_timeout)
-        if head is not None:
-            first = self._waiting(connection, [head])
-            turn = queue.next_turn(pool, first, backfill=False, allows=allows)
-            if turn is not None or not (passed or self._backfill):
-                return turn
-        at_least = None if new is None else new.priority
-        rows = queued.everybody(connection, self._client_timeout, at_least)
-        everybody = self._waiting(connection, rows)
-        if new is not None:
-            everybody.append(new)
-        return queue.next_turn(pool, everybody, backfill=self._backfill, allows=allows)
-
-    def _waiting(self, connection: Connection, rows: Sequence[Row]) -> list[Waiting]:
-        return [
-            Waiting(
-                row.id,
-                request_of(row),
-                self._policy_of(connection, row),
-                row.project_id,
-                row.priority,
-                row.queued_at,
-            )
-            for row in rows
-        ]
-
-    def _policy_of(self, connection: Connection, row: Row) -> Policy:
-        try:
-            return self._policy(connection, row.policy)
-        except (exceptions.UnknownPolicy, exceptions.PolicyNotAllowed) as error:
-            LOG.warning("lease %s is placed by the default policy: %s", row.id, error)
-            return self._policy(connection, None)
-
-    def _quota_check(self, connection: Connection) -> queue.Allows:
-        """What tells whether quotas allow somebody's turn, as things are in *connection*."""
-        used: dict[str, limits.Amounts] = {}
-
-        def allows(one: Waiting, placement: Placement | None) -> bool:
-            quota = self._quotas.of(one.project_id)
-            if not limits.limited(quota):
-                return True
-            if one.project_id not in used:
-                used[one.project_id] = held.usage(connection, one.project_id)
-            wanted = at_least(one.request) if placement is None else asked(placement)
-            return limits.fits(quota, used[one.project_id], wanted)
-
-        return allows
 
     def _queue_up(self, lease: Lease, policy_name: str | None, patience: Patience) -> None:
         now = timeutils.utcnow()
@@ -647,28 +574,6 @@ class Claims:
             leases.tell(connection, lease, happened)
             leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
             return lease
-
-
-def asked(placement: Placement) -> limits.Amounts:
-    """How much a lease with these shares adds to what its project holds."""
-    return limits.lease([share.memory_mb for share in placement.shares])
-
-
-def at_least(request: Request) -> limits.Amounts:
-    """How much *request* adds at least, wherever it goes: whole GPUs differ in memory."""
-    return limits.lease([request.memory_mb or 0] * request.count)
-
-
-def request_of(lease: Lease | Row) -> Request:
-    """Return what a lease asks for."""
-    words = {
-        "count": lease.count,
-        "mode": lease.mode,
-        "memory_mb": lease.memory_mb,
-        "locality": lease.locality,
-        **lease.requirements,
-    }
-    return Request.from_dict(words, lease.consumer_host)
 
 
 class _UnreachableError(Exception):
