@@ -75,9 +75,7 @@ FILLED = (
 )
 """Columns of a lease that a claim fills in."""
 
-TIME_OVER = (
-    "it waited for as long as it was to, and did not get its GPUs; ask again, or wait longer"
-)
+TIME_OVER = "its turn did not come in the time that it was to wait; ask again, or wait longer"
 UNREACHABLE = (exceptions.NoDaemonPort, exceptions.NoMaskedAddress)
 """There are GPUs, and nothing by which they could be reached."""
 

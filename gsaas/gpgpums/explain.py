@@ -310,8 +310,8 @@ def _none_such(request: Request, gpus: Sequence[Gpu]) -> str:
         of_model = [gpu for gpu in there if request.with_(compute_capability=None).wants(gpu)]
         if not of_model:
             models = ", ".join(sorted({gpu.model for gpu in there}))
-            return f"no GPU {here} is a {request.gpu_model}; the models are {models}"
-        there, here = of_model, f"{here} that is a {request.gpu_model}"
+            return f"no GPU {here} is of model {request.gpu_model}; the models are {models}"
+        there, here = of_model, f"{here} of model {request.gpu_model}"
     asked = told(request.compute_capability)
     highest = max((gpu.compute_capability for gpu in there if gpu.compute_capability), default=None)
     if highest is None:

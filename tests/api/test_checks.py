@@ -141,7 +141,7 @@ def test_a_requirement_that_is_busy_is_counted_and_the_nearest_request_gives_it_
     {
         "model": (
             {"count": 1, "gpu_model": "A100"},
-            "no GPU of this cloud is a A100; the models are NVIDIA H200, Quadro M4000; "
+            "no GPU of this cloud is of model A100; the models are NVIDIA H200, Quadro M4000; "
             "1 whole GPU would fit now on another model",
         ),
         "capability": (

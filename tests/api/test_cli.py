@@ -336,7 +336,7 @@ def test_requirements_are_read_and_told_as_they_are_typed(desk):
     assert "without -capability: -ncgpus=2 -model=M4000" in out
     status, _, err = desk.type("-l", "-ncgpus=2", "-model=A100")
     assert status != 0
-    assert "no GPU of this cloud is a A100; the models are Quadro M4000" in err
+    assert "no GPU of this cloud is of model A100; the models are Quadro M4000" in err
     assert "this would fit now, without -model: -ncgpus=2" in err
 
 
