@@ -51,6 +51,7 @@ class Gate:
         self._thread.start()
 
     def stop(self) -> None:
+        self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for connections
         self._server.shutdown()
         self._server.server_close()
 

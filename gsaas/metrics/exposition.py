@@ -7,6 +7,7 @@ directory, as prometheus_client has it: `PROMETHEUS_MULTIPROC_DIR` in the enviro
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator
 
 from oslo_utils import netutils
@@ -48,6 +49,7 @@ def serve(listen: str) -> tuple[int, Callable[[], None]]:
     server, thread = exposition.start_http_server(port, host, counted.REGISTRY)
 
     def stop() -> None:
+        server.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for connections
         server.shutdown()
         server.server_close()
         thread.join()

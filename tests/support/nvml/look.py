@@ -6,10 +6,12 @@ import json
 import os
 
 from gsaas.monitor.report import Report
+from gsaas.monitor.sources import xids
 from gsaas.monitor.sources.nvml import Nvml
 
 
 def main() -> None:
+    xids.WAIT_MS = 20  # how soon its thread ends
     source = Nvml(8308, fatal_xids=[79], visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"))
     print(json.dumps(Report("192.0.2.1", 10.0, source.look()).to_dict()))  # noqa: T201
     source.close()
