@@ -31,7 +31,7 @@ def scrape():
             )
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            if sample.name.endswith(("_count", "_sum"))
+            if family.name == "gsaas_launch_phase_seconds" and not sample.name.endswith("_bucket")
         }
 
     yield scrape
