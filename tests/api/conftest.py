@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.api.desk import desk as desk
 from tests.api.world import World
+from tests.support import launcher
 
 
 @pytest.fixture
@@ -14,6 +16,12 @@ def world(tmp_path):
     made = World.build(tmp_path)
     yield made
     made.database.close()
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`gsaas` in C and in Python, side by side."""
+    return launcher.build(tmp_path_factory.mktemp("launcher"))
 
 
 def pytest_configure() -> None:

@@ -14,7 +14,6 @@ from gsaas.grants.gate import Gate
 from gsaas.rpc.engine import GrantAnswer
 from tests.api.server import serving
 from tests.api.world import World, token
-from tests.support import launcher as launchers
 from tests.support.launcher import Launcher
 
 KEY = "test:" + "dGVz" * 11
@@ -101,11 +100,6 @@ def test_without_a_gate_to_let_it_in_alloc_gives_back_what_it_took(desk, listene
     assert out == ""
     assert "cannot be reached" in err
     assert stories(desk.world) == [["claim", "activate", "release", "finish"]]
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    return launchers.build(tmp_path_factory.mktemp("launcher"))
 
 
 @pytest.mark.parametrize("program", ["gsaas", "gsaas-cli"])

@@ -16,17 +16,11 @@ from oslo_utils import timeutils
 from gsaas.db import models
 from tests.api.server import serving
 from tests.api.world import World, token
-from tests.support import launcher as launchers
 from tests.support.launcher import Launcher
 from tests.support.waiting import until
 
 ONE = ("-ncgpus=1", "-poolmem=1024", "-mode=shared", "--")
 ALL = ("-ncgpus=8", "--")
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return launchers.build(tmp_path_factory.mktemp("launcher"))
 
 
 @pytest.fixture(params=["gsaas", "gsaas-cli"])

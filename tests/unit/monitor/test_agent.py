@@ -19,6 +19,7 @@ from gsaas.monitor.report import GpuInfo, Process, Reading, Report, Sight, XidEr
 from gsaas.monitor.sources.declared import Declared
 from gsaas.monitor.sources.simulated import Simulated
 from gsaas.rpc.monitor import MonitorClient
+from tests.support import bus as in_process
 from tests.support.waiting import until
 
 GPUS = [GpuInfo(f"GPU-{n}", n, "NVIDIA L4", 23034, 8308 + n) for n in range(2)]
@@ -63,7 +64,7 @@ class Scripted:
 
 @pytest.fixture
 def bus() -> Iterator[rpc.Bus]:
-    bus = rpc.connect(gsaas.conf.load(files=[]), rpc.IN_PROCESS)
+    bus = in_process.connect(gsaas.conf.load(files=[]))
     yield bus
     bus.cleanup()
 
