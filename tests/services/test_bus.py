@@ -229,7 +229,7 @@ def run(*command: str) -> str:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    machine = Machine(f"gsaas-bus-{os.getpid()}", tmp_path_factory.mktemp("bus"))
+    machine = Machine(f"bus-{os.getpid()}", tmp_path_factory.mktemp("bus"))
     try:
         machine.set_up()
         yield machine
