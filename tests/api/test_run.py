@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import flask
 import pytest
 from oslo_utils import timeutils
 
@@ -213,6 +214,24 @@ def test_who_waits_runs_when_something_is_given_back(api: World, launcher: Launc
     api.engine.settle()
     assert process.wait(timeout=30) == 6
     assert set(statuses(api)) == {"RELEASED"}
+
+
+@pytest.mark.parametrize("launcher", ["gsaas"], indirect=True)
+def test_who_waits_unwatched_asks_once_for_gpus_and_once_to_give_them_back(
+    api: World, launcher: Launcher
+):
+    held = api.launch("member", count=8)
+    process = launcher.start("-ncgpus=8", "-wait", "--", "true")
+    until(lambda: "QUEUED" in statuses(api))
+    asked: list[str] = []
+
+    def note(_: flask.Flask) -> None:
+        asked.append(flask.request.method)
+
+    with flask.request_started.connected_to(note, api.app):
+        api.claims.release(held["id"])
+        assert process.wait(timeout=30) == 0
+    assert asked == ["DELETE"]
 
 
 @pytest.mark.parametrize("launcher", ["gsaas"], indirect=True)  # test_cli_queue tries the other
