@@ -41,6 +41,10 @@ READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readon
 """What readers need to have one consistent view; elsewhere that is the default."""
 
 
+class OvertakenError(Exception):
+    """Another transaction was first; this one cannot go on, and may be tried again."""
+
+
 class Database:
     """Sessions on one SQLAlchemy engine; safe to share between threads."""
 

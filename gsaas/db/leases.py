@@ -144,7 +144,7 @@ def transition(
 
 def move(
     connection: Connection,
-    lease: Lease | plain.Lease,
+    lease: plain.AnyLease,
     event: lifecycle.Event,
     detail: str | None = None,
     **changes: Any,
@@ -165,7 +165,7 @@ def move(
     return Happened(event, status, detail)
 
 
-def tell(connection: Connection, lease: Lease | plain.Lease, happened: Sequence[Happened]) -> None:
+def tell(connection: Connection, lease: plain.AnyLease, happened: Sequence[Happened]) -> None:
     """Add to the story of a lease."""
     rows = [{"lease_id": lease.id, **one._asdict()} for one in happened]
     connection.execute(_INSERT_EVENTS, rows)
@@ -403,7 +403,7 @@ def locate(connection: Connection, lease: plain.Lease) -> None:
         claim.gpu = gpus[claim.gpu_uuid]
 
 
-def _change(lease: Lease | plain.Lease, changes: dict[str, Any]) -> None:
+def _change(lease: plain.AnyLease, changes: dict[str, Any]) -> None:
     """Set columns by name; any other name is a bug of the caller, and a `TypeError`."""
     if unknown := changes.keys() - CHANGEABLE:
         raise TypeError(f"a lease has no column to change named {', '.join(sorted(unknown))}")

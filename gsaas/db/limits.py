@@ -6,15 +6,12 @@ from oslo_db.exception import DBDuplicateEntry
 from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.orm import Session
 
+from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
 from gsaas.db.models import Claim, Lease, Project
 from gsaas.lifecycle import Status
 
 HOLDING = tuple(status for status in LIVE if status is not Status.QUEUED)
-
-
-class OvertakenError(Exception):
-    """Another transaction was first; this one cannot go on, and may be tried again."""
 
 
 def usage(connection: Connection | Session, project_id: str) -> dict[str, int]:

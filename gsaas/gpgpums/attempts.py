@@ -10,7 +10,7 @@ from typing import TypeVar
 from oslo_db import exception as db_exception
 
 from gsaas import exceptions
-from gsaas.db import limits as held
+from gsaas.db.database import OvertakenError
 
 Written = TypeVar("Written")
 
@@ -23,11 +23,7 @@ SERIALIZATION_FAILURE = "40001"
 JITTER = random.SystemRandom()
 
 
-class OvertakenError(Exception):
-    """Somebody changed what the choice was based on."""
-
-
-_LOST = (OvertakenError, held.OvertakenError, db_exception.DBError)
+_LOST = (OvertakenError, db_exception.DBError)
 """What may only say that others were faster."""
 
 
@@ -55,7 +51,7 @@ def _raise_unless_overtaken(error: Exception) -> None:
     """Raise *error* again, unless it only says that others were faster or are in the way."""
     cause = getattr(error, "inner_exception", None)
     if not (
-        isinstance(error, OvertakenError | held.OvertakenError | db_exception.DBDeadlock)
+        isinstance(error, OvertakenError | db_exception.DBDeadlock)
         or (isinstance(error, db_exception.DBDuplicateEntry) and _is_shared(error))
         or getattr(getattr(cause, "orig", None), "sqlstate", None) == SERIALIZATION_FAILURE
         or "database is locked" in str(cause)

@@ -39,13 +39,13 @@ from gsaas.db import claims as rows
 from gsaas.db import leases, models, settings
 from gsaas.db import limits as held
 from gsaas.db import queue as queued
-from gsaas.db.database import Database
+from gsaas.db.database import Database, OvertakenError
 from gsaas.db.leases import Happened
 from gsaas.db.plain import Claim, Lease
 from gsaas.gpgpums import state
 from gsaas.gpgpums.access import Access, Consumer, choose
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.attempts import OvertakenError, until_written
+from gsaas.gpgpums.attempts import until_written
 from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.mix import RecentRequests

@@ -195,22 +195,15 @@ def test_only_a_request_that_waits_can_be_attended(world):
     assert "lease.wait" in only_error(ask(world, attended=True))["detail"]
 
 
-def test_a_gpu_that_is_enabled_serves_who_waits(world):
-    world.call("admin", "PATCH", "/v1/gpus/GPU-0001-0", {"gpu": {"disabled": True}})
-    take(world, {"count": 7})
+@pytest.mark.parametrize(
+    ("noun", "path", "left"), [("gpu", "/v1/gpus/GPU-0001-0", 7), ("host", "/v1/hosts/gpu1", 4)]
+)
+def test_what_is_enabled_serves_who_waits(world, noun, path, left):
+    world.call("admin", "PATCH", path, {noun: {"disabled": True}})
+    take(world, {"count": left})
     waiting = queue_up(world)
 
-    world.call("admin", "PATCH", "/v1/gpus/GPU-0001-0", {"gpu": {"disabled": False}})
-
-    assert show(world, waiting)["status"] == "ACTIVE"
-
-
-def test_a_host_that_is_enabled_serves_who_waits(world):
-    world.call("admin", "PATCH", "/v1/hosts/gpu1", {"host": {"disabled": True}})
-    take(world, {"count": 4})
-    waiting = queue_up(world)
-
-    world.call("admin", "PATCH", "/v1/hosts/gpu1", {"host": {"disabled": False}})
+    world.call("admin", "PATCH", path, {noun: {"disabled": False}})
 
     assert show(world, waiting)["status"] == "ACTIVE"
 

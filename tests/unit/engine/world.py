@@ -21,7 +21,7 @@ from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
 from gsaas.daemons.ports import PortRange
 from gsaas.daemons.values import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
-from gsaas.db import endpoints, gpus, leases, migration, plain
+from gsaas.db import endpoints, gpus, leases, migration, models, plain
 from gsaas.db.database import Database
 from gsaas.engine import wiring
 from gsaas.engine.driver import LeaseDriver
@@ -280,39 +280,24 @@ class World:
         self.database.close()
 
     def launch(self, **server_request: Any) -> str:
-        lease_id = str(uuid.uuid4())
-        lease = plain.Lease(
-            id=lease_id,
-            project_id="p",
-            user_id="u",
-            name="n",
-            count=1,
-            mode="shared",
-            memory_mb=4096,
-            locality="any",
-            remoting="simulated",
-            server_request=server_request,
-        )
-        return self.claims.claim(lease, Request(1, "shared", 4096, "any")).id
+        return self._claim(Request(1, "shared", 4096), server_request=server_request)
 
     def alloc(self, consumer_host: str | None = HOST, uid: int | None = 1000) -> str:
         """A lease without a server, for a consumer on that host."""
+        request = Request(1, "shared", 4096, consumer_host=consumer_host)
+        return self._claim(request, has_server=False, consumer_host=consumer_host, consumer_uid=uid)
+
+    def _claim(self, request: Request, **columns: Any) -> str:
         lease_id = str(uuid.uuid4())
         lease = plain.Lease(
             id=lease_id,
             project_id="p",
             user_id="u",
             name="n",
-            count=1,
-            mode="shared",
-            memory_mb=4096,
-            locality="any",
             remoting="simulated",
-            has_server=False,
-            consumer_host=consumer_host,
-            consumer_uid=uid,
+            **request.to_dict(),
+            **columns,
         )
-        request = Request(1, "shared", 4096, "any", consumer_host=consumer_host)
         return self.claims.claim(lease, request).id
 
     def release(self, lease_id: str) -> None:
@@ -347,7 +332,7 @@ class World:
             self.fuse.left = None
         return False
 
-    def lease(self, lease_id: str) -> plain.Lease:
+    def lease(self, lease_id: str) -> models.Lease:
         with self.database.read() as session:
             return leases.get(session, lease_id)
 
