@@ -11,13 +11,12 @@ import socket
 import time
 from contextlib import ExitStack
 
-import waitress
 from oslo_config import cfg
-from waitress.server import BaseWSGIServer
 
 from gsaas import limits, rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
+from gsaas.api.server import Server
 from gsaas.api.watchers import Watchers
 from gsaas.cloud import inventory
 from gsaas.cloud.namespaces import Namespaces
@@ -47,10 +46,8 @@ from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 from gsaas.state_dir import StateDir
 
-API_THREADS = 8
-"""For requests that are answered at once."""
-CONNECTIONS = 8192
-"""Clients that may be connected at once; further ones wait until one of them leaves."""
+CONNECTIONS = 256
+"""Clients that may be connected at once besides those whose requests are held; further ones wait until one leaves."""
 _PATIENCE = 10.0
 """Seconds within which agents in the same process report for the first time."""
 
@@ -107,7 +104,7 @@ class Standalone:
         hosts = self._testbed.inventory
         self._monitors = [self._make_monitor(host) for host in hosts.gpu_hosts]
         self._endpoints = [self._make_endpoint(host.name) for host in hosts.compute_hosts]
-        self._api: BaseWSGIServer | None = None
+        self._api: Server | None = None
 
     def start(self) -> str:
         """Start everything and return the API's URL. It answers once `serve` runs.
@@ -134,7 +131,7 @@ class Standalone:
 
     def serve(self) -> None:
         """Answer API requests until `SystemExit` or `KeyboardInterrupt` is raised in this thread."""
-        self._api.run()
+        self._api.serve()
 
     def stop(self) -> None:
         """Stop what was started, last things first; VMs and what connects them to GPUs stay."""
@@ -153,19 +150,19 @@ class Standalone:
             watchers=self._watchers,
         )
         listen = self._conf.standalone.listen
+        host, _, port = listen.rpartition(":")
         try:
-            self._api = waitress.create_server(
+            self._api = Server(
                 app,
-                listen=listen,
-                threads=API_THREADS + self._conf.queue.long_polls,
-                channel_request_lookahead=1,  # so that it notices when a client hangs up
-                connection_limit=CONNECTIONS,
-                asyncore_use_poll=True,  # select() knows no more than 1024
+                host,
+                int(port),
+                connections=CONNECTIONS + self._conf.queue.long_polls,
+                body_bytes=self._conf.api.max_body_bytes,
             )
         except OSError as error:
             raise CannotListen(f"cannot listen on {listen}: {error.strerror}") from error
         self._started.callback(self._api.close)
-        return f"http://{self._api.effective_host}:{self._api.effective_port}"
+        return f"http://{self._api.host}:{self._api.port}"
 
     def _make_engine(self) -> Engine:
         endpoint = EndpointClient(self._bus, self._conf.engine.endpoint_timeout)

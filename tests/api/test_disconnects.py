@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from gsaas.api.disconnects import gone
+from gsaas.api.server import CONNECTION
 
 
 def test_a_server_that_does_not_tell_is_believed_to_have_its_client():
     assert not gone({})
 
 
-def test_waitress_is_asked():
-    assert gone({"waitress.client_disconnected": lambda: True})
-    assert not gone({"waitress.client_disconnected": lambda: False})
-
-
-def test_the_socket_that_gunicorn_hands_out_is_looked_at_and_nothing_is_read_from_it():
+@pytest.mark.parametrize("name", ["gunicorn.socket", CONNECTION])
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_a_socket_that_is_handed_out_is_looked_at_and_nothing_is_read_from_it(name, timeout):
     ours, theirs = socket.socketpair()
-    environ = {"gunicorn.socket": ours}
+    ours.settimeout(timeout)
+    environ = {name: ours}
     assert not gone(environ)
     theirs.sendall(b"GET /")
     assert not gone(environ)
