@@ -41,6 +41,11 @@ READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readon
 """What readers need to have one consistent view; elsewhere that is the default."""
 
 
+CHECKPOINT_PAGES = 4000
+"""Of SQLite, 4 KiB each, that are written ahead before they go where they belong. Most are written again and again, so
+rarely is cheaper; reading is not slower up to here."""
+
+
 class OvertakenError(Exception):
     """Another transaction was first; this one cannot go on, and may be tried again."""
 
@@ -55,6 +60,8 @@ class Database:
         self._readers: _Connections = _Pooled(reading)
         self._writers: _Connections = _Pooled(writing)
         self._turn: threading.Lock | nullcontext = nullcontext()
+        self.one_writer = engine.dialect.name == "sqlite"
+        """Do transactions that write come one after the other, so that each sees what those before it wrote?"""
         if engine.dialect.name == "sqlite" and engine.url.database:
             self._readers, self._writers = _Kept(reading), _Kept(writing)
             # SQLite has one writer at a time, and whoever finds it busy sleeps for milliseconds.
@@ -228,6 +235,7 @@ def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA busy_timeout = 30000")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
     event.listen(engine, "engine_connect", _silence_plain_begin)
 

@@ -27,6 +27,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
@@ -50,6 +51,12 @@ STORAGE = {
     "mysql_collate": "utf8mb4_bin",
 }
 """On MariaDB and MySQL: all of Unicode, and text that differs in case differs, as on the others."""
+
+
+def _set_only(column: str) -> dict[str, Any]:
+    """Have an index leave out rows in which *column* is not set, where the database can; writing them is cheaper so."""
+    condition = text(f"{column} IS NOT NULL")
+    return {"sqlite_where": condition, "postgresql_where": condition}
 
 
 class Base(DeclarativeBase):
@@ -219,8 +226,10 @@ class Lease(Base):
             "status <> 'RELEASED' OR released_at IS NOT NULL", name="released_has_time"
         ),
         Index("ix_leases_status_created", "status", "created_at", "id"),
-        Index("ix_leases_queue", "status", "priority", "queued_at", "id"),
+        Index("ix_leases_queue", "status", "priority", "queued_at", "id", **_set_only("queued_at")),
         Index("ix_leases_project_created", "project_id", "status", "created_at", "id"),
+        Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
+        Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
         STORAGE,
     )
 
@@ -258,13 +267,13 @@ class Lease(Base):
     """Whom the fences of its GPU hosts were told to let in: where there is something to remove."""
     server_request: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     """The caller's server fields."""
-    server_id: Mapped[str | None] = mapped_column(String(36), unique=True)
+    server_id: Mapped[str | None] = mapped_column(String(36))
     server_host: Mapped[str | None] = mapped_column(Name)
     port_id: Mapped[str | None] = mapped_column(String(36))
     port_tap: Mapped[str | None] = mapped_column(String(15))
     port_mac: Mapped[str | None] = mapped_column(String(17))
     port_ip: Mapped[str | None] = mapped_column(String(15))
-    bound_host: Mapped[str | None] = mapped_column(Name, index=True)
+    bound_host: Mapped[str | None] = mapped_column(Name)
     """Host whose endpoint was told of the binding: where there is something to remove."""
     fault_step: Mapped[str | None] = mapped_column(String(64))
     fault_message: Mapped[str | None] = mapped_column(Text)
@@ -323,11 +332,26 @@ class Claim(Base):
     __table_args__ = (
         CheckConstraint("memory_mb > 0", name="memory_positive"),
         CheckConstraint("masked_port BETWEEN 1 AND 65535", name="masked_port"),
-        UniqueConstraint("lease_id", "masked_ip", "masked_port", name="uq_claims_masked"),
-        UniqueConstraint("masked_host", "masked_ip", "masked_port", name="uq_claims_masked_host"),
         CheckConstraint("daemon_port BETWEEN 1 AND 65535", name="daemon_port"),
-        UniqueConstraint("daemon_host", "daemon_port", name="uq_claims_daemon"),
-        STORAGE,
+        Index(
+            "uq_claims_masked",
+            *("lease_id", "masked_ip", "masked_port"),
+            unique=True,
+            **_set_only("masked_ip"),
+        ),
+        Index(
+            "uq_claims_masked_host",
+            *("masked_host", "masked_ip", "masked_port"),
+            unique=True,
+            **_set_only("masked_host"),
+        ),
+        Index(
+            "uq_claims_daemon",
+            *("daemon_host", "daemon_port"),
+            unique=True,
+            **_set_only("daemon_port"),
+        ),
+        {**STORAGE, "sqlite_with_rowid": False},
     )
 
     lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id"), primary_key=True)

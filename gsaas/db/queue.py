@@ -27,7 +27,10 @@ HOLDING = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
 REMEMBERED = 64
 """Leases whose time of holding GPUs an estimate is made from: the last ones."""
 
-TOP_PRIORITY = select(func.max(Lease.priority)).where(Lease.status == Status.QUEUED)
+_IN_QUEUE = and_(Lease.status == Status.QUEUED, Lease.queued_at.is_not(None))
+"""The second follows from the first; it tells of an index, which has only those that ever waited."""
+
+TOP_PRIORITY = select(func.max(Lease.priority)).where(_IN_QUEUE)
 """None if nobody waits; found at the end of an index."""
 
 _COLUMNS = (
@@ -47,7 +50,7 @@ _COLUMNS = (
 _OTHER = aliased(Lease)
 
 _WAITS = and_(
-    Lease.status == Status.QUEUED,
+    _IN_QUEUE,
     or_(Lease.wait_until.is_(None), Lease.wait_until > bindparam("now")),
     or_(Lease.waiter_seen_at.is_(None), Lease.waiter_seen_at >= bindparam("heard_since")),
 )
@@ -59,7 +62,7 @@ _HEAD = (
         _WAITS,
         Lease.priority
         == select(func.max(_OTHER.priority))
-        .where(_OTHER.status == Status.QUEUED)
+        .where(_OTHER.status == Status.QUEUED, _OTHER.queued_at.is_not(None))
         .scalar_subquery(),
     )
     .order_by(Lease.queued_at, Lease.id)
@@ -103,11 +106,10 @@ def place(session: Session, lease: Lease) -> Place | None:
             Lease.id <= lease.id,
         ),
     )
-    waiting = Lease.status == Status.QUEUED
     position, length = session.execute(
         select(
-            select(func.count()).where(waiting, before).scalar_subquery(),
-            select(func.count()).where(waiting).scalar_subquery(),
+            select(func.count()).where(_IN_QUEUE, before).scalar_subquery(),
+            select(func.count()).where(_IN_QUEUE).scalar_subquery(),
         )
     ).one()
     return Place(position, length) if position else None
@@ -116,16 +118,14 @@ def place(session: Session, lease: Lease) -> Place | None:
 def order(session: Session) -> dict[str, int]:
     """Return the position of everybody who waits, from 1, by lease id."""
     ids = session.scalars(
-        select(Lease.id)
-        .where(Lease.status == Status.QUEUED)
-        .order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
+        select(Lease.id).where(_IN_QUEUE).order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
     )
     return {lease_id: position for position, lease_id in enumerate(ids, start=1)}
 
 
 def length(connection: Connection | Session, project_id: str | None = None) -> int:
     """Return how many requests wait: of one project, or of all."""
-    query = select(func.count()).where(Lease.status == Status.QUEUED)
+    query = select(func.count()).where(_IN_QUEUE)
     if project_id is not None:
         query = query.where(Lease.project_id == project_id)
     return connection.scalar(query)
@@ -137,7 +137,7 @@ def page(
     """Return up to *limit* leases that wait after the lease *marker*, in the order of their turns."""
     query = (
         select(Lease)
-        .where(Lease.status == Status.QUEUED)
+        .where(_IN_QUEUE)
         .order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
         .limit(limit)
     )
@@ -173,9 +173,7 @@ def holding(session: Session) -> tuple[int, list[float]]:
 
 def overdue(session: Session) -> list[str]:
     """Return the ids of those who have waited for as long as they wanted to."""
-    query = select(Lease.id).where(
-        Lease.status == Status.QUEUED, Lease.wait_until <= timeutils.utcnow()
-    )
+    query = select(Lease.id).where(_IN_QUEUE, Lease.wait_until <= timeutils.utcnow())
     return list(session.scalars(query))
 
 

@@ -17,7 +17,8 @@
 8. A claim overtakes nobody in the queue (`gsaas.gpgpums.queue` says who goes next). Whether anybody
    waits comes along with what is read in any case.
 9. Whoever gives something back, or queues up, advances the queue once that is committed. Of two who
-   do so at once, the later one sees what both have written; so nobody is forgotten.
+   do so at once, the later one sees what both have written; so nobody is forgotten. Where writers come one after the
+   other, a return sees itself whether anybody waits: who queues up later will see what it gave back.
 10. A lease that stands alone and needs nothing but its claims is ACTIVE with them, and RELEASED with their return.
 """
 
@@ -213,8 +214,8 @@ class Claims:
 
         Raises `ClaimConflict` if the database could not be written for all the others, each time.
         """
-        until_written(self._attempts, lambda _: self._return(lease_id))
-        self.advance()
+        if until_written(self._attempts, lambda _: self._return(lease_id)):
+            self.advance()
 
     def terminate(
         self, lease_id: str, detail: str | None = None, if_: Condition = lambda _: True
@@ -225,11 +226,14 @@ class Claims:
         *if_* looks at the lease first, and may raise what it likes; None, and nothing done, if it says no.
         Raises `NotFound`, `IllegalTransition`, and `ClaimConflict` as `release`.
         """
-        lease = until_written(self._attempts, lambda _: self._terminate(lease_id, detail, if_))
+        lease, others = until_written(
+            self._attempts, lambda _: self._terminate(lease_id, detail, if_)
+        )
         if lease is not None and lease.status == Status.RELEASED:
             if lease.claimed_at is None:
                 self._announce(lease_id, Status.RELEASED, None, None)
-            self.advance()
+            if others:
+                self.advance()
         return lease
 
     def wait(
@@ -547,22 +551,27 @@ class Claims:
             # The endpoint is to be told, so from now on there is something to remove.
             lease.bound_host, lease.port_id = host, lease.id
 
-    def _return(self, lease_id: str) -> None:
+    def _return(self, lease_id: str) -> bool:
+        """Give back what a lease claims; return whether that may be somebody's turn."""
         with self._database.writing() as connection:
             try:
                 lease = leases.copied(connection, lease_id)
             except exceptions.NotFound:
-                return
+                return False
             rows.give_back(connection, lease_id, lease.claims)
             if lease.released_at is None:
                 lease.released_at = timeutils.utcnow()
                 leases.write(connection, lease, "released_at")
+            return self._others_may_wait(connection)
 
-    def _terminate(self, lease_id: str, detail: str | None, if_: Condition) -> Lease | None:
+    def _terminate(
+        self, lease_id: str, detail: str | None, if_: Condition
+    ) -> tuple[Lease | None, bool]:
+        """Return the lease, None if nothing was done; and whether what it gave back may be somebody's turn."""
         with self._database.writing() as connection:
             lease = leases.copied(connection, lease_id)
             if not if_(lease):
-                return None
+                return None, False
             waited = lease.status == Status.QUEUED
             happened = [leases.move(connection, lease, Event.RELEASE, detail, waiter_seen_at=None)]
             if waited or leases.holds_only_claims(lease):
@@ -571,7 +580,11 @@ class Claims:
                 happened.append(leases.move(connection, lease, Event.FINISH))
             leases.tell(connection, lease, happened)
             leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
-            return lease
+            return lease, self._others_may_wait(connection)
+
+    def _others_may_wait(self, connection: Connection) -> bool:
+        """Whether the queue is to be advanced once *connection* has committed a return (rule 9)."""
+        return not self._database.one_writer or connection.scalar(queued.TOP_PRIORITY) is not None
 
 
 class _UnreachableError(Exception):

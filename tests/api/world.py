@@ -207,7 +207,7 @@ class World:
         """Return the whole database."""
         with self.database.engine.connect() as connection:
             return {
-                name: connection.exec_driver_sql(f"SELECT * FROM {name} ORDER BY rowid").fetchall()
+                name: sorted(connection.exec_driver_sql(f"SELECT * FROM {name}"), key=repr)
                 for name in models.Base.metadata.tables
             }
 

@@ -18,6 +18,11 @@ STORAGE = {
 }
 
 
+def set_only(column: str) -> dict[str, sa.TextClause]:
+    condition = sa.text(f"{column} IS NOT NULL")
+    return {"sqlite_where": condition, "postgresql_where": condition}
+
+
 def upgrade() -> None:
     op.create_table(
         "hosts",
@@ -136,15 +141,24 @@ def upgrade() -> None:
             name=op.f("ck_leases_released_has_time"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
-        sa.UniqueConstraint("server_id", name=op.f("uq_leases_server_id")),
         **STORAGE,
     )
+    op.create_index(
+        op.f("uq_leases_server_id"), "leases", ["server_id"], unique=True, **set_only("server_id")
+    )
     op.create_index(op.f("ix_leases_status_created"), "leases", ["status", "created_at", "id"])
-    op.create_index(op.f("ix_leases_queue"), "leases", ["status", "priority", "queued_at", "id"])
+    op.create_index(
+        op.f("ix_leases_queue"),
+        "leases",
+        ["status", "priority", "queued_at", "id"],
+        **set_only("queued_at"),
+    )
     op.create_index(
         op.f("ix_leases_project_created"), "leases", ["project_id", "status", "created_at", "id"]
     )
-    op.create_index(op.f("ix_leases_bound_host"), "leases", ["bound_host"])
+    op.create_index(
+        op.f("ix_leases_bound_host"), "leases", ["bound_host"], **set_only("bound_host")
+    )
 
     op.create_table(
         "gpus",
@@ -228,16 +242,33 @@ def upgrade() -> None:
         sa.CheckConstraint("masked_port BETWEEN 1 AND 65535", name=op.f("ck_claims_masked_port")),
         sa.PrimaryKeyConstraint("lease_id", "position", name=op.f("pk_claims")),
         sa.CheckConstraint("daemon_port BETWEEN 1 AND 65535", name=op.f("ck_claims_daemon_port")),
-        sa.UniqueConstraint("lease_id", "masked_ip", "masked_port", name=op.f("uq_claims_masked")),
-        sa.UniqueConstraint(
-            "masked_host", "masked_ip", "masked_port", name=op.f("uq_claims_masked_host")
-        ),
-        sa.UniqueConstraint("daemon_host", "daemon_port", name=op.f("uq_claims_daemon")),
         sa.ForeignKeyConstraint(
             ["lease_id"], ["leases.id"], name=op.f("fk_claims_lease_id_leases")
         ),
         sa.ForeignKeyConstraint(["gpu_uuid"], ["gpus.uuid"], name=op.f("fk_claims_gpu_uuid_gpus")),
+        sqlite_with_rowid=False,
         **STORAGE,
+    )
+    op.create_index(
+        op.f("uq_claims_masked"),
+        "claims",
+        ["lease_id", "masked_ip", "masked_port"],
+        unique=True,
+        **set_only("masked_ip"),
+    )
+    op.create_index(
+        op.f("uq_claims_masked_host"),
+        "claims",
+        ["masked_host", "masked_ip", "masked_port"],
+        unique=True,
+        **set_only("masked_host"),
+    )
+    op.create_index(
+        op.f("uq_claims_daemon"),
+        "claims",
+        ["daemon_host", "daemon_port"],
+        unique=True,
+        **set_only("daemon_port"),
     )
     op.create_index(op.f("ix_claims_gpu_uuid"), "claims", ["gpu_uuid"])
 
