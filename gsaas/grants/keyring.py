@@ -13,11 +13,14 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import hmac
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import jwt
+from jwt.utils import base64url_encode
 from oslo_config import cfg
 
 ALGORITHM = "HS256"
@@ -72,7 +75,10 @@ class Keyring:
         """Return a grant for a lease; there must be a key."""
         name, secret = next(iter(self._keys.items()))
         said = {"lease": lease_id, "project": project_id, "exp": _seconds(now + self.lifetime)}
-        return jwt.encode(said, secret, ALGORITHM, headers={"kid": name})
+        # `jwt.encode` would look at the key anew each time, which takes ten times as long as to sign.
+        signed = f"{_segment({'typ': 'JWT', 'alg': ALGORITHM, 'kid': name})}.{_segment(said)}"
+        digest = hmac.digest(secret, signed.encode(), "sha256")
+        return f"{signed}.{base64url_encode(digest).decode()}"
 
     def verify(self, grant: str, now: datetime.datetime) -> Grant:
         """Return what *grant* says; `Forged`, or `Expired` with what it says as its argument."""
@@ -99,6 +105,11 @@ class Keyring:
 def of(conf: cfg.ConfigOpts) -> Keyring:
     """The keyring that *conf* describes; raises `BadKey`."""
     return Keyring(conf.grants.key, conf.grants.lifetime)
+
+
+def _segment(said: Mapping[str, object]) -> str:
+    """One of the parts of a token (RFC 7515, 7.1)."""
+    return base64url_encode(json.dumps(said, separators=(",", ":")).encode()).decode()
 
 
 def _grant(said: Mapping[str, object]) -> Grant:
