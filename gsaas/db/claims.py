@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, case, delete, func, select, update
@@ -50,6 +50,8 @@ _GIVE_BACK = (
     )
 )
 
+_GIVE_BACK_KNOWN = _GIVE_BACK.where(_GPUS.c.generation == bindparam("known"))
+
 _NEWEST = select(func.max(_GPUS.c.generation))
 
 _DELETE = delete(_CLAIMS).where(
@@ -77,16 +79,34 @@ def swap(connection: Connection, before: state.Gpu, after: state.Gpu, lease_id: 
     return swapped.rowcount == 1
 
 
-def give_back(connection: Connection, lease_id: str, claims: Sequence[plain.Claim]) -> None:
-    """Return the claims of a lease whose row is held."""
+def give_back(
+    connection: Connection,
+    lease_id: str,
+    claims: Sequence[plain.Claim],
+    known: Callable[[str], state.Gpu | None],
+) -> list[tuple[state.Gpu, state.Gpu]]:
+    """Return the claims of a lease whose row is held.
+
+    *known* is asked for GPUs by UUID. Those that are as it says are returned as they were and as they will be.
+    """
     if not claims:
-        return
+        return []
     sizes: Counter[str] = Counter()
     for claim in claims:
         sizes[claim.gpu_uuid] += claim.memory_mb
     following = (connection.scalar(_NEWEST) or 0) + 1
+    changed = []
     for uuid, size in sorted(sizes.items()):
-        connection.execute(_GIVE_BACK, {"this": uuid, "size": size, "next": following})
+        change = {"this": uuid, "size": size, "next": following}
+        gpu = known(uuid)
+        if (
+            gpu
+            and connection.execute(_GIVE_BACK_KNOWN, {**change, "known": gpu.generation}).rowcount
+        ):
+            changed.append((gpu, gpu.release(size, generation=following)))
+        else:
+            connection.execute(_GIVE_BACK, change)
     for claim in claims:
         # One by one: deleting a range would lock the gaps around it, where others insert.
         connection.execute(_DELETE, {"lease": lease_id, "this": claim.position})
+    return changed

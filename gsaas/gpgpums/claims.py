@@ -558,11 +558,13 @@ class Claims:
                 lease = leases.copied(connection, lease_id)
             except exceptions.NotFound:
                 return False
-            rows.give_back(connection, lease_id, lease.claims)
+            changed = rows.give_back(connection, lease_id, lease.claims, self._inventory.pool.get)
             if lease.released_at is None:
                 lease.released_at = timeutils.utcnow()
                 leases.write(connection, lease, "released_at")
-            return self._others_may_wait(connection)
+            others = self._others_may_wait(connection)
+        self._take_over(changed)
+        return others
 
     def _terminate(
         self, lease_id: str, detail: str | None, if_: Condition
@@ -572,15 +574,29 @@ class Claims:
             lease = leases.copied(connection, lease_id)
             if not if_(lease):
                 return None, False
-            waited = lease.status == Status.QUEUED
+            waited, changed = lease.status == Status.QUEUED, []
             happened = [leases.move(connection, lease, Event.RELEASE, detail, waiter_seen_at=None)]
             if waited or leases.holds_only_claims(lease):
-                rows.give_back(connection, lease_id, lease.claims)
+                changed = rows.give_back(
+                    connection, lease_id, lease.claims, self._inventory.pool.get
+                )
                 lease.claims = []
                 happened.append(leases.move(connection, lease, Event.FINISH))
             leases.tell(connection, lease, happened)
             leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
-            return lease, self._others_may_wait(connection)
+            others = self._others_may_wait(connection)
+        self._take_over(changed)
+        return lease, others
+
+    def _take_over(self, changed: Sequence[tuple[state.Gpu, state.Gpu]]) -> None:
+        """Know GPUs as they are now. While somebody is choosing, that is left to him and his successors."""
+        if changed and self._lock.acquire(blocking=False):
+            try:
+                for before, after in changed:
+                    if self._inventory.pool.get(after.uuid) is before:
+                        self._inventory.put(after)
+            finally:
+                self._lock.release()
 
     def _others_may_wait(self, connection: Connection) -> bool:
         """Whether the queue is to be advanced once *connection* has committed a return (rule 9)."""

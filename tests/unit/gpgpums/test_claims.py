@@ -307,6 +307,30 @@ def test_two_workers_see_each_others_claims(cloud, claims):
     assert sorted(used(cloud)) == ["a0", "a1", "b0"]
 
 
+def test_a_worker_returns_what_it_knows_only_as_it_was(cloud, claims):
+    mine = claims.claim(new_lease(PART), PART, "best-fit")
+    open_claims(cloud).claim(
+        new_lease(PART), PART, "best-fit"
+    )  # of the same GPU, unseen by the other worker
+    claims.release(mine.id)
+    assert [used_mb for used_mb, _ in used(cloud).values()] == [1000]
+    everybody_s = [worker.check(Request(8)) for worker in (claims, open_claims(cloud))]
+    assert everybody_s[0] == everybody_s[1]
+
+
+@pytest.mark.parametrize("request_", [WHOLE, PART, Request(2)])
+def test_a_worker_need_not_read_what_it_returned_itself(cloud, claims, request_):
+    lease = claims.claim(new_lease(request_), request_)
+    claims.release(lease.id)
+    read = []
+    event.listen(
+        cloud.engine, "before_cursor_execute", lambda *call: read.append(" ".join(call[2].split()))
+    )
+    claims.check(request_)
+    assert [statement for statement in read if "gpus.used_mb" in statement] == []
+    assert claims.check(request_) == open_claims(cloud).check(request_)
+
+
 def test_threads_of_one_process_share_its_claims(tmp_path):
     database = Database.open(f"sqlite:///{tmp_path}/gsaas.db")
     models.Base.metadata.create_all(database.engine)
