@@ -16,7 +16,7 @@ from oslo_config import cfg
 from gsaas import limits, rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
-from gsaas.api.server import Server
+from gsaas.api.http_server import HttpServer
 from gsaas.api.watchers import Watchers
 from gsaas.cloud import inventory
 from gsaas.cloud.namespaces import Namespaces
@@ -104,7 +104,7 @@ class Standalone:
         hosts = self._testbed.inventory
         self._monitors = [self._make_monitor(host) for host in hosts.gpu_hosts]
         self._endpoints = [self._make_endpoint(host.name) for host in hosts.compute_hosts]
-        self._api: Server | None = None
+        self._api: HttpServer | None = None
 
     def start(self) -> str:
         """Start everything and return the API's URL. It answers once `serve` runs.
@@ -152,7 +152,7 @@ class Standalone:
         listen = self._conf.standalone.listen
         host, _, port = listen.rpartition(":")
         try:
-            self._api = Server(
+            self._api = HttpServer(
                 app,
                 host,
                 int(port),

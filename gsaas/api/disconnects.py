@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from gsaas.api.server import CONNECTION
+from gsaas.api.http_server import CONNECTION
 
 
 def gone(environ: Mapping[str, Any]) -> bool:

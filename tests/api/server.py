@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 import flask
 
-from gsaas.api.server import Server
+from gsaas.api.http_server import HttpServer
 
 
 @contextmanager
 def serving(app: flask.Flask) -> Iterator[str]:
     """Serve *app* on a free port while the block runs; yield its URL."""
     most = app.config["MAX_CONTENT_LENGTH"]
-    server = Server(app, "127.0.0.1", 0, connections=64, body_bytes=most)
+    server = HttpServer(app, "127.0.0.1", 0, connections=64, body_bytes=most)
     thread = threading.Thread(target=server.serve, name="api")
     thread.start()
     try:

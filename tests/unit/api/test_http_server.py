@@ -11,17 +11,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from gsaas.api import server as wsgi
+from gsaas.api import http_server
 from gsaas.api.disconnects import gone
-from gsaas.api.server import Server
+from gsaas.api.http_server import HttpServer
 from tests.support.waiting import until
 
 MOST = 1000
 
 
 @contextmanager
-def serving(app: Callable, connections: int = 8) -> Iterator[Server]:
-    server = Server(app, "127.0.0.1", 0, connections=connections, body_bytes=MOST)
+def serving(app: Callable, connections: int = 8) -> Iterator[HttpServer]:
+    server = HttpServer(app, "127.0.0.1", 0, connections=connections, body_bytes=MOST)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -40,16 +40,16 @@ def echo(environ: dict, start_response: Callable) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def echoing() -> Iterator[Server]:
+def echoing() -> Iterator[HttpServer]:
     with serving(echo) as server:
         yield server
 
 
-def connect(server: Server) -> http.client.HTTPConnection:
+def connect(server: HttpServer) -> http.client.HTTPConnection:
     return http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
 
 
-def raw(server: Server, request: bytes) -> bytes:
+def raw(server: HttpServer, request: bytes) -> bytes:
     """Send *request*, and return all that is said until the server hangs up."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(request)
@@ -158,7 +158,7 @@ def test_more_connections_than_are_served_wait_for_one_to_end(echoing):
 
 
 def test_a_client_that_says_nothing_for_too_long_loses_its_connection(monkeypatch):
-    monkeypatch.setattr(wsgi._Conversation, "timeout", 0.05)
+    monkeypatch.setattr(http_server._Conversation, "timeout", 0.05)
     with serving(echo) as server, socket.create_connection(("127.0.0.1", server.port)) as silent:
         silent.settimeout(20)
         assert silent.recv(1) == b""

@@ -39,7 +39,7 @@ Headers = list[tuple[str, str]]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class Server:
+class HttpServer:
     """Serves *app* on *host* and *port*; 0 takes a free one. Raises `OSError` if the address is not to be had.
 
     No more than *connections* are served at a time, each by a thread of its own; further ones wait. Of a body, no more
@@ -159,7 +159,7 @@ class _Conversation(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = PATIENCE
-    server: Server
+    server: HttpServer
 
     def _answer(self) -> None:
         environ = self._environ()
