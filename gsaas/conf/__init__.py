@@ -7,6 +7,7 @@ conf.gpgpums.policy
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from oslo_config import cfg
 from oslo_db import options as db_options
@@ -45,6 +46,7 @@ MODULES = (
     rodvr,
     standalone,
 )
+FOLDER = Path("/etc/gsaas")
 
 
 def load(
@@ -55,7 +57,7 @@ def load(
     description: str | None = None,
     cli: Sequence[cfg.Opt] = (),
 ) -> cfg.ConfigOpts:
-    """Read *args* (command line) and *files* (the usual places when None) into a new `ConfigOpts`.
+    """Read *args* (command line) and *files* (those in `FOLDER` when None) into a new `ConfigOpts`.
 
     *prog* is the name of the process, which may have a file of its own, *description* what its help says, and
     *cli* options of its own, for the command line alone.
@@ -77,10 +79,21 @@ def load(
         project="gsaas",
         prog=prog,
         description=description,
-        default_config_files=None if files is None else list(files),
+        default_config_files=_usual(prog, "conf") if files is None else list(files),
+        default_config_dirs=_usual(prog, "conf.d"),
     )
     _read_every_value(conf)
     return conf
+
+
+def _usual(prog: str | None, ending: str) -> list[str]:
+    """What there is in `FOLDER` for everybody, and for *prog*.
+
+    oslo.config would look in the caller's home first: an operator who keeps a draft there would have `gsaas-manage`
+    read that, while the services read the other.
+    """
+    paths = [FOLDER / f"{name}.{ending}" for name in ("gsaas", prog) if name]
+    return [str(path) for path in paths if path.exists()]
 
 
 def _read_every_value(conf: cfg.ConfigOpts) -> None:
