@@ -8,6 +8,7 @@ expires in the middle is replaced by a new one.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,15 @@ for _library in ("keystoneauth", "openstack"):
 
 SERVICE_TYPE = "gpu-scheduling"
 UUID_LENGTH = 36
+BESIDE_CLOUDS_YAML = {
+    "OS_CACERT": "cacert",
+    "OS_INTERFACE": "interface",
+    "OS_REGION_NAME": "region_name",
+}
+"""Variables that go before what clouds.yaml says of the cloud that OS_CLOUD names.
+
+The SDK leaves that to its callers, and other clients do it.
+"""
 
 
 class CloudCredentials:
@@ -36,7 +46,12 @@ class CloudCredentials:
     def connect(self) -> Transport:
         """Raises `CredentialsError` if what they say is not enough; asks nobody yet."""
         try:
-            region = OpenStackConfig(app_name="gsaas").get_one()
+            said = {
+                field: os.environ[name]
+                for name, field in BESIDE_CLOUDS_YAML.items()
+                if os.environ.get(name)
+            }
+            region = OpenStackConfig(app_name="gsaas").get_one(**said)
             return CloudTransport(region, region.get_session())
         except (sdk.SDKException, keystone.ClientException, yaml.YAMLError, OSError) as error:
             raise CredentialsError(
@@ -141,7 +156,8 @@ class CloudTransport(Transport):
         except keystone.SSLError as error:
             raise UnreachableError(
                 f"no secure connection to {whom}: {_reason(error)}; OS_CACERT (or cacert in "
-                "clouds.yaml) names the file of an authority that your system does not know"
+                "clouds.yaml) names the file of the authorities to trust, where they are not those that "
+                "everybody knows: /etc/ssl/certs/ca-certificates.crt, say, for those of your system"
             ) from error
         except (keystone.ConnectionError, keystone.DiscoveryFailure) as error:
             raise UnreachableError(f"{whom} does not answer: {_reason(error)}") from error

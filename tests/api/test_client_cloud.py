@@ -91,10 +91,11 @@ def test_the_os_variables_are_enough(office):
     assert office.keystone.sign_ins[-1] == "ada"
 
 
-def test_os_cloud_names_an_entry_of_clouds_yaml_and_goes_before_the_rest(office, tmp_path):
+def write_clouds_yaml(folder, auth_url: str, **more: str) -> None:
+    """A cloud called `here`, as grace in the project red."""
     cloud = {
         "auth": {
-            "auth_url": office.keystone.url,
+            "auth_url": auth_url,
             "username": "grace",
             "password": "hopper",
             "project_name": "red",
@@ -102,13 +103,20 @@ def test_os_cloud_names_an_entry_of_clouds_yaml_and_goes_before_the_rest(office,
             "project_domain_name": "D",
         },
         "region_name": "R",
+        **more,
     }
-    (tmp_path / "clouds.yaml").write_text(json.dumps({"clouds": {"here": cloud}}))
+    (folder / "clouds.yaml").write_text(json.dumps({"clouds": {"here": cloud}}))
+
+
+def test_os_cloud_names_an_entry_of_clouds_yaml_and_goes_before_who_else_is_named(office, tmp_path):
+    write_clouds_yaml(tmp_path, office.keystone.url)
     office.keystone.give_out("second", roles=["member", "reader"], project="red")
     office.keystone.enrol("grace", "hopper", ["second"])
     office.set(OS_CLOUD="here")
     office.read("list")
     assert office.keystone.sign_ins[-1] == "grace"
+    office.set(OS_REGION_NAME="elsewhere")
+    assert "Region elsewhere" in office.refused("list")
 
 
 def test_an_application_credential_does_as_well_as_a_password(office):
@@ -238,6 +246,15 @@ def test_the_authority_that_os_cacert_names_is_trusted(secure_office, certificat
     secure_office.keystone.checked.clear()
     secure_office.type("list")
     assert secure_office.keystone.sign_ins[-1] == "ada"
+
+
+def test_os_cacert_goes_before_what_clouds_yaml_says(secure_office, certificate, tmp_path):
+    write_clouds_yaml(tmp_path, secure_office.keystone.url, cacert="/nowhere/ca.pem")
+    secure_office.keystone.give_out("second", roles=["member", "reader"], project="red")
+    secure_office.keystone.enrol("grace", "hopper", ["second"])
+    secure_office.set(OS_CLOUD="here", OS_CACERT=certificate[0])
+    secure_office.type("list")
+    assert secure_office.keystone.sign_ins[-1] == "grace"
 
 
 def test_a_missing_ca_file_is_named(secure_office):
