@@ -150,9 +150,10 @@ def _all_reported() -> bool:
 
 
 def remove() -> None:
-    """Take what RODVR made on this machine out of its kernel."""
+    """Take what the agents of this machine made out of its kernel."""
     if AGENT.exists():
-        commands.run(program("gsaas-rodvr"), "--config-file", AGENT, "--clean")
+        for name in ("gsaas-rodvr", "gsaas-monitor"):
+            commands.run(*_agent(name, REAL_HOST).command, "--clean")
 
 
 def _common(bus: str) -> dict[str, dict[str, Any]]:
