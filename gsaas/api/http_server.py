@@ -175,7 +175,11 @@ class _Conversation(BaseHTTPRequestHandler):
             lines.append("Connection: close")
         self.connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815
+    def __getattr__(self, name: str) -> Any:
+        """Let every method reach the application, which knows the ones that it serves."""
+        if name.startswith("do_"):
+            return self._answer
+        raise AttributeError(name)
 
     def _environ(self) -> dict[str, Any] | None:
         """The request as PEP 3333 describes it; None if it was not understood, and has been answered."""

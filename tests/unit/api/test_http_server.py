@@ -80,6 +80,13 @@ def test_a_connection_serves_one_request_after_the_other(echoing):
     assert client.sock is kept
 
 
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PURGE"])
+def test_what_to_do_with_a_method_is_for_the_application_to_say(echoing, method):
+    client = connect(echoing)
+    client.request(method, "/")
+    assert json.load(client.getresponse())["REQUEST_METHOD"] == method
+
+
 def test_a_client_of_http_1_0_is_told_that_its_connection_ends(echoing):
     answer = raw(echoing, b"GET / HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
