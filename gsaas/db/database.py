@@ -26,6 +26,8 @@ from oslo_db import api as db_api
 from oslo_db.sqlalchemy import engines
 from sqlalchemy import event, orm
 
+from gsaas.db.journal import Journal
+
 retried = db_api.wrap_db_retry(
     max_retries=5,
     retry_interval=0.05,
@@ -62,10 +64,13 @@ class Database:
         self._turn: threading.Lock | nullcontext = nullcontext()
         self.one_writer = engine.dialect.name == "sqlite"
         """Do transactions that write come one after the other, so that each sees what those before it wrote?"""
+        self._journal: Journal | None = None
+        """Of a database whose commits are not on the disk by themselves."""
         if engine.dialect.name == "sqlite" and engine.url.database:
             self._readers, self._writers = _Kept(reading), _Kept(writing)
             # SQLite has one writer at a time, and whoever finds it busy sleeps for milliseconds.
             self._turn = threading.Lock()
+            self._journal = Journal(engine.url.database)
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, **overrides: object) -> Database:
@@ -119,6 +124,7 @@ class Database:
             session.begin(),
         ):
             yield session
+        self.settle()
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:
@@ -127,10 +133,24 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sqlalchemy.Connection]:
-        """What `write` is, for statements only."""
+    def writing(self, *, linger: bool = False) -> Iterator[sqlalchemy.Connection]:
+        """What `write` is, for statements only.
+
+        With *linger*, SQLite may bring the changes to the disk a moment later (`gsaas.db.journal.LINGER`): for what is
+        better lost in a power cut than waited for, or for who calls `settle` afterwards, when others need not wait with
+        him. They come before all that is written later, in any case.
+        """
         with self._turn, self._writers.begun() as connection:
             yield connection
+        if linger and self._journal:
+            self._journal.settle_soon()
+        else:
+            self.settle()
+
+    def settle(self) -> None:
+        """Return when all that was written before is on the disk."""
+        if self._journal:
+            self._journal.settle()
 
     def close(self) -> None:
         """Drop every connection."""
@@ -223,8 +243,7 @@ def _silence_plain_begin(connection: sqlalchemy.Connection) -> None:
 
 
 def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
-    """Readers never wait for the one writer, a writer takes its turn instead of failing, and what it
-    committed survives a power cut.
+    """Readers never wait for the one writer, and a writer takes its turn instead of failing.
 
     A transaction that reads first and writes later cannot be given the write lock once another has
     written (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
@@ -233,7 +252,7 @@ def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
     @event.listens_for(engine, "connect")
     def _set_pragmas(connection, _record):
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA synchronous = NORMAL")  # the rest is for `Journal` to do
         connection.execute("PRAGMA busy_timeout = 30000")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 

@@ -205,6 +205,7 @@ class Claims:
         def write(overtaken: bool) -> Lease:
             with self._lock:
                 self._try(lease, request, policy_name, quota, watch, overtaken)
+            self._database.settle()  # others may choose meanwhile
             return lease
 
         return until_written(self._attempts, write, lambda: _empty(lease, asked_for))
@@ -358,7 +359,9 @@ class Claims:
                 if connection.scalar(queued.TOP_PRIORITY) is None:
                     return None
             with self._lock:
-                return self._try_next(overtaken)
+                granted = self._try_next(overtaken)
+            self._database.settle()
+            return granted
 
         try:
             return until_written(self._attempts, write)
@@ -415,7 +418,7 @@ class Claims:
 
     def _try_next(self, overtaken: bool) -> Lease | None:
         watch = timeutils.StopWatch().start()
-        with self._database.writing() as connection:
+        with self._database.writing(linger=True) as connection:
             if overtaken:
                 rows.queue_up(connection)
             self._refresh(connection, overtaken)
@@ -475,7 +478,7 @@ class Claims:
         watch: timeutils.StopWatch,
         overtaken: bool,
     ) -> None:
-        with self._database.writing() as connection:
+        with self._database.writing(linger=True) as connection:
             if limits.limited(quota):
                 held.hold(connection, lease.project_id)
             if overtaken:
@@ -553,7 +556,7 @@ class Claims:
 
     def _return(self, lease_id: str) -> bool:
         """Give back what a lease claims; return whether that may be somebody's turn."""
-        with self._database.writing() as connection:
+        with self._database.writing(linger=True) as connection:
             try:
                 lease = leases.copied(connection, lease_id)
             except exceptions.NotFound:
@@ -570,7 +573,7 @@ class Claims:
         self, lease_id: str, detail: str | None, if_: Condition
     ) -> tuple[Lease | None, bool]:
         """Return the lease, None if nothing was done; and whether what it gave back may be somebody's turn."""
-        with self._database.writing() as connection:
+        with self._database.writing(linger=True) as connection:
             lease = leases.copied(connection, lease_id)
             if not if_(lease):
                 return None, False

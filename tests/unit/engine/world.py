@@ -74,8 +74,8 @@ class FusedDatabase(Database):
         self.fuse.effect()
 
     @contextmanager
-    def writing(self) -> Iterator[Any]:
-        with super().writing() as connection:
+    def writing(self, **how: bool) -> Iterator[Any]:
+        with super().writing(**how) as connection:
             yield connection
             self.fuse.effect()
         self.fuse.effect()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +21,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.state import Placement, Refusal, Request, Share
+from tests.support.waiting import until
 
 MASKED = MaskedAddresses("169.254.71.0/24", 8308)
 WHOLE = Request(1)
@@ -331,18 +334,36 @@ def test_a_worker_need_not_read_what_it_returned_itself(cloud, claims, request_)
     assert claims.check(request_) == open_claims(cloud).check(request_)
 
 
-def test_threads_of_one_process_share_its_claims(tmp_path):
+@pytest.fixture
+def on_disk(tmp_path) -> Iterator[Database]:
+    """A host with 20 GPUs."""
     database = Database.open(f"sqlite:///{tmp_path}/gsaas.db")
     models.Base.metadata.create_all(database.engine)
     report(database, "a", *[1000] * 20)
-    claims = open_claims(database)
+    yield database
+    database.close()
+
+
+def test_threads_of_one_process_share_its_claims(on_disk):
+    claims = open_claims(on_disk)
     leases = [new_lease(WHOLE) for _ in range(20)]
 
     with ThreadPoolExecutor(4) as threads:
         chosen = list(threads.map(lambda lease: claims.claim(lease, WHOLE), leases))
 
     assert len({claim.gpu_uuid for lease in chosen for claim in lease.claims}) == 20
-    database.close()
+
+
+def test_who_waits_for_the_disk_keeps_nobody_from_claiming(on_disk, monkeypatch):
+    claims = open_claims(on_disk)
+    disk_is_done = threading.Event()
+    monkeypatch.setattr(os, "fdatasync", lambda _: disk_is_done.wait(20))
+    with ThreadPoolExecutor(5) as threads:
+        waiting = [threads.submit(claims.claim, new_lease(WHOLE), WHOLE) for _ in range(5)]
+        until(lambda: len(used(on_disk)) == 5, "all five to be written", 20)
+        assert not any(claim.done() for claim in waiting)
+        disk_is_done.set()
+        assert len({claim.result().claims[0].gpu_uuid for claim in waiting}) == 5
 
 
 # Races that a test can lose on purpose; tests/services has those with real rivals
