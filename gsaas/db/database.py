@@ -67,7 +67,7 @@ class Database:
         self._journal: Journal | None = None
         """Of a database whose commits are not on the disk by themselves."""
         if engine.dialect.name == "sqlite" and engine.url.database:
-            self._readers, self._writers = _Kept(reading), _Kept(writing)
+            self._readers, self._writers = _Kept(engine), _Kept(engine, **WRITES)
             # SQLite has one writer at a time, and whoever finds it busy sleeps for milliseconds.
             self._turn = threading.Lock()
             self._journal = Journal(engine.url.database)
@@ -184,8 +184,9 @@ class _Kept:
     oslo.db has SQLite opened anew for each, which takes longer than most sessions do.
     """
 
-    def __init__(self, engine: sqlalchemy.Engine) -> None:
+    def __init__(self, engine: sqlalchemy.Engine, **options: object) -> None:
         self._engine = engine
+        self._options = options
         self._idle: list[sqlalchemy.Connection] = []
         self._owner = os.getpid()
 
@@ -196,7 +197,7 @@ class _Kept:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._engine.connect()
+            connection = self._engine.connect().execution_options(**self._options)
         _silence_plain_begin(connection)
         try:
             yield connection
