@@ -40,12 +40,13 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     name = service.host_name(conf)
     try:
         driver = remoting.load(conf.remoting.driver, conf)
-        gpu_address, source = sources.load(conf, name, driver.default_port)
+        gpu_address = sources.gpu_address(conf, name)
+        if conf.clean:  # before the GPUs are asked: they, or their driver, may be gone already
+            _clean(conf, driver, name, gpu_address)
+            sys.exit(0)
+        source = sources.load(conf, name, driver.default_port)
     except (ValueError, Unavailable) as error:
         raise service.Unstartable(str(error)) from error
-    if conf.clean:
-        _clean(conf, driver, name, gpu_address)
-        sys.exit(0)
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
     simulated = SimulatedDaemons()

@@ -16,20 +16,37 @@ INVENTED = {"declared": Declared, "simulated": Simulated}
 """Sources that are told which GPUs there are."""
 
 
-def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> tuple[str, Source]:
-    """Return the address on the GPU network of the host named *host*, and the source that sees its GPUs.
-
-    The daemon of its first GPU listens on *first_port*. Raises `Unavailable`.
-    """
+def gpu_address(conf: cfg.ConfigOpts, host: str) -> str:
+    """Return the address on the GPU network of the host named *host*; `Unavailable` if it is not known."""
     options = conf.monitor
-    if options.source == "nvml":
-        return _gpu_address(options.gpu_address), _nvml(conf, first_port)
+    address = options.gpu_address
+    if address is None and options.source in INVENTED:
+        address = _declared(conf, host).gpu_address
+    if address is None:
+        raise Unavailable(
+            "the address of this host on the GPU network is not known: set gpu_address in the section [monitor]"
+        )
     try:
-        declared = inventory.load(options.inventory).host(host)
+        return str(ipaddress.IPv4Address(address))
+    except ValueError as error:
+        raise Unavailable(f"[monitor]gpu_address: {error}") from None
+
+
+def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> Source:
+    """Return the source that sees the GPUs of the host named *host*, the first one's daemon on *first_port*.
+
+    Raises `Unavailable`.
+    """
+    if conf.monitor.source == "nvml":
+        return _nvml(conf, first_port)
+    return INVENTED[conf.monitor.source](_declared(conf, host).gpu_infos(first_port))
+
+
+def _declared(conf: cfg.ConfigOpts, host: str) -> inventory.HostSpec:
+    try:
+        return inventory.load(conf.monitor.inventory).host(host)
     except inventory.InventoryError as error:
         raise Unavailable(str(error)) from None
-    source = INVENTED[options.source](declared.gpu_infos(first_port))
-    return _gpu_address(options.gpu_address or declared.gpu_address), source
 
 
 def _nvml(conf: cfg.ConfigOpts, first_port: int) -> Source:
@@ -40,14 +57,3 @@ def _nvml(conf: cfg.ConfigOpts, first_port: int) -> Source:
         fatal_xids=conf.monitor.fatal_xids,
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
-
-
-def _gpu_address(text: str | None) -> str:
-    if text is None:
-        raise Unavailable(
-            "the address of this host on the GPU network is not known: set gpu_address in the section [monitor]"
-        )
-    try:
-        return str(ipaddress.IPv4Address(text))
-    except ValueError as error:
-        raise Unavailable(f"[monitor]gpu_address: {error}") from None

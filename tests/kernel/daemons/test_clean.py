@@ -24,18 +24,18 @@ gpus = 1
 @pytest.fixture
 def clean(host):
     (host.folder / "inventory.toml").write_text(INVENTORY)
-    (host.folder / "gsaas.conf").write_text(
-        f"""\
+    config = f"""\
 [DEFAULT]
 host = gpu1
 [remoting]
 driver = rcuda
 [monitor]
-source = declared
+source = {{source}}
+gpu_address = 127.0.0.1
 inventory = {host.folder}/inventory.toml
 [daemons]
 life = per-lease
-command = {sys.executable} -ES {FAKE} {{port}} {{gpu_uuid}}
+command = {sys.executable} -ES {FAKE} {{{{port}}}} {{{{gpu_uuid}}}}
 state_dir = {host.folder}/state
 log_dir = {host.folder}/logs
 stop_timeout = 0.5
@@ -43,9 +43,9 @@ own_devices = false
 memory_limit = none
 fence = false
 """
-    )
 
-    def run() -> subprocess.CompletedProcess:
+    def run(source: str = "declared") -> subprocess.CompletedProcess:
+        (host.folder / "gsaas.conf").write_text(config.format(source=source))
         command = [sys.executable, "-m", "gsaas.cli.monitor", "--clean"]
         return subprocess.run(
             [*command, "--config-file", f"{host.folder}/gsaas.conf"],
@@ -71,3 +71,14 @@ def test_clean_waits_for_the_monitor_to_be_stopped_and_then_ends_everything(host
     assert done.returncode == 0, done.stderr
     assert host.processes() == set()
     assert host.groups.names() == []
+
+
+def test_clean_needs_no_driver(host, clean):
+    supervisor = host.supervise()
+    daemon = lease_daemon()
+    supervisor.want([daemon])
+    await_state(supervisor, daemon, State.HEALTHY)
+    host.forsake(supervisor)
+    done = clean(source="nvml")
+    assert done.returncode == 0, done.stderr
+    assert host.processes() == set()
