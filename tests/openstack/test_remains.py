@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.openstack.bed.remains import without_neutron
+from tests.openstack.bed.errors import BedError
+from tests.openstack.bed.remains import remove_link, without_neutron
 
 pytestmark = pytest.mark.kernel
 
@@ -65,6 +66,12 @@ def test_only_neutrons_rules_go(namespace: str):
 def test_nothing_is_done_where_neutron_was_not(namespace: str):
     _restore(namespace, OTHERS)
     assert without_neutron(_save(namespace)) == []
+
+
+def test_a_link_that_went_by_itself_is_no_error_and_one_that_stays_is():
+    remove_link(f"gone{os.getpid()}")
+    with pytest.raises(BedError, match="lo"):
+        remove_link("lo")
 
 
 def _save(namespace: str) -> list[str]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from tests.openstack.bed import commands, files
+from tests.openstack.bed.errors import BedError
 from tests.openstack.bed.settings import DIR
 
 NOTE = DIR / "before.json"
@@ -35,15 +36,22 @@ def remove() -> None:
     before = json.loads(NOTE.read_text())
     for name in set(_namespaces()) - set(before["namespaces"]):
         commands.run("ip", "netns", "delete", name)
-    # Removing one end of a pair, or the namespace it is in, removes the other as well.
     for name in sorted(set(_links()) - set(before["links"])):
-        if name in _links():
-            commands.run("ip", "link", "delete", name)
+        remove_link(name)
     for program in FIREWALLS:
         script = without_neutron(commands.run(f"{program}-save").splitlines())
         if script:
             commands.run(f"{program}-restore", "--noflush", text="\n".join(script) + "\n")
     NOTE.unlink()
+
+
+def remove_link(name: str) -> None:
+    """Take a link away, unless it goes by itself, a moment after the other end of its pair or its namespace."""
+    try:
+        commands.run("ip", "link", "delete", name)
+    except BedError:
+        if name in _names("link", "ifname"):
+            raise
 
 
 def without_neutron(saved: Iterable[str]) -> list[str]:
