@@ -64,7 +64,7 @@ def servers(admin: Connection, tenant: Connection) -> Iterator[Servers]:
     assert servers.remains() == []
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def eventually() -> Callable[[Callable[[], Any]], Any]:
     """Asks until the answer is a true one, and returns it."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.openstack.bed import (
+    booted,
     commands,
     database,
     files,
@@ -58,6 +59,7 @@ def up(say: Say, borrower: int | None = None) -> None:
             directory.mkdir(parents=True, exist_ok=True)
         COMPLETE.unlink(missing_ok=True)
         remains.remember()
+        booted.remove()
         began = time.monotonic()
 
         def report(name: str, took: float) -> None:
@@ -120,6 +122,7 @@ def wipe(say: Say, everything: bool = False) -> None:
 def _down(say: Say) -> None:
     began = time.monotonic()
     COMPLETE.unlink(missing_ok=True)
+    booted.remove()
     _stop_guests()
     _end_all_but(INFRASTRUCTURE)  # which the others wait for when they end
     if processes.running(switch.SWITCH.name):

@@ -73,6 +73,16 @@ def create(name: str, user: str) -> None:
     )
 
 
+def drop(name: str, user: str) -> None:
+    """Have no database *name* and no *user*, from wherever he may have come."""
+    accounts = query(
+        f"SELECT CONCAT(QUOTE(User), '@', QUOTE(Host)) FROM mysql.user WHERE User = '{user}'"
+    )
+    query(
+        ";".join([f"DROP DATABASE IF EXISTS {name}", *(f"DROP USER {each}" for each in accounts)])
+    )
+
+
 def url(name: str, user: str) -> str:
     """The SQLAlchemy URL of the database *name* for *user*."""
     secret = password(f"database-{user}")

@@ -10,6 +10,7 @@ GSaaS runs from the environment that runs this, not from the cloud's own.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ WORKERS = 2
 CONTROLLER = ETC / "gsaas" / "gsaas.conf"
 AGENT = ETC / "gsaas" / "agent.conf"
 INVENTORY = ETC / "gsaas" / "inventory.toml"
+WITHDRAWN = STATE / "gsaas" / "withdrawn"
+"""Names the machines on which somebody else may install GSaaS; there until ours is back."""
 
 COMPUTE_HOSTS = (REAL_HOST, *FAKE_HOSTS)
 GPUS = {**dict.fromkeys(machines.GPU_HOSTS, 4), REAL_HOST: 2}
@@ -102,7 +105,12 @@ ENDPOINTS = tuple(_agent("gsaas-rodvr", machine) for machine in COMPUTE_HOSTS)
 
 def units() -> list[Unit]:
     return [
-        Unit("gsaas tables", needs=("database",), prepare=prepare),
+        # Somebody else's GSaaS would have to be taken away from all of these.
+        Unit(
+            "gsaas tables",
+            needs=("database", "message bus", "keystone", "machines"),
+            prepare=prepare,
+        ),
         Unit(
             "gsaas API",
             # Its workers ask these when they start.
@@ -123,6 +131,9 @@ def units() -> list[Unit]:
 
 def prepare() -> None:
     """Configuration for controllers and for agents, the inventory of the GPU hosts, and the tables."""
+    if WITHDRAWN.exists():
+        _purge()
+        WITHDRAWN.unlink()
     files.write(INVENTORY, _inventory())
     files.write_ini(AGENT, _common(messages.url(machines.management_address(REAL_HOST))))
     files.write_ini(CONTROLLER, files.merge(_common(messages.url()), _controller()))
@@ -152,8 +163,46 @@ def _all_reported() -> bool:
 def remove() -> None:
     """Take what the agents of this machine made out of its kernel."""
     if AGENT.exists():
-        for name in ("gsaas-rodvr", "gsaas-monitor"):
-            commands.run(*_agent(name, REAL_HOST).command, "--clean")
+        _clean(REAL_HOST)
+
+
+def withdraw(hosts: Iterable[str]) -> None:
+    """Have the cloud, and *hosts* of the pretended ones, as if nobody had ever installed GSaaS there."""
+    files.write(WITHDRAWN, "\n".join(hosts))
+    daemons = [daemon.name for unit in units() for daemon in unit.daemons]
+    pids = {record.pid for name in daemons if (record := processes.running(name))}
+    processes.end({*pids, *processes.descendants(pids)})
+    _purge()
+
+
+def _purge() -> None:
+    """Take away whoever's GSaaS there is."""
+    for machine in WITHDRAWN.read_text().split():
+        _clean(machine)
+        commands.run(*machines.inside(machine), "nft", "flush", "ruleset")
+    cloud = rest.cloud()
+    for service in cloud.find("identity", "services", type=SERVICE_TYPE):
+        for limit in cloud.find("identity", "registered_limits", service_id=service["id"]):
+            cloud.call("DELETE", "identity", f"registered_limits/{limit['id']}")
+        cloud.call("DELETE", "identity", f"services/{service['id']}")
+    for user in cloud.find("identity", "users", name=USER):
+        cloud.call("DELETE", "identity", f"users/{user['id']}")
+    for words in (("delete_user", USER), ("clear_policy", "nova-notifications")):
+        commands.succeeds(*messages.CONTROL, *words)  # unless nobody has made it
+    database.drop("gsaas", USER)
+    (STATE / "gsaas" / "made-from").unlink(missing_ok=True)
+
+
+def deploy() -> None:
+    """Bring back what was withdrawn, in the place of what somebody else installed."""
+    for unit in units():
+        unit.bring_up()
+
+
+def _clean(machine: str) -> None:
+    for name, hosts in (("gsaas-rodvr", COMPUTE_HOSTS), ("gsaas-monitor", GPUS)):
+        if machine in hosts:
+            commands.run(*_agent(name, machine).command, "--clean")
 
 
 def _common(bus: str) -> dict[str, dict[str, Any]]:

@@ -44,6 +44,16 @@ DAEMON = processes.Daemon(
     ready=lambda: processes.listens(RABBITMQ_PORT),
 )
 
+CONTROL = (
+    "env",
+    *(
+        f"{name}={DAEMON.environment[name]}"
+        for name in ("HOME", "RABBITMQ_NODENAME", "ERL_EPMD_PORT")
+    ),
+    "/usr/lib/rabbitmq/bin/rabbitmqctl",
+)
+"""What a command to the server begins with."""
+
 
 def units() -> list[Unit]:
     needs = ("packages", "machines")
