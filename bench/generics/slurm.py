@@ -27,6 +27,8 @@ PACKAGES = (
 PORT = 17800
 PATIENCE = 60.0
 """Seconds within which all nodes are idle."""
+FORGOTTEN = 20.0
+"""Seconds after which a job that nobody waits for any more has been forgotten."""
 
 
 def missing() -> str | None:
@@ -71,8 +73,13 @@ def running(gpus: int) -> Iterator[dict[str, str]]:
 
 
 def settle(environment: dict[str, str]) -> None:
-    """Wait until every node is idle again: what a batch left to tidy up is not the next one's."""
-    _await_idle(environment, None)
+    """Wait until every node is idle again: what a batch left to tidy up is not the next one's.
+
+    Now and then Slurm does not notice that a job has ended. Such a job is cancelled.
+    """
+    if not _are_idle(environment, None, FORGOTTEN):
+        subprocess.run(["scancel", "--user=root"], env=environment, check=True)
+        _await_idle(environment, None)
 
 
 def _start(stack: ExitStack, folder: Path, environment: dict[str, str], *command: str) -> None:
@@ -109,8 +116,13 @@ def _start_munge(stack: ExitStack, folder: Path, environment: dict[str, str]) ->
 
 
 def _await_idle(environment: dict[str, str], nodes: int | None) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    assert _are_idle(environment, nodes, PATIENCE), "Slurm's nodes are not idle"
+
+
+def _are_idle(environment: dict[str, str], nodes: int | None, patience: float) -> bool:
+    """Whether all nodes, of which there should be so many, become idle within *patience* seconds."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
         told = subprocess.run(
             ["sinfo", "-h", "-N", "-o", "%T"],
             env=environment,
@@ -120,9 +132,9 @@ def _await_idle(environment: dict[str, str], nodes: int | None) -> None:
         )
         states = told.stdout.split()
         if states and set(states) == {"idle"} and nodes in (None, len(states)):
-            return
-        assert time.monotonic() < deadline, f"Slurm's nodes are not idle: {states} {told.stderr}"
+            return True
         time.sleep(0.1)
+    return False
 
 
 def _configuration(folder: Path, nodes: int, each: int) -> str:
