@@ -25,7 +25,7 @@ class Journal:
     def __init__(self, database: str) -> None:
         self._path = f"{database}-wal"
         self._state = threading.Condition()
-        self._asked = self._settled = 0
+        self._asked = self._settled = self._owed = 0
         self._under_way = self._pending = False
         self._failure: OSError | None = None
 
@@ -47,6 +47,8 @@ class Journal:
     def settle_soon(self) -> None:
         """Have it done within `LINGER` seconds, unless somebody who waits is faster."""
         with self._state:
+            self._asked += 1
+            self._owed = self._asked
             if self._pending:
                 return
             self._pending = True
@@ -84,6 +86,8 @@ class Journal:
     def _settle_pending(self) -> None:
         with self._state:
             self._pending = False
+            if self._settled >= self._owed:  # somebody who waited was faster
+                return
         try:
             self.settle()
         except db_exception.DBError:

@@ -90,6 +90,16 @@ def test_what_lingers_is_never_lost_without_what_came_later(database, disk):
     assert disk.after_a_power_cut() == [1, 2]
 
 
+def test_what_somebody_has_waited_for_makes_no_trip_of_its_own(database, disk):
+    put(database, 1, linger=True)
+    put(database, 2)
+    before = disk.syncs
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
+    assert disk.syncs == before
+
+
 def test_writers_do_not_wait_for_each_others_trip_and_share_the_next_one(database, disk):
     disk.lets_pass.clear()
     before = disk.syncs
