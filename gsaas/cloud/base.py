@@ -32,6 +32,8 @@ class ServerStatus(enum.StrEnum):
     SHELVED = "SHELVED"
     """Its disks are kept and it is on no host: nothing of it could use a GPU."""
     ERROR = "ERROR"
+    DELETING = "DELETING"
+    """It is on its way out: that it fails meanwhile, or has no port any more, is no fault of its launch."""
 
 
 @dataclass(frozen=True)

@@ -279,6 +279,8 @@ def _boot(lease: Lease, seen: Seen) -> Step:
         return Wait("the cloud answers")
     if server is None:
         return Release("its server was deleted while it booted")
+    if server.status is ServerStatus.DELETING:
+        return Wait("the cloud deletes the server")
     if server.status is ServerStatus.ERROR:
         return Fail("boot-server", _in_its_own_words(lease, server))
     if server.status is ServerStatus.SHELVED:

@@ -14,6 +14,8 @@ Said = Mapping[str, Any]
 
 GONE = frozenset({"DELETED", "SOFT_DELETED"})
 """Nova's statuses of servers that their owners have deleted, for good or for the time being."""
+DELETING = frozenset({"deleting", "soft-deleting"})
+"""Nova's task states of servers that are about to be in one of these."""
 UNKNOWN = "UNKNOWN"
 """Nova's status of a server whose cell it cannot reach."""
 SKEW = datetime.timedelta(seconds=60)
@@ -28,6 +30,8 @@ _STATUSES = {
 def describe(server: Said, ports: Sequence[Said]) -> Server:
     """The server with the port that carries its binding, chosen from all its *ports*."""
     status = _STATUSES.get(server["status"], ServerStatus.ACTIVE)
+    if server.get("OS-EXT-STS:task_state") in DELETING:
+        status = ServerStatus.DELETING
     fault = server.get("fault", {}).get("message") if status is ServerStatus.ERROR else None
     host = server.get("OS-EXT-SRV-ATTR:host")
     return Server(server["id"], status, host or None, first_port(server, ports), fault)

@@ -97,6 +97,14 @@ def test_what_the_owner_does_with_a_server_that_was_made_does_not_matter(status,
     assert servers.describe(said(status), []).status is seen
 
 
+@pytest.mark.parametrize("status", ["BUILD", "ACTIVE", "ERROR"])
+@pytest.mark.parametrize("task", ["deleting", "soft-deleting"])
+def test_what_is_said_of_a_server_on_its_way_out_is_no_failure(status, task):
+    leaving = said(status, **{"OS-EXT-STS:task_state": task}, fault={"message": "Build aborted"})
+    seen = servers.describe(leaving, [])
+    assert (seen.status, seen.fault) == (ServerStatus.DELETING, None)
+
+
 def test_a_failed_server_is_quoted_and_a_past_failure_is_not():
     fault = {"fault": {"message": "No valid host was found.", "details": "File ..."}}
     assert servers.describe(said("ERROR", **fault), []).fault == "No valid host was found."

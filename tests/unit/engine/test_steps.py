@@ -27,6 +27,7 @@ UNPLACED = Server("server-1", ServerStatus.BUILD, None, None)
 FAILED = Server("server-1", ServerStatus.ERROR, "here", PORT, "no disk left")
 MOVED = Server("server-1", ServerStatus.ACTIVE, "there", PORT)
 SHELVED = Server("server-1", ServerStatus.SHELVED, None, PORT)
+DELETING = Server("server-1", ServerStatus.DELETING, "here", None)
 PORTLESS = Server("server-1", ServerStatus.ACTIVE, "here", None)
 REPLUGGED = Server("server-1", ServerStatus.ACTIVE, "here", OTHER_PORT)
 
@@ -107,6 +108,7 @@ def test_while_the_cloud_is_silent_nobody_says_that_there_is_no_server():
         (BOUND, MOVED, KNOWS_NOTHING, steps.RemoveBinding("here")),
         (RECORDED, MOVED, KNOWS_NOTHING, steps.RecordServer(MOVED)),
         (BOUND, FAILED, INSTALLED, steps.Fail),
+        (BOUND, DELETING, INSTALLED, steps.Wait),
         (BOUND, None, NO_ENDPOINT, steps.Release),
         (BOUND, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
         ({"server_id": "server-1"}, PORTLESS, KNOWS_NOTHING, steps.Fail),
