@@ -36,7 +36,7 @@ Timeout = oslo_messaging.MessagingTimeout
 Undelivered = oslo_messaging.MessageDeliveryFailure
 Target = oslo_messaging.Target
 
-IN_PROCESS = "fake://"
+IN_PROCESS = "in-process://"
 """The transport that stays inside one process."""
 EXCHANGE = "gsaas"
 ENGINE = "gsaas-engine"

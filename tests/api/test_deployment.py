@@ -27,7 +27,7 @@ PATIENCE = 120
 """Seconds for a server to start or to end, on a machine that has much else to do."""
 SETTINGS = """
 [DEFAULT]
-transport_url = fake://
+transport_url = in-process://
 [api]
 auth_strategy = {strategy}
 token_file = {folder}/tokens.json

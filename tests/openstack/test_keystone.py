@@ -214,7 +214,7 @@ def _configuration(folder: Path) -> str:
     asks = "\n".join(f"{key} = {value}" for key, value in user.items())
     return f"""
 [DEFAULT]
-transport_url = fake://
+transport_url = in-process://
 [database]
 connection = sqlite:///{folder}/gsaas.db
 [gpgpums]

@@ -92,7 +92,7 @@ def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Check an installation without OpenStack: (exit status, what was printed)."""
     path = tmp_path / "gsaas.conf"
     path.write_text(
-        "[DEFAULT]\ntransport_url = fake://\n"
+        "[DEFAULT]\ntransport_url = in-process://\n"
         f"[database]\nconnection = sqlite:///{tmp_path}/gsaas.sqlite\n"
         "[api]\nauth_strategy = token-file\n"
         "[engine]\ncloud = standalone\n"

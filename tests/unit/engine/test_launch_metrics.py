@@ -72,7 +72,7 @@ def test_every_phase_there_is_can_be_counted(scrape):
 
 SETTINGS = """
 [DEFAULT]
-transport_url = fake://
+transport_url = in-process://
 [database]
 connection = sqlite:///{database}
 [engine]

@@ -19,7 +19,6 @@ from gsaas.monitor.report import GpuInfo, Process, Reading, Report, Sight, XidEr
 from gsaas.monitor.sources.declared import Declared
 from gsaas.monitor.sources.simulated import Simulated
 from gsaas.rpc.monitor import MonitorClient
-from tests.support import bus as in_process
 from tests.support.waiting import until
 
 GPUS = [GpuInfo(f"GPU-{n}", n, "NVIDIA L4", 23034, 8308 + n) for n in range(2)]
@@ -64,7 +63,7 @@ class Scripted:
 
 @pytest.fixture
 def bus() -> Iterator[rpc.Bus]:
-    bus = in_process.connect(gsaas.conf.load(files=[]))
+    bus = rpc.connect(gsaas.conf.load(files=[]), rpc.IN_PROCESS)
     yield bus
     bus.cleanup()
 

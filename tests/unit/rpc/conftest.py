@@ -9,14 +9,13 @@ import pytest
 import gsaas.conf
 from gsaas import rpc
 from gsaas.db.database import Database
-from tests.support import bus as in_process
 from tests.support import sqlite
 
 
 @pytest.fixture
 def bus() -> Iterator[rpc.Bus]:
     """A message bus inside this process, as gsaas-standalone uses it."""
-    bus = in_process.connect(gsaas.conf.load(files=[]))
+    bus = rpc.connect(gsaas.conf.load(files=[]), rpc.IN_PROCESS)
     yield bus
     bus.cleanup()
 
