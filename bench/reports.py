@@ -51,7 +51,7 @@ def _measure(per_host: int) -> dict[str, Any]:
     texts = {f"gpu{number}": _report(number, per_host) for number in range(hosts)}
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
         database = Database.open(f"sqlite:///{Path(folder, 'gsaas.db')}")
-        migration.upgrade(database.engine)
+        migration.upgrade(database)
         # Reports of GPUs ask nothing of the others that an inbox knows.
         inbox = Inbox(database, None, None, None, lambda _lease_id: None, Callers())
         taken = []

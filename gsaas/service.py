@@ -99,7 +99,7 @@ def database(conf: cfg.ConfigOpts) -> Database:
         opened = ready.connect(conf)
     except ready.Unusable as error:
         raise Unstartable(str(error)) from error
-    if problem := ready.problem(migration.version(opened.engine)):
+    if problem := ready.problem(migration.version(opened)):
         opened.close()
         raise Unstartable(problem)
     return opened

@@ -112,8 +112,8 @@ class Standalone:
         Raises `CannotListen`; `NotOurs` when a namespace's name is taken; `InventoryError` when the state directory
         belongs to another inventory or prefix.
         """
-        if migration.version(self._database.engine) != migration.head():
-            migration.upgrade(self._database.engine)
+        if migration.version(self._database) != migration.head():
+            migration.upgrade(self._database)
         url = self._listen()
         self._testbed.set_up()
         self._started.callback(self._daemons.stop_all)

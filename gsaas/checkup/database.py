@@ -26,7 +26,7 @@ _CLOCKS = {"mysql": "SELECT UTC_TIMESTAMP(6)", "postgresql": "SELECT now() AT TI
 
 def look(database: Database) -> Iterator[Finding]:
     """Raises what the database raises."""
-    current = migration.version(database.engine)
+    current = migration.version(database)
     where = database.engine.url.render_as_string(hide_password=True)
     if problem := ready.problem(current):
         said, _, todo = problem.partition("; run: ")

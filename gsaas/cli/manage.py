@@ -88,10 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def upgrade(database: Database) -> int:
     """Bring the database to this release's revision, and say what was done."""
-    before = migration.version(database.engine)
+    before = migration.version(database)
     if before is not None and not migration.knows(before):
         return _complain(ready.problem(before), NOT_FINE)
-    migration.upgrade(database.engine)
+    migration.upgrade(database)
     if before == migration.head():
         print(f"nothing to do: the database is at revision {before}")
     else:
@@ -101,13 +101,13 @@ def upgrade(database: Database) -> int:
 
 def version(database: Database) -> int:
     """Print the revision of the database, for scripts."""
-    print(migration.version(database.engine) or "none")
+    print(migration.version(database) or "none")
     return FINE
 
 
 def check(database: Database) -> int:
     """Say whether the services may start on this database."""
-    current = migration.version(database.engine)
+    current = migration.version(database)
     if problem := ready.problem(current):
         return _complain(problem, NOT_FINE)
     print(f"the database is at revision {current}, as this release needs it")

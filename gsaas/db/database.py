@@ -19,6 +19,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import sqlalchemy
 from oslo_config import cfg
@@ -38,10 +39,13 @@ retried = db_api.wrap_db_retry(
 """For functions that write, and may simply be called again when the database ends a deadlock by
 giving up their transaction. Decorate what opens the session, not what is called in it."""
 
-WRITES = {"gsaas_writes": True}
 READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}}
 """What readers need to have one consistent view; elsewhere that is the default."""
+WRITES = {"mysql": "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"}
+"""What writers say first, to see what others committed, and to lock the rows that they name, not the gaps between.
 
+Under the default, REPEATABLE READ, two claims of neighbouring keys can end in a deadlock.
+"""
 
 CHECKPOINT_PAGES = 4000
 """Of SQLite, 4 KiB each, that are written ahead before they go where they belong. Most are written again and again, so
@@ -58,16 +62,17 @@ class Database:
     def __init__(self, engine: sqlalchemy.Engine) -> None:
         self.engine = engine
         reading = engine.execution_options(**READS.get(engine.dialect.name, {}))
-        writing = engine.execution_options(**WRITES)
         self._readers: _Connections = _Pooled(reading)
-        self._writers: _Connections = _Pooled(writing)
+        self._writers: _Connections = _Pooled(engine, WRITES.get(engine.dialect.name))
         self._turn: threading.Lock | nullcontext = nullcontext()
         self.one_writer = engine.dialect.name == "sqlite"
         """Do transactions that write come one after the other, so that each sees what those before it wrote?"""
         self._journal: Journal | None = None
         """Of a database whose commits are not on the disk by themselves."""
         if engine.dialect.name == "sqlite" and engine.url.database:
-            self._readers, self._writers = _Kept(engine), _Kept(engine, **WRITES)
+            # A transaction that reads first and writes later cannot have the write lock once another has written
+            # (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
+            self._readers, self._writers = _Kept(engine, "BEGIN"), _Kept(engine, "BEGIN IMMEDIATE")
             # SQLite has one writer at a time, and whoever finds it busy sleeps for milliseconds.
             self._turn = threading.Lock()
             self._journal = Journal(engine.url.database)
@@ -101,14 +106,14 @@ class Database:
         engine = engines.create_engine(
             _complete(url), sqlite_fk=True, thread_checkin=False, **options
         )
-        if tune := TUNING.get(engine.dialect.name):
-            tune(engine)
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _tune_sqlite)
         return cls(engine)
 
     @contextmanager
     def read(self) -> Iterator[orm.Session]:
         """A session for reading: one consistent view, nothing kept."""
-        with self._readers.one() as bind, orm.Session(bind, expire_on_commit=False) as session:
+        with self.reading() as connection, _session(connection) as session:
             yield session
 
     @contextmanager
@@ -117,14 +122,8 @@ class Database:
 
         When it has ended well, they are on the disk.
         """
-        with (
-            self._turn,
-            self._writers.one() as bind,
-            orm.Session(bind, expire_on_commit=False) as session,
-            session.begin(),
-        ):
+        with self.writing() as connection, _session(connection) as session, session.begin():
             yield session
-        self.settle()
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:
@@ -160,18 +159,17 @@ class Database:
 
 
 class _Pooled:
-    """Connections as the engine's pool hands them out."""
+    """Connections as the engine's pool hands them out; *first* is what is said in each transaction."""
 
-    def __init__(self, engine: sqlalchemy.Engine) -> None:
+    def __init__(self, engine: sqlalchemy.Engine, first: str | None = None) -> None:
         self._engine = engine
-
-    @contextmanager
-    def one(self) -> Iterator[sqlalchemy.Engine]:
-        yield self._engine
+        self._first = first
 
     @contextmanager
     def begun(self) -> Iterator[sqlalchemy.Connection]:
         with self._engine.begin() as connection:
+            if self._first:
+                connection.exec_driver_sql(self._first)
             yield connection
 
     def close(self) -> None:
@@ -179,38 +177,40 @@ class _Pooled:
 
 
 class _Kept:
-    """Connections to an SQLite file that stay open between sessions.
+    """Connections to an SQLite file that stay open between transactions, each of which *begin* begins.
 
-    oslo.db has SQLite opened anew for each, which takes longer than most sessions do.
+    oslo.db has SQLite opened anew for each, which takes longer than most of them do. Here are none of its listeners
+    either, which begin transactions: every statement would have to ask whether somebody listens to it.
     """
 
-    def __init__(self, engine: sqlalchemy.Engine, **options: object) -> None:
-        self._engine = engine
-        self._options = options
+    def __init__(self, engine: sqlalchemy.Engine, begin: str) -> None:
+        self._engine = sqlalchemy.Engine(
+            engine.pool,
+            engine.dialect,
+            engine.url,
+            execution_options=engine.get_execution_options(),
+        )
+        self._begin = begin
         self._idle: list[sqlalchemy.Connection] = []
         self._owner = os.getpid()
 
     @contextmanager
-    def one(self) -> Iterator[sqlalchemy.Connection]:
+    def begun(self) -> Iterator[sqlalchemy.Connection]:
         if self._owner != os.getpid():  # after a fork they are the parent's
             self._idle, self._owner = [], os.getpid()
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._engine.connect().execution_options(**self._options)
-        _silence_plain_begin(connection)
+            connection = self._engine.connect()
         try:
-            yield connection
+            with connection.begin():
+                connection.exec_driver_sql(self._begin)
+                yield connection
         finally:
             if connection.closed or connection.invalidated:
                 connection.close()
             else:
                 self._idle.append(connection)
-
-    @contextmanager
-    def begun(self) -> Iterator[sqlalchemy.Connection]:
-        with self.one() as connection, connection.begin():
-            yield connection
 
     def close(self) -> None:
         while self._idle:
@@ -233,49 +233,13 @@ def _complete(url: str) -> str:
     return parsed.render_as_string(hide_password=False)
 
 
-def _writes(connection: sqlalchemy.Connection) -> bool:
-    return connection.get_execution_options().get("gsaas_writes", False)
+def _session(connection: sqlalchemy.Connection) -> orm.Session:
+    return orm.Session(connection, expire_on_commit=False)
 
 
-def _silence_plain_begin(connection: sqlalchemy.Connection) -> None:
-    """Keep oslo.db's own listener from beginning the next transaction of a writer."""
-    if _writes(connection):
-        connection.info["in_transaction"] = True
-
-
-def _tune_sqlite(engine: sqlalchemy.Engine) -> None:
-    """Readers never wait for the one writer, and a writer takes its turn instead of failing.
-
-    A transaction that reads first and writes later cannot be given the write lock once another has
-    written (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
-    """
-
-    @event.listens_for(engine, "connect")
-    def _set_pragmas(connection, _record):
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # the rest is for `Journal` to do
-        connection.execute("PRAGMA busy_timeout = 30000")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-
-    event.listen(engine, "engine_connect", _silence_plain_begin)
-
-    @event.listens_for(engine, "begin")
-    def _begin_immediate(connection):
-        if _writes(connection):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _tune_mysql(engine: sqlalchemy.Engine) -> None:
-    """Writers see what others committed, and lock the rows they name rather than the gaps between.
-
-    Under the default, REPEATABLE READ, two claims of neighbouring keys can end in a deadlock.
-    Readers stay under it: it gives them one consistent view.
-    """
-
-    @event.listens_for(engine, "begin")
-    def _relax_isolation(connection):
-        if _writes(connection):
-            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-
-
-TUNING = {"sqlite": _tune_sqlite, "mysql": _tune_mysql}
+def _tune_sqlite(connection: Any, _record: Any) -> None:
+    """Readers never wait for the one writer, and a writer takes its turn instead of failing."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # the rest is for `Journal` to do
+    connection.execute("PRAGMA busy_timeout = 30000")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")

@@ -2,7 +2,7 @@
 
     migration.upgrade("sqlite:////var/lib/gsaas/gsaas.sqlite")
 
-Each function takes a database URL or an SQLAlchemy engine of `Database`. All may be called again at
+Each function takes a database URL or a `Database`. All may be called again at
 any time; of several that migrate at once, one does the work and the others wait for it.
 """
 
@@ -18,27 +18,27 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from gsaas.db.database import WRITES, Database
+from gsaas.db.database import Database
 
 LOCK = 4733225  # any number of our own: PostgreSQL names its advisory locks by numbers
 LOCK_PATIENCE = 600  # seconds
 
 
-def upgrade(target: str | sqlalchemy.Engine, revision: str = "head") -> None:
+def upgrade(target: str | Database, revision: str = "head") -> None:
     """Make and change tables until the database is at *revision*."""
     with _exclusively(target) as connection:
         command.upgrade(_config(connection), revision)
 
 
-def downgrade(target: str | sqlalchemy.Engine, revision: str) -> None:
+def downgrade(target: str | Database, revision: str) -> None:
     """Undo every migration after *revision*; `base` leaves an empty database, and no data."""
     with _exclusively(target) as connection:
         command.downgrade(_config(connection), revision)
 
 
-def version(target: str | sqlalchemy.Engine) -> str | None:
+def version(target: str | Database) -> str | None:
     """Return the revision that a database is at; None for one that was never migrated."""
-    with _engine(target) as engine, engine.connect() as connection:
+    with _database(target) as database, database.reading() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -62,24 +62,21 @@ def _config(connection: sqlalchemy.Connection | None = None) -> Config:
 
 
 @contextmanager
-def _engine(target: str | sqlalchemy.Engine) -> Iterator[sqlalchemy.Engine]:
-    if isinstance(target, sqlalchemy.Engine):
+def _database(target: str | Database) -> Iterator[Database]:
+    if isinstance(target, Database):
         yield target
         return
     database = Database.open(target, max_retries=0)
     try:
-        yield database.engine
+        yield database
     finally:
         database.close()
 
 
 @contextmanager
-def _exclusively(target: str | sqlalchemy.Engine) -> Iterator[sqlalchemy.Connection]:
+def _exclusively(target: str | Database) -> Iterator[sqlalchemy.Connection]:
     """Open a transaction that no other migration runs beside; SQLite has no other kind."""
-    with (
-        _engine(target) as engine,
-        engine.execution_options(**WRITES).begin() as connection,
-    ):
+    with _database(target) as database, database.writing() as connection:
         match connection.dialect.name:
             case "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")

@@ -92,7 +92,7 @@ class Launches:
         url = f"sqlite:///{directory / 'gsaas.db'}"
         self.database = Database.open(url)
         self.endpoint = Endpoints(self.database)
-        migration.upgrade(self.database.engine)
+        migration.upgrade(self.database)
         self.claims = Claims(
             self.database,
             attempts=5,

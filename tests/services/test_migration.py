@@ -63,9 +63,9 @@ def test_a_new_database_has_no_revision(database_url: str):
 
 def test_upgrading_twice_changes_nothing(database: Database):
     before = catalogue.schema(database.engine)
-    migration.upgrade(database.engine)
+    migration.upgrade(database)
     assert catalogue.schema(database.engine) == before
-    assert migration.version(database.engine) == migration.head()
+    assert migration.version(database) == migration.head()
 
 
 def test_four_upgrades_at_once_are_one(database_url: str):
@@ -75,7 +75,7 @@ def test_four_upgrades_at_once_are_one(database_url: str):
 
 
 def test_downgrading_to_the_base_leaves_no_table_and_the_way_up_open(database: Database):
-    migration.downgrade(database.engine, "base")
+    migration.downgrade(database, "base")
     assert catalogue.schema(database.engine) == {}
-    migration.upgrade(database.engine)
-    assert migration.version(database.engine) == migration.head()
+    migration.upgrade(database)
+    assert migration.version(database) == migration.head()

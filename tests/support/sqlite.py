@@ -56,7 +56,7 @@ def tables() -> bytes:
 @functools.cache
 def migrated() -> bytes:
     """The same, as migrations make it."""
-    return image(lambda database: migration.upgrade(database.engine))
+    return image(lambda database: migration.upgrade(database))
 
 
 def _dialect() -> Dialect:

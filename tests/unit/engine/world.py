@@ -67,13 +67,6 @@ class FusedDatabase(Database):
     fuse: Fuse
 
     @contextmanager
-    def write(self) -> Iterator[Any]:
-        with super().write() as session:
-            yield session
-            self.fuse.effect()
-        self.fuse.effect()
-
-    @contextmanager
     def writing(self, **how: bool) -> Iterator[Any]:
         with super().writing(**how) as connection:
             yield connection
@@ -245,7 +238,7 @@ class MemoryMonitor:
 def furnish(database: Path) -> None:
     """Make a database with one GPU host and one compute host."""
     door = Database.open(f"sqlite:///{database}")
-    migration.upgrade(door.engine)
+    migration.upgrade(door)
     infos = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
     with door.write() as session:
         gpus.register(session, "gpu1", "192.168.50.11", infos)
