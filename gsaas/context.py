@@ -19,9 +19,11 @@ class RequestContext(context.RequestContext):
         return tuple(map(_plain, self.to_policy_values().values()))
 
     @classmethod
-    def of(cls, *, user_id: str, project_id: str, roles: list[str]) -> RequestContext:
-        """A context of a caller known by other means than Keystone."""
-        return cls(user_id=user_id, project_id=project_id, roles=list(roles))
+    def of(
+        cls, *, user_id: str, project_id: str, roles: list[str], **request_ids: str | None
+    ) -> RequestContext:
+        """A context of a caller known by other means than Keystone; without *request_ids*, a new one is made."""
+        return cls(user_id=user_id, project_id=project_id, roles=list(roles), **request_ids)
 
 
 def _plain(value: object) -> object:

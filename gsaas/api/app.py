@@ -101,8 +101,6 @@ def _view(
     def view(**names: str) -> flask.Response:
         request = flask.request
         context = authenticate(request) if route.rule else RequestContext()
-        context.request_id = request.environ[request_id.ENV_REQUEST_ID]
-        context.global_request_id = request.environ.get(request_id.GLOBAL_REQ_ID)
         call = Call(service, context, base_url=_base_url(service.conf, request))
         call.gone = functools.partial(disconnects.gone, request.environ)
         if route.rule:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import flask
 import jsonschema
+from oslo_middleware import request_id as ids
 
 from gsaas import exceptions
 from gsaas.context import RequestContext
@@ -70,7 +71,11 @@ class TokenFile:
                 caller = description
         if caller is None:
             raise exceptions.Unauthorized(reason=f"the token in {HEADER} is not valid")
-        return RequestContext.of(**caller)
+        return RequestContext.of(
+            **caller,
+            request_id=request.environ.get(ids.ENV_REQUEST_ID),
+            global_request_id=request.environ.get(ids.GLOBAL_REQ_ID),
+        )
 
 
 def _digest(token: str) -> bytes:

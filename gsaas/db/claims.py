@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 
-from gsaas.db import plain
+from gsaas.db import plain, queue
 from gsaas.db.models import Claim, Gpu
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _GIVE_BACK = (
 
 _GIVE_BACK_KNOWN = _GIVE_BACK.where(_GPUS.c.generation == bindparam("known"))
 
-_NEWEST = select(func.max(_GPUS.c.generation))
+_LOOK = select(func.max(_GPUS.c.generation), queue.TOP_PRIORITY.scalar_subquery())
 
 _DELETE = delete(_CLAIMS).where(
     _CLAIMS.c.lease_id == bindparam("lease"), _CLAIMS.c.position == bindparam("this")
@@ -79,22 +79,28 @@ def swap(connection: Connection, before: state.Gpu, after: state.Gpu, lease_id: 
     return swapped.rowcount == 1
 
 
+def look(connection: Connection) -> tuple[int, bool]:
+    """Return the largest generation of all GPUs, and whether anybody waits in the queue."""
+    newest, top_priority = connection.execute(_LOOK).one()
+    return newest or 0, top_priority is not None
+
+
 def give_back(
     connection: Connection,
     lease_id: str,
     claims: Sequence[plain.Claim],
     known: Callable[[str], state.Gpu | None],
+    newest: int,
 ) -> list[tuple[state.Gpu, state.Gpu]]:
     """Return the claims of a lease whose row is held.
 
     *known* is asked for GPUs by UUID. Those that are as it says are returned as they were and as they will be.
+    *newest* is the largest generation.
     """
-    if not claims:
-        return []
     sizes: Counter[str] = Counter()
     for claim in claims:
         sizes[claim.gpu_uuid] += claim.memory_mb
-    following = (connection.scalar(_NEWEST) or 0) + 1
+    following = newest + 1
     changed = []
     for uuid, size in sorted(sizes.items()):
         change = {"this": uuid, "size": size, "next": following}

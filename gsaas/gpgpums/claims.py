@@ -561,13 +561,15 @@ class Claims:
                 lease = leases.copied(connection, lease_id)
             except exceptions.NotFound:
                 return False
-            changed = rows.give_back(connection, lease_id, lease.claims, self._inventory.pool.get)
+            newest, others_wait = rows.look(connection)
+            changed = rows.give_back(
+                connection, lease_id, lease.claims, self._inventory.pool.get, newest
+            )
             if lease.released_at is None:
                 lease.released_at = timeutils.utcnow()
                 leases.write(connection, lease, "released_at")
-            others = self._others_may_wait(connection)
         self._take_over(changed)
-        return others
+        return others_wait or self._others_may_come
 
     def _terminate(
         self, lease_id: str, detail: str | None, if_: Condition
@@ -577,19 +579,19 @@ class Claims:
             lease = leases.copied(connection, lease_id)
             if not if_(lease):
                 return None, False
+            newest, others_wait = rows.look(connection)
             waited, changed = lease.status == Status.QUEUED, []
             happened = [leases.move(connection, lease, Event.RELEASE, detail, waiter_seen_at=None)]
             if waited or leases.holds_only_claims(lease):
                 changed = rows.give_back(
-                    connection, lease_id, lease.claims, self._inventory.pool.get
+                    connection, lease_id, lease.claims, self._inventory.pool.get, newest
                 )
                 lease.claims = []
                 happened.append(leases.move(connection, lease, Event.FINISH))
             leases.tell(connection, lease, happened)
             leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
-            others = self._others_may_wait(connection)
         self._take_over(changed)
-        return lease, others
+        return lease, others_wait or self._others_may_come
 
     def _take_over(self, changed: Sequence[tuple[state.Gpu, state.Gpu]]) -> None:
         """Know GPUs as they are now. While somebody is choosing, that is left to him and his successors."""
@@ -601,9 +603,10 @@ class Claims:
             finally:
                 self._lock.release()
 
-    def _others_may_wait(self, connection: Connection) -> bool:
-        """Whether the queue is to be advanced once *connection* has committed a return (rule 9)."""
-        return not self._database.one_writer or connection.scalar(queued.TOP_PRIORITY) is not None
+    @property
+    def _others_may_come(self) -> bool:
+        """May somebody queue up while a return is written, who does not see it (rule 9)?"""
+        return not self._database.one_writer
 
 
 class _UnreachableError(Exception):
