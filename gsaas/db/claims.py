@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 
 from gsaas.db import plain, queue
 from gsaas.db.models import Claim, Gpu
+from gsaas.db.prepared import Prepared
 
 if TYPE_CHECKING:
     from gsaas.gpgpums import state
@@ -18,7 +19,7 @@ _GPUS, _CLAIMS = Gpu.__table__, Claim.__table__
 
 _TURNSTILE = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
 
-_SWAP = (
+_SWAP = Prepared(
     update(_GPUS)
     .where(
         _GPUS.c.uuid == bindparam("this"),
@@ -35,7 +36,7 @@ _SWAP = (
     )
 )
 
-_GIVE_BACK = (
+_RETURN = (
     update(_GPUS)
     .where(_GPUS.c.uuid == bindparam("this"))
     .values(
@@ -50,12 +51,15 @@ _GIVE_BACK = (
     )
 )
 
-_GIVE_BACK_KNOWN = _GIVE_BACK.where(_GPUS.c.generation == bindparam("known"))
+_GIVE_BACK = Prepared(_RETURN)
+_GIVE_BACK_KNOWN = Prepared(_RETURN.where(_GPUS.c.generation == bindparam("known")))
 
-_LOOK = select(func.max(_GPUS.c.generation), queue.TOP_PRIORITY.scalar_subquery())
+_LOOK = Prepared(select(func.max(_GPUS.c.generation), queue.TOP_PRIORITY.scalar_subquery()))
 
-_DELETE = delete(_CLAIMS).where(
-    _CLAIMS.c.lease_id == bindparam("lease"), _CLAIMS.c.position == bindparam("this")
+_DELETE = Prepared(
+    delete(_CLAIMS).where(
+        _CLAIMS.c.lease_id == bindparam("lease"), _CLAIMS.c.position == bindparam("this")
+    )
 )
 
 
@@ -66,22 +70,20 @@ def queue_up(connection: Connection) -> None:
 
 def swap(connection: Connection, before: state.Gpu, after: state.Gpu, lease_id: str) -> bool:
     """Write *after* if the GPU is still as it was *before*; say whether. The lease is there already."""
-    swapped = connection.execute(
-        _SWAP,
-        {
-            "this": before.uuid,
-            "known": before.generation,
-            "used": after.used_mb,
-            "next": after.generation,
-            "holder": lease_id if after.exclusive else None,
-        },
+    swapped = _SWAP.run(
+        connection,
+        this=before.uuid,
+        known=before.generation,
+        used=after.used_mb,
+        next=after.generation,
+        holder=lease_id if after.exclusive else None,
     )
-    return swapped.rowcount == 1
+    return swapped == 1
 
 
 def look(connection: Connection) -> tuple[int, bool]:
     """Return the largest generation of all GPUs, and whether anybody waits in the queue."""
-    newest, top_priority = connection.execute(_LOOK).one()
+    newest, top_priority = _LOOK.rows(connection)[0]
     return newest or 0, top_priority is not None
 
 
@@ -105,14 +107,11 @@ def give_back(
     for uuid, size in sorted(sizes.items()):
         change = {"this": uuid, "size": size, "next": following}
         gpu = known(uuid)
-        if (
-            gpu
-            and connection.execute(_GIVE_BACK_KNOWN, {**change, "known": gpu.generation}).rowcount
-        ):
+        if gpu and _GIVE_BACK_KNOWN.run(connection, **change, known=gpu.generation):
             changed.append((gpu, gpu.release(size, generation=following)))
         else:
-            connection.execute(_GIVE_BACK, change)
+            _GIVE_BACK.run(connection, **change)
     for claim in claims:
         # One by one: deleting a range would lock the gaps around it, where others insert.
-        connection.execute(_DELETE, {"lease": lease_id, "this": claim.position})
+        _DELETE.run(connection, lease=lease_id, this=claim.position)
     return changed

@@ -28,6 +28,7 @@ from oslo_db.sqlalchemy import engines
 from sqlalchemy import event, orm
 
 from gsaas.db.journal import Journal
+from gsaas.db.prepared import HANDED_OVER, Prepared
 
 retried = db_api.wrap_db_retry(
     max_retries=5,
@@ -188,9 +189,9 @@ class _Kept:
             engine.pool,
             engine.dialect,
             engine.url,
-            execution_options=engine.get_execution_options(),
+            execution_options=engine.get_execution_options().union({HANDED_OVER: True}),
         )
-        self._begin = begin
+        self._begin = Prepared(sqlalchemy.text(begin))
         self._idle: list[sqlalchemy.Connection] = []
         self._owner = os.getpid()
 
@@ -204,7 +205,7 @@ class _Kept:
             connection = self._engine.connect()
         try:
             with connection.begin():
-                connection.exec_driver_sql(self._begin)
+                self._begin.run(connection)
                 yield connection
         finally:
             if connection.closed or connection.invalidated:

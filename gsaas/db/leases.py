@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Select, and_, bindparam, exists, or_, select
+from sqlalchemy import Connection, and_, bindparam, exists, or_, select
 from sqlalchemy import insert as insert_rows
 from sqlalchemy import update as update_rows
 from sqlalchemy.orm import Session
@@ -25,6 +25,7 @@ from sqlalchemy.sql.base import ExecutableOption
 from gsaas import exceptions, lifecycle
 from gsaas.db import plain
 from gsaas.db.models import Claim, Gpu, Host, Lease, LeaseEvent
+from gsaas.db.prepared import Prepared
 from gsaas.lifecycle import Status
 
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
@@ -47,16 +48,17 @@ class Happened(NamedTuple):
 
 
 _LEASES, _CLAIMS, _EVENTS = Lease.__table__, Claim.__table__, LeaseEvent.__table__
-_INSERT_LEASE = insert_rows(_LEASES)
-_INSERT_CLAIMS = insert_rows(_CLAIMS)
-_INSERT_EVENTS = insert_rows(_EVENTS)
-_SEEN = select(_LEASES).where(_LEASES.c.id == bindparam("this"))
-_LEASE = _SEEN.with_for_update()
-_CLAIMS_OF = (
+_INSERT_LEASE = Prepared(insert_rows(_LEASES))
+_INSERT_CLAIMS = Prepared(insert_rows(_CLAIMS))
+_INSERT_EVENTS = Prepared(insert_rows(_EVENTS))
+_ONE = select(_LEASES).where(_LEASES.c.id == bindparam("this"))
+_SEEN = Prepared(_ONE)
+_LEASE = Prepared(_ONE.with_for_update())
+_CLAIMS_OF = Prepared(
     select(_CLAIMS).where(_CLAIMS.c.lease_id == bindparam("this")).order_by(_CLAIMS.c.position)
 )
-_UPDATE_LEASE = update_rows(_LEASES).where(_LEASES.c.id == bindparam("this"))
-_PLACES = (
+_UPDATE_LEASE = Prepared(update_rows(_LEASES).where(_LEASES.c.id == bindparam("this")))
+_PLACES = Prepared(
     select(*Gpu.__table__.columns, *Host.__table__.columns)
     .select_from(_CLAIMS)
     .join(Gpu.__table__)
@@ -167,23 +169,23 @@ def move(
 
 def tell(connection: Connection, lease: plain.AnyLease, happened: Sequence[Happened]) -> None:
     """Add to the story of a lease."""
-    rows = [{"lease_id": lease.id, **one._asdict()} for one in happened]
-    connection.execute(_INSERT_EVENTS, rows)
+    at = timeutils.utcnow()
+    rows = [{"lease_id": lease.id, "at": at, **one._asdict()} for one in happened]
+    _INSERT_EVENTS.run_all(connection, rows)
 
 
 def insert(connection: Connection, lease: plain.Lease) -> None:
     """Write a new lease, without its claims. What it leaves open gets its default."""
     values = lease.complete()
     # Half of the columns of most leases are NULL, and each that is named takes its time.
-    connection.execute(
-        _INSERT_LEASE, {name: values[name] for name in values if values[name] is not None}
+    _INSERT_LEASE.run(
+        connection, **{name: values[name] for name in values if values[name] is not None}
     )
 
 
 def queued(connection: Connection, lease_id: str) -> plain.Lease | None:
     """Return a lease that waits, its row held until the transaction ends; None if it waits no more."""
-    row = connection.execute(_LEASE, {"this": lease_id}).one()
-    lease = plain.Lease.of(row)
+    lease = plain.Lease.of(_LEASE.rows(connection, this=lease_id)[0])
     lease.claims = []
     return lease if lease.status == Status.QUEUED else None
 
@@ -191,14 +193,14 @@ def queued(connection: Connection, lease_id: str) -> plain.Lease | None:
 def serve(connection: Connection, lease: plain.Lease) -> None:
     """Write what has become of a lease that was `queued`, without its claims."""
     lease.updated_at = timeutils.utcnow()
-    connection.execute(_UPDATE_LEASE, {"this": lease.id, **lease.values()})
+    _UPDATE_LEASE.run(connection, this=lease.id, **lease.values())
 
 
 def insert_claims(connection: Connection, lease: plain.Lease) -> None:
     """Write the claims of a lease that is there."""
     for claim in lease.claims:
         claim.lease_id = lease.id
-    connection.execute(_INSERT_CLAIMS, [claim.complete() for claim in lease.claims])
+    _INSERT_CLAIMS.run_all(connection, [claim.complete() for claim in lease.claims])
 
 
 def update(session: Session, lease_id: str, **changes: Any) -> Lease:
@@ -378,13 +380,12 @@ def copied(connection: Connection, lease_id: str) -> plain.Lease:
     return _copied(connection, lease_id, _LEASE)
 
 
-def _copied(connection: Connection, lease_id: str, query: Select) -> plain.Lease:
-    row = connection.execute(query, {"this": lease_id}).one_or_none()
-    if row is None:
+def _copied(connection: Connection, lease_id: str, query: Prepared) -> plain.Lease:
+    rows = query.rows(connection, this=lease_id)
+    if not rows:
         raise exceptions.NotFound(noun="lease", id=lease_id)
-    lease = plain.Lease.of(row)
-    rows = connection.execute(_CLAIMS_OF, {"this": lease_id})
-    lease.claims = [plain.Claim.of(row) for row in rows]
+    lease = plain.Lease.of(rows[0])
+    lease.claims = [plain.Claim.of(row) for row in _CLAIMS_OF.rows(connection, this=lease_id)]
     return lease
 
 
@@ -392,14 +393,14 @@ def write(connection: Connection, lease: plain.Lease, *columns: str) -> None:
     """Write these columns of a `copied` lease back."""
     lease.updated_at = timeutils.utcnow()
     changes = {name: getattr(lease, name) for name in (*columns, "updated_at")}
-    connection.execute(_UPDATE_LEASE, {"this": lease.id, **changes})
+    _UPDATE_LEASE.run(connection, this=lease.id, **changes)
 
 
 def locate(connection: Connection, lease: plain.Lease) -> None:
     """Read the GPUs and hosts of the claims of a lease, which are written."""
     gpus = {}
     own = len(plain.Gpu.columns)
-    for row in connection.execute(_PLACES, {"this": lease.id}):
+    for row in _PLACES.rows(connection, this=lease.id):
         gpu = plain.Gpu.of(row[:own])
         gpu.host = plain.Host.of(row[own:])
         gpus[gpu.uuid] = gpu

@@ -6,11 +6,9 @@ released in milliseconds that takes longer than the claim; these have the same n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
-
-from sqlalchemy import Row
 
 from gsaas.db import models
 
@@ -37,7 +35,7 @@ class _Plain(SimpleNamespace):
         super().__init__(**{**self._blank, **columns})
 
     @classmethod
-    def of(cls, row: Row) -> Any:
+    def of(cls, row: Sequence[Any]) -> Any:
         """Return what *row* says, which has the columns of the table in their order."""
         plain = cls.__new__(cls)
         plain.__dict__.update(zip(cls.columns, row, strict=True))

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, sele
 from gsaas.db import queue
 from gsaas.db.hosts import is_silent
 from gsaas.db.models import Endpoint, Gpu, GpuReading, Host, Setting
+from gsaas.db.prepared import Prepared
 from gsaas.db.settings import DEFAULT_POLICY
 from gsaas.gpgpums import state
 from gsaas.gpgpums.pool import Pool
@@ -38,14 +39,16 @@ WITHHELD_HOSTS = select(
     Host.name, Host.disabled, Host.monitor_seen_at, Host.monitor_interval
 ).where(_MAYBE_WITHHELD)
 
-SUMMARY = select(
-    func.count(),
-    func.coalesce(func.sum(Gpu.generation), 0),
-    select(func.count()).select_from(Endpoint).scalar_subquery(),
-    select(func.count()).select_from(Host).where(_MAYBE_WITHHELD).scalar_subquery(),
-    queue.TOP_PRIORITY.scalar_subquery(),
-    select(Setting.value).where(Setting.name == DEFAULT_POLICY).scalar_subquery(),
-).select_from(Gpu)
+SUMMARY = Prepared(
+    select(
+        func.count(),
+        func.coalesce(func.sum(Gpu.generation), 0),
+        select(func.count()).select_from(Endpoint).scalar_subquery(),
+        select(func.count()).select_from(Host).where(_MAYBE_WITHHELD).scalar_subquery(),
+        queue.TOP_PRIORITY.scalar_subquery(),
+        select(Setting.value).where(Setting.name == DEFAULT_POLICY).scalar_subquery(),
+    ).select_from(Gpu)
+)
 
 GPUS = select(
     Gpu.uuid,
@@ -101,7 +104,7 @@ class Inventory:
 
     def refresh(self, connection: Connection) -> bool:
         """Take over what changed, if anything did; return whether."""
-        summary = connection.execute(SUMMARY, self._seen_after()).one()
+        [summary] = SUMMARY.rows(connection, **self._seen_after())
         count, total, endpoints, suspects = map(int, summary[:4])
         self.top_priority, self.default_policy = summary[4:]
         withheld = self._read_withheld_hosts(connection) if suspects else {}
