@@ -7,6 +7,7 @@ order, so that a stranger learns nothing from the way a body is refused. Then th
 from __future__ import annotations
 
 import functools
+import json
 import re
 import time
 from collections.abc import Callable
@@ -149,13 +150,10 @@ def _root_url(scheme: str, host: str, path: str) -> str:
 
 
 def _response(reply: Reply) -> flask.Response:
-    if isinstance(reply.body, str):
-        response = flask.Response(reply.body, content_type="text/plain; charset=utf-8")
-    else:
-        response = flask.jsonify(reply.body)
-    response.status_code = reply.status
-    response.headers.update(reply.headers)
-    return response
+    text, content_type = reply.body, "text/plain; charset=utf-8"
+    if not isinstance(text, str):
+        text, content_type = f"{json.dumps(text)}\n", "application/json"
+    return flask.Response(text, reply.status, {"Content-Type": content_type, **reply.headers})
 
 
 def _begin() -> None:

@@ -34,7 +34,7 @@ def parse(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _refused(f"byte {error.start} is not UTF-8") from None
     try:
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise _refused(f"it is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
@@ -58,6 +58,9 @@ def _finite(digits: str) -> float:
     if math.isinf(number):
         raise ValueError(f"the number {digits[:40]} is too large")
     return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 
 
 def _refuse_halves(value: Any) -> None:
