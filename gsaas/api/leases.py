@@ -22,8 +22,8 @@ from gsaas.db import leases, models, plain
 from gsaas.db.plain import AnyClaim, AnyLease
 from gsaas.engine import user_data, wiring
 from gsaas.gpgpums.access import Access
-from gsaas.gpgpums.claims import UNREACHABLE
 from gsaas.gpgpums.state import Refusal, Request
+from gsaas.gpgpums.taking import UNREACHABLE
 from gsaas.grants import visit
 from gsaas.lifecycle import Status
 from gsaas.metrics import counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gsaas.api.service import Call, Reply
 from gsaas.db import limits as held
-from gsaas.gpgpums.claims import asked
+from gsaas.gpgpums.turns import asked
 from gsaas.gpgpums.state import Placement
 from gsaas.limits import base
 

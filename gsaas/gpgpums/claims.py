@@ -28,23 +28,22 @@ import datetime
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row
 
 from gsaas import exceptions, timings
 from gsaas.daemons.ports import PortRange
 from gsaas.db import claims as rows
-from gsaas.db import leases, models, settings
+from gsaas.db import leases, settings
 from gsaas.db import limits as held
 from gsaas.db import queue as queued
 from gsaas.db.database import Database, OvertakenError
 from gsaas.db.leases import Happened
-from gsaas.db.plain import Claim, Lease
+from gsaas.db.plain import Lease
 from gsaas.gpgpums import state
-from gsaas.gpgpums.access import Access, Consumer, choose
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.attempts import until_written
 from gsaas.gpgpums.choice import Choice
@@ -53,19 +52,16 @@ from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Mix
 from gsaas.gpgpums.state import ANY, Placement, Refusal, Request
+from gsaas.gpgpums.taking import UNREACHABLE, Taking
 from gsaas.gpgpums.turns import Turns, asked, at_least, request_of
 from gsaas.lifecycle import Event, Status
 from gsaas.limits import Limits
 from gsaas.limits import base as limits
 from gsaas.limits.cached import CachedLimits
 from gsaas.limits.configured import NoLimits
-from gsaas.rodvr.bindings import Address
 
 Condition = Callable[[Lease], bool]
 
-
-NATIVE = "native"
-"""The remoting driver of leases whose access is native."""
 
 LOG = logging.getLogger(__name__)
 
@@ -77,9 +73,6 @@ FILLED = (
 """Columns of a lease that a claim fills in."""
 
 TIME_OVER = "its turn did not come in the time that it was to wait; ask again, or wait longer"
-UNREACHABLE = (exceptions.NoDaemonPort, exceptions.NoMaskedAddress)
-"""There are GPUs, and nothing by which they could be reached."""
-
 SILENT = "the client that was to wait for it was not heard of any more"
 ABANDONED = "nobody kept it alive: its client was killed, or cannot reach the API"
 
@@ -141,10 +134,10 @@ class Claims:
         self.masked = masked
         self.choice = choice or Choice()
         self._recent = RecentRequests(request_mix)
-        self._daemon_ports = daemon_ports or {}
-        self._native = native
-        self._local = local
         self._inventory = Inventory(heartbeat_timeout, utilisation_window)
+        self._taking = Taking(
+            self._inventory, masked, daemon_ports or {}, native=native, local=local
+        )
         self._lock = threading.Lock()
         self._quotas = CachedLimits(quotas or NoLimits())
         self._turns = Turns(
@@ -444,7 +437,7 @@ class Claims:
             if self._attended(lease.id):  # it is told at once, and need not be watched any more
                 lease.waiter_seen_at = None
             try:
-                claimed = self._take(
+                claimed = self._taking.take(
                     connection, lease, waiting.request, placement, waiting.policy, watch
                 )
             except UNREACHABLE as error:
@@ -491,68 +484,11 @@ class Claims:
                 raise refused(reason=answer.reason, details=answer.to_dict())
             if limits.limited(quota):
                 limits.check(quota, held.usage(connection, lease.project_id), asked(answer))
-            claimed = self._take(connection, lease, request, answer, policy, watch)
+            claimed = self._taking.take(connection, lease, request, answer, policy, watch)
             if not lease.has_server:
                 leases.locate(connection, lease)
         for gpu in claimed:
             self._inventory.put(gpu)
-
-    def _take(
-        self,
-        connection: Connection,
-        lease: Lease,
-        request: Request,
-        placement: Placement,
-        policy: Policy,
-        watch: timeutils.StopWatch,
-    ) -> list[state.Gpu]:
-        """Write that *lease* has *placement*; return the GPUs as they then are."""
-        newest = self._inventory.newest
-        # One after the other in the order of the cGPUs, so that it shows which was given last.
-        turns = {share.gpu_uuid: turn for turn, share in enumerate(placement.shares, start=1)}
-        before, after = {}, {}
-        for uuid, size in placement.memory_by_gpu().items():
-            before[uuid] = gpu = self._inventory.pool.get(uuid)
-            generation = newest + turns[uuid]
-            after[uuid] = gpu.claim(size, exclusive=request.exclusive, generation=generation)
-        _fill(lease, placement, policy, after)
-        hosts = {uuid: gpu.host for uuid, gpu in after.items()}
-        if lease.has_server:
-            lease.access = Access.MASKED
-            _mask(lease, self.masked.first(lease.count))
-        else:
-            self._reach(connection, lease, set(hosts.values()))
-        if ports := self._daemon_ports.get(lease.remoting):
-            _give_ports(connection, lease, hosts, ports)
-        happened = _begin(lease)
-        lease.timings = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
-        if lease.queued_at is None:
-            leases.insert(connection, lease)
-        else:
-            leases.serve(connection, lease)
-        for uuid, gpu in after.items():  # only now is there a lease that a GPU can name
-            if not rows.swap(connection, before[uuid], gpu, lease.id):
-                raise OvertakenError
-        leases.insert_claims(connection, lease)
-        leases.tell(connection, lease, happened)
-        return list(after.values())
-
-    def _reach(self, connection: Connection, lease: Lease, gpu_hosts: Set[str]) -> None:
-        """Choose how the consumer of a lease that stands alone reaches its GPUs."""
-        host = lease.consumer_host
-        has_endpoint = self._local is not None and host in self._inventory.pool.compute_hosts
-        lease.access = choose(Consumer(host, has_endpoint), gpu_hosts, native=self._native)
-        if lease.access == Access.NATIVE:
-            lease.remoting = NATIVE
-        if lease.access == Access.MASKED:
-            taken = connection.scalars(
-                select(models.Claim.masked_ip).where(models.Claim.masked_host == host)
-            )
-            _mask(lease, self._local.any_of(list(taken), lease.count, host))
-            for claim in lease.claims:
-                claim.masked_host = host
-            # The endpoint is to be told, so from now on there is something to remove.
-            lease.bound_host, lease.port_id = host, lease.id
 
     def _return(self, lease_id: str) -> bool:
         """Give back what a lease claims; return whether that may be somebody's turn."""
@@ -617,65 +553,8 @@ class _UnreachableError(Exception):
         self.lease_id = lease_id
 
 
-def _fill(
-    lease: Lease, placement: Placement, policy: Policy, gpus: Mapping[str, state.Gpu]
-) -> None:
-    """Note in *lease* what was chosen for it; *gpus* are those of its shares, by UUID."""
-    lease.policy = policy.name
-    lease.wanted_host = placement.host
-    lease.avoided_hosts = list(placement.avoid)
-    lease.claimed_at = now = timeutils.utcnow()
-    if lease.keepalive is not None:
-        lease.kept_until = now + datetime.timedelta(seconds=lease.keepalive)
-    lease.claimed_mb = sum(share.memory_mb for share in placement.shares)
-    lease.claimed_gpus = sum(
-        share.memory_mb / gpus[share.gpu_uuid].memory_mb for share in placement.shares
-    )
-    lease.claims = [
-        Claim(position=position, gpu_uuid=share.gpu_uuid, memory_mb=share.memory_mb)
-        for position, share in enumerate(placement.shares)
-    ]
-
-
 def _empty(lease: Lease, asked_for: Mapping[str, object]) -> None:
     """Take back what an attempt that came to nothing has filled in: *lease* may be tried again, or wait."""
     lease.claims = []
     for column, value in asked_for.items():
         setattr(lease, column, value)
-
-
-def _mask(lease: Lease, addresses: Sequence[Address]) -> None:
-    for claim, address in zip(lease.claims, addresses, strict=True):
-        claim.masked_ip, claim.masked_port = address.ip, address.port
-
-
-def _begin(lease: Lease) -> list[Happened]:
-    """Say how far *lease* is with its claims; return what that adds to its story."""
-    detail = ", ".join(f"{claim.memory_mb} MiB of {claim.gpu_uuid}" for claim in lease.claims)
-    lease.status = Status.CLAIMED
-    happened = [Happened(Event.CLAIM, Status.CLAIMED, detail)]
-    if leases.is_ready(lease):
-        lease.status = Status.ACTIVE
-        happened.append(Happened(Event.ACTIVATE, Status.ACTIVE))
-    return happened
-
-
-def _give_ports(
-    connection: Connection, lease: Lease, hosts: Mapping[str, str], ports: PortRange
-) -> None:
-    """Give every cGPU a port of its own on the host of its GPU; *hosts* names it by GPU."""
-    for host in sorted(set(hosts.values())):
-        claims = [claim for claim in lease.claims if hosts[claim.gpu_uuid] == host]
-        taken = connection.scalars(
-            select(models.Claim.daemon_port)
-            .where(models.Claim.daemon_host == host)
-            .union(select(models.Gpu.daemon_port).where(models.Gpu.host_name == host))
-        )
-        names = [f"{lease.id}-{claim.position}" for claim in claims]
-        try:
-            chosen = ports.choose(list(taken), names, host)
-        except exceptions.NoDaemonPort:
-            LOG.warning("%s has no free port in [daemons]lease_ports (%s) for a lease", host, ports)
-            raise
-        for claim, port in zip(claims, chosen, strict=True):
-            claim.daemon_host, claim.daemon_port = host, port
