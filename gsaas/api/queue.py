@@ -5,11 +5,9 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
@@ -113,17 +111,6 @@ def _check_priority(call: Call, priority: int) -> None:
         call.authorise(rbac.PRIORITISE)
 
 
-@dataclass
-class _Look:
-    """What a client that waits has to know of its lease."""
-
-    status: str
-    wait_until: datetime.datetime | None
-    seen_at: datetime.datetime | None
-    user_id: str
-    at: datetime.datetime = field(default_factory=timeutils.utcnow)
-
-
 def await_change(call: Call, lease_id: str, status: str, seconds: float) -> None:
     """Return as soon as the lease has another status than *status*, or after so many seconds.
 
@@ -162,11 +149,7 @@ def await_change(call: Call, lease_id: str, status: str, seconds: float) -> None
 
 def note_answer(call: Call, lease_id: str) -> None:
     """Note that the client of a lease knows what became of its wait."""
-    with call.service.database.read() as session:
-        seen_at = session.scalar(
-            select(models.Lease.waiter_seen_at).where(models.Lease.id == lease_id)
-        )
-    if seen_at is not None:
+    if _look(call.service.database, lease_id).seen_at is not None:
         with call.service.database.write() as session:
             queue.answered(session, lease_id)
 
@@ -189,7 +172,7 @@ def _ring(call: Call, bell: Bell, seconds: float) -> bool:
     return False
 
 
-def _pause(call: Call, look: _Look) -> float:
+def _pause(call: Call, look: queue.Look) -> float:
     """Seconds until the next look at the lease, unless the bell rings."""
     if look.status != Status.QUEUED:
         return UNANNOUNCED_CHECK
@@ -199,7 +182,7 @@ def _pause(call: Call, look: _Look) -> float:
     return pause
 
 
-def _show_presence(call: Call, lease_id: str, look: _Look) -> None:
+def _show_presence(call: Call, lease_id: str, look: queue.Look) -> None:
     """Note that the client is there, often enough for it not to be taken for gone."""
     silent = (look.at - look.seen_at).total_seconds()
     if silent > call.service.conf.queue.client_timeout / 4:
@@ -207,15 +190,9 @@ def _show_presence(call: Call, lease_id: str, look: _Look) -> None:
             queue.heard(session, lease_id)
 
 
-def _look(database: Database, lease_id: str) -> _Look:
-    columns = models.Lease
-    with database.read() as session:
-        row = session.execute(
-            select(
-                columns.status, columns.wait_until, columns.waiter_seen_at, columns.user_id
-            ).where(columns.id == lease_id)
-        ).one()
-    return _Look(*row)
+def _look(database: Database, lease_id: str) -> queue.Look:
+    with database.reading() as connection:
+        return queue.look(connection, lease_id)
 
 
 def _place(call: Call, lease: models.Lease, position: int) -> dict[str, Any]:

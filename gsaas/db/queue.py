@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Row, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from gsaas.db import leases
 from gsaas.db.models import Lease
+from gsaas.db.prepared import Prepared
 from gsaas.lifecycle import Event, Status
 
 STEP = "queue"
@@ -33,19 +34,26 @@ _IN_QUEUE = and_(Lease.status == Status.QUEUED, Lease.queued_at.is_not(None))
 TOP_PRIORITY = select(func.max(Lease.priority)).where(_IN_QUEUE)
 """None if nobody waits; found at the end of an index."""
 
-_COLUMNS = (
-    Lease.id,
-    Lease.project_id,
-    Lease.priority,
-    Lease.queued_at,
-    Lease.count,
-    Lease.mode,
-    Lease.memory_mb,
-    Lease.locality,
-    Lease.requirements,
-    Lease.policy,
-    Lease.consumer_host,
-)
+_TOP_PRIORITY = Prepared(TOP_PRIORITY)
+
+
+class Waiter(NamedTuple):
+    """What tells whose turn it is, and what he would have: columns of a lease that waits."""
+
+    id: str
+    project_id: str
+    priority: int
+    queued_at: datetime.datetime
+    count: int
+    mode: str
+    memory_mb: int | None
+    locality: str
+    requirements: dict[str, Any]
+    policy: str | None
+    consumer_host: str | None
+
+
+_COLUMNS = tuple(getattr(Lease, name) for name in Waiter._fields)
 
 _OTHER = aliased(Lease)
 
@@ -56,7 +64,7 @@ _WAITS = and_(
 )
 """Those whose time is over, or whose client is gone, only have not been told yet."""
 
-_HEAD = (
+_HEAD = Prepared(
     select(*_COLUMNS)
     .where(
         _WAITS,
@@ -72,6 +80,24 @@ _HEAD = (
 _ALL = select(*_COLUMNS).where(_WAITS).order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
 
 
+_LOOK = Prepared(
+    select(Lease.status, Lease.wait_until, Lease.waiter_seen_at, Lease.user_id).where(
+        Lease.id == bindparam("this")
+    )
+)
+
+
+class Look(NamedTuple):
+    """What a client that waits has to know of its lease."""
+
+    status: str
+    wait_until: datetime.datetime | None
+    seen_at: datetime.datetime | None
+    user_id: str
+    at: datetime.datetime
+    """When that was so."""
+
+
 class Place(NamedTuple):
     """Where a request stands: *position* from 1, of *length* in the queue."""
 
@@ -79,20 +105,31 @@ class Place(NamedTuple):
     length: int
 
 
-def head(connection: Connection, client_timeout: float) -> Row | None:
+def look(connection: Connection, lease_id: str) -> Look:
+    """Return how a lease is that is there."""
+    return Look(*_LOOK.rows(connection, this=lease_id)[0], timeutils.utcnow())
+
+
+def anybody(connection: Connection) -> bool:
+    """Does anybody wait?"""
+    return _TOP_PRIORITY.rows(connection)[0][0] is not None
+
+
+def head(connection: Connection, client_timeout: float) -> Waiter | None:
     """Return who is first of those with the top priority; None if none of these still waits.
 
     *client_timeout* is how long a client that promised to ask may be silent, in seconds.
     """
-    return connection.execute(_HEAD, _moments(client_timeout)).one_or_none()
+    rows = _HEAD.rows(connection, **_moments(client_timeout))
+    return Waiter(*rows[0]) if rows else None
 
 
 def everybody(
     connection: Connection, client_timeout: float, at_least: int | None = None
-) -> Sequence[Row]:
+) -> Sequence[Waiter]:
     """Return all who wait, in the order of their turns; only those with a priority of *at_least*."""
     query = _ALL if at_least is None else _ALL.where(Lease.priority >= at_least)
-    return connection.execute(query, _moments(client_timeout)).all()
+    return [Waiter(*row) for row in connection.execute(query, _moments(client_timeout))]
 
 
 def place(session: Session, lease: Lease) -> Place | None:

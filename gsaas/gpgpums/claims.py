@@ -28,11 +28,12 @@ import datetime
 import itertools
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from gsaas import exceptions, timings
 from gsaas.daemons.ports import PortRange
@@ -139,6 +140,8 @@ class Claims:
             self._inventory, masked, daemon_ports or {}, native=native, local=local
         )
         self._lock = threading.Lock()
+        self._returns: deque[tuple[state.Gpu, state.Gpu]] = deque()
+        """GPUs before and after returns that are committed, and not yet in the inventory."""
         self._quotas = CachedLimits(quotas or NoLimits())
         self._turns = Turns(
             self._inventory,
@@ -318,7 +321,7 @@ class Claims:
         self.advance()
         return deserted
 
-    def _hopeless(self, head: Row) -> str | None:
+    def _hopeless(self, head: queued.Waiter) -> str | None:
         """Why the head of the queue will never fit; None if it may."""
         with self._lock, self._database.reading() as connection:
             self._inventory.reload(connection)
@@ -349,7 +352,7 @@ class Claims:
 
         def write(overtaken: bool) -> Lease | None:
             with self._database.reading() as connection:
-                if connection.scalar(queued.TOP_PRIORITY) is None:
+                if not queued.anybody(connection):
                     return None
             with self._lock:
                 granted = self._try_next(overtaken)
@@ -401,6 +404,7 @@ class Claims:
         return policy
 
     def _refresh(self, connection: Connection, overtaken: bool = False) -> None:
+        self._take_over_returns()
         changed = self._inventory.refresh(connection)
         if overtaken and not changed:  # somebody was faster, but the summary hides it
             self._inventory.reload(connection)
@@ -504,7 +508,7 @@ class Claims:
             if lease.released_at is None:
                 lease.released_at = timeutils.utcnow()
                 leases.write(connection, lease, "released_at")
-        self._take_over(changed)
+        self._returned(changed)
         return others_wait or self._others_may_come
 
     def _terminate(
@@ -526,18 +530,23 @@ class Claims:
                 happened.append(leases.move(connection, lease, Event.FINISH))
             leases.tell(connection, lease, happened)
             leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
-        self._take_over(changed)
+        self._returned(changed)
         return lease, others_wait or self._others_may_come
 
-    def _take_over(self, changed: Sequence[tuple[state.Gpu, state.Gpu]]) -> None:
-        """Know GPUs as they are now. While somebody is choosing, that is left to him and his successors."""
-        if changed and self._lock.acquire(blocking=False):
+    def _returned(self, changed: Sequence[tuple[state.Gpu, state.Gpu]]) -> None:
+        """Know GPUs as they are now. While somebody is choosing, that is left to whoever is next."""
+        self._returns.extend(changed)
+        if self._lock.acquire(blocking=False):
             try:
-                for before, after in changed:
-                    if self._inventory.pool.get(after.uuid) is before:
-                        self._inventory.put(after)
+                self._take_over_returns()
             finally:
                 self._lock.release()
+
+    def _take_over_returns(self) -> None:
+        while self._returns:
+            before, after = self._returns.popleft()
+            if self._inventory.pool.get(after.uuid) is before:
+                self._inventory.put(after)
 
     @property
     def _others_may_come(self) -> bool:

@@ -6,7 +6,7 @@ import datetime
 import logging
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import limits as held
@@ -90,25 +90,25 @@ class Turns:
         many = "1 request waits" if before == 1 else f"{before} requests wait"
         return Refusal(False, f"it would fit, but {many} in the queue and may not be overtaken")
 
-    def policy_of(self, connection: Connection, row: Row) -> Policy:
+    def policy_of(self, connection: Connection, waiter: queued.Waiter) -> Policy:
         """The policy that somebody who waits has named, if he still may; else the default."""
         try:
-            return self._policy(connection, row.policy)
+            return self._policy(connection, waiter.policy)
         except (exceptions.UnknownPolicy, exceptions.PolicyNotAllowed) as error:
-            LOG.warning("lease %s is placed by the default policy: %s", row.id, error)
+            LOG.warning("lease %s is placed by the default policy: %s", waiter.id, error)
             return self._policy(connection, None)
 
-    def _waiting(self, connection: Connection, rows: Sequence[Row]) -> list[Waiting]:
+    def _waiting(self, connection: Connection, waiters: Sequence[queued.Waiter]) -> list[Waiting]:
         return [
             Waiting(
-                row.id,
-                request_of(row),
-                self.policy_of(connection, row),
-                row.project_id,
-                row.priority,
-                row.queued_at,
+                waiter.id,
+                request_of(waiter),
+                self.policy_of(connection, waiter),
+                waiter.project_id,
+                waiter.priority,
+                waiter.queued_at,
             )
-            for row in rows
+            for waiter in waiters
         ]
 
     def _quota_check(self, connection: Connection) -> queue.Allows:
@@ -137,7 +137,7 @@ def at_least(request: Request) -> limits.Amounts:
     return limits.lease([request.memory_mb or 0] * request.count)
 
 
-def request_of(lease: AnyLease | Row) -> Request:
+def request_of(lease: AnyLease | queued.Waiter) -> Request:
     """Return what a lease asks for."""
     words = {
         "count": lease.count,
