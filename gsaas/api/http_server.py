@@ -1,8 +1,8 @@
 """A WSGI server for a service in one process: threads that each accept a connection and answer what comes over it.
 
 Nothing is handed from thread to thread, so a request costs little more than its answer, and who waits costs nobody
-else anything. HTTP is read by the standard library. In a cloud the API runs under uWSGI or gunicorn instead, behind
-a proxy.
+else anything. HTTP is read by llhttp, the parser of Node.js, as httptools wraps it. In a cloud the API runs under uWSGI
+or gunicorn instead, behind a proxy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
+
+import httptools
 
 LOG = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ PATIENCE = 60.0
 BACKLOG = 4096
 """Connections that may wait for a thread."""
 PIECE = 65536
+HEAD_BYTES = 65536
+"""Of a request's first line and headers together."""
 GRACE = 1.0
 """Seconds that requests under way are given when the server stops; one that is held is not waited for any longer."""
 BREATHER = 0.1
@@ -143,7 +146,7 @@ class HttpServer:
                     self._add_thread()
             try:
                 with connection:
-                    _Conversation(connection, client, self)
+                    _Conversation(connection, client[0], self).hold()
             except OSError as error:
                 LOG.debug("lost the connection from %s: %s", client[0], error)
             except Exception:
@@ -154,75 +157,116 @@ class HttpServer:
                     self._idle.discard(connection)
 
 
-class _Conversation(BaseHTTPRequestHandler):
-    """What is said over one connection, from its first request to its last."""
+class _Conversation:
+    """What is said over one connection, from its first request to its last. The parser calls what begins with `on_`."""
 
-    protocol_version = "HTTP/1.1"
-    timeout = PATIENCE
-    server: HttpServer
+    def __init__(self, connection: socket.socket, address: str, server: HttpServer) -> None:
+        self._connection = connection
+        self._address = address
+        self._server = server
+        self._parser = httptools.HttpRequestParser(self)
+        self._in_head = False
+        self._head_bytes = 0
+        """Received of a head that is not complete."""
+        self._whole: list[tuple[dict[str, Any], bool]] = []
+        """Requests that are, and whether their client would go on afterwards."""
 
-    def _answer(self) -> None:
-        environ = self._environ()
-        if environ is None:
-            return
-        status, headers, body = self.server.answer(self.connection, environ)
-        self.close_connection |= self.server.stopped
-        lines = [f"{self.protocol_version} {status}", f"Date: {_date(int(time.time()))}"]
+    def hold(self) -> None:
+        """Answer until either side has had enough. `OSError` when the connection is lost."""
+        self._connection.settimeout(PATIENCE)
+        while piece := self._connection.recv(PIECE):
+            refusal = self._hear(piece)
+            for environ, goes_on in self._whole:
+                if not self._answer(environ, goes_on):
+                    return
+            self._whole.clear()
+            if refusal:
+                self._send(*refusal, goes_on=False)
+                return
+
+    def _hear(self, piece: bytes) -> tuple[str, Headers, bytes] | None:
+        """Take the next piece of what the client says; return what to answer if it cannot be understood."""
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            return _refusal("501 Not Implemented", "nothing but HTTP/1.1 is spoken here")
+        except httptools.HttpParserCallbackError:
+            raise
+        except httptools.HttpParserError as error:
+            return _refusal("400 Bad Request", str(error))
+        self._head_bytes = self._head_bytes + len(piece) if self._in_head else 0
+        if self._head_bytes > HEAD_BYTES:
+            return _refusal("431 Request Header Fields Too Large", f"{HEAD_BYTES} bytes may be")
+        return None
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._target = b""
+        self._environ = {
+            **self._server.environ,
+            "REMOTE_ADDR": self._address,
+            CONNECTION: self._connection,
+        }
+        self._body: list[bytes] = []
+        self._length = 0
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head or b"_" in name:
+            return  # a trailer comes too late; an underscore would pass for a hyphen, which a proxy may have looked at
+        environ = self._environ
+        key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
+        text = value.decode("latin-1")
+        environ[key] = f"{environ[key]},{text}" if key in environ else text
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._environ.get("HTTP_EXPECT", "").lower() == "100-continue":
+            self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, part: bytes) -> None:
+        """Keep as much as the application may have; the rest is counted, so that the client hears of it."""
+        if room := max(0, self._server.body_bytes - self._length):
+            self._body.append(part[:room])
+        self._length += len(part)
+
+    def on_message_complete(self) -> None:
+        """Describe the request as PEP 3333 does."""
+        environ = self._environ
+        path, _, query = self._target.decode("latin-1").partition("?")
+        environ["REQUEST_METHOD"] = self._parser.get_method().decode("latin-1")
+        environ["PATH_INFO"] = unquote(path, "latin-1")
+        environ["QUERY_STRING"] = query
+        environ["SERVER_PROTOCOL"] = f"HTTP/{self._parser.get_http_version()}"
+        environ["wsgi.input"] = io.BytesIO(b"".join(self._body))
+        if "HTTP_CONTENT_TYPE" in environ:
+            environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE")
+        if "HTTP_CONTENT_LENGTH" in environ or environ.pop("HTTP_TRANSFER_ENCODING", None):
+            environ.pop("HTTP_CONTENT_LENGTH", None)
+            environ["CONTENT_LENGTH"] = str(self._length)
+        self._whole.append((environ, self._parser.should_keep_alive()))
+
+    def _answer(self, environ: dict[str, Any], goes_on: bool) -> bool:
+        """Answer a request; return whether there may be another one."""
+        status, headers, body = self._server.answer(self._connection, environ)
+        goes_on = goes_on and not self._server.stopped
+        self._send(status, headers, body, goes_on=goes_on)
+        return goes_on
+
+    def _send(self, status: str, headers: Headers, body: bytes, *, goes_on: bool) -> None:
+        lines = [f"HTTP/1.1 {status}", f"Date: {_date(int(time.time()))}"]
         lines += [f"{name}: {value}" for name, value in headers]
         if not any(name.lower() == "content-length" for name, _ in headers):
             lines.append(f"Content-Length: {len(body)}")
-        if self.close_connection:
+        if not goes_on:
             lines.append("Connection: close")
-        self.connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        self._connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
-    def __getattr__(self, name: str) -> Any:
-        """Let every method reach the application, which knows the ones that it serves."""
-        if name.startswith("do_"):
-            return self._answer
-        raise AttributeError(name)
 
-    def _environ(self) -> dict[str, Any] | None:
-        """The request as PEP 3333 describes it; None if it was not understood, and has been answered."""
-        length = self.headers.get_all("Content-Length", ["0"])
-        if "Transfer-Encoding" in self.headers:
-            self.send_error(411, "Say the length of the body")
-            return None
-        if len(length) > 1 or not (length[0].isascii() and length[0].isdigit()):
-            self.send_error(400, "The length of the body is not a number")
-            return None
-        path, _, query = self.path.partition("?")
-        environ = {
-            **self.server.environ,
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": unquote(path, "latin-1"),
-            "QUERY_STRING": query,
-            "SERVER_PROTOCOL": self.request_version,
-            "REMOTE_ADDR": self.client_address[0],
-            "wsgi.input": io.BytesIO(self._body(int(length[0]))),
-            CONNECTION: self.connection,
-        }
-        for name, value in self.headers.items():
-            if "_" in name:
-                continue  # it would pass for the one with hyphens, which a proxy may have looked at
-            key = name.upper().replace("-", "_")
-            if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-                key = f"HTTP_{key}"
-            environ[key] = f"{environ[key]},{value}" if key in environ else value
-        return environ
-
-    def _body(self, length: int) -> bytes:
-        """Read a body; what is more than the application may have is dropped, so that the client hears of it."""
-        body = self.rfile.read(min(length, self.server.body_bytes))
-        left = length - len(body)
-        while left > 0:
-            piece = self.rfile.read(min(left, PIECE))
-            if not piece:
-                raise ConnectionResetError("the client has gone in the middle of a request")
-            left -= len(piece)
-        return body
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        LOG.debug(format, *arguments)
+def _refusal(status: str, why: str) -> tuple[str, Headers, bytes]:
+    return status, [("Content-Type", "text/plain; charset=utf-8")], f"{why}\n".encode()
 
 
 @functools.lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -109,7 +110,9 @@ def test_a_header_that_passes_for_another_one_is_dropped(echoing):
         (b"Content-Length: many", b"400"),
         (b"Content-Length: -1", b"400"),
         (b"Content-Length: 1\r\nContent-Length: 2", b"400"),
-        (b"Transfer-Encoding: chunked", b"411"),
+        (b"Transfer-Encoding: gzip", b"400"),
+        (b"Transfer-Encoding: chunked", b"400"),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 2", b"400"),
     ],
 )
 def test_a_body_whose_end_is_not_clear_is_refused_and_nothing_after_it_is_believed(
@@ -132,6 +135,55 @@ def test_a_body_that_is_too_long_is_dropped_and_the_connection_goes_on(echoing):
     assert (said["CONTENT_LENGTH"], len(said["body"])) == ("200000", MOST)
     client.request("GET", "/next")
     assert json.load(client.getresponse())["PATH_INFO"] == "/next"
+
+
+def test_a_body_may_come_in_chunks_and_what_comes_after_it_is_no_header(echoing):
+    answer = raw(
+        echoing,
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        b"3\r\nhel\r\n2\r\nlo\r\n0\r\nX-Auth-Token: late\r\n\r\n",
+    )
+    said = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert (said["body"], said["CONTENT_LENGTH"]) == ("hello", "5")
+    assert not {"HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING"} & said.keys()
+
+
+def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(echoing):
+    with socket.create_connection(("127.0.0.1", echoing.port), timeout=20) as connection:
+        connection.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"hello")
+        assert b'"body": "hello"' in connection.recv(65536)
+
+
+def test_requests_that_come_in_pieces_or_together_are_answered_one_by_one(echoing):
+    two = b"GET /one HTTP/1.1\r\nHost: x\r\n\r\nGET /two HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert raw(echoing, two).count(b"HTTP/1.1 200 OK") == 2
+    with socket.create_connection(("127.0.0.1", echoing.port), timeout=20) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in two:
+            connection.sendall(bytes([byte]))
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert re.findall(rb'"PATH_INFO": "([^"]*)"', answer) == [b"/one", b"/two"]
+
+
+def test_what_asks_for_another_protocol_is_answered_in_this_one_and_no_more(echoing):
+    answer = raw(
+        echoing,
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\nPRI * HTTP/2.0\r\n\r\n",
+    )
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and b"HTTP/1.1 501 " in answer
+
+
+def test_a_head_without_end_is_refused(echoing):
+    with socket.create_connection(("127.0.0.1", echoing.port), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        for _ in range(3):
+            connection.sendall(b"X-Long: " + b"x" * 30_000 + b"\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 431 ")
 
 
 def test_half_a_request_is_not_given_to_the_application():
@@ -165,7 +217,7 @@ def test_more_connections_than_are_served_wait_for_one_to_end(echoing):
 
 
 def test_a_client_that_says_nothing_for_too_long_loses_its_connection(monkeypatch):
-    monkeypatch.setattr(http_server._Conversation, "timeout", 0.05)
+    monkeypatch.setattr(http_server, "PATIENCE", 0.05)
     with serving(echo) as server, socket.create_connection(("127.0.0.1", server.port)) as silent:
         silent.settimeout(20)
         assert silent.recv(1) == b""
