@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.generics import Tools, batch, service, slurm
+from bench.generics import SPEAKS_TO_GSAAS, Tools, batch, cycles, service, slurm
 from bench.report import machine, median
 
 SIZES = (16, 256, 1024)
@@ -44,27 +43,27 @@ def run() -> dict[str, Any]:
     absent = slurm.missing()
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-", dir="/var/tmp") as folder:
         tools = Tools(Path(folder))
-        rows, cycles = [], {}
+        rows, over_one = [], {}
         for size in SIZES:
-            rows += measure(tools, size, absent is None, cycles)
-        server = measure_server()
+            rows += measure(tools, size, absent is None, over_one)
+        server = measure_server(tools)
     notes = [] if absent is None else [{"note": f"only GSaaS was measured: {absent}"}]
     cycle_rows = [
         {"over_one_connection": name, "gpus": size, "median_ms": taken * 1e3}
-        for (name, size), taken in cycles.items()
+        for (name, size), taken in over_one.items()
     ]
     return {
         "bench": "generic",
         "machine": {**machine(), "load": round(os.getloadavg()[0], 1)},
         "rows": [*rows, *cycle_rows, *server, *notes],
-        "reach": reaches(rows, cycles, server),
+        "reach": reaches(rows, over_one, server),
     }
 
 
 def measure(
-    tools: Tools, size: int, beside: bool, cycles: dict[tuple[str, int], float]
+    tools: Tools, size: int, beside: bool, over_one: dict[tuple[str, int], float]
 ) -> list[dict[str, Any]]:
-    """Rows for *size* GPUs; medians of *cycles* are added."""
+    """Rows for *size* GPUs; medians over one connection are added to *over_one*."""
     start, script = tools.build("batch"), str(tools.empty)
     taken: dict[tuple[str, int], list[float]] = {}
     failed: dict[tuple[str, int], int] = {}
@@ -94,7 +93,7 @@ def measure(
                         result = batch(start, count, *words, env=environment)
                         taken.setdefault((name, count), []).append(result["seconds"] / count)
                         failed[name, count] = failed.get((name, count), 0) + result["failed"]
-        cycles.update(measure_cycles(tools, ours, theirs if beside else None, size))
+        over_one.update(measure_cycles(tools, ours, theirs if beside else None, size))
     return [
         {
             "request": name,
@@ -122,36 +121,31 @@ def measure_cycles(
 ) -> dict[tuple[str, int], float]:
     """Seconds of one allocation and release over one connection."""
     found: dict[str, list[float]] = {}
-    program = tools.build("slurm_cycle", "-lslurm") if theirs is not None else None
-    connection = service.Cycles(ours)
+    ours_asks = tools.build("gsaas_cycle", *SPEAKS_TO_GSAAS)
+    theirs_asks = tools.build("slurm_cycle", "-lslurm") if theirs is not None else None
     for _ in range(ROUNDS):
-        connection.one()
-        found.setdefault("GSaaS", []).extend(connection.one() for _ in range(CYCLES))
-        if program is not None:
+        found.setdefault("GSaaS", []).extend(cycles(ours_asks, CYCLES, ours.environment()))
+        if theirs_asks is not None:
             slurm.settle(theirs)
-            told = subprocess.run(
-                [str(program), str(CYCLES)], env=theirs, check=True, stdout=subprocess.PIPE
-            )
-            found.setdefault("Slurm's C API", []).extend(json.loads(told.stdout))
-    connection.close()
+            found.setdefault("Slurm's C API", []).extend(cycles(theirs_asks, CYCLES, theirs))
     return {(name, size): median(seconds) for name, seconds in found.items()}
 
 
-def measure_server() -> list[dict[str, Any]]:
+def measure_server(tools: Tools) -> list[dict[str, Any]]:
     """The service alone: what a cycle costs it with few and with many GPUs, and what being there costs."""
     few, many = min(SIZES), max(SIZES)
+    asks = tools.build("gsaas_cycle", *SPEAKS_TO_GSAAS)
     with service.running(few) as small, service.running(many) as large:
         services = {few: small, many: large}
-        connections = {size: service.Cycles(one) for size, one in services.items()}
         spent = dict.fromkeys(services, 0.0)
         taken: dict[int, list[float]] = {size: [] for size in services}
         for turn in range(2 * ROUNDS + 1):
-            for size, connection in connections.items():
-                before = services[size].cpu_seconds()
-                seconds = [connection.one() for _ in range(CYCLES)]
+            for size, one in services.items():
+                before = one.cpu_seconds()
+                seconds = cycles(asks, CYCLES, one.environment())
                 if turn:  # the first round compiles statements and reads everything
                     taken[size] += seconds
-                    spent[size] += services[size].cpu_seconds() - before
+                    spent[size] += one.cpu_seconds() - before
         rows = [
             {
                 "server_with_gpus": size,
@@ -163,8 +157,6 @@ def measure_server() -> list[dict[str, Any]]:
         before = large.cpu_seconds()
         time.sleep(IDLE)
         busy = (large.cpu_seconds() - before) / IDLE
-        for connection in connections.values():
-            connection.close()
         return [
             *rows,
             {
@@ -176,7 +168,9 @@ def measure_server() -> list[dict[str, Any]]:
 
 
 def reaches(
-    rows: list[dict[str, Any]], cycles: dict[tuple[str, int], float], server: list[dict[str, Any]]
+    rows: list[dict[str, Any]],
+    over_one: dict[tuple[str, int], float],
+    server: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """What we set out for."""
     medians = {(row["request"], row["gpus"], row["at_once"]): row["median_ms"] for row in rows}
@@ -190,10 +184,10 @@ def reaches(
             found.append((f"srun against gsaas run, {where}", taken / ours, ">= 4"))
         elif name == "salloc":
             found.append((f"gsaas run against salloc, {where}", ours / taken, "<= 1"))
-    for (name, size), taken in cycles.items():
+    for (name, size), taken in over_one.items():
         if name != "GSaaS":
             what = f"GSaaS against {name} over one connection, {size} GPUs"
-            found.append((what, cycles["GSaaS", size] / taken, "<= 1"))
+            found.append((what, over_one["GSaaS", size] / taken, "<= 1"))
     cost = {row["server_with_gpus"]: row["cycle_ms"] for row in server if "server_with_gpus" in row}
     what = f"the server's part, {max(SIZES)} GPUs against {min(SIZES)}"
     found.append((what, cost[max(SIZES)] / cost[min(SIZES)], "<= 1.1"))

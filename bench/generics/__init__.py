@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+LAUNCHER = HERE.parents[1] / "launcher"
+SPEAKS_TO_GSAAS = (
+    f"-I{LAUNCHER}",
+    *(str(LAUNCHER / f"{part}.c") for part in ("credentials", "http", "json", "text")),
+)
+"""For the compiler: the parts of the launcher that a client of the API is made of."""
 EMPTY_SCRIPT = "#!/bin/bash\n"
 
 
@@ -21,16 +28,24 @@ class Tools:
         self.empty.write_text(EMPTY_SCRIPT, encoding="utf-8")
         self.empty.chmod(0o755)
 
-    def build(self, name: str, *libraries: str) -> Path:
-        """Compile *name*.c; `SystemExit` if that fails."""
+    def build(self, name: str, *more: str) -> Path:
+        """Compile *name*.c, with *more* for the compiler; `SystemExit` if that fails."""
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             raise SystemExit("this benchmark compiles small C programs: install gcc")
         program = self._folder / name
         command = [compiler, "-O2", "-D_GNU_SOURCE", "-o", str(program), str(HERE / f"{name}.c")]
-        if subprocess.run([*command, *libraries], check=False).returncode:
+        if subprocess.run([*command, *more], check=False).returncode:
             raise SystemExit(f"{name}.c cannot be compiled")
         return program
+
+
+def cycles(program: Path, count: int, environment: Mapping[str, str]) -> list[float]:
+    """Have *program* allocate one GPU and give it back *count* times; return the seconds that each took."""
+    ran = subprocess.run(
+        [str(program), str(count)], env=environment, check=True, stdout=subprocess.PIPE
+    )
+    return json.loads(ran.stdout)
 
 
 def batch(program: Path, count: int, *command: str, **more: Any) -> dict[str, Any]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 PER_HOST = 64
 MEMORY_MB = 8192
-ONE_GPU = json.dumps({"lease": {"cgpus": {"count": 1}, "server": None}}).encode()
 HZ = os.sysconf("SC_CLK_TCK")
 
 
@@ -42,49 +37,6 @@ class Service:
         rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
         kilobytes = re.findall(r"^Private_\w+: +(\d+) kB$", rollup, re.MULTILINE)
         return sum(map(int, kilobytes)) / 1024
-
-
-class Cycles:
-    """Allocates and releases over one connection, with a client that costs next to nothing."""
-
-    def __init__(self, service: Service) -> None:
-        known = json.loads(service.credentials.read_text())
-        parts = urlsplit(known["url"])
-        self._head = f"Host: {parts.netloc}\r\nX-Auth-Token: {known['token']}\r\n".encode()
-        self._socket = socket.create_connection((parts.hostname, parts.port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def one(self) -> float:
-        """Take one GPU and give it back; return the seconds that took."""
-        begun = time.perf_counter()
-        length = f"Content-Type: application/json\r\nContent-Length: {len(ONE_GPU)}\r\n\r\n"
-        taken = self._ask(
-            b"POST /v1/leases HTTP/1.1\r\n" + self._head + length.encode() + ONE_GPU, b"201"
-        )
-        lease_id = re.search(rb'"id":\s*"([0-9a-f-]{36})"', taken)[1]
-        self._ask(
-            b"DELETE /v1/leases/" + lease_id + b" HTTP/1.1\r\n" + self._head + b"\r\n", b"202"
-        )
-        return time.perf_counter() - begun
-
-    def _ask(self, request: bytes, status: bytes) -> bytes:
-        self._socket.sendall(request)
-        answer = b""
-        while (end := answer.find(b"\r\n\r\n")) < 0:
-            answer += self._more()
-        length = int(re.search(rb"(?i)content-length: (\d+)", answer)[1])
-        while len(answer) < end + 4 + length:
-            answer += self._more()
-        assert answer[9:12] == status, answer
-        return answer
-
-    def _more(self) -> bytes:
-        piece = self._socket.recv(65536)
-        assert piece, "the API has hung up"
-        return piece
 
 
 @contextmanager
