@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import replace
 
 from gsaas.gpgpums.state import (
@@ -68,8 +68,17 @@ RELAXABLE = {
 """Requirements that a refused caller might give up, and what the request is then; least dear first."""
 
 
-def refuse(request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], policy: str) -> Refusal:
-    """Explain why *policy* found no place for *request* among *gpus*, all that the cloud owns."""
+def refuse(
+    request: Request,
+    gpus: Sequence[Gpu],
+    compute_hosts: Set[str],
+    policy: str,
+    relaxable: Collection[str] = RELAXABLE,
+) -> Refusal:
+    """Explain why *policy* found no place for *request* among *gpus*, all that the cloud owns.
+
+    Of its requirements, the *relaxable* ones might be given up.
+    """
     if not gpus:
         return Refusal(True, "no GPU host has reported any GPU yet")
     if request.consumer_host is not None and request.locality != ANY:
@@ -78,9 +87,7 @@ def refuse(request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], polic
     def owned(gpu: Gpu) -> int:
         return gpu.memory_mb
 
-    def free(gpu: Gpu) -> int:
-        return gpu.available(request.mode)
-
+    free = _free(request)
     filters = _filters(request, gpus, compute_hosts)
     most_ever = _most(request, gpus, compute_hosts, owned)
     most_now = _most(request, gpus, compute_hosts, free)
@@ -90,7 +97,7 @@ def refuse(request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], polic
         return Refusal(False, reason, filters)
     nearest, relaxed = _nearest(request, gpus, compute_hosts, free), None
     if nearest is None:
-        nearest, relaxed = _relaxed(request, gpus, compute_hosts, free)
+        nearest, relaxed = _relaxed(request, gpus, compute_hosts, free, relaxable)
     if most_ever < request.count:
         reason = _impossible(request, gpus, compute_hosts, most_ever)
         return Refusal(True, reason + _instead(nearest, relaxed), filters, nearest, relaxed)
@@ -102,6 +109,10 @@ def refuse(request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], polic
     else:
         reason += _instead(nearest, relaxed)
     return Refusal(False, reason, filters, nearest, relaxed)
+
+
+def _free(request: Request) -> Available:
+    return lambda gpu: gpu.available(request.mode)
 
 
 def _instead(nearest: Request | None, relaxed: str | None) -> str:
@@ -117,9 +128,17 @@ def _seen_from_consumer(
     """Explain in terms of hosts what `local` and `remote` are about, once it is known where the consumer is."""
     here = request.consumer_host
     if request.locality == LOCAL:
+        on_it = request.with_(locality=ANY, host=here)
         if request.host not in (None, here):
-            return Refusal(True, f"no GPU of {request.host} is local to a consumer on {here}")
-        refusal = refuse(request.with_(locality=ANY, host=here), gpus, compute_hosts, policy)
+            reason = f"no GPU of {request.host} is local to a consumer on {here}"
+            nearest = _nearest(on_it, gpus, compute_hosts, _free(request))
+            if nearest is None:
+                return Refusal(True, reason)
+            nearest = nearest.with_(locality=LOCAL, host=None)
+            return Refusal(True, reason + _instead(nearest, "host"), (), nearest, "host")
+        # Who asks for this host in both words gains nothing by giving up one of them.
+        relaxable = RELAXABLE if request.host is None else RELAXABLE.keys() - {"host"}
+        refusal = refuse(on_it, gpus, compute_hosts, policy, relaxable)
         nearest = refusal.nearest
         if nearest is not None and nearest.host is not None:
             nearest = nearest.with_(locality=LOCAL, host=request.host)
@@ -192,12 +211,16 @@ def _nearest(
 
 
 def _relaxed(
-    request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str], free: Available
+    request: Request,
+    gpus: Sequence[Gpu],
+    compute_hosts: Set[str],
+    free: Available,
+    relaxable: Collection[str],
 ) -> tuple[Request, str] | tuple[None, None]:
     """The largest request that gives up one requirement and fits now, and which one it gives up."""
     best: tuple[Request, str] | tuple[None, None] = (None, None)
     for word in RELAXABLE:
-        if word not in request.requirements():
+        if word not in relaxable or word not in request.requirements():
             continue
         other = request.with_(**{word: ANY if word == "hosts" else None})
         nearest = _nearest(other, gpus, compute_hosts, free)

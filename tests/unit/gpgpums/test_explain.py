@@ -150,3 +150,28 @@ def test_no_gpu_is_dropped_twice(gpus, compute_hosts, request):
 
     if isinstance(answer, Refusal):
         assert sum(count for _, count in answer.filters) <= len(gpus)
+
+
+def local_to_b(*gpus: Gpu, **asked) -> Refusal:
+    """What a consumer on the host b is told who wants GPUs of his own host."""
+    request = Request(1, locality="local", consumer_host="b", **asked)
+    return Pool(gpus, COMPUTE_HOSTS).propose(request, FIRST_FIT)
+
+
+def test_who_wants_the_gpus_of_his_own_host_and_of_another_one_is_told_what_his_own_has():
+    refusal = local_to_b(gpu("a", 0), gpu("b", 0), host="a")
+    assert refusal.impossible
+    assert refusal.reason == (
+        "no GPU of a is local to a consumer on b; 1 whole GPU would fit now on another host"
+    )
+    assert (refusal.nearest, refusal.relaxed) == (
+        Request(1, locality="local", consumer_host="b"),
+        "host",
+    )
+    assert local_to_b(gpu("a", 0), held("b", 0), host="a").nearest is None
+
+
+def test_who_names_his_own_host_twice_is_not_told_to_give_up_one_of_the_words():
+    assert local_to_b(gpu("a", 0), held("b", 0)).relaxed == "locality"
+    refusal = local_to_b(gpu("a", 0), held("b", 0), host="b")
+    assert (refusal.nearest, refusal.relaxed) == (None, None)
