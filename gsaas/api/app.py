@@ -35,6 +35,7 @@ from gsaas.remoting.base import Driver
 
 Authenticate = Callable[[flask.Request], RequestContext]
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _NAME = re.compile(common.TEXT["pattern"].removesuffix("$"))
 _NOUNS = {
     "lease_id": "lease",
@@ -152,7 +153,7 @@ def _root_url(scheme: str, host: str, path: str) -> str:
 def _response(reply: Reply) -> flask.Response:
     text, content_type = reply.body, "text/plain; charset=utf-8"
     if not isinstance(text, str):
-        text, content_type = f"{json.dumps(text)}\n", "application/json"
+        text, content_type = f"{_JSON.encode(text)}\n", "application/json"
     return flask.Response(text, reply.status, {"Content-Type": content_type, **reply.headers})
 
 

@@ -85,10 +85,11 @@ def owner(tenant: Connection) -> RequestContext:
 
 @pytest.fixture
 def made(admin: Connection) -> Callable[[str], list[Any]]:
-    """Nova's servers of a lease, in all projects."""
+    """Nova's servers of a lease, in all projects. One that is gone is listed for a moment more, as DELETED."""
 
     def made(lease_id: str) -> list[Any]:
-        return list(admin.compute.servers(all_projects=True, tags=marks.tag(lease_id)))
+        found = admin.compute.servers(all_projects=True, tags=marks.tag(lease_id))
+        return [server for server in found if server.status != "DELETED"]
 
     return made
 
