@@ -60,8 +60,9 @@ def create_app(
 ) -> flask.Flask:
     """Return the API as a WSGI application.
 
-    *authenticate* turns a Flask request into the caller's context, or raises `Unauthorized`
-    (`gsaas.api.auth.TokenFile` and `gsaas.api.keystone.Keystone` do). Everything passed in is shared by all threads.
+    *authenticate* turns a Flask request into the caller's context, which bears the request's id, or raises
+    `Unauthorized` (`gsaas.api.auth.TokenFile` and `gsaas.api.keystone.Keystone` do). Everything passed in is shared by
+    all threads.
     """
     document = openapi.document(routes.ROUTES)
     service = Service(
@@ -102,7 +103,7 @@ def _view(
 ) -> Callable[..., flask.Response]:
     def view(**names: str) -> flask.Response:
         request = flask.request
-        context = authenticate(request) if route.rule else RequestContext()
+        context = authenticate(request) if route.rule else _nobody(request)
         call = Call(service, context, base_url=_base_url(service.conf, request))
         call.gone = functools.partial(disconnects.gone, request.environ)
         if route.rule:
@@ -118,6 +119,11 @@ def _view(
         return _response(route.handler(call, **names))
 
     return view
+
+
+def _nobody(request: flask.Request) -> RequestContext:
+    """The context of a request that anybody may make; its own name is all that is known of it."""
+    return RequestContext(request_id=request.environ[request_id.ENV_REQUEST_ID])
 
 
 def _check_project(context: RequestContext) -> None:

@@ -32,7 +32,7 @@ BACKLOG = 4096
 """Connections that may wait for a thread."""
 PIECE = 65536
 HEAD_BYTES = 65536
-"""Of a request's first line and headers together."""
+"""Of a request besides its body: its first line, its headers, and what holds chunks together."""
 GRACE = 1.0
 """Seconds that requests under way are given when the server stops; one that is held is not waited for any longer."""
 BREATHER = 0.1
@@ -166,8 +166,8 @@ class _Conversation:
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._in_head = False
-        self._head_bytes = 0
-        """Received of a head that is not complete."""
+        self._besides = 0
+        """Bytes received of a request that is not complete, besides its body: the parser keeps whole lines."""
         self._whole: list[tuple[dict[str, Any], bool]] = []
         """Requests that are, and whether their client would go on afterwards."""
 
@@ -186,6 +186,7 @@ class _Conversation:
 
     def _hear(self, piece: bytes) -> tuple[str, Headers, bytes] | None:
         """Take the next piece of what the client says; return what to answer if it cannot be understood."""
+        self._besides += len(piece)
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
@@ -194,8 +195,7 @@ class _Conversation:
             raise
         except httptools.HttpParserError as error:
             return _refusal("400 Bad Request", str(error))
-        self._head_bytes = self._head_bytes + len(piece) if self._in_head else 0
-        if self._head_bytes > HEAD_BYTES:
+        if self._besides > HEAD_BYTES:
             return _refusal("431 Request Header Fields Too Large", f"{HEAD_BYTES} bytes may be")
         return None
 
@@ -231,6 +231,7 @@ class _Conversation:
         if room := max(0, self._server.body_bytes - self._length):
             self._body.append(part[:room])
         self._length += len(part)
+        self._besides -= len(part)
 
     def on_message_complete(self) -> None:
         """Describe the request as PEP 3333 does."""
@@ -247,6 +248,7 @@ class _Conversation:
             environ.pop("HTTP_CONTENT_LENGTH", None)
             environ["CONTENT_LENGTH"] = str(self._length)
         self._whole.append((environ, self._parser.should_keep_alive()))
+        self._besides = 0
 
     def _answer(self, environ: dict[str, Any], goes_on: bool) -> bool:
         """Answer a request; return whether there may be another one."""

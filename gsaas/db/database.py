@@ -116,8 +116,10 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[orm.Session]:
         """A session for reading: one consistent view, nothing kept."""
-        with self.reading() as connection, _session(connection) as session:
-            yield session
+        with self.reading() as connection:
+            with _session(connection) as session:
+                yield session
+            connection.rollback()  # of what the session may have flushed
 
     @contextmanager
     def write(self) -> Iterator[orm.Session]:

@@ -2,8 +2,8 @@
 
     migration.upgrade("sqlite:////var/lib/gsaas/gsaas.sqlite")
 
-Each function takes a database URL or a `Database`. All may be called again at
-any time; of several that migrate at once, one does the work and the others wait for it.
+Each function takes a database URL or a `Database`. All may be called again at any time; of several that migrate at
+once, one does the work and the others wait for it.
 """
 
 from __future__ import annotations

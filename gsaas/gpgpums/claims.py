@@ -501,7 +501,7 @@ class Claims:
                 lease = leases.copied(connection, lease_id)
             except exceptions.NotFound:
                 return False
-            newest, others_wait = rows.look(connection)
+            newest, others = self._look(connection)
             changed = rows.give_back(
                 connection, lease_id, lease.claims, self._inventory.pool.get, newest
             )
@@ -509,7 +509,7 @@ class Claims:
                 lease.released_at = timeutils.utcnow()
                 leases.write(connection, lease, "released_at")
         self._returned(changed)
-        return others_wait or self._others_may_come
+        return others
 
     def _terminate(
         self, lease_id: str, detail: str | None, if_: Condition
@@ -519,10 +519,10 @@ class Claims:
             lease = leases.copied(connection, lease_id)
             if not if_(lease):
                 return None, False
-            newest, others_wait = rows.look(connection)
-            waited, changed = lease.status == Status.QUEUED, []
+            waited, changed, others = lease.status == Status.QUEUED, [], False
             happened = [leases.move(connection, lease, Event.RELEASE, detail, waiter_seen_at=None)]
             if waited or leases.holds_only_claims(lease):
+                newest, others = self._look(connection)
                 changed = rows.give_back(
                     connection, lease_id, lease.claims, self._inventory.pool.get, newest
                 )
@@ -531,7 +531,12 @@ class Claims:
             leases.tell(connection, lease, happened)
             leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
         self._returned(changed)
-        return lease, others_wait or self._others_may_come
+        return lease, others
+
+    def _look(self, connection: Connection) -> tuple[int, bool]:
+        """The newest generation, and whether the queue is to be advanced after a return (rule 9)."""
+        newest, others_wait = rows.look(connection)
+        return newest, others_wait or not self._database.one_writer
 
     def _returned(self, changed: Sequence[tuple[state.Gpu, state.Gpu]]) -> None:
         """Know GPUs as they are now. While somebody is choosing, that is left to whoever is next."""
@@ -547,11 +552,6 @@ class Claims:
             before, after = self._returns.popleft()
             if self._inventory.pool.get(after.uuid) is before:
                 self._inventory.put(after)
-
-    @property
-    def _others_may_come(self) -> bool:
-        """May somebody queue up while a return is written, who does not see it (rule 9)?"""
-        return not self._database.one_writer
 
 
 class _UnreachableError(Exception):
