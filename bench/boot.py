@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.boots import Boot, Cloud, openstack, standalone
 from bench.report import machine, median
-from gsaas import timings
+from gsaas.objects import timings
 
 CGPUS = (1, 25, 50, 75)
 ROUNDS = {"standalone": 9, "OpenStack": 3}

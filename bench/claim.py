@@ -27,7 +27,8 @@ from gsaas.db import models
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import Gpu, Request
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.request import Request
 from tests.api.world import World, token
 
 SIZES = (16, 256, 1024, 16384)

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.report import machine, median
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.kernel.namespace import entered
 from tests.kernel.rodvr.lab import GPU_HOSTS, Lab, binding

@@ -20,8 +20,8 @@ from gsaas.db import migration
 from gsaas.db.database import Database
 from gsaas.engine.callers import Callers
 from gsaas.engine.inbox import Inbox
-from gsaas.monitor.report import GpuInfo, Report
 from gsaas.monitor.sources.simulated import Simulated
+from gsaas.objects.gpu_report import GpuInfo, Report
 
 GPUS = 1024
 PER_HOST = (8, 16)

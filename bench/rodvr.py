@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from bench.report import machine
-from gsaas.rodvr.bindings import Address, Binding
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.kernel.namespace import entered
 

@@ -23,7 +23,8 @@ from oslo_log import log
 from oslo_service import systemd
 
 from gsaas import conf as gsaas_conf
-from gsaas import host_names, rpc
+from gsaas import rpc
+from gsaas.objects import host_names
 
 if TYPE_CHECKING:
     from gsaas.db.database import Database

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from gsaas import timings
+from gsaas.objects import timings
 
 DISPATCH = "dispatch"
 """From the claim until the engine asks the cloud for the server: an answer, a message, a look at the lease."""
@@ -24,7 +24,7 @@ class Boot:
 
     seconds: float
     phases: Mapping[str, float]
-    """Phase (`gsaas.timings`, and DISPATCH) -> seconds; without GPUs, those of the cloud alone."""
+    """Phase (`gsaas.objects.timings`, and DISPATCH) -> seconds; without GPUs, those of the cloud alone."""
 
     @property
     def ours(self) -> float:

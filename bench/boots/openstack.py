@@ -18,9 +18,9 @@ from openstack.connection import Connection
 
 from bench import boots
 from bench.boots import Boot
-from gsaas import timings
 from gsaas.client import Client, UnreachableError
 from gsaas.client.cloud import CloudTransport
+from gsaas.objects import timings
 from tests.openstack import cli
 from tests.openstack.bed import credentials, machines, settings
 from tests.support.waiting import until

@@ -8,7 +8,8 @@ from typing import Any
 from gsaas import exceptions
 from gsaas.api.service import Service
 from gsaas.db import models
-from gsaas.gpgpums.state import ANY, Refusal, Request
+from gsaas.objects.placement import Refusal
+from gsaas.objects.request import ANY, Request
 
 MOST_ALONE = 2046
 """cGPUs of one lease without a server: all that the usual prefix of a host's own programs has addresses for. The

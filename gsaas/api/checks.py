@@ -9,7 +9,7 @@ from gsaas.api import cgpus, limits
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.service import Call, Reply
 from gsaas.db import gpus
-from gsaas.gpgpums.state import Placement, Refusal
+from gsaas.objects.placement import Placement, Refusal
 
 
 def create(call: Call) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gsaas.db import hosts, models
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 
 HOLDING = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
 """A lease in another status has no GPUs, or is to lose them anyway."""

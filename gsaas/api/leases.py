@@ -12,7 +12,7 @@ from typing import Any
 from oslo_utils import timeutils
 from sqlalchemy.orm import Session
 
-from gsaas import exceptions, timings
+from gsaas import exceptions
 from gsaas.api import cgpus, degraded, limits, queue
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.service import Call, Reply, Service
@@ -21,12 +21,14 @@ from gsaas.cloudinit.environment import shell_exports
 from gsaas.db import leases, models, plain
 from gsaas.db.plain import AnyClaim, AnyLease
 from gsaas.engine import user_data, wiring
-from gsaas.gpgpums.access import Access
-from gsaas.gpgpums.state import Refusal, Request
 from gsaas.gpgpums.taking import UNREACHABLE
 from gsaas.grants import visit
-from gsaas.lifecycle import Status
 from gsaas.metrics import counted
+from gsaas.objects import timings
+from gsaas.objects.access import Access
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.placement import Refusal
+from gsaas.objects.request import Request
 from gsaas.remoting.base import Device
 
 PATH = "/v1/leases"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gsaas.api.service import Call, Reply
 from gsaas.db import limits as held
-from gsaas.gpgpums.state import Placement
 from gsaas.gpgpums.turns import asked
 from gsaas.limits import base
+from gsaas.objects.placement import Placement
 
 
 def show(call: Call) -> Reply:

@@ -20,7 +20,7 @@ from gsaas.db import models, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import TIME_OVER, Patience
 from gsaas.gpgpums.queue import estimate
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 
 PATH = "/v1/queue"
 

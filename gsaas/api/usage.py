@@ -12,7 +12,7 @@ from gsaas.api import times
 from gsaas.api.rbac import usage as rbac
 from gsaas.api.service import Call, Reply
 from gsaas.db import usage as history
-from gsaas.gpgpums.usage import Used, by_project
+from gsaas.objects.usage import Used, by_project
 
 
 def show(call: Call) -> Reply:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsaas import host_names
-from gsaas.monitor.report import GpuInfo
+from gsaas.objects import host_names
+from gsaas.objects.gpu_report import GpuInfo
 
 _CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")

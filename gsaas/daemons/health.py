@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Callable, Mapping
 
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
 
 PATIENCE = 3.0
 """Seconds for a whole conversation's steps."""

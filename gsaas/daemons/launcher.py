@@ -17,7 +17,7 @@ from gsaas.daemons import enclosure, health, processes
 from gsaas.daemons.logs import Logs
 from gsaas.daemons.processes import Groups
 from gsaas.daemons.records import Record, Records
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
 from gsaas.remoting.daemon import Command, Daemons
 
 _PASSED_ON = ("PATH", "LANG")

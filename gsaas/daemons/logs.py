@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
 
 _TAIL = 4096
 _DAY = 86400.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gsaas.daemons.values import Daemon, State
+from gsaas.objects.daemon import Daemon, State
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
 
 
 class Unusable(Exception):

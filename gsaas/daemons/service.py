@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gsaas import rpc
-from gsaas.daemons.values import Condition, Daemon, FenceReport, Report, State, Wanted
-from gsaas.daemons.values import per_gpu as daemons_of
 from gsaas.fence.fence import Fence
-from gsaas.monitor.report import Sight
+from gsaas.objects.daemon import Condition, Daemon, FenceReport, Report, State, Wanted
+from gsaas.objects.daemon import per_gpu as daemons_of
+from gsaas.objects.gpu_report import Sight
 from gsaas.remoting.daemon import PER_GPU, Daemons
 from gsaas.rpc.engine import EngineClient
 

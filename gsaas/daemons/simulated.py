@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from gsaas.daemons.values import Condition, Daemon, State
+from gsaas.objects.address import Address
+from gsaas.objects.daemon import Condition, Daemon, State
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
-from gsaas.rodvr.bindings import Address
 
 
 class SimulatedSupervisor:

@@ -20,7 +20,7 @@ from gsaas.daemons import plan as planning
 from gsaas.daemons.health import Unhealthy
 from gsaas.daemons.launcher import CannotStart, Launcher, Process
 from gsaas.daemons.plan import Check, Forget, Found, Kill, NoteEnd, Start, Terminate, Times
-from gsaas.daemons.values import Condition, Daemon, State
+from gsaas.objects.daemon import Condition, Daemon, State
 
 LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from gsaas.db.models import Claim, Gpu
 from gsaas.db.prepared import Prepared
 
 if TYPE_CHECKING:
-    from gsaas.gpgpums import state
+    from gsaas.objects import gpu as gpus
 
 _GPUS, _CLAIMS = Gpu.__table__, Claim.__table__
 
@@ -68,7 +68,7 @@ def queue_up(connection: Connection) -> None:
     connection.execute(_TURNSTILE)
 
 
-def swap(connection: Connection, before: state.Gpu, after: state.Gpu, lease_id: str) -> bool:
+def swap(connection: Connection, before: gpus.Gpu, after: gpus.Gpu, lease_id: str) -> bool:
     """Write *after* if the GPU is still as it was *before*; say whether. The lease is there already."""
     swapped = _SWAP.run(
         connection,
@@ -91,9 +91,9 @@ def give_back(
     connection: Connection,
     lease_id: str,
     claims: Sequence[plain.Claim],
-    known: Callable[[str], state.Gpu | None],
+    known: Callable[[str], gpus.Gpu | None],
     newest: int,
-) -> list[tuple[state.Gpu, state.Gpu]]:
+) -> list[tuple[gpus.Gpu, gpus.Gpu]]:
     """Return the claims of a lease whose row is held.
 
     *known* is asked for GPUs by UUID. Those that are as it says are returned as they were and as they will be.

@@ -26,7 +26,7 @@ from gsaas import exceptions
 from gsaas.db import hosts
 from gsaas.db.models import Claim, Gpu, GpuReading, Host
 from gsaas.db.upsert import upsert
-from gsaas.monitor.report import GpuInfo, Reading, XidError
+from gsaas.objects.gpu_report import GpuInfo, Reading, XidError
 
 NOT_REPORTED = "not reported by its monitor"
 

@@ -22,7 +22,7 @@ from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.models import Claim, Endpoint, Gpu, Host, Lease
 from gsaas.db.upsert import upsert
-from gsaas.lifecycle import TRANSITIONS, Event, Status
+from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 
 GONE = "gone for good"
 """Why a forgotten host is disabled, and stays so if it comes back before its rows are gone."""

@@ -1,6 +1,6 @@
 """Reading and moving leases; `gsaas.gpgpums.claims` makes them.
 
-1. A status changes only in `transition`, which asks `gsaas.lifecycle` and adds to the story.
+1. A status changes only in `transition`, which asks `gsaas.objects.lifecycle` and adds to the story.
 2. Whoever changes a lease holds its row until the transaction ends, so two engines cannot both
    move it.
 3. Released leases are history: they are found by their id, and listed only when asked for.
@@ -22,11 +22,12 @@ from sqlalchemy import update as update_rows
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.base import ExecutableOption
 
-from gsaas import exceptions, lifecycle
+from gsaas import exceptions
 from gsaas.db import plain
 from gsaas.db.models import Claim, Gpu, Host, Lease, LeaseEvent
 from gsaas.db.prepared import Prepared
-from gsaas.lifecycle import Status
+from gsaas.objects import lifecycle
+from gsaas.objects.lifecycle import Status
 
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
 KEPT = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
@@ -155,11 +156,13 @@ def move(
 
     Returns what is to be told of it.
     """
-    stands = Status(lease.status)
-    past: Sequence[str] = ()
-    if (stands, event) not in lifecycle.TRANSITIONS:
+    before = Status(lease.status)
+    status = lifecycle.next_status(before, event)
+    if status is None:
         past = connection.scalars(_PAST, {"this": lease.id}).all()
-    status = lifecycle.next_status(lease.id, stands, event, past)
+        raise exceptions.IllegalTransition(
+            id=lease.id, state=before, event=event, story=" -> ".join([*past, before])
+        )
     _change(lease, changes)
     lease.status = status
     if status is Status.RELEASED and lease.released_at is None:

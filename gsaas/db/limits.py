@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
 from gsaas.db.models import Claim, Lease, Project
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 
 HOLDING = tuple(status for status in LIVE if status is not Status.QUEUED)
 

@@ -15,13 +15,13 @@ from gsaas.db import hosts
 from gsaas.db.leases import LIVE
 from gsaas.db.models import Claim, Endpoint, Gpu, GpuReading, Host, Lease
 from gsaas.db.queue import HOLDING
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 
 REASONS = ("unmapped", "refused")
-"""Why endpoints drop packets; see `gsaas.rodvr.report.BindingReport`."""
+"""Why endpoints drop packets; see `gsaas.objects.endpoint_report.BindingReport`."""
 
 DAEMON_STATES = ("starting", "healthy", "unresponsive", "down", "draining")
-"""How daemons fare; see `gsaas.daemons.values.State`."""
+"""How daemons fare; see `gsaas.objects.daemon.State`."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Host(Base):
     monitor_seen_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp, index=True)
     """Last report of its gsaas-monitor; None before the first."""
     monitor_report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What its gsaas-monitor said last of its daemons and its fence: `gsaas.daemons.values.Report.to_dict()`;
+    """What its gsaas-monitor said last of its daemons and its fence: `gsaas.objects.daemon.Report.to_dict()`;
     None before the first."""
     wanted_serial: Mapped[int] = mapped_column(BigInteger, default=0)
     """Grows each time its monitor is told what it should hold, so that the monitor knows which of two is newer."""
@@ -244,7 +244,7 @@ class Lease(Base):
     """MiB per cGPU in shared mode; None in exclusive mode."""
     locality: Mapped[str] = mapped_column(String(16))
     requirements: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    """What else its GPUs must be: `gsaas.gpgpums.state.Request`'s further words."""
+    """What else its GPUs must be: `gsaas.objects.request.Request`'s further words."""
     policy: Mapped[str | None] = mapped_column(String(64))
     """The scheduling policy that chose; before that the one asked for, None for the default."""
     remoting: Mapped[str] = mapped_column(String(64))
@@ -262,7 +262,7 @@ class Lease(Base):
     consumer_address: Mapped[str | None] = mapped_column(String(15))
     """The only address that its grant may be redeemed from; None: the first that shows it."""
     access: Mapped[str | None] = mapped_column(String(16))
-    """How its consumer reaches its GPUs: `gsaas.gpgpums.access.Access`; None until it has some."""
+    """How its consumer reaches its GPUs: `gsaas.objects.access.Access`; None until it has some."""
     admitted_address: Mapped[str | None] = mapped_column(String(15))
     """Whom the fences of its GPU hosts were told to let in: where there is something to remove."""
     server_request: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
@@ -303,7 +303,7 @@ class Lease(Base):
     """The engine that is taking its steps; others leave it alone until `driven_until`."""
     driven_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     timings: Mapped[dict[str, float] | None] = mapped_column(JSON, default=dict)
-    """Phase of the launch -> seconds it took; see `gsaas.timings`."""
+    """Phase of the launch -> seconds it took; see `gsaas.objects.timings`."""
 
     claims: Mapped[list[Claim]] = relationship(
         back_populates="lease", order_by="Claim.position", lazy="selectin"

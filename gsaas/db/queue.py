@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, aliased
 from gsaas.db import leases
 from gsaas.db.models import Lease
 from gsaas.db.prepared import Prepared
-from gsaas.lifecycle import Event, Status
+from gsaas.objects.lifecycle import Event, Status
 
 STEP = "queue"
 """The step of a lease that its fault names when it left the queue without GPUs."""

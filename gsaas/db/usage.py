@@ -9,7 +9,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from gsaas.db.models import Lease
-from gsaas.gpgpums.usage import Holding
+from gsaas.objects.usage import Holding
 
 AT_ONCE = 1000
 """Rows fetched at a time: a month may have a million."""

@@ -14,7 +14,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from gsaas import exceptions, timings
+from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Owner, Server
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
@@ -24,8 +24,9 @@ from gsaas.engine import holdings, processes, steps, user_data, wiring
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
-from gsaas.lifecycle import Event, Status
 from gsaas.metrics import counted
+from gsaas.objects import timings
+from gsaas.objects.lifecycle import Event, Status
 from gsaas.remoting.base import Driver
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.rodvr import EndpointClient

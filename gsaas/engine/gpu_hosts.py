@@ -12,13 +12,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gsaas.daemons.values import Wanted
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.db.models import Lease
 from gsaas.engine import holdings
 from gsaas.engine.holdings import Held
-from gsaas.lifecycle import Status
+from gsaas.objects.daemon import Wanted
+from gsaas.objects.lifecycle import Status
 from gsaas.rpc.monitor import MonitorClient
 
 LOG = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gsaas.daemons.values import Admission, Daemon, State, Wanted
-from gsaas.gpgpums.state import EXCLUSIVE
-from gsaas.lifecycle import Status
+from gsaas.objects.daemon import Admission, Daemon, State, Wanted
+from gsaas.objects.gpu import EXCLUSIVE
+from gsaas.objects.lifecycle import Status
 
 if TYPE_CHECKING:
     from gsaas.db.models import Claim, Lease
@@ -24,7 +24,7 @@ ENTITLED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
 """Only these may reach GPUs."""
 
 Reports = Mapping[str, Mapping[str, Any]]
-"""GPU host -> what its monitor said last, as `gsaas.daemons.values.Report.to_dict()`."""
+"""GPU host -> what its monitor said last, as `gsaas.objects.daemon.Report.to_dict()`."""
 Addresses = Mapping[str, str]
 """Compute host -> its address on the GPU network."""
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import jsonschema
 
-from gsaas import exceptions, host_names, rpc
+from gsaas import exceptions, rpc
 from gsaas.context import RequestContext
-from gsaas.daemons.values import State
 from gsaas.db import endpoints, gpus, leases, settings
 from gsaas.db.database import Database
 from gsaas.engine import wiring
@@ -25,8 +24,10 @@ from gsaas.engine.driver import installed
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.grants import redemption
 from gsaas.grants.keyring import Keyring
-from gsaas.lifecycle import Status
-from gsaas.monitor.report import Report
+from gsaas.objects import host_names
+from gsaas.objects.daemon import State
+from gsaas.objects.gpu_report import Report
+from gsaas.objects.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.monitor import MonitorClient

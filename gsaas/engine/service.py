@@ -21,7 +21,7 @@ from gsaas.engine.inbox import Inbox
 from gsaas.engine.worklist import Worklist
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 from gsaas.cloud.base import Server, ServerStatus
 from gsaas.engine.holdings import NOTHING_HELD, Held
-from gsaas.gpgpums.state import ANY
-from gsaas.lifecycle import Status
-from gsaas.timings import ACTIVATION
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.request import ANY
+from gsaas.objects.timings import ACTIVATION
 
 if TYPE_CHECKING:
     from gsaas.db.models import Lease

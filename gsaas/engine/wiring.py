@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gsaas.gpgpums.access import Access
-from gsaas.lifecycle import Status
+from gsaas.objects.access import Access
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding, LocalBinding
+from gsaas.objects.lifecycle import Status
 from gsaas.remoting.base import Device
-from gsaas.rodvr.bindings import Address, Binding, LocalBinding
 
 if TYPE_CHECKING:
     from gsaas.db.models import Claim, Lease

@@ -14,11 +14,11 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gsaas.daemons.values import Admission, FenceReport
 from gsaas.fence import sockets
 from gsaas.fence.layout import Layout, Range, merge
 from gsaas.fence.ruleset import HERE
 from gsaas.fence.table import Found, Table
+from gsaas.objects.daemon import Admission, FenceReport
 
 LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Collection, Iterator
 
-from gsaas.daemons.values import Admission
+from gsaas.objects.daemon import Admission
 from gsaas.rodvr.kernel.namespace import entered
 
 LOG = logging.getLogger(__name__)

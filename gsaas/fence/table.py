@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pyroute2.netlink import NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
-from gsaas.daemons.values import Admission
 from gsaas.fence import ruleset
 from gsaas.fence.layout import Layout
 from gsaas.fence.ruleset import ADMITTED, INET, TABLE
+from gsaas.objects.daemon import Admission
 from gsaas.rodvr.kernel import expressions as ex
 from gsaas.rodvr.kernel import ports, wire
 from gsaas.rodvr.kernel.expressions import SUBSYSTEM

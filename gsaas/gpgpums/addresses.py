@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gsaas import exceptions
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 
 CHANCE = random.SystemRandom()
 

@@ -35,8 +35,7 @@ from dataclasses import dataclass
 from oslo_utils import timeutils
 from sqlalchemy import Connection
 
-from gsaas import exceptions, timings
-from gsaas.daemons.ports import PortRange
+from gsaas import exceptions
 from gsaas.db import claims as rows
 from gsaas.db import leases, settings
 from gsaas.db import limits as held
@@ -44,7 +43,6 @@ from gsaas.db import queue as queued
 from gsaas.db.database import Database, OvertakenError
 from gsaas.db.leases import Happened
 from gsaas.db.plain import Lease
-from gsaas.gpgpums import state
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.attempts import until_written
 from gsaas.gpgpums.choice import Choice
@@ -52,14 +50,18 @@ from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Mix
-from gsaas.gpgpums.state import ANY, Placement, Refusal, Request
 from gsaas.gpgpums.taking import UNREACHABLE, Taking
 from gsaas.gpgpums.turns import Turns, asked, at_least, request_of
-from gsaas.lifecycle import Event, Status
 from gsaas.limits import Limits
 from gsaas.limits import base as limits
 from gsaas.limits.cached import CachedLimits
 from gsaas.limits.configured import NoLimits
+from gsaas.objects import timings
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.placement import Placement, Refusal
+from gsaas.objects.ports import PortRange
+from gsaas.objects.request import ANY, Request
 
 Condition = Callable[[Lease], bool]
 
@@ -140,7 +142,7 @@ class Claims:
             self._inventory, masked, daemon_ports or {}, native=native, local=local
         )
         self._lock = threading.Lock()
-        self._returns: deque[tuple[state.Gpu, state.Gpu]] = deque()
+        self._returns: deque[tuple[Gpu, Gpu]] = deque()
         """GPUs before and after returns that are committed, and not yet in the inventory."""
         self._quotas = CachedLimits(quotas or NoLimits())
         self._turns = Turns(
@@ -538,7 +540,7 @@ class Claims:
         newest, others_wait = rows.look(connection)
         return newest, others_wait or not self._database.one_writer
 
-    def _returned(self, changed: Sequence[tuple[state.Gpu, state.Gpu]]) -> None:
+    def _returned(self, changed: Sequence[tuple[Gpu, Gpu]]) -> None:
         """Know GPUs as they are now. While somebody is choosing, that is left to whoever is next."""
         self._returns.extend(changed)
         if self._lock.acquire(blocking=False):

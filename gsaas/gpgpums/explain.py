@@ -11,19 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import replace
 
-from gsaas.gpgpums.state import (
-    ANY,
-    EXCLUSIVE,
-    LOCAL,
-    ONE,
-    REMOTE,
-    SPREAD,
-    Gpu,
-    Refusal,
-    Request,
-    Withheld,
-    told,
-)
+from gsaas.objects.gpu import EXCLUSIVE, Gpu, Withheld, format_capability
+from gsaas.objects.placement import Refusal
+from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 CONSUMERS_HOST = "consumers-host"
 NOT_COMPUTE_HOST = "not-compute-host"
@@ -271,9 +261,9 @@ def _busy(
     if fitting:
         clauses.append((fitting, f"would fit, but {_shortage(request, fitting, most_now)}"))
     (first, saying), *others = clauses
-    told = [f"{first} of {_gpus(len(gpus))} {saying}"]
-    told += [f"{count} {saying}" for count, saying in others]
-    return ", ".join(told)
+    format_capability = [f"{first} of {_gpus(len(gpus))} {saying}"]
+    format_capability += [f"{count} {saying}" for count, saying in others]
+    return ", ".join(format_capability)
 
 
 def _shortage(request: Request, fitting: int, most_now: int) -> str:
@@ -335,11 +325,11 @@ def _none_such(request: Request, gpus: Sequence[Gpu]) -> str:
             models = ", ".join(sorted({gpu.model for gpu in there}))
             return f"no GPU {here} is of model {request.gpu_model}; the models are {models}"
         there, here = of_model, f"{here} of model {request.gpu_model}"
-    asked = told(request.compute_capability)
+    asked = format_capability(request.compute_capability)
     highest = max((gpu.compute_capability for gpu in there if gpu.compute_capability), default=None)
     if highest is None:
         return f"no GPU {here} tells its compute capability, so none is known to have {asked}"
-    return f"no GPU {here} has a compute capability of {asked}; the highest is {told(highest)}"
+    return f"no GPU {here} has a compute capability of {asked}; the highest is {format_capability(highest)}"
 
 
 def _kind(request: Request) -> str:
@@ -348,7 +338,9 @@ def _kind(request: Request) -> str:
     if request.gpu_model is not None:
         words.append(f" of model {request.gpu_model}")
     if request.compute_capability is not None:
-        words.append(f" of compute capability {told(request.compute_capability)} or more")
+        words.append(
+            f" of compute capability {format_capability(request.compute_capability)} or more"
+        )
     if request.host is not None:
         words.append(f" on {request.host}")
     return "".join(words)

@@ -22,9 +22,10 @@ from gsaas.db.hosts import is_silent
 from gsaas.db.models import Endpoint, Gpu, GpuReading, Host, Setting
 from gsaas.db.prepared import Prepared
 from gsaas.db.settings import DEFAULT_POLICY
-from gsaas.gpgpums import state
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import Placement, Withheld
+from gsaas.objects import gpu as gpus
+from gsaas.objects.gpu import Withheld
+from gsaas.objects.placement import Placement
 
 _MAYBE_WITHHELD = and_(
     or_(
@@ -154,7 +155,7 @@ class Inventory:
         )
         return connection.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 
-    def put(self, gpu: state.Gpu) -> None:
+    def put(self, gpu: gpus.Gpu) -> None:
         """Take over a GPU as it is in the database."""
         known = self.pool.get(gpu.uuid)
         if gpu == known:
@@ -172,7 +173,7 @@ class Inventory:
             withheld = self._withheld_hosts.get(row.host_name)
         known = self.pool.get(row.uuid)
         self.put(
-            state.Gpu(
+            gpus.Gpu(
                 row.uuid,
                 row.host_name,
                 row.device_index,
@@ -182,7 +183,7 @@ class Inventory:
                 row.generation,
                 withheld,
                 row.model,
-                row.compute_capability and state.understood(row.compute_capability),
+                row.compute_capability and gpus.parse_capability(row.compute_capability),
                 row.leases,
                 row.given,
                 known.utilisation if known else None,

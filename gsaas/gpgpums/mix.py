@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 
 from gsaas.gpgpums.pool import Mix
-from gsaas.gpgpums.state import ANY, Request
+from gsaas.objects.request import ANY, Request
 
 
 class RecentRequests:

@@ -24,19 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gsaas.gpgpums import explain
 from gsaas.gpgpums.orders import ByAmount, Grouped, InOrder, Then
-from gsaas.gpgpums.state import (
-    ANY,
-    LOCAL,
-    ONE,
-    REMOTE,
-    SPREAD,
-    Gpu,
-    Kind,
-    Placement,
-    Refusal,
-    Request,
-    Share,
-)
+from gsaas.objects.gpu import Gpu, Kind
+from gsaas.objects.placement import Placement, Refusal, Share
+from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 if TYPE_CHECKING:
     from gsaas.gpgpums.policies.base import Policy

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from gsaas.gpgpums.state import Gpu, Placement, Request, Withheld
+from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.placement import Placement
+from gsaas.objects.request import Request
 
 if TYPE_CHECKING:
     from gsaas.gpgpums.policies.base import Policy

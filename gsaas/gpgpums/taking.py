@@ -9,21 +9,23 @@ from collections.abc import Mapping, Sequence, Set
 from oslo_utils import timeutils
 from sqlalchemy import Connection, select
 
-from gsaas import exceptions, timings
-from gsaas.daemons.ports import PortRange
+from gsaas import exceptions
 from gsaas.db import claims as rows
 from gsaas.db import leases, models
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import Happened
 from gsaas.db.plain import Claim, Lease
-from gsaas.gpgpums import state
-from gsaas.gpgpums.access import Access, Consumer, choose
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.state import Placement, Request
-from gsaas.lifecycle import Event, Status
-from gsaas.rodvr.bindings import Address
+from gsaas.objects import timings
+from gsaas.objects.access import Access, Consumer, choose
+from gsaas.objects.address import Address
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.placement import Placement
+from gsaas.objects.ports import NoFreePort, PortRange
+from gsaas.objects.request import Request
 
 LOG = logging.getLogger(__name__)
 
@@ -63,7 +65,7 @@ class Taking:
         placement: Placement,
         policy: Policy,
         watch: timeutils.StopWatch,
-    ) -> list[state.Gpu]:
+    ) -> list[Gpu]:
         """Write that *lease* has *placement* and how it gets there; return the GPUs as they then are.
 
         *watch* runs since the claim began. Raises `OvertakenError` if a GPU is not as the inventory has it, and
@@ -117,9 +119,7 @@ class Taking:
             lease.bound_host, lease.port_id = host, lease.id
 
 
-def _fill(
-    lease: Lease, placement: Placement, policy: Policy, gpus: Mapping[str, state.Gpu]
-) -> None:
+def _fill(lease: Lease, placement: Placement, policy: Policy, gpus: Mapping[str, Gpu]) -> None:
     """Note in *lease* what was chosen for it; *gpus* are those of its shares, by UUID."""
     lease.policy = policy.name
     lease.wanted_host = placement.host
@@ -166,9 +166,9 @@ def _give_ports(
         )
         names = [f"{lease.id}-{claim.position}" for claim in claims]
         try:
-            chosen = ports.choose(list(taken), names, host)
-        except exceptions.NoDaemonPort:
+            chosen = ports.choose(list(taken), names)
+        except NoFreePort:
             LOG.warning("%s has no free port in [daemons]lease_ports (%s) for a lease", host, ports)
-            raise
+            raise exceptions.NoDaemonPort(host=host, ports=str(ports)) from None
         for claim, port in zip(claims, chosen, strict=True):
             claim.daemon_host, claim.daemon_port = host, port

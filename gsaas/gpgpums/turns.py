@@ -16,9 +16,10 @@ from gsaas.gpgpums import queue
 from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.queue import Waiting
-from gsaas.gpgpums.state import Placement, Refusal, Request
 from gsaas.limits import Limits
 from gsaas.limits import base as limits
+from gsaas.objects.placement import Placement, Refusal
+from gsaas.objects.request import Request
 
 LOG = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.database import Database, retried
 from gsaas.db.models import Lease
-from gsaas.gpgpums.access import Access
 from gsaas.grants.keyring import Expired, Forged, Grant, Keyring
-from gsaas.lifecycle import Status
 from gsaas.metrics import counted
+from gsaas.objects.access import Access
+from gsaas.objects.lifecycle import Status
 
 LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
-from gsaas import exceptions, timings
+from gsaas import exceptions
+from gsaas.objects import timings
 
 REGISTRY = CollectorRegistry()
 disable_created_metrics()  # a second family for each counter, which nobody asks for
@@ -105,7 +106,7 @@ def _request_seconds(method: str, route: str) -> Histogram:
 
 
 def launched(took: Mapping[str, float]) -> None:
-    """Note how long each phase took of a launch that has come to its end: `gsaas.timings`, in seconds."""
+    """Note how long each phase took of a launch that has come to its end: `gsaas.objects.timings`, in seconds."""
     for phase in timings.PHASES:
         if phase in took:
             PHASES.labels(phase).observe(took[phase])

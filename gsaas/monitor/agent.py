@@ -19,8 +19,8 @@ from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.daemons.service import DaemonService
 from gsaas.monitor import utilisation
-from gsaas.monitor.report import Reading, Report, Sight
 from gsaas.monitor.sources.base import Source
+from gsaas.objects.gpu_report import Reading, Report, Sight
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 

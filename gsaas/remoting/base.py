@@ -17,10 +17,10 @@ from stevedore.exception import NoMatches
 from stevedore.extension import ExtensionManager
 
 from gsaas.cloudinit.environment import SEARCH_PATH, check
-from gsaas.daemons.ports import PortRange
 from gsaas.exceptions import RemotingLimit
+from gsaas.objects.address import Address
+from gsaas.objects.ports import PortRange
 from gsaas.remoting.daemon import Daemons, Recipe
-from gsaas.rodvr.bindings import Address
 
 NAMESPACE = "gsaas.remoting"
 

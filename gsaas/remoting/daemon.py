@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from oslo_config import cfg
 
-from gsaas.daemons.ports import PortRange
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
+from gsaas.objects.ports import PortRange
 
 PER_GPU, PER_LEASE, OPERATOR = "per-gpu", "per-lease", "operator"
 TCP, HTTP2, SIMULATED = "tcp", "http2", "simulated"

@@ -26,7 +26,7 @@ from typing import Any
 
 from pyroute2.netns import setns
 
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 
 
 class SimulatedDaemons:

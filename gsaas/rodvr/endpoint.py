@@ -25,11 +25,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding, LocalBinding
+from gsaas.objects.endpoint_report import BindingReport, Report
 from gsaas.rodvr import plan
-from gsaas.rodvr.bindings import Address, Binding, LocalBinding
 from gsaas.rodvr.identities import Identities, NoIdentityLeft
 from gsaas.rodvr.kernel import Datapath, Events, Watch
-from gsaas.rodvr.report import BindingReport, Report
 
 LOG = logging.getLogger(__name__)
 

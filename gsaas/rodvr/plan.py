@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gsaas.rodvr.bindings import Address, Binding, LocalBinding
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding, LocalBinding
 
 
 @dataclass(frozen=True)

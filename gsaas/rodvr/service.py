@@ -16,7 +16,7 @@ from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.rodvr.bindings import binding_from_dict
+from gsaas.objects.binding import binding_from_dict
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.rodvr import EndpointClient

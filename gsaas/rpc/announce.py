@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gsaas.lifecycle import Status
 from gsaas.metrics import counted
+from gsaas.objects.lifecycle import Status
 from gsaas.rpc.api import ApiClient
 from gsaas.rpc.engine import EngineClient
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.daemons.values import Wanted
-from gsaas.monitor.report import Report
-from gsaas.rodvr.bindings import Binding, LocalBinding, binding_from_dict
+from gsaas.objects.binding import Binding, LocalBinding, binding_from_dict
+from gsaas.objects.daemon import Wanted
+from gsaas.objects.gpu_report import Report
 
 LOG = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class EngineClient:
         return Wanted.from_dict(answer)
 
     def daemons_report(self, host: str, report: Mapping[str, Any]) -> None:
-        """Send `gsaas.daemons.values.Report.to_dict()` of *host*."""
+        """Send `gsaas.objects.daemon.Report.to_dict()` of *host*."""
         context = RequestContext(overwrite=False)
         self._client.cast(context, "daemons_report", host=host, report=dict(report))
 

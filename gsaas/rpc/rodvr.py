@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gsaas import rpc
-from gsaas.rodvr.bindings import Binding, LocalBinding
+from gsaas.objects.binding import Binding, LocalBinding
 from gsaas.rpc.hosts import HostCalls
 
 
@@ -16,7 +16,7 @@ class EndpointClient:
 
     1.0  apply, remove
 
-    Each returns the endpoint's report on that port, as `gsaas.rodvr.report.Report.to_dict()`, or raises
+    Each returns the endpoint's report on that port, as `gsaas.objects.endpoint_report.Report.to_dict()`, or raises
     `gsaas.rpc.hosts.Unconfirmed` after *timeout* seconds.
     """
 

@@ -15,7 +15,9 @@ from itertools import islice
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.queue import Waiting, next_turn
-from gsaas.gpgpums.state import ANY, LOCAL, Gpu, Placement, Request
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.placement import Placement
+from gsaas.objects.request import ANY, LOCAL, Request
 from gsaas.sim.clock import Clock
 from gsaas.sim.history import Demand
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from gsaas.gpgpums.state import EXCLUSIVE, SHARED
+from gsaas.objects.gpu import EXCLUSIVE, SHARED
 
 COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project")
 

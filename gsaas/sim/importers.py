@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gsaas.gpgpums.state import EXCLUSIVE, SHARED
+from gsaas.objects.gpu import EXCLUSIVE, SHARED
 from gsaas.sim import history
 from gsaas.sim.history import Demand, HistoryError
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gsaas.gpgpums.state import ANY, LOCAL
+from gsaas.objects.request import ANY, LOCAL
 from gsaas.sim.cloud import Outcome, Simulation, Site
 from gsaas.sim.history import Demand, span
 

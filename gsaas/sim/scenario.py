@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.state import ANY, LOCAL
+from gsaas.objects.request import ANY, LOCAL
 from gsaas.sim.cloud import Site
 
 SITE = {"hosts": int, "gpus": int, "memory_mb": int, "model": str}

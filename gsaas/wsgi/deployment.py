@@ -23,7 +23,8 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import ANY, EXCLUSIVE, Request
+from gsaas.objects.gpu import EXCLUSIVE
+from gsaas.objects.request import ANY, Request
 from gsaas.remoting import base as remoting
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient, ApiListener

@@ -6,13 +6,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from gsaas import exceptions, lifecycle
+from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Owner, Port, Server, ServerStatus
 from gsaas.context import RequestContext
 from gsaas.db import leases
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
-from gsaas.lifecycle import Status
+from gsaas.objects import lifecycle
+from gsaas.objects.lifecycle import Status
 
 
 class MemoryCloud(Cloud):

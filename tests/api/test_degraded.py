@@ -8,7 +8,7 @@ import pytest
 from oslo_utils import timeutils
 
 from gsaas.db import gpus, models
-from gsaas.monitor.report import GpuInfo
+from gsaas.objects.gpu_report import GpuInfo
 
 UUIDS = [f"GPU-0001-{index}" for index in range(4)]
 

@@ -8,7 +8,7 @@ import pytest
 from oslo_utils import timeutils
 
 from gsaas.db import endpoints, gpus, models
-from gsaas.monitor.report import GpuInfo, Process, Reading, XidError
+from gsaas.objects.gpu_report import GpuInfo, Process, Reading, XidError
 from tests.api.world import World, only_error
 
 

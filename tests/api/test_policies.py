@@ -137,7 +137,7 @@ def test_the_policy_inside_a_host_is_a_knob(tmp_path):
 
 
 def _one_gpu():
-    from gsaas.gpgpums.state import Request
+    from gsaas.objects.request import Request
 
     return Request(1)
 

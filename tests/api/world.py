@@ -26,7 +26,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
-from gsaas.monitor.report import GpuInfo
+from gsaas.objects.gpu_report import GpuInfo
 from gsaas.remoting import base as remoting
 from tests.api.doubles import MemoryCloud, MemoryEngine
 from tests.support import sqlite

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gsaas.objects.address import Address
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
-from gsaas.rodvr.bindings import Address
 
 pytestmark = pytest.mark.kernel
 

@@ -18,7 +18,6 @@ import gsaas.conf
 from gsaas import rpc
 from gsaas.cloud.nova.cloud import NovaCloud
 from gsaas.context import RequestContext
-from gsaas.daemons.values import Wanted
 from gsaas.db import endpoints, gpus, leases, migration, models, plain
 from gsaas.db.database import Database
 from gsaas.engine import service
@@ -26,11 +25,12 @@ from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import Request
-from gsaas.lifecycle import Event, Status
-from gsaas.monitor.report import GpuInfo
+from gsaas.objects.binding import Binding
+from gsaas.objects.daemon import Wanted
+from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.request import Request
 from gsaas.remoting.base import load
-from gsaas.rodvr.bindings import Binding
 from gsaas.rpc.engine import EngineClient
 from tests.openstack.bed import gsaas as bed
 from tests.openstack.bed import keystone, messages, settings

@@ -10,7 +10,7 @@ import requests
 
 from gsaas import exceptions
 from gsaas.context import RequestContext
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 from tests.openstack.bed import gsaas, keystone, processes
 from tests.openstack.launches import Launches
 

@@ -21,8 +21,8 @@ from gsaas.cloud import marks
 from gsaas.cloud.base import Owner
 from gsaas.cloud.nova.cloud import NovaCloud
 from gsaas.context import RequestContext
-from gsaas.lifecycle import Status
-from gsaas.timings import ACTIVATION, PHASES
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.timings import ACTIVATION, PHASES
 from tests.openstack import tokens
 from tests.openstack.bed import nova, processes, settings
 from tests.openstack.launches import GPU_HOST, Launches, caller

@@ -11,7 +11,7 @@ import pytest
 from openstack.connection import Connection
 
 from gsaas.context import RequestContext
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 from tests.openstack.bed import hypervisors, processes, settings
 from tests.openstack.launches import Launches
 

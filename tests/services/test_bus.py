@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from gsaas.daemons.ports import PortRange
 from gsaas.db import endpoints, gpus, hosts, leases, migration, settings
 from gsaas.db.database import Database
 from gsaas.db.models import Gpu, GpuReading, Lease
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import Request
-from gsaas.lifecycle import Event, Status
+from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.ports import PortRange
+from gsaas.objects.request import Request
 from tests.support import rows
 from tests.support.databases import MariaDB
 from tests.support.nvml import driver as fake

@@ -16,14 +16,14 @@ import pytest
 from sqlalchemy import func, select
 
 from gsaas import exceptions
-from gsaas.daemons.ports import PortRange
 from gsaas.db import endpoints, gpus, models, plain
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.state import Request
+from gsaas.objects.ports import PortRange
+from gsaas.objects.request import Request
 
 pytestmark = pytest.mark.services
 

@@ -14,7 +14,7 @@ from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.db.models import Gpu, Host
-from gsaas.lifecycle import Event
+from gsaas.objects.lifecycle import Event
 from tests.support import rows
 
 pytestmark = pytest.mark.services

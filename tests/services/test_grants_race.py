@@ -14,7 +14,7 @@ from gsaas.db import leases
 from gsaas.db.database import Database
 from gsaas.grants.keyring import Keyring
 from gsaas.grants.redemption import Shown, redeem
-from gsaas.lifecycle import Event
+from gsaas.objects.lifecycle import Event
 from tests.support import rows
 
 pytestmark = pytest.mark.services

@@ -19,9 +19,9 @@ from gsaas.db import gpus, models, plain
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import Request
-from gsaas.lifecycle import Status
-from gsaas.monitor.report import GpuInfo
+from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.request import Request
 from tests.services.test_claims_race import BOOKS
 from tests.support.waiting import until
 

@@ -18,8 +18,8 @@ from gsaas.db import endpoints, gpus, limits, models, plain
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import Request
 from gsaas.limits.base import UNLIMITED
+from gsaas.objects.request import Request
 from tests.support import rows
 
 pytestmark = pytest.mark.services

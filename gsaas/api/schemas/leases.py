@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gsaas import timings
 from gsaas.api.schemas import cgpus, common, queue
-from gsaas.gpgpums.access import Access
-from gsaas.lifecycle import Status
+from gsaas.objects import timings
+from gsaas.objects.access import Access
+from gsaas.objects.lifecycle import Status
 
 CREATE = common.record(
     {

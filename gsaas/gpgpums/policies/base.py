@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from gsaas.gpgpums.pool import Candidates
-    from gsaas.gpgpums.state import Gpu, Request
+    from gsaas.objects.gpu import Gpu
+    from gsaas.objects.request import Request
 
 
 class Policy(abc.ABC):

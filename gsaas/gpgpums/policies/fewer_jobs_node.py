@@ -19,7 +19,8 @@ from typing import Any
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.policies.worst_fit import WorstFit
 from gsaas.gpgpums.pool import Candidates
-from gsaas.gpgpums.state import Gpu, Request
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.request import Request
 
 
 class FewerJobsNode(Policy):

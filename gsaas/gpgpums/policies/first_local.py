@@ -16,7 +16,8 @@ from itertools import chain
 
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Candidates
-from gsaas.gpgpums.state import Gpu, Request
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.request import Request
 
 
 class FirstLocal(Policy):

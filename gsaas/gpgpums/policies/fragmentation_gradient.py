@@ -22,7 +22,8 @@ from collections.abc import Iterable
 
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Candidates, Mix
-from gsaas.gpgpums.state import Capability, Gpu, Request
+from gsaas.objects.gpu import Capability, Gpu
+from gsaas.objects.request import Request
 
 State = tuple[int, int, str, Capability]
 """Free memory and size in MiB, model, compute capability (0, 0 if not known)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gsaas.monitor.report import Sight
+from gsaas.objects.gpu_report import Sight
 
 
 class Unavailable(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gsaas.monitor.report import GpuInfo, Sight
+from gsaas.objects.gpu_report import GpuInfo, Sight
 
 
 class Declared:

@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from gsaas.monitor.report import GpuInfo, Process, Reading, Sight
 from gsaas.monitor.sources.base import Unavailable
 from gsaas.monitor.sources.xids import XidWatch, described
 from gsaas.monitor.visible import Device, visible
+from gsaas.objects.gpu_report import GpuInfo, Process, Reading, Sight
 
 LOG = logging.getLogger(__name__)
 

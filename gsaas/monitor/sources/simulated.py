@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 
-from gsaas.monitor.report import GpuInfo, Reading, Sight
+from gsaas.objects.gpu_report import GpuInfo, Reading, Sight
 
 PERIOD = 600.0
 """Seconds of one wave."""

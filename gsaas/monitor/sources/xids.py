@@ -13,7 +13,7 @@ from typing import Any
 import pynvml
 from oslo_utils import timeutils
 
-from gsaas.monitor.report import XidError
+from gsaas.objects.gpu_report import XidError
 
 LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_CTNETLINK
 from pyroute2.netlink.nfnetlink import nfctsocket as nfct
 
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 from gsaas.rodvr.kernel import resets, wire
 from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
 from gsaas.rodvr.kernel.wire import Message

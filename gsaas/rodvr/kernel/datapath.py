@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.objects.address import Address
 from gsaas.rodvr import forwarding, plan
-from gsaas.rodvr.bindings import Address
 from gsaas.rodvr.kernel import expressions as ex
 from gsaas.rodvr.kernel import hooks, ports, ruleset, wire
 from gsaas.rodvr.kernel.conntrack import Conntrack

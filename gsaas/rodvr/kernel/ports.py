@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from pyroute2.netlink import NLM_F_APPEND, NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.objects.address import Address
+from gsaas.objects.binding import NOBODY
 from gsaas.rodvr import plan
-from gsaas.rodvr.bindings import NOBODY, Address
 from gsaas.rodvr.kernel import expressions as ex
 from gsaas.rodvr.kernel import wire
 from gsaas.rodvr.kernel.expressions import SUBSYSTEM

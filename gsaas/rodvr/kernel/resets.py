@@ -16,7 +16,7 @@ import socket
 import sys
 from collections.abc import Iterable
 
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 from gsaas.rodvr.kernel.namespace import entered
 
 LOG = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
-from gsaas.rodvr.bindings import NOBODY
+from gsaas.objects.binding import NOBODY
 from gsaas.rodvr.kernel import expressions as ex
 from gsaas.rodvr.kernel.expressions import LINK, NETWORK, TRANSPORT, Expression, R
 from gsaas.rodvr.kernel.wire import Message

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import EXCLUSIVE, SHARED, Gpu, Request
+from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
+from gsaas.objects.request import Request
 from gsaas.sim.clock import Clock
 from gsaas.sim.hpc.applications import CORES, Application
 

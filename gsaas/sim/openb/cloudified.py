@@ -16,7 +16,8 @@ import numpy as np
 
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import EXCLUSIVE, SHARED, Gpu, Request
+from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
+from gsaas.objects.request import Request
 from gsaas.sim.openb.arrivals import arrivals
 from gsaas.sim.openb.local import LOAD, Curve, thousandths
 from gsaas.sim.openb.sizes import THOUSANDTHS, Sizes

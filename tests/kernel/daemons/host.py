@@ -16,7 +16,7 @@ from gsaas.daemons.plan import Times
 from gsaas.daemons.processes import Groups
 from gsaas.daemons.records import Records
 from gsaas.daemons.supervisor import Supervisor
-from gsaas.daemons.values import Condition, Daemon, State
+from gsaas.objects.daemon import Condition, Daemon, State
 from gsaas.remoting import base
 from tests.support.waiting import until
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gsaas.daemons.values import State
+from gsaas.objects.daemon import State
 from tests.kernel.daemons.host import FAKE, await_state, lease_daemon
 
 pytestmark = pytest.mark.kernel

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from gsaas.daemons.plan import Times
-from gsaas.daemons.values import State
+from gsaas.objects.daemon import State
 from tests.kernel.daemons.host import (
     TIMES,
     GpuHost,

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gsaas.rodvr.bindings import Address, Binding
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding
 
 PEERS = str(Path(__file__).with_name("peers.py"))
 GPU_HOSTS = {"g1": "192.168.50.11", "g2": "192.168.50.12"}

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from gsaas.rodvr.bindings import Address, LocalBinding
+from gsaas.objects.address import Address
+from gsaas.objects.binding import LocalBinding
 from gsaas.rodvr.endpoint import LOCAL_PREFIX
 from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, G2_OTHER, PEERS, PORT, A, eventually
 

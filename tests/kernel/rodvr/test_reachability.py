@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 from gsaas.rodvr.endpoint import Endpoint
 from tests.kernel.rodvr.lab import G1, PORT, A, B, Lab, binding
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 from gsaas.rodvr.endpoint import IDENTITY_NETWORK, LOCAL_PREFIX, MASKED_PREFIX
 from gsaas.rodvr.kernel import Datapath, Refused
 from gsaas.rodvr.plan import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-from gsaas.monitor.report import Report
 from gsaas.monitor.sources import xids
 from gsaas.monitor.sources.nvml import Nvml
+from gsaas.objects.gpu_report import Report
 
 
 def main() -> None:

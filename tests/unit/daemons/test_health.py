@@ -14,7 +14,7 @@ import pytest
 
 from gsaas.daemons import health
 from gsaas.daemons.health import Unhealthy
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 import time
 
 from gsaas.daemons.logs import Logs
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
 
 DAEMON = Daemon("GPU-1", 20000, lease_id="lease-1", position=2)
 

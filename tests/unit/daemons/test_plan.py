@@ -21,7 +21,7 @@ from gsaas.daemons.plan import (
     plan,
     state,
 )
-from gsaas.daemons.values import Daemon, State
+from gsaas.objects.daemon import Daemon, State
 
 TIMES = Times(start=30, stop=10, first_pause=1, longest_pause=60, check_healthy=10)
 DAEMON = Daemon("GPU-1", 20000, 1024, "lease-1", 0)

@@ -10,8 +10,8 @@ import pytest
 import gsaas.conf
 from gsaas import rpc
 from gsaas.daemons.service import DaemonService
-from gsaas.daemons.values import Admission, Condition, Daemon, FenceReport, State, Wanted
-from gsaas.monitor.report import GpuInfo, Sight
+from gsaas.objects.daemon import Admission, Condition, Daemon, FenceReport, State, Wanted
+from gsaas.objects.gpu_report import GpuInfo, Sight
 from gsaas.remoting.base import load
 from tests.support.waiting import until
 

@@ -10,7 +10,7 @@ from gsaas.db import gpus, hosts
 from gsaas.db.database import Database
 from gsaas.db.gpus import NOT_REPORTED
 from gsaas.db.models import Claim, Gpu, GpuReading, Host
-from gsaas.monitor.report import GpuInfo, Process, Reading, XidError
+from gsaas.objects.gpu_report import GpuInfo, Process, Reading, XidError
 from tests.support import rows
 
 

@@ -7,7 +7,7 @@ import pytest
 from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.database import Database
-from gsaas.lifecycle import Event
+from gsaas.objects.lifecycle import Event
 from tests.support import rows
 
 

@@ -6,10 +6,10 @@ import datetime
 
 from oslo_utils import timeutils
 
-from gsaas.daemons.values import State
 from gsaas.db import endpoints, metrics, models
 from gsaas.db.database import Database
 from gsaas.db.metrics import Agents, Bindings, Daemons, Gpus, OneGpu
+from gsaas.objects.daemon import State
 from tests.support import rows
 
 

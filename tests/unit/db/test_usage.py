@@ -6,7 +6,7 @@ import datetime
 
 from gsaas.db import usage
 from gsaas.db.database import Database
-from gsaas.gpgpums.usage import Holding
+from gsaas.objects.usage import Holding
 from tests.support import rows
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from gsaas.daemons.ports import PortRange
-from gsaas.daemons.values import Admission, State
 from gsaas.db import endpoints, hosts, leases, models
-from gsaas.lifecycle import Status
+from gsaas.objects.daemon import Admission, State
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.ports import PortRange
 from tests.unit.engine.test_kill import active, ends, every_kill, launched, releasing
 from tests.unit.engine.world import GPU_HOST, HOST, HOST_ADDRESS, World
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from gsaas import exceptions, timings
+from gsaas import exceptions
 from gsaas.cloud.base import ServerStatus
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, hosts, leases
-from gsaas.lifecycle import Status
+from gsaas.objects import timings
+from gsaas.objects.lifecycle import Status
 from tests.unit.engine.world import HOST
 
 

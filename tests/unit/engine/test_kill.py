@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 from gsaas.cloud.base import ServerStatus
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 
 MOST = 200
 """More effects than any story has."""

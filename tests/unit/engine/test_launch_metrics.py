@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import gsaas.conf
-from gsaas import timings
 from gsaas.cli import engine as engine_process
 from gsaas.metrics import counted, exposition
+from gsaas.objects import timings
 from gsaas.service import Unstartable
 
 

@@ -7,8 +7,8 @@ import uuid
 from gsaas.context import RequestContext
 from gsaas.db import leases, plain
 from gsaas.gpgpums.claims import Claims, Patience
-from gsaas.gpgpums.state import Request
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.request import Request
 from tests.unit.engine.world import Killed, World
 
 ALL = Request(2)

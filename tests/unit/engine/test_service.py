@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gsaas import rpc
 from gsaas.engine.service import Engine
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 from tests.support.waiting import until
 from tests.unit.engine.world import HOST
 

@@ -6,9 +6,10 @@ import shutil
 
 import pytest
 
-from gsaas.gpgpums.access import Access
-from gsaas.lifecycle import Status
-from gsaas.rodvr.bindings import Address, LocalBinding
+from gsaas.objects.access import Access
+from gsaas.objects.address import Address
+from gsaas.objects.binding import LocalBinding
+from gsaas.objects.lifecycle import Status
 from tests.unit.engine.world import HOST, World, furnish
 
 

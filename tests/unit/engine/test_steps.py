@@ -10,7 +10,7 @@ from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.db.models import Claim, Lease
 from gsaas.engine import steps
 from gsaas.engine.steps import Patience, Seen
-from gsaas.lifecycle import Status
+from gsaas.objects.lifecycle import Status
 
 BOOT_TIMEOUT = 600
 PATIENCE = Patience(boot=BOOT_TIMEOUT, caller=60)

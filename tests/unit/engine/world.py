@@ -19,8 +19,6 @@ from typing import Any
 import gsaas.conf
 from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
-from gsaas.daemons.ports import PortRange
-from gsaas.daemons.values import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
 from gsaas.db import endpoints, gpus, leases, migration, models, plain
 from gsaas.db.database import Database
 from gsaas.engine import wiring
@@ -28,11 +26,13 @@ from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import Request
-from gsaas.lifecycle import Event, Status
-from gsaas.monitor.report import GpuInfo
+from gsaas.objects.binding import Binding
+from gsaas.objects.daemon import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
+from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.ports import PortRange
+from gsaas.objects.request import Request
 from gsaas.remoting.base import load
-from gsaas.rodvr.bindings import Binding
 from gsaas.rpc.hosts import Unconfirmed
 from tests.support import sqlite
 

@@ -8,7 +8,7 @@ import pytest
 
 from gsaas.cloud import inventory
 from gsaas.cloud.inventory import InventoryError
-from gsaas.monitor.report import GpuInfo
+from gsaas.objects.gpu_report import GpuInfo
 
 ETC = Path(__file__).parents[3] / "etc/gsaas"
 HOST = 'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu01"\ngpu_address = "192.0.2.11"\n'

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gsaas.gpgpums.pool import Mix
-from gsaas.gpgpums.state import ANY, EXCLUSIVE, LOCAL, ONE, REMOTE, SPREAD, Gpu, Request
+from gsaas.objects.gpu import EXCLUSIVE, Gpu
+from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 
 @dataclass

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gsaas.gpgpums.state import (
-    ANY,
-    EXCLUSIVE,
-    LOCAL,
-    ONE,
-    REMOTE,
-    SHARED,
-    SPREAD,
-    Gpu,
-    Request,
-    Withheld,
-)
+from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu, Withheld
+from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 HOSTS = ("a", "b", "c")
 SIZES = (1, 2, 3, 4)

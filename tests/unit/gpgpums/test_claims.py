@@ -15,12 +15,13 @@ from oslo_utils import timeutils
 from sqlalchemy import event, select
 
 from gsaas import exceptions
-from gsaas.daemons.ports import PortRange
 from gsaas.db import endpoints, gpus, hosts, models, plain
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import Placement, Refusal, Request, Share
+from gsaas.objects.placement import Placement, Refusal, Share
+from gsaas.objects.ports import PortRange
+from gsaas.objects.request import Request
 from tests.support.waiting import until
 
 MASKED = MaskedAddresses("169.254.71.0/24", 8308)

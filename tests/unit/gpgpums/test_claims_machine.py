@@ -29,7 +29,9 @@ from gsaas.db import endpoints, gpus, hosts, models, plain
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.state import Gpu, Placement, Refusal, Request, Withheld
+from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.placement import Placement, Refusal
+from gsaas.objects.request import Request
 from tests.support import sqlite
 from tests.unit.gpgpums import reference, strategies
 

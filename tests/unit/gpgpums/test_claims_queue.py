@@ -15,13 +15,14 @@ from sqlalchemy import event, select
 
 from gsaas import exceptions
 from gsaas.conf import load
-from gsaas.daemons.ports import PortRange
 from gsaas.db import gpus, models, plain, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims, Patience
-from gsaas.gpgpums.state import Refusal, Request
 from gsaas.limits.configured import ConfiguredLimits
+from gsaas.objects.placement import Refusal
+from gsaas.objects.ports import PortRange
+from gsaas.objects.request import Request
 
 WHOLE = Request(1)
 FOR_EVER = Patience()

@@ -7,7 +7,9 @@ from hypothesis import given
 
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import Gpu, Refusal, Request, Withheld
+from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.placement import Refusal
+from gsaas.objects.request import Request
 from tests.unit.gpgpums import strategies
 
 FIRST_FIT = policies.load("first-fit")

@@ -23,7 +23,7 @@ nameless = "newest_first:Nameless"
 QUESTION = """
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import Gpu, Request
+from gsaas.objects.request import Gpu, Request
 
 old = Gpu("old", "a", 0, 1000, compute_capability=(7, 0))
 new = Gpu("new", "b", 0, 1000, compute_capability=(9, 0))

@@ -11,7 +11,7 @@ from gsaas.db import models
 from gsaas.gpgpums.inventory import READINGS_LAST
 from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.fragmentation_gradient import fragmentation, growth
-from gsaas.gpgpums.state import Request
+from gsaas.objects.request import Request
 from tests.unit.gpgpums.test_claims import new_lease, open_claims, report
 
 WHOLE = Request(1)

@@ -17,7 +17,9 @@ from gsaas.gpgpums import policies
 from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.first_fit import FirstFit
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.state import Gpu, Refusal, Request, understood
+from gsaas.objects.gpu import Gpu, parse_capability
+from gsaas.objects.placement import Refusal
+from gsaas.objects.request import Request
 
 GUIDE = Path(__file__).parents[3] / "doc" / "policies.md"
 CONSUMER = "b"
@@ -42,7 +44,7 @@ def the_pool() -> list[Gpu]:
             int(row["in use"]),
             exclusive=row["mode"] == "exclusive",
             model=row["model"],
-            compute_capability=understood(row["capability"]),
+            compute_capability=parse_capability(row["capability"]),
             leases=int(row["leases"]),
             utilisation=float(row["busy"].removesuffix(" %")),
         )

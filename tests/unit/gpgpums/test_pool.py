@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool, Totals
-from gsaas.gpgpums.state import Gpu, Placement, Refusal, Request, Share, Withheld
+from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.placement import Placement, Refusal, Share
+from gsaas.objects.request import Request
 from tests.unit.gpgpums import reference, strategies
 
 FIRST_FIT = policies.load("first-fit")

@@ -13,7 +13,9 @@ from gsaas.gpgpums import queue
 from gsaas.gpgpums.policies.least_load_fit import LeastLoadFit
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.queue import Waiting
-from gsaas.gpgpums.state import Gpu, Placement, Request
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.placement import Placement
+from gsaas.objects.request import Request
 
 POLICY = LeastLoadFit()
 BEGINNING = datetime.datetime(2026, 1, 1)

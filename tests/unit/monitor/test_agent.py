@@ -15,9 +15,9 @@ import gsaas.conf
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.monitor.agent import Monitor
-from gsaas.monitor.report import GpuInfo, Process, Reading, Report, Sight, XidError
 from gsaas.monitor.sources.declared import Declared
 from gsaas.monitor.sources.simulated import Simulated
+from gsaas.objects.gpu_report import GpuInfo, Process, Reading, Report, Sight, XidError
 from gsaas.rpc.monitor import MonitorClient
 from tests.support.waiting import until
 

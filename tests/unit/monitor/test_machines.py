@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.monitor.report import GpuInfo, Reading, Report
+from gsaas.objects.gpu_report import GpuInfo, Reading, Report
 from tests.support.nvml import driver as fake
 
 NVIDIA_SMI = ["nvidia-smi", "--format=csv,noheader,nounits"]

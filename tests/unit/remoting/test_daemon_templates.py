@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gsaas.conf
-from gsaas.daemons.values import Daemon
+from gsaas.objects.daemon import Daemon
 from gsaas.remoting import base
 
 SHARED = Daemon("GPU-7", 20001, 2048, "lease-1", 1)

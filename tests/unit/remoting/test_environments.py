@@ -9,9 +9,9 @@ from gsaas.cloudinit import environment
 from gsaas.conf import daemons
 from gsaas.conf import remoting as options
 from gsaas.exceptions import RemotingLimit
+from gsaas.objects.address import Address
 from gsaas.remoting import base
 from gsaas.remoting.base import Device
-from gsaas.rodvr.bindings import Address
 
 
 def load(name: str, **settings: object) -> base.Driver:

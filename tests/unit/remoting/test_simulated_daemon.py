@@ -14,8 +14,8 @@ from contextlib import suppress
 
 import pytest
 
+from gsaas.objects.address import Address
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
-from gsaas.rodvr.bindings import Address
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding, LocalBinding
 from gsaas.rodvr import plan
-from gsaas.rodvr.bindings import Address, Binding, LocalBinding
 from gsaas.rodvr.plan import (
     AddChain,
     AddLocal,

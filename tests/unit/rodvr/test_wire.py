@@ -6,7 +6,7 @@ import socket
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
-from gsaas.rodvr.bindings import Address
+from gsaas.objects.address import Address
 from gsaas.rodvr.kernel import ports, wire
 from gsaas.rodvr.kernel.wire import Message
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import pytest
 
 from gsaas import rpc
-from gsaas.rodvr.bindings import Address, Binding
-from gsaas.rodvr.report import BindingReport, Report
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding
+from gsaas.objects.endpoint_report import BindingReport, Report
 from gsaas.rodvr.service import EndpointService
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.rodvr import EndpointClient

@@ -16,9 +16,10 @@ from gsaas.engine import wiring
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.inbox import Inbox
-from gsaas.lifecycle import Status
-from gsaas.monitor.report import GpuInfo, Reading, Report, Sight
-from gsaas.rodvr.bindings import Address, Binding
+from gsaas.objects.address import Address
+from gsaas.objects.binding import Binding
+from gsaas.objects.gpu_report import GpuInfo, Reading, Report, Sight
+from gsaas.objects.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 from tests.support.waiting import until

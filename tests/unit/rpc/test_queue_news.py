@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gsaas import rpc, timings
+from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.engine.callers import Callers
 from gsaas.engine.inbox import Inbox
-from gsaas.lifecycle import Status
 from gsaas.metrics import counted
+from gsaas.objects import timings
+from gsaas.objects.lifecycle import Status
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient, ApiListener
 from gsaas.rpc.engine import EngineClient

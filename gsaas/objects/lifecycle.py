@@ -13,9 +13,6 @@ This module knows no database, clock or message bus: states and events in, a sta
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-
-from gsaas import exceptions
 
 
 class Status(enum.StrEnum):
@@ -65,14 +62,6 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
 }
 
 
-def next_status(lease_id: str, status: Status, event: Event, story: Sequence[str] = ()) -> Status:
-    """Return the state after *event*; `IllegalTransition`, with the lease's *story*, if there is none."""
-    try:
-        return TRANSITIONS[status, event]
-    except KeyError:
-        raise exceptions.IllegalTransition(
-            id=lease_id,
-            state=status,
-            event=event,
-            story=" -> ".join([*story, status]),
-        ) from None
+def next_status(status: Status, event: Event) -> Status | None:
+    """Return the status after *event*; None if the event is illegal in *status*."""
+    return TRANSITIONS.get((status, event))

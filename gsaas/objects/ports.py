@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gsaas import exceptions
+
+class NoFreePort(Exception):
+    """Fewer ports of a range are free than were asked for."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,15 @@ class PortRange:
                 f"{text!r} is no range of ports, such as 20000-29999, between 1024 and 65535"
             ) from None
 
-    def choose(self, taken: Collection[int], names: Sequence[str], host: str) -> list[int]:
-        """A free port for each of *names*; raises `NoDaemonPort` for *host* if there are too few.
+    def choose(self, taken: Collection[int], names: Sequence[str]) -> list[int]:
+        """Return a free port for each of *names*; raises `NoFreePort` if there are too few.
 
         Where the search begins depends on the name: leases that are claimed at the same moment then seldom want the
         same port, and one that was given back is not the next to be given away.
         """
         used = {port for port in taken if port in self}
         if len(used) + len(names) > len(self):
-            raise exceptions.NoDaemonPort(host=host, ports=str(self))
+            raise NoFreePort(f"{self} has {len(self) - len(used)} free ports, not {len(names)}")
         chosen = []
         for name in names:
             offset = zlib.crc32(name.encode()) % len(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gsaas.rodvr.report import BindingReport, Report
+from gsaas.objects.endpoint_report import BindingReport, Report
 
 
 def test_a_report_is_plain_json() -> None:

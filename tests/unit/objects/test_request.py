@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.gpgpums.state import Gpu, Placement, Request, Share, Withheld
+from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.placement import Placement, Share
+from gsaas.objects.request import Request
 
 
 @pytest.fixture

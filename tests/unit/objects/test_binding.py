@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from gsaas.rodvr.bindings import NOBODY, Address, Binding, LocalBinding, binding_from_dict
+from gsaas.objects.address import Address
+from gsaas.objects.binding import NOBODY, Binding, LocalBinding, binding_from_dict
 
 MAPPINGS = {Address("169.254.72.1", 8308): Address("192.0.2.7", 8309)}
 OF_A_VM = Binding("port-1", "lease-1", "tap1", "fa:16:3e:00:00:05", "10.0.0.5", MAPPINGS)

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from gsaas.gpgpums.usage import Holding, Used, by_project
+from gsaas.objects.usage import Holding, Used, by_project
 
 
 def at(hour: float, day: int = 1) -> datetime.datetime:

@@ -6,15 +6,7 @@ import json
 
 import pytest
 
-from gsaas.daemons.values import (
-    Admission,
-    Condition,
-    Daemon,
-    FenceReport,
-    Report,
-    State,
-    Wanted,
-)
+from gsaas.objects.daemon import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
 
 DAEMON = Daemon("GPU-1", 20000, 1024, "lease-1", 1)
 

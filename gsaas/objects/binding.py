@@ -7,32 +7,11 @@ Nothing here knows how a binding gets into the kernel; `plan` decides that and `
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True, order=True)
-class Address:
-    """A TCP address: IPv4 dotted quad and port."""
-
-    ip: str
-    port: int
-
-    def __post_init__(self) -> None:
-        ipaddress.IPv4Address(self.ip)
-        if not 0 < self.port < 65536:
-            raise ValueError(f"port {self.port} is not between 1 and 65535")
-
-    def __str__(self) -> str:
-        return f"{self.ip}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read what `str` wrote: `Address.parse("192.0.2.1:8308")`."""
-        ip, _, port = text.rpartition(":")
-        return cls(ip, int(port))
+from gsaas.objects.address import Address
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,28 @@
+"""A TCP address: masked, or the real one of a daemon."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """A TCP address: IPv4 dotted quad and port."""
+
+    ip: str
+    port: int
+
+    def __post_init__(self) -> None:
+        ipaddress.IPv4Address(self.ip)
+        if not 0 < self.port < 65536:
+            raise ValueError(f"port {self.port} is not between 1 and 65535")
+
+    def __str__(self) -> str:
+        return f"{self.ip}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read what `str` wrote: `Address.parse("192.0.2.1:8308")`."""
+        ip, _, port = text.rpartition(":")
+        return cls(ip, int(port))
