@@ -23,9 +23,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.report import machine, median
+from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
 from gsaas.rodvr.endpoint import Endpoint
-from gsaas.rodvr.kernel.namespace import entered
 from tests.kernel.rodvr.lab import GPU_HOSTS, Lab, binding
 
 ROUNDS = 9

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from bench.report import machine
+from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
 from gsaas.rodvr.endpoint import Endpoint
-from gsaas.rodvr.kernel.namespace import entered
 
 SIZES = (1, 25, 50, 75)
 OTHER_VMS = (0, 1000)

@@ -35,10 +35,10 @@ from gsaas.grants.gate import Gate
 from gsaas.monitor import daemons
 from gsaas.monitor.agent import Monitor
 from gsaas.monitor.sources.simulated import Simulated
+from gsaas.netlink.namespace import entered
 from gsaas.remoting.base import load as load_remoting
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rodvr.endpoint import Endpoint
-from gsaas.rodvr.kernel.namespace import entered
 from gsaas.rodvr.service import EndpointService
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.engine import EngineClient

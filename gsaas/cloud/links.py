@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyroute2 import IPRoute
 
-from gsaas.rodvr.kernel.namespace import entered
+from gsaas.netlink.namespace import entered
 
 
 def loopback(netns: str) -> None:

@@ -15,9 +15,9 @@ from pyroute2.netlink import NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.fence.layout import Layout
-from gsaas.rodvr.kernel import expressions as ex
-from gsaas.rodvr.kernel.expressions import NETWORK, TRANSPORT, Expression, R
-from gsaas.rodvr.kernel.wire import Message
+from gsaas.netlink import expressions as ex
+from gsaas.netlink.expressions import NETWORK, TRANSPORT, Expression, R
+from gsaas.netlink.wire import Message
 
 INET = nft.NFPROTO_INET
 TABLE = "gsaas_fence"

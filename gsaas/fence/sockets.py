@@ -13,8 +13,8 @@ import socket
 import struct
 from collections.abc import Collection, Iterator
 
+from gsaas.netlink.namespace import entered
 from gsaas.objects.daemon import Admission
-from gsaas.rodvr.kernel.namespace import entered
 
 LOG = logging.getLogger(__name__)
 

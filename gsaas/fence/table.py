@@ -13,12 +13,12 @@ from pyroute2.netlink.nfnetlink import nftsocket as nft
 from gsaas.fence import ruleset
 from gsaas.fence.layout import Layout
 from gsaas.fence.ruleset import ADMITTED, INET, TABLE
+from gsaas.netlink import expressions as ex
+from gsaas.netlink import wire
+from gsaas.netlink.expressions import SUBSYSTEM
+from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.wire import Message
 from gsaas.objects.daemon import Admission
-from gsaas.rodvr.kernel import expressions as ex
-from gsaas.rodvr.kernel import ports, wire
-from gsaas.rodvr.kernel.expressions import SUBSYSTEM
-from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
-from gsaas.rodvr.kernel.wire import Message
 
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
 _LIST_TABLE, _LIST_SET, _LIST_ELEMENTS = 1, 2, 3
@@ -116,7 +116,7 @@ class Table:
             if wire.string(fields[_TABLE_NAME]) == TABLE:
                 return (
                     int.from_bytes(fields.get(_TABLE_FLAGS, b""), "big"),
-                    ports.read_comment(fields.get(_TABLE_USERDATA)),
+                    wire.read_comment(fields.get(_TABLE_USERDATA)),
                     int.from_bytes(fields.get(_TABLE_OWNER, b""), "big"),
                 )
         return None

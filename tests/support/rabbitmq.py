@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from gsaas.rodvr.kernel.namespace import entered
+from gsaas.netlink.namespace import entered
 from tests.support.databases import GROUP, USER, MissingServerError
 from tests.support.waiting import until
 

@@ -17,10 +17,11 @@ from typing import NamedTuple
 from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_CTNETLINK
 from pyroute2.netlink.nfnetlink import nfctsocket as nfct
 
+from gsaas.netlink import wire
+from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
-from gsaas.rodvr.kernel import resets, wire
-from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
-from gsaas.rodvr.kernel.wire import Message
+from gsaas.rodvr.kernel import resets
 from gsaas.rodvr.plan import Connection, Cut, CutLocal
 
 _SUBSYSTEM = NFNL_SUBSYS_CTNETLINK << 8

@@ -14,16 +14,17 @@ from dataclasses import dataclass
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.netlink import expressions as ex
+from gsaas.netlink import wire
+from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
 from gsaas.rodvr import forwarding, plan
-from gsaas.rodvr.kernel import expressions as ex
-from gsaas.rodvr.kernel import hooks, ports, ruleset, wire
+from gsaas.rodvr.kernel import hooks, ports, ruleset
 from gsaas.rodvr.kernel.conntrack import Conntrack
 from gsaas.rodvr.kernel.events import Watch
 from gsaas.rodvr.kernel.links import Links
 from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, Layout
-from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
-from gsaas.rodvr.kernel.wire import Message
 
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
 
@@ -259,7 +260,7 @@ class Datapath:
                 if wire.string(fields[_TABLE_NAME]) == TABLE:
                     found[family] = _Table(
                         flags=int.from_bytes(fields.get(_TABLE_FLAGS, b""), "big"),
-                        comment=ports.read_comment(fields.get(_TABLE_USERDATA)),
+                        comment=wire.read_comment(fields.get(_TABLE_USERDATA)),
                         owner=int.from_bytes(fields.get(_TABLE_OWNER, b""), "big"),
                     )
         return found

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pyroute2.netlink import NETLINK_NETFILTER, NETLINK_ROUTE
 from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK, RTMGRP_LINK
 
-from gsaas.rodvr.kernel import wire
-from gsaas.rodvr.kernel.expressions import SUBSYSTEM
-from gsaas.rodvr.kernel.namespace import entered
+from gsaas.netlink import wire
+from gsaas.netlink.expressions import SUBSYSTEM
+from gsaas.netlink.namespace import entered
 from gsaas.rodvr.kernel.ruleset import TABLE
 
 _SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP = 270, 1

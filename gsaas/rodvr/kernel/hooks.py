@@ -8,9 +8,11 @@ from functools import cache
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.netlink import wire
+from gsaas.netlink.expressions import SUBSYSTEM
+from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.wire import Message
 from gsaas.rodvr.forwarding import BaseChain, DeviceMatch, Rule, RulesOf, Verdict
-from gsaas.rodvr.kernel import wire
-from gsaas.rodvr.kernel.expressions import SUBSYSTEM
 from gsaas.rodvr.kernel.ports import (
     CHAIN_HOOK,
     CHAIN_NAME,
@@ -21,8 +23,6 @@ from gsaas.rodvr.kernel.ports import (
     RULE_TABLE,
 )
 from gsaas.rodvr.kernel.ruleset import TABLE
-from gsaas.rodvr.kernel.transport import Nfnetlink, Refused
-from gsaas.rodvr.kernel.wire import Message
 
 _FAMILIES = {"ip": nft.NFPROTO_IPV4, "inet": nft.NFPROTO_INET}
 _FORWARD_HOOK = 2

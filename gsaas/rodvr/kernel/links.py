@@ -20,9 +20,9 @@ from pathlib import Path
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from gsaas.rodvr.kernel.namespace import entered
+from gsaas.netlink.namespace import entered
+from gsaas.netlink.transport import Refused
 from gsaas.rodvr.kernel.ruleset import INNER, INNER_MAC, OUTER, OUTER_MAC
-from gsaas.rodvr.kernel.transport import Refused
 
 MTU = 65535
 """veth drops what is longer than its MTU and not segmentable, so the pair must never be the limit."""

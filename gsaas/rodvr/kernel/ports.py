@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 from pyroute2.netlink import NLM_F_APPEND, NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.netlink import expressions as ex
+from gsaas.netlink import wire
+from gsaas.netlink.expressions import SUBSYSTEM
+from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
 from gsaas.objects.binding import NOBODY
 from gsaas.rodvr import plan
-from gsaas.rodvr.kernel import expressions as ex
-from gsaas.rodvr.kernel import wire
-from gsaas.rodvr.kernel.expressions import SUBSYSTEM
 from gsaas.rodvr.kernel.ruleset import IPV4, NETDEV, TABLE, TAP_PRIORITY, Layout, tap_rules
-from gsaas.rodvr.kernel.wire import Message
 
 CHAIN_PREFIX = "in-"
 RULES_PER_TAP = 3
@@ -33,7 +33,6 @@ _HOOK_NUMBER, _HOOK_PRIORITY, _HOOK_DEVICE = 1, 2, 3
 _ELEMENT_KEY, _ELEMENT_DATA, _ELEMENT_EXPRESSION = 1, 2, 7
 _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 2
 _COUNTER_PACKETS = 2
-_COMMENT = 0
 _COMMENT_LIMIT = 254
 
 # One list element: list > element > key > value, and for maps > data > value.
@@ -170,7 +169,7 @@ def read_chains(chains: Iterable[bytes]) -> dict[str, str]:
     for body in chains:
         fields = wire.by_kind(body)
         if wire.string(fields.get(CHAIN_TABLE)) == TABLE:
-            found[wire.string(fields[CHAIN_NAME])] = read_comment(fields.get(CHAIN_USERDATA))
+            found[wire.string(fields[CHAIN_NAME])] = wire.read_comment(fields.get(CHAIN_USERDATA))
     return found
 
 
@@ -202,12 +201,6 @@ def read_unmapped(elements: Iterable[bytes]) -> dict[str, int]:
         socket.inet_ntoa(key): _packets(expression)
         for key, _, expression in _read_elements(elements)
     }
-
-
-def read_comment(userdata: bytes | None) -> str:
-    if userdata is None or len(userdata) < 2 or userdata[0] != _COMMENT:
-        return ""
-    return wire.string(userdata[2 : 2 + userdata[1]])
 
 
 def _encoded(rule: list[ex.Expression]) -> bytes:
@@ -335,7 +328,7 @@ def _comment(comment: str) -> bytes:
     encoded = comment.encode()
     if len(encoded) > _COMMENT_LIMIT:
         raise ValueError(f"{comment!r} is longer than the {_COMMENT_LIMIT} bytes of a comment")
-    return bytes([_COMMENT, len(encoded) + 1]) + encoded + b"\0"
+    return bytes([wire.COMMENT, len(encoded) + 1]) + encoded + b"\0"
 
 
 def _tag(comment: str) -> plan.Tag | None:

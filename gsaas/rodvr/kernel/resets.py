@@ -16,8 +16,8 @@ import socket
 import sys
 from collections.abc import Iterable
 
+from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
-from gsaas.rodvr.kernel.namespace import entered
 
 LOG = logging.getLogger(__name__)
 

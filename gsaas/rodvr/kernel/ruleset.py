@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.netlink import expressions as ex
+from gsaas.netlink.expressions import LINK, NETWORK, TRANSPORT, Expression, R
+from gsaas.netlink.wire import Message
 from gsaas.objects.binding import NOBODY
-from gsaas.rodvr.kernel import expressions as ex
-from gsaas.rodvr.kernel.expressions import LINK, NETWORK, TRANSPORT, Expression, R
-from gsaas.rodvr.kernel.wire import Message
 
 NETDEV, IPV4 = nft.NFPROTO_NETDEV, nft.NFPROTO_IPV4
 TABLE = "rodvr"

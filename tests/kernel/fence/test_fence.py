@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from gsaas.fence.fence import Fence
+from gsaas.netlink.transport import Refused
 from gsaas.objects.daemon import Admission
-from gsaas.rodvr.kernel.transport import Refused
 from tests.kernel.fence.network import ADDRESSES, GPU_HOST, NOBODY, OPEN_PORT, PORTS, Network
 from tests.support.waiting import until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gsaas.rodvr.kernel.namespace import entered
+from gsaas.netlink.namespace import entered
 from tests.support.waiting import until
 
 COUNTER = itertools.count()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from gsaas.rodvr.kernel.namespace import entered
+from gsaas.netlink.namespace import entered
 from tests.kernel.standalone.cloud import ip, namespaces
 from tests.support.waiting import until
 

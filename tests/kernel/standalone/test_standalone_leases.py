@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gsaas.grants import visit
-from gsaas.rodvr.kernel.namespace import entered
+from gsaas.netlink.namespace import entered
 from tests.kernel.standalone.cloud import ASK, HOLD
 from tests.support.waiting import until
 

@@ -6,9 +6,10 @@ import socket
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
+from gsaas.netlink import wire
+from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
-from gsaas.rodvr.kernel import ports, wire
-from gsaas.rodvr.kernel.wire import Message
+from gsaas.rodvr.kernel import ports
 
 
 def decoded(message: Message, message_class: type) -> dict[str, object]:

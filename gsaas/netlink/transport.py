@@ -25,9 +25,9 @@ from pyroute2.netlink import (
 )
 from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_NFTABLES
 
-from gsaas.rodvr.kernel import wire
-from gsaas.rodvr.kernel.namespace import entered
-from gsaas.rodvr.kernel.wire import Message
+from gsaas.netlink import wire
+from gsaas.netlink.namespace import entered
+from gsaas.netlink.wire import Message
 
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NLM_F_ACK_TLVS = 0x200

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 NESTED = 0x8000
+COMMENT = 0
+"""The kind of user data that is a comment, as `nft` writes it."""
 _TYPE_MASK = 0x3FFF
 _HEADER = struct.Struct("=HH")
 
@@ -64,3 +66,10 @@ def by_kind(buffer: bytes) -> dict[int, bytes]:
 
 def string(payload: bytes | None) -> str:
     return (payload or b"").rstrip(b"\0").decode(errors="replace")
+
+
+def read_comment(userdata: bytes | None) -> str:
+    """Return the comment in the user data of a table or chain; empty if there is none."""
+    if userdata is None or len(userdata) < 2 or userdata[0] != COMMENT:
+        return ""
+    return string(userdata[2 : 2 + userdata[1]])

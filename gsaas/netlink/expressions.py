@@ -14,7 +14,7 @@ from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_NFTABLES
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 from pyroute2.nftables.expressions import genex
 
-from gsaas.rodvr.kernel.wire import Message
+from gsaas.netlink.wire import Message
 
 # pyroute2 0.9.7 gives NFTA_FWD_NFPROTO the type "u32", which it does not have: any `fwd` raises
 # AttributeError. Put right before the first use; pyproject.toml pins the release.
