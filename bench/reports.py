@@ -20,7 +20,7 @@ from gsaas.db import migration
 from gsaas.db.database import Database
 from gsaas.engine.callers import Callers
 from gsaas.engine.inbox import Inbox
-from gsaas.monitor.sources.simulated import Simulated
+from gsaas.gpu_host.sources.simulated import Simulated
 from gsaas.objects.gpu_report import GpuInfo, Report
 
 GPUS = 1024
@@ -82,7 +82,7 @@ def _report(number: int, per_host: int) -> str:
 def _memory_of_a_monitor() -> float:
     """MiB of a process that has loaded all that the monitor loads."""
     look = (
-        "import gsaas.cli.monitor, gsaas.monitor.sources.nvml, os;"
+        "import gsaas.cli.monitor, gsaas.gpu_host.sources.nvml, os;"
         "print(int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
     )
     done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)

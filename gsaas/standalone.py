@@ -18,7 +18,6 @@ from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.http_server import HttpServer
 from gsaas.api.watchers import Watchers
-from gsaas.cloud import inventory
 from gsaas.cloud.namespaces import Namespaces
 from gsaas.cloud.standalone import StandaloneCloud
 from gsaas.cloud.testbed import GPU_DEVICE, Testbed
@@ -30,11 +29,12 @@ from gsaas.engine.service import Engine
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpu_host import inventory
+from gsaas.gpu_host.agent import Monitor
+from gsaas.gpu_host.daemons import factory
+from gsaas.gpu_host.gate import Gate
+from gsaas.gpu_host.sources.simulated import Simulated
 from gsaas.grants import keyring
-from gsaas.grants.gate import Gate
-from gsaas.monitor import daemons
-from gsaas.monitor.agent import Monitor
-from gsaas.monitor.sources.simulated import Simulated
 from gsaas.netlink.namespace import entered
 from gsaas.remoting.base import load as load_remoting
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
@@ -197,7 +197,7 @@ class Standalone:
             host.name,
             host.gpu_address,
             Simulated(host.gpu_infos(self._driver.default_port)),
-            daemons=daemons.service(
+            daemons=factory.service(
                 self._conf,
                 self._bus,
                 self._driver,

@@ -10,11 +10,12 @@ from contextlib import ExitStack
 from oslo_config import cfg
 
 from gsaas import rpc, service
-from gsaas.daemons.records import Unusable
-from gsaas.grants.gate import Gate
-from gsaas.monitor import daemons, sources
-from gsaas.monitor.agent import Monitor
-from gsaas.monitor.sources.base import Unavailable
+from gsaas.gpu_host import sources
+from gsaas.gpu_host.agent import Monitor
+from gsaas.gpu_host.daemons import factory
+from gsaas.gpu_host.daemons.records import Unusable
+from gsaas.gpu_host.gate import Gate
+from gsaas.gpu_host.sources.base import Unavailable
 from gsaas.remoting import base as remoting
 from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rpc.engine import EngineClient
@@ -52,7 +53,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     simulated = SimulatedDaemons()
     parts.callback(simulated.stop_all)
     try:
-        watched = daemons.service(conf, bus, driver, name, gpu_address, simulated=simulated)
+        watched = factory.service(conf, bus, driver, name, gpu_address, simulated=simulated)
     except (ValueError, Unusable) as error:
         raise service.Unstartable(str(error)) from error
     monitor = Monitor(
@@ -78,7 +79,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
 
 def _clean(conf: cfg.ConfigOpts, driver: remoting.Driver, name: str, gpu_address: str) -> None:
     try:
-        daemons.clean(conf, driver, name, gpu_address)
+        factory.clean(conf, driver, name, gpu_address)
     except (ValueError, Unusable, OSError) as error:
         raise service.Unstartable(f"not everything could be removed: {error}") from error
 

@@ -133,8 +133,8 @@ def _clean(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     gc.disable()  # a tenth of the time until it is ready would go into looking for garbage in new modules
     from gsaas.api.auth import TokenFileError
-    from gsaas.cloud.inventory import InventoryError
     from gsaas.cloud.namespaces import NotOurs
+    from gsaas.gpu_host.inventory import InventoryError
     from gsaas.standalone import CannotListen, Standalone
     from gsaas.state_dir import AlreadyRunning, StateDir, Unusable
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import ipaddress
 
 from gsaas.cloud import links
-from gsaas.cloud.inventory import Inventory, InventoryError
 from gsaas.cloud.namespaces import Namespaces
+from gsaas.gpu_host.inventory import Inventory, InventoryError
 
 GPU_DEVICE = "gpu0"
 """Each host's interface on the GPU network."""

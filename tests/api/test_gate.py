@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy
 
 from gsaas.db import leases, models
+from gsaas.gpu_host.gate import Gate
 from gsaas.grants import keyring, redemption
-from gsaas.grants.gate import Gate
 from gsaas.rpc.engine import GrantAnswer
 from tests.api.server import serving
 from tests.api.world import World, token

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from gsaas.monitor.sources import xids
-from gsaas.monitor.sources.nvml import Nvml
+from gsaas.gpu_host.sources import xids
+from gsaas.gpu_host.sources.nvml import Nvml
 from gsaas.objects.gpu_report import Report
 
 

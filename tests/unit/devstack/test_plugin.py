@@ -12,7 +12,7 @@ import pytest
 from oslo_policy.policy import Rules
 
 from gsaas import conf
-from gsaas.cloud import inventory
+from gsaas.gpu_host import inventory
 from tests.unit.devstack.node import (
     ADDRESS,
     COMPUTE_HOST,

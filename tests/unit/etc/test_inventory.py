@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.cloud import inventory
-from gsaas.cloud.inventory import InventoryError
+from gsaas.gpu_host import inventory
+from gsaas.gpu_host.inventory import InventoryError
 from gsaas.objects.gpu_report import GpuInfo
 
 ETC = Path(__file__).parents[3] / "etc/gsaas"

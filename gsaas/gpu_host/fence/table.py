@@ -1,0 +1,169 @@
+"""The fence's table in the kernel: read, built, changed. Each change is one transaction."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyroute2.netlink import NLM_F_CREATE
+from pyroute2.netlink.nfnetlink import nftsocket as nft
+
+from gsaas.gpu_host.fence import ruleset
+from gsaas.gpu_host.fence.layout import Layout
+from gsaas.gpu_host.fence.ruleset import ADMITTED, INET, TABLE
+from gsaas.netlink import expressions as ex
+from gsaas.netlink import wire
+from gsaas.netlink.expressions import SUBSYSTEM
+from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.wire import Message
+from gsaas.objects.daemon import Admission
+
+_TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
+_LIST_TABLE, _LIST_SET, _LIST_ELEMENTS = 1, 2, 3
+_ELEMENT, _ELEMENT_KEY, _DATA_VALUE = 1, 1, 1
+_RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
+_EXPRESSION, _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 1, 2
+_COUNTER_PACKETS = 2
+_CHUNK = 1500
+"""Elements of one message: an attribute's length has 16 bits."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is of our table."""
+
+    comment: str
+    intact: bool
+    """Every chain has as many rules as it should."""
+    admitted: frozenset[Admission]
+    refused: int
+    """Packets that were answered with a reset, since the table was built."""
+
+
+class Table:
+    """`inet gsaas_fence` of one network namespace: *netns* is its name, None our own.
+
+    Where the kernel knows owners (Linux 6.9), nobody else can change the table, and it stays when we end.
+    """
+
+    def __init__(self, netns: str | None = None) -> None:
+        self._netlink = Nfnetlink(netns)
+        self._flags = ex.OWNER | ex.PERSIST
+
+    def close(self) -> None:
+        """Leave the kernel as it is."""
+        self._netlink.close()
+
+    def read(self, layout: Layout) -> Found | None:
+        """What is there; None if there is no table. Takes it over if its owner has gone.
+
+        `Refused` if another process owns it.
+        """
+        table = self._table()
+        if table is None:
+            return None
+        flags, comment, owner = table
+        if flags & ex.OWNER and owner != self._netlink.port:
+            raise Refused(
+                errno.EPERM,
+                f"table {TABLE} belongs to another process (netlink port {owner}); is a second "
+                "monitor running on this host",
+            )
+        if flags & (ex.OWNER | ex.PERSIST) == ex.PERSIST:
+            self._netlink.transact([ex.add_table(INET, TABLE, flags | ex.OWNER, comment)])
+        counted, refused = self._rules()
+        return Found(
+            comment,
+            counted == ruleset.rules_per_chain(layout),
+            frozenset(self._admitted()),
+            refused,
+        )
+
+    def rebuild(self, layout: Layout, admissions: Iterable[Admission]) -> None:
+        """Replace whatever is there, in one transaction: nobody admitted is ever refused meanwhile."""
+        remains = [] if self._table() is None else [ex.delete_table(INET, TABLE)]
+        elements = _elements(True, admissions)
+        try:
+            self._netlink.transact([*remains, *ruleset.build(layout, self._flags), *elements])
+        except Refused as refusal:
+            unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
+            if not (self._flags and unknown and refusal.what.startswith("add table")):
+                raise
+            self._flags = 0  # this kernel knows no owners
+            self._netlink.transact([*remains, *ruleset.build(layout, 0), *elements])
+
+    def change(self, add: Iterable[Admission], remove: Iterable[Admission]) -> None:
+        """Admit some and admit others no more; `Refused` if the set is not as we think, and nothing has changed."""
+        self._netlink.transact([*_elements(False, remove), *_elements(True, add)])
+
+    def remove(self) -> None:
+        """Take the table away; none there is fine."""
+        table = self._table()
+        if table is None:
+            return
+        flags, comment, owner = table
+        if flags & (ex.OWNER | ex.PERSIST) == ex.PERSIST and owner == 0:
+            self._netlink.transact([ex.add_table(INET, TABLE, flags | ex.OWNER, comment)])
+        self._netlink.transact([ex.delete_table(INET, TABLE)])
+
+    def _table(self) -> tuple[int, str, int] | None:
+        """Flags, comment and owner of our table."""
+        request = Message(SUBSYSTEM | nft.NFT_MSG_GETTABLE, INET, b"", 0, "read tables")
+        for body in self._netlink.dump(request):
+            fields = wire.by_kind(body)
+            if wire.string(fields[_TABLE_NAME]) == TABLE:
+                return (
+                    int.from_bytes(fields.get(_TABLE_FLAGS, b""), "big"),
+                    wire.read_comment(fields.get(_TABLE_USERDATA)),
+                    int.from_bytes(fields.get(_TABLE_OWNER, b""), "big"),
+                )
+        return None
+
+    def _rules(self) -> tuple[dict[str, int], int]:
+        """Chain -> number of its rules, and how many packets the refusing ones have counted."""
+        body = wire.text(_RULE_TABLE, TABLE)
+        request = Message(SUBSYSTEM | nft.NFT_MSG_GETRULE, INET, body, 0, "read rules")
+        counted: dict[str, int] = {}
+        refused = 0
+        for rule in map(wire.by_kind, self._netlink.dump(request)):
+            chain = wire.string(rule[_RULE_CHAIN])
+            counted[chain] = counted.get(chain, 0) + 1
+            for _, expression in wire.attributes(rule.get(_RULE_EXPRESSIONS, b"")):
+                parts = wire.by_kind(expression)
+                if wire.string(parts.get(_EXPRESSION_NAME)) == "counter":
+                    packets = wire.by_kind(parts[_EXPRESSION_DATA]).get(_COUNTER_PACKETS, b"")
+                    refused += int.from_bytes(packets, "big")
+        return counted, refused
+
+    def _admitted(self) -> Iterable[Admission]:
+        body = wire.text(_LIST_TABLE, TABLE) + wire.text(_LIST_SET, ADMITTED)
+        request = Message(SUBSYSTEM | nft.NFT_MSG_GETSETELEM, INET, body, 0, "read admitted")
+        for answer in self._netlink.dump(request):
+            elements = wire.by_kind(answer).get(_LIST_ELEMENTS, b"")
+            for _, element in wire.attributes(elements):
+                key = wire.by_kind(wire.by_kind(element)[_ELEMENT_KEY])[_DATA_VALUE]
+                yield Admission(socket.inet_ntoa(key[:4]), int.from_bytes(key[4:6], "big"))
+
+
+def _elements(add: bool, admissions: Iterable[Admission]) -> list[Message]:
+    listed = sorted(admissions)
+    kind = SUBSYSTEM | (nft.NFT_MSG_NEWSETELEM if add else nft.NFT_MSG_DELSETELEM)
+    messages = []
+    for start in range(0, len(listed), _CHUNK):
+        some = [_element(admission) for admission in listed[start : start + _CHUNK]]
+        body = (
+            wire.text(_LIST_TABLE, TABLE)
+            + wire.text(_LIST_SET, ADMITTED)
+            + wire.nested(_LIST_ELEMENTS, *some)
+        )
+        flags = NLM_F_CREATE if add else 0
+        verb = "admit" if add else "admit no more"
+        messages.append(Message(kind, INET, body, flags, f"{verb} {len(some)} addresses"))
+    return messages
+
+
+def _element(admission: Admission) -> bytes:
+    key = socket.inet_aton(admission.address) + admission.port.to_bytes(2, "big") + bytes(2)
+    return wire.nested(_ELEMENT, wire.nested(_ELEMENT_KEY, wire.attribute(_DATA_VALUE, key)))

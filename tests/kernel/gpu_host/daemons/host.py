@@ -1,0 +1,138 @@
+"""A GPU host's daemons, on this machine: a supervisor with fake daemons, and what the kernel knows of them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import gsaas.conf
+from gsaas.gpu_host.daemons import processes
+from gsaas.gpu_host.daemons.launcher import Launcher
+from gsaas.gpu_host.daemons.logs import Logs
+from gsaas.gpu_host.daemons.plan import Times
+from gsaas.gpu_host.daemons.processes import Groups
+from gsaas.gpu_host.daemons.records import Records
+from gsaas.gpu_host.daemons.supervisor import Supervisor
+from gsaas.objects.daemon import Condition, Daemon, State
+from gsaas.remoting import base
+from tests.support.waiting import until
+
+FAKE = Path(__file__).parents[2] / "support/fake_daemon.py"
+TIMES = Times(start=5.0, stop=0.5, first_pause=0.1, longest_pause=1.0)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+class GpuHost:
+    """What a monitor does about daemons. Making another one on the same folder is a monitor's restart."""
+
+    def __init__(self, folder: Path, groups: Groups | None = None, **settings: object) -> None:
+        self.folder = folder
+        self.groups = groups or processes.groups(folder / "state")
+        self._settings = settings
+        self._conf = gsaas.conf.load(files=[])
+        self._made: list[Supervisor] = []
+        self.records = Records(folder / "state")
+
+    def supervise(self, *behaviours: str, times: Times = TIMES, **settings: object) -> Supervisor:
+        """A monitor's supervisor, started, whose daemons behave like this."""
+        chosen = {
+            "life": "per-lease",
+            "memory_limit": "none",
+            "own_devices": False,
+            "health": "simulated",
+            "folder": str(self.folder),
+            "command": f"{sys.executable} -ES {FAKE} {{port}} {{gpu_uuid}} {' '.join(behaviours)}",
+            **self._settings,
+            **settings,
+        }
+        for option, value in chosen.items():
+            self._conf.set_override(option, value, group="daemons")
+        self.records.hold()
+        launcher = Launcher(
+            base.load("rcuda", self._conf).daemons,
+            "gpu1",
+            "127.0.0.1",
+            records=self.records,
+            groups=self.groups,
+            logs=Logs(self.folder / "logs", limit=1 << 20, days=1),
+        )
+        supervisor = Supervisor(launcher, times)
+        self._made.append(supervisor)
+        supervisor.start()
+        return supervisor
+
+    def forsake(self, supervisor: Supervisor) -> None:
+        """The monitor is gone, its daemons are not."""
+        self._made.remove(supervisor)
+        supervisor.stop()
+        self.records.close()
+
+    def close(self) -> None:
+        """End everything that is left, however it came about."""
+        for supervisor in list(self._made):
+            self.forsake(supervisor)
+        for key in self.groups.names():
+            until(lambda key=key: self._emptied(key), f"group {key} to be empty")
+            self.groups.remove(key)
+        self.groups.close()
+
+    def _emptied(self, key: str) -> bool:
+        self.groups.kill(key)
+        return not self.groups.members(key)
+
+    def processes(self) -> set[int]:
+        """Every process that runs our fake daemon, whoever started it and whatever group it is in."""
+        found = subprocess.run(
+            ["pgrep", "-f", f"{FAKE} .* {self.folder.name}|{FAKE}"], capture_output=True, text=True
+        )
+        return {int(pid) for pid in found.stdout.split() if str(self.folder) in _cwd(pid)}
+
+
+def _cwd(pid: str) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return ""
+
+
+def lease_daemon(**changes: object) -> Daemon:
+    values = {"gpu_uuid": "GPU-1", "port": free_port(), "lease_id": str(uuid.uuid4())}
+    return Daemon(**{**values, **changes})
+
+
+def of(supervisor: Supervisor, daemon: Daemon) -> Condition | None:
+    return next((c for c in supervisor.conditions() if c.daemon.key == daemon.key), None)
+
+
+def await_state(supervisor: Supervisor, daemon: Daemon, state: State | None) -> Condition | None:
+    """Wait until a daemon fares so; None: until it is gone."""
+
+    def arrived() -> bool:
+        condition = of(supervisor, daemon)
+        return (condition and condition.state) == state
+
+    until(arrived, f"{daemon.key} to be {state}, it is {of(supervisor, daemon)}", patience=20)
+    return of(supervisor, daemon)
+
+
+def named_by(port: int) -> str:
+    """What the daemon at *port* says, as any client hears it."""
+    with (
+        socket.create_connection(("127.0.0.1", port), 5) as stream,
+        stream.makefile("r") as lines,
+    ):
+        return lines.readline()
+
+
+def listens(port: int) -> bool:
+    found = subprocess.run(
+        ["ss", "-Htln", f"sport = :{port}"], capture_output=True, text=True, check=True
+    )
+    return bool(found.stdout.strip())

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gsaas.gpu_host.sources import xids
+from gsaas.gpu_host.sources.nvml import Nvml
+from tests.support.nvml import driver as fake
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """NVIDIA's library as the tests have it."""
+    return fake.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fake.FakeDriver:
+    """A driver in this process, without any GPUs yet."""
+    said = tmp_path / "driver"
+    monkeypatch.setenv("FAKE_NVML", str(said))
+    fake.preload(library)
+    return fake.FakeDriver(said)
+
+
+@pytest.fixture
+def source(driver: fake.FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
+    """Make a source that sees what the driver says."""
+    monkeypatch.setattr(xids, "WAIT_MS", 20)  # how soon its thread ends
+    made = []
+
+    def make(visible: str | None = None) -> Nvml:
+        made.append(Nvml(8308, fatal_xids=[48, 79], visible_devices=visible))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

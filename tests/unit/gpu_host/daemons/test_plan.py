@@ -1,0 +1,188 @@
+"""What is to be done next about daemons, decided from values alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gsaas.gpu_host.daemons.plan import (
+    Check,
+    Forget,
+    Found,
+    Kill,
+    NoteEnd,
+    Start,
+    Terminate,
+    Times,
+    due,
+    failures_after,
+    pause,
+    plan,
+    state,
+)
+from gsaas.objects.daemon import Daemon, State
+
+TIMES = Times(start=30, stop=10, first_pause=1, longest_pause=60, check_healthy=10)
+DAEMON = Daemon("GPU-1", 20000, 1024, "lease-1", 0)
+KEY = DAEMON.key
+STARTING = Found(DAEMON, alive=True, members=True, started_at=100.0)
+HEALTHY = replace(STARTING, healthy=True, healthy_at=101.0, checked_at=101.0)
+ENDED = replace(HEALTHY, alive=False, members=False, healthy=False)
+NOBODY_WANTS = None
+
+
+def next_action(found: Found | None, now: float, wanted: Daemon | None = DAEMON):
+    actions = plan(
+        {} if wanted is None else {KEY: wanted}, {} if found is None else {KEY: found}, now, TIMES
+    )
+    return actions[0] if actions else None
+
+
+CASES = [
+    ("what is wanted and not there is started", None, 0, DAEMON, Start(DAEMON)),
+    ("what starts is asked at once", STARTING, 100, DAEMON, Check(KEY)),
+    (
+        "and again after a moment",
+        replace(STARTING, checked_at=100.0),
+        100.1,
+        DAEMON,
+        Check(KEY),
+    ),
+    ("not sooner", replace(STARTING, checked_at=100.0), 100.05, DAEMON, None),
+    (
+        "and less often when it takes long",
+        replace(STARTING, checked_at=110.0),
+        110.5,
+        DAEMON,
+        None,
+    ),
+    (
+        "what never gets well is given up",
+        replace(STARTING, checked_at=129.0),
+        130,
+        DAEMON,
+        Kill(KEY),
+    ),
+    ("what is well is left alone", HEALTHY, 110.9, DAEMON, None),
+    ("and asked from time to time", HEALTHY, 111, DAEMON, Check(KEY)),
+    (
+        "what was well and does not answer is asked again and never killed",
+        replace(HEALTHY, healthy=False, checked_at=500.0),
+        1000,
+        DAEMON,
+        Check(KEY),
+    ),
+    (
+        "children of what ended are killed first",
+        replace(ENDED, members=True),
+        200,
+        DAEMON,
+        Kill(KEY),
+    ),
+    ("an end is noted", ENDED, 200, DAEMON, NoteEnd(KEY)),
+    ("and paused for", replace(ENDED, retry_at=201.0), 200.9, DAEMON, None),
+    ("before the next start", replace(ENDED, retry_at=201.0), 201, DAEMON, Start(DAEMON)),
+    ("what is not wanted is asked to end", HEALTHY, 200, NOBODY_WANTS, Terminate(KEY)),
+    (
+        "and given time",
+        replace(HEALTHY, terminated_at=200.0),
+        209.9,
+        NOBODY_WANTS,
+        None,
+    ),
+    ("then killed", replace(HEALTHY, terminated_at=200.0), 210, NOBODY_WANTS, Kill(KEY)),
+    (
+        "children that stay get the same time",
+        replace(ENDED, members=True, terminated_at=200.0),
+        209,
+        NOBODY_WANTS,
+        None,
+    ),
+    (
+        "when all of it has ended it is gone",
+        replace(ENDED, terminated_at=200.0),
+        201,
+        NOBODY_WANTS,
+        Forget(KEY),
+    ),
+    (
+        "unless somebody listens on its port",
+        replace(ENDED, terminated_at=200.0, port_taken=True),
+        999,
+        NOBODY_WANTS,
+        None,
+    ),
+    ("what crashed and is not wanted is gone at once", ENDED, 200, NOBODY_WANTS, Forget(KEY)),
+    (
+        "other contents are another daemon: the old one goes first",
+        HEALTHY,
+        200,
+        replace(DAEMON, memory_mb=2048),
+        Terminate(KEY),
+    ),
+    (
+        "what is on its way out goes, even if it is wanted again",
+        replace(HEALTHY, terminated_at=200.0),
+        210,
+        DAEMON,
+        Kill(KEY),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "wanted", "action"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_next(found, now, wanted, action):
+    assert next_action(found, now, wanted) == action
+
+
+def test_each_daemon_is_decided_by_itself():
+    other = Daemon("GPU-1", 20001, None, "lease-2", 0)
+    actions = plan({other.key: other}, {KEY: HEALTHY}, 200, TIMES)
+    assert actions == [Terminate(KEY), Start(other)]
+
+
+def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_good_time():
+    assert [pause(failures, TIMES) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert pause(10_000, TIMES) == 60
+    assert failures_after(replace(ENDED, failures=5), 150, TIMES) == 6
+    assert failures_after(replace(ENDED, failures=5), 161.5, TIMES) == 1
+    assert failures_after(replace(ENDED, failures=5, healthy_at=None), 1000, TIMES) == 6
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "moment"),
+    [
+        (STARTING, DAEMON, 100.0),
+        (HEALTHY, DAEMON, 111.0),
+        (replace(STARTING, checked_at=float("inf")), DAEMON, 130.0),
+        (replace(ENDED, retry_at=201.0), DAEMON, 201.0),
+        (replace(HEALTHY, terminated_at=200.0), None, 210.0),
+        (replace(ENDED, terminated_at=200.0, port_taken=True), None, None),
+    ],
+)
+def test_nothing_is_to_be_looked_at_before_it_is_due(found, wanted, moment):
+    wishes = {} if wanted is None else {KEY: wanted}
+    assert due(wishes, {KEY: found}, TIMES) == moment
+    if moment is not None:
+        assert plan(wishes, {KEY: found}, moment - 0.01, TIMES) == []
+        assert plan(wishes, {KEY: found}, moment, TIMES) != []
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "expected"),
+    [
+        (STARTING, DAEMON, State.STARTING),
+        (HEALTHY, DAEMON, State.HEALTHY),
+        (replace(HEALTHY, healthy=False), DAEMON, State.UNRESPONSIVE),
+        (ENDED, DAEMON, State.DOWN),
+        (HEALTHY, None, State.DRAINING),
+        (replace(HEALTHY, terminated_at=1.0), DAEMON, State.DRAINING),
+    ],
+)
+def test_how_a_daemon_fares(found, wanted, expected):
+    assert state(wanted, found) is expected

@@ -1,0 +1,235 @@
+"""A GPU host on the message bus: what it is told, what it holds, what it reports."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+import gsaas.conf
+from gsaas import rpc
+from gsaas.gpu_host.daemons.service import DaemonService
+from gsaas.objects.daemon import Admission, Condition, Daemon, FenceReport, State, Wanted
+from gsaas.objects.gpu_report import GpuInfo, Sight
+from gsaas.remoting.base import load
+from tests.support.waiting import until
+
+GPUS = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
+DAEMON = Daemon("GPU-1", 20001, 1024, "lease-1", 0)
+ADMISSION = Admission("192.0.2.21", 20001)
+ORDERS = Wanted(5, frozenset({DAEMON}), frozenset({ADMISSION}))
+
+
+class Supervised:
+    """Daemons that fare as a test says."""
+
+    def __init__(self, left: Iterable[Daemon] = ()) -> None:
+        self.daemons = set(left)
+        self.state = State.HEALTHY
+        self.history: list[set[Daemon]] = []
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def want(self, daemons: Iterable[Daemon]) -> None:
+        self.daemons = set(daemons)
+        self.history.append(self.daemons)
+
+    def conditions(self) -> list[Condition]:
+        return [Condition(daemon, self.state, detail="why") for daemon in self.daemons]
+
+
+class Fenced:
+    """Remembers; and refuses, as the kernel may."""
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        self.admitted: frozenset[Admission] | None = None
+        self.broken = self.unreadable = False
+
+    def start(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self.ranges = list(ranges)
+
+    def stop(self) -> None: ...
+
+    def enclose(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self.ranges = list(ranges)
+
+    def apply(self, admissions: Iterable[Admission]) -> None:
+        if self.broken:
+            raise OSError(12, "out of memory")
+        self.admitted = frozenset(admissions)
+
+    def report(self) -> FenceReport:
+        if self.unreadable:
+            raise OSError(12, "out of memory")
+        return FenceReport(self.admitted or frozenset(), 3)
+
+
+class Engine:
+    """What the engine says and hears."""
+
+    def __init__(self) -> None:
+        self.orders: Wanted | None = ORDERS
+        self.reports: list[dict] = []
+        self.asked = threading.Event()
+
+    def daemons_started(self, host: str) -> Wanted:
+        self.asked.set()
+        if self.orders is None:
+            raise rpc.Timeout("nobody answers")
+        return self.orders
+
+    def daemons_report(self, host: str, report: dict) -> None:
+        self.reports.append(report)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def make(engine, monkeypatch) -> Iterator:
+    monkeypatch.setattr("gsaas.gpu_host.daemons.service.RETRY_PAUSE", 0.01)
+    made: list[DaemonService] = []
+
+    def make(life: str = "per-lease", left: Iterable[Daemon] = (), fence: bool = True):
+        conf = gsaas.conf.load(files=[])
+        conf.set_override("life", life, "daemons")
+        conf.set_override("lease_ports", "20000-20099", "daemons")
+        supervised, fenced = Supervised(left), Fenced() if fence else None
+        kind = load("rcuda", conf).daemons
+        service = DaemonService("gpu1", engine, kind, lambda _: supervised, fenced)
+        made.append(service)
+        service.start(Sight(GPUS))
+        return service, supervised, fenced
+
+    yield make
+    for service in made:
+        service.stop()
+
+
+def test_it_asks_for_all_it_should_hold_and_holds_it_and_says_so(make, engine):
+    _, supervised, fenced = make()
+    until(lambda: engine.reports, "the first report")
+    assert supervised.daemons == {DAEMON}
+    assert fenced.admitted == {ADMISSION}
+    assert engine.reports[0]["serial"] == 5
+    assert engine.reports[0]["fence"] == {"admissions": ["192.0.2.21:20001"], "refused": 3}
+    assert engine.reports[0]["daemons"]["lease-1-0"]["state"] == "healthy"
+
+
+def test_until_it_was_told_nothing_is_ended_and_nobody_shut_out(make, engine):
+    engine.orders = None
+    _, supervised, fenced = make("per-gpu", left=[DAEMON])
+    assert engine.asked.wait(10)
+    assert supervised.daemons == {DAEMON, Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
+    assert fenced.admitted is None
+    engine.orders = Wanted(6)
+    until(lambda: engine.reports)
+    assert supervised.daemons == {Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
+    assert fenced.admitted == frozenset()
+
+
+def test_orders_wait_until_it_was_told_and_older_ones_are_taken_no_notice_of(make, engine):
+    service, supervised, fenced = make()
+    assert service.apply(Wanted(4).to_dict())["serial"] == 5
+    assert supervised.daemons == {DAEMON}
+    newer = service.apply(Wanted(6).to_dict())
+    assert (newer["serial"], newer["daemons"], supervised.daemons) == (6, {}, set())
+    assert fenced.admitted == frozenset()
+
+
+def test_nonsense_changes_nothing(make, engine):
+    service, supervised, _ = make()
+    until(lambda: engine.reports)
+    with pytest.raises((KeyError, ValueError, TypeError)):
+        service.apply({"serial": 9})
+    assert supervised.daemons == {DAEMON}
+
+
+@pytest.mark.parametrize(
+    ("life", "ranges"),
+    [
+        ("per-gpu", [(8308, 8308), (8309, 8309)]),
+        ("operator", [(8308, 8308), (8309, 8309)]),
+        ("per-lease", [(8308, 8308), (8309, 8309), (20000, 20099)]),
+    ],
+)
+def test_the_fence_is_around_every_port_that_a_daemon_may_have(make, life, ranges):
+    _, _, fenced = make(life)
+    assert fenced.ranges == ranges
+
+
+def test_a_gpu_that_comes_gets_a_daemon_and_one_that_goes_loses_it(make, engine):
+    service, supervised, fenced = make("per-gpu")
+    until(lambda: engine.reports)
+    service.serve(Sight(GPUS[:1]))
+    assert Daemon("GPU-1", 8309) not in supervised.daemons
+    service.serve(Sight([], blind="the driver is being updated"))
+    assert Daemon("GPU-0", 8308) in supervised.daemons, "nobody knows; nothing is ended"
+    service.serve(Sight(GPUS))
+    assert Daemon("GPU-1", 8309) in supervised.daemons
+    assert fenced.ranges == [(8308, 8308), (8309, 8309)]
+
+
+def test_a_gpu_whose_own_daemon_is_not_well_is_withdrawn(make, engine):
+    service, supervised, _ = make("per-gpu")
+    until(lambda: engine.reports)
+    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
+    supervised.state = State.DOWN
+    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [
+        "its daemon is down: why"
+    ] * 2
+    heard = threading.Event()
+    service.on_change = heard.set
+    service.changed()
+    assert heard.is_set()
+
+
+def test_a_lease_whose_daemon_is_down_withdraws_no_gpu(make, engine):
+    service, supervised, _ = make("per-lease")
+    until(lambda: engine.reports)
+    supervised.state = State.DOWN
+    service.changed()
+    until(lambda: engine.reports[-1]["daemons"]["lease-1-0"]["state"] == "down")
+    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
+
+
+def test_a_fence_that_the_kernel_refuses_is_a_problem_and_is_tried_again(make, engine):
+    service, _, fenced = make()
+    until(lambda: engine.reports)
+    fenced.broken = True
+    report = service.apply(Wanted(7).to_dict())
+    assert "out of memory" in report["problems"][0]
+    assert report["fence"]["admissions"] == ["192.0.2.21:20001"], (
+        "what there is, not what is wanted"
+    )
+    fenced.broken = False
+    service.changed()
+    until(
+        lambda: (
+            engine.reports[-1]["fence"]["admissions"] == [] and not engine.reports[-1]["problems"]
+        )
+    )
+
+
+def test_without_a_fence_nobody_waits_for_one(make, engine):
+    make(fence=False)
+    until(lambda: engine.reports)
+    assert engine.reports[0]["fence"] is None
+
+
+def test_a_fence_that_cannot_be_read_confirms_nothing(make, engine):
+    service, _, fenced = make()
+    until(lambda: engine.reports)
+    fenced.unreadable = True
+
+    with pytest.raises(OSError, match="out of memory"):
+        service.apply(Wanted(7).to_dict())
+    service.changed()
+    until(lambda: engine.reports[-1]["problems"])
+    assert engine.reports[-1]["fence"]["admissions"] == []

@@ -1,0 +1,251 @@
+"""A monitor reports what its source sees, whatever the source and the bus go through."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+import gsaas.conf
+from gsaas import rpc
+from gsaas.context import RequestContext
+from gsaas.gpu_host.agent import Monitor
+from gsaas.gpu_host.sources.declared import Declared
+from gsaas.gpu_host.sources.simulated import Simulated
+from gsaas.objects.gpu_report import GpuInfo, Process, Reading, Report, Sight, XidError
+from gsaas.rpc.monitor import MonitorClient
+from tests.support.waiting import until
+
+GPUS = [GpuInfo(f"GPU-{n}", n, "NVIDIA L4", 23034, 8308 + n) for n in range(2)]
+EVER = 3600.0
+"""Seconds: an interval that is not over before the test is."""
+
+
+@dataclass
+class Engine:
+    """Takes reports, and answers as it is told."""
+
+    target = rpc.Target(version="1.0")
+
+    interval: float | None = None
+    reports: list[dict] = field(default_factory=list)
+
+    def monitor_report(self, context: RequestContext, host: str, report: dict) -> dict:
+        self.reports.append(report)
+        return {"monitor_interval": self.interval}
+
+
+class Scripted:
+    """A source that sees what it is told, or fails in a way that no source may."""
+
+    def __init__(self) -> None:
+        self.sight = Sight(GPUS)
+        self.broken = False
+        self.closed = threading.Event()
+        self.news = None
+
+    def notify(self, news) -> None:
+        self.news = news
+
+    def look(self) -> Sight:
+        if self.broken:
+            raise RuntimeError("a bug")
+        return self.sight
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def bus() -> Iterator[rpc.Bus]:
+    bus = rpc.connect(gsaas.conf.load(files=[]), rpc.IN_PROCESS)
+    yield bus
+    bus.cleanup()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def engine(bus, stack) -> Engine:
+    engine = Engine()
+    server = rpc.server(bus, rpc.ENGINE, "engine", engine)
+    server.start()
+    stack.callback(server.stop)
+    return engine
+
+
+@pytest.fixture
+def start(bus, stack, monkeypatch):
+    """Start a monitor of a source; what follows another report need not wait for long."""
+    monkeypatch.setattr("gsaas.gpu_host.agent.SHORTEST_INTERVAL", 0.01)
+
+    def start(source, interval: float = EVER, **more) -> Monitor:
+        monitor = Monitor(bus, "gpu1", "192.0.2.1", source, daemons=None, interval=interval, **more)
+        monitor.start()
+        stack.callback(monitor.stop)
+        return monitor
+
+    return start
+
+
+def last(engine: Engine) -> Report:
+    return Report.from_dict(engine.reports[-1])
+
+
+def test_it_reports_at_once_and_again(engine, start):
+    start(Declared(GPUS), interval=0.02)
+    until(lambda: len(engine.reports) > 2, "reports")
+    report = last(engine)
+    assert (report.gpu_address, report.interval, report.sight.gpus) == ("192.0.2.1", 0.02, GPUS)
+    assert report.sight.readings == {}
+
+
+def test_the_mean_utilisation_is_that_of_all_it_read(engine, start):
+    source, looks = Scripted(), []
+
+    def look() -> Sight:
+        looks.append(percent := [60.0, 90.0, 30.0, 0.0][min(len(looks), 3)])
+        return Sight(GPUS[:1], {"GPU-0": Reading(utilisation=percent)})
+
+    source.look = look
+    start(source, interval=0.02, clock=lambda: 10.0 * len(looks))
+    until(lambda: len(engine.reports) > 2, "reports")
+    told = [Report.from_dict(report).sight.readings["GPU-0"] for report in engine.reports[:3]]
+    assert [(one.utilisation, one.mean_utilisation) for one in told] == [
+        (60, 60),  # alone
+        (90, 90),  # for all the time since
+        (30, 60),
+    ]
+
+
+def test_it_reports_at_once_what_its_source_calls_news(engine, start):
+    source = Scripted()
+    start(source)
+    until(lambda: engine.reports, "the first report")
+    source.sight = Sight(GPUS, problems=["a fan is broken"])
+    source.news()
+    until(lambda: last(engine).sight.problems == ["a fan is broken"], "the news")
+
+
+def test_it_survives_a_source_that_breaks(engine, start, caplog):
+    source = Scripted()
+    start(source, interval=0.02)
+    until(lambda: engine.reports, "the first report")
+    source.broken = True
+    until(lambda: "could not finish its round" in caplog.text, "the failure")
+    source.broken = False
+    before = len(engine.reports)
+    until(lambda: len(engine.reports) > before, "another report")
+
+
+def test_a_problem_is_logged_when_it_comes_and_when_it_goes(engine, start, caplog):
+    caplog.set_level("INFO", "gsaas.gpu_host.agent")
+    source = Scripted()
+    source.sight = Sight((), blind="the driver sleeps")
+    start(source, interval=0.02)
+    until(lambda: len(engine.reports) > 3, "reports")
+    source.sight = Sight(GPUS)
+    until(lambda: "no longer so: the driver sleeps" in caplog.text, "the end of it")
+    assert caplog.text.count("gpu1: the driver sleeps") == 1
+
+
+def test_the_answer_to_a_report_says_when_to_report_again(engine, start):
+    engine.interval = 0.05
+    start(Declared(GPUS))
+    until(lambda: len(engine.reports) > 1, "the second report")
+    assert [report["interval"] for report in engine.reports[:2]] == [EVER, 0.05]
+
+
+def test_an_interval_that_changes_is_known_to_all_monitors_at_once(bus, engine, start):
+    start(Declared(GPUS))
+    until(lambda: engine.reports, "the first report")
+    engine.interval = 7.0
+    MonitorClient(bus).report_every(7.0)
+    until(lambda: last(engine).interval == 7.0, "a report")
+
+
+def test_without_a_setting_it_is_as_configured_again(bus, engine, start):
+    engine.interval = 0.05
+    start(Declared(GPUS))
+    until(lambda: engine.reports and last(engine).interval == 0.05, "a report")
+    engine.interval = None
+    MonitorClient(bus).report_every(None)
+    until(lambda: last(engine).interval == EVER, "a report")
+
+
+def test_when_it_stops_it_lets_go_of_its_source(engine, start):
+    source = Scripted()
+    start(source).stop()
+    assert source.closed.is_set()
+
+
+def test_without_an_engine_it_goes_on(start, bus, stack, monkeypatch, caplog):
+    monkeypatch.setattr("gsaas.rpc.engine.REPORT_TIMEOUT", 0.1)
+    start(Declared(GPUS), interval=0.02)
+    until(lambda: "could not report" in caplog.text, "the failure")
+    engine = Engine()
+    server = rpc.server(bus, rpc.ENGINE, "engine", engine)
+    server.start()
+    stack.callback(server.stop)
+    until(lambda: engine.reports, "a report")
+
+
+def test_simulated_gpus_are_as_busy_as_their_time_and_name_say():
+    moments = iter([0.0, 0.0, 100.0])
+    source = Simulated(GPUS, clock=lambda: next(moments))
+    first, same, later = source.look(), source.look(), source.look()
+    assert first == same != later
+    assert first.readings["GPU-0"] != first.readings["GPU-1"]
+    for reading in later.readings.values():
+        assert 0 <= reading.utilisation <= 100
+        assert 0 <= reading.used_mb <= 23034
+
+
+def test_a_report_arrives_as_it_was_sent():
+    when = datetime.datetime(2026, 1, 2, 3, 4, 5, 678)
+    failed = replace(GPUS[0], withdrawn="lost", fatal_error="XID 79", fatal_error_at=when)
+    reading = Reading(
+        used_mb=1,
+        power_w=2.5,
+        processes=(Process(17, "python", None),),
+        xid_errors=(XidError(when, 79, True),),
+    )
+    sight = Sight([failed, GPUS[1]], {"GPU-1": reading}, None, ["a fan is broken"])
+    told = Report("192.0.2.1", 10.0, sight).to_dict()
+    again = Report.from_dict(json.loads(json.dumps(told)))
+    assert again.to_dict() == told
+    assert again.sight.gpus == sight.gpus
+    assert again.sight.readings["GPU-1"].xid_errors == [XidError(when, 79, True)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"used_mb": -1},
+        {"used_mb": 1.5},
+        {"used_mb": True},
+        {"utilisation": "50"},
+        {"utilisation": float("nan")},
+        {"power_w": float("inf")},
+        {"extra": 1},
+        {"processes": [{"pid": 1, "name": None}]},
+        {"processes": [{"pid": 1, "name": "x" * 256, "used_mb": None}]},
+        {"processes": [{"pid": 1, "name": None, "used_mb": None}] * 257},
+        {"xid_errors": [{"at": "yesterday", "xid": 79, "fatal": True}]},
+        {"xid_errors": [{"at": "2026-01-01T00:00:00", "xid": 79, "fatal": 1}]},
+    ],
+)
+def test_a_reading_that_is_none_is_refused(change):
+    report = Report("192.0.2.1", 10.0, Sight(GPUS, {"GPU-0": Reading()})).to_dict()
+    report["readings"]["GPU-0"].update(change)
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        Report.from_dict(report)

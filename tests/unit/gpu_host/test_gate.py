@@ -1,0 +1,131 @@
+"""The gate, over real connections: a line in, a line out, and nobody waits for anybody."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+import pytest
+
+from gsaas import rpc
+from gsaas.gpu_host import gate as module
+from gsaas.gpu_host.gate import Gate
+from gsaas.grants import visit
+from gsaas.rpc.engine import GrantAnswer
+
+
+class Desk:
+    """What the gate asks: it notes what was shown, and answers as it is told to."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, str, str]] = []
+        self.answer: GrantAnswer | Exception = GrantAnswer(None, None)
+
+    def redeem(self, key: str, address: str, lease_id: str) -> GrantAnswer:
+        self.shown.append((key, address, lease_id))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+@pytest.fixture
+def gate(desk):
+    gate = Gate(socket.create_server(("127.0.0.1", 0)), desk.redeem)
+    gate.start()
+    yield "{}:{}".format(*gate.address)
+    gate.stop()
+
+
+def say(gate: str, content: bytes) -> bytes:
+    host, port = gate.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(content)
+        connection.shutdown(socket.SHUT_WR)
+        return connection.makefile("rb").read()
+
+
+def test_whoever_shows_a_good_grant_is_admitted_by_the_address_he_comes_from(gate, desk):
+    visit.show(gate, "lease-1", "a.good.grant")
+
+    assert desk.shown == [("a.good.grant", "127.0.0.1", "lease-1")]
+
+
+def test_a_refusal_arrives_as_it_was_said(gate, desk):
+    desk.answer = GrantAnswer("gsaas.grant.replayed", "it was redeemed already")
+
+    with pytest.raises(visit.NotAdmitted, match="it was redeemed already") as refusal:
+        visit.show(gate, "lease-1", "grant")
+    assert refusal.value.code == "gsaas.grant.replayed"
+
+
+def test_while_nobody_can_look_at_grants_it_says_so(gate, desk):
+    desk.answer = rpc.Timeout("no engine")
+
+    with pytest.raises(visit.NotAdmitted, match="try again"):
+        visit.show(gate, "lease-1", "grant")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"GET / HTTP/1.1\r\n\r\n", b"one\n", b"\xff\xfe \xfd\n" * 3],
+)
+def test_nonsense_is_refused_and_not_passed_on(gate, desk, content):
+    assert say(gate, content).startswith(b"refused gsaas.bad-request")
+    assert desk.shown == []
+
+
+def test_a_line_without_end_is_not_read_to_its_end(gate, desk):
+    with suppress(
+        OSError
+    ):  # what was not read ends the connection the hard way, as early as it likes
+        say(gate, b"lease-1 " + b"x" * 100_000)
+    assert [len(key) for key, _, _ in desk.shown if len(key) > module.LONGEST_LINE] == []
+
+
+def test_who_says_nothing_is_not_waited_for(gate, desk, monkeypatch):
+    monkeypatch.setattr(module._Visit, "timeout", 0.05)
+    host, port = gate.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as silent:
+        assert silent.makefile("rb").read() == b""
+    visit.show(gate, "lease-1", "grant")
+
+
+def test_who_says_a_letter_now_and_then_is_not_waited_for_longer(gate, desk, monkeypatch):
+    monkeypatch.setattr(module._Visit, "timeout", 0.2)
+    host, port = gate.split(":")
+    with socket.create_connection((host, int(port)), timeout=0.02) as slow:
+        for _ in range(500):
+            try:
+                slow.sendall(b"x")
+                if slow.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("it is still listened to")
+    assert desk.shown == []
+
+
+def test_those_who_wait_do_not_keep_others_out(gate):
+    host, port = gate.split(":")
+    idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(module.MOST - 1)]
+    try:
+        visit.show(gate, "lease-1", "grant")
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_a_gate_that_is_not_there_is_told_apart_from_one_that_refuses():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(visit.NotAdmitted, match="cannot be reached") as refusal:
+        visit.show(f"127.0.0.1:{port}", "lease-1", "grant")
+    assert refusal.value.code is None
