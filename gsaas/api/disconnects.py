@@ -7,7 +7,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from gsaas.api.http_server import CONNECTION
+CONNECTION = "gsaas.connection"
+"""Under which name gsaas-standalone's HTTP server hands out the connection of a request."""
 
 
 def gone(environ: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from gsaas.client import Client, ClientError
 
 NAMESPACES = "/run/netns"
 ID_DIGITS = 8
-"""How much of a server's id is in the name of its namespace; see `gsaas.cloud.standalone`."""
+"""How much of a server's id is in the name of its namespace; see `gsaas.standalone.cloud`."""
 
 
 def run(client: Client, args: SimpleNamespace) -> int:

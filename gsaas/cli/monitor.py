@@ -14,10 +14,10 @@ from gsaas.gpu_host import sources
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
 from gsaas.gpu_host.daemons.records import Unusable
+from gsaas.gpu_host.daemons.service import DaemonService, Supervises
 from gsaas.gpu_host.gate import Gate
 from gsaas.gpu_host.sources.base import Unavailable
 from gsaas.remoting import base as remoting
-from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rpc.engine import EngineClient
 
 DESCRIPTION = """\
@@ -50,10 +50,19 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         raise service.Unstartable(str(error)) from error
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
-    simulated = SimulatedDaemons()
-    parts.callback(simulated.stop_all)
+
+    def in_process(made: DaemonService) -> Supervises:
+        from gsaas.standalone.simulated_daemon import (
+            SimulatedDaemons,  # no real GPU host needs them
+        )
+        from gsaas.standalone.simulated_supervisor import SimulatedSupervisor
+
+        daemons = SimulatedDaemons()
+        parts.callback(daemons.stop_all)
+        return SimulatedSupervisor(daemons, name, gpu_address, on_change=made.changed)
+
     try:
-        watched = factory.service(conf, bus, driver, name, gpu_address, simulated=simulated)
+        watched = factory.service(conf, bus, driver, name, gpu_address, in_process=in_process)
     except (ValueError, Unusable) as error:
         raise service.Unstartable(str(error)) from error
     monitor = Monitor(

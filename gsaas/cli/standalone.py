@@ -120,7 +120,7 @@ def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def _clean(args: argparse.Namespace) -> int:
-    from gsaas.state_dir import AlreadyRunning, StateDir
+    from gsaas.standalone.state_dir import AlreadyRunning, StateDir
 
     conf = _configure(args)
     try:
@@ -133,10 +133,10 @@ def _clean(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     gc.disable()  # a tenth of the time until it is ready would go into looking for garbage in new modules
     from gsaas.api.auth import TokenFileError
-    from gsaas.cloud.namespaces import NotOurs
     from gsaas.gpu_host.inventory import InventoryError
-    from gsaas.standalone import CannotListen, Standalone
-    from gsaas.state_dir import AlreadyRunning, StateDir, Unusable
+    from gsaas.standalone.namespaces import NotOurs
+    from gsaas.standalone.service import CannotListen, Standalone
+    from gsaas.standalone.state_dir import AlreadyRunning, StateDir, Unusable
 
     conf = _configure(args)
     gc.freeze()  # what was imported stays

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import flask
 
-from gsaas.api.http_server import HttpServer
+from gsaas.standalone.http_server import HttpServer
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from gsaas.api.disconnects import gone
-from gsaas.api.http_server import CONNECTION
+from gsaas.standalone.http_server import CONNECTION
 
 
 def test_a_server_that_does_not_tell_is_believed_to_have_its_client():

@@ -30,7 +30,7 @@ def test_what_decides_knows_no_input_or_output_and_layers_are_kept():
 def test_nothing_brings_eventlet_in():
     """oslo.service installs it; whoever imports it changes how every thread of the process waits."""
     script = (
-        "import sys, gsaas.standalone, gsaas.cli.engine, gsaas.cli.rodvr, gsaas.cli.monitor;"
+        "import sys, gsaas.standalone.service, gsaas.cli.engine, gsaas.cli.rodvr, gsaas.cli.monitor;"
         "print(sys.modules.get('eventlet'))"
     )
     found = subprocess.run(

@@ -15,12 +15,10 @@ from gsaas.gpu_host.daemons.logs import Logs
 from gsaas.gpu_host.daemons.plan import Times
 from gsaas.gpu_host.daemons.records import Records
 from gsaas.gpu_host.daemons.service import DaemonService, Supervises
-from gsaas.gpu_host.daemons.simulated import SimulatedSupervisor
 from gsaas.gpu_host.daemons.supervisor import Supervisor
 from gsaas.gpu_host.fence.fence import Fence
 from gsaas.remoting.base import Driver
 from gsaas.remoting.daemon import OPERATOR
-from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rpc.engine import EngineClient
 
 _MIB = 1 << 20
@@ -35,12 +33,13 @@ def service(
     host: str,
     gpu_address: str,
     *,
-    simulated: SimulatedDaemons,
+    in_process: Callable[[DaemonService], Supervises],
     netns: str | None = None,
 ) -> DaemonService | None:
     """Return what looks after the daemons of *host*, not started; None if it has none.
 
-    Those that are *simulated* run in this process, inside *netns*. `ValueError` for options that cannot be used,
+    *in_process* makes the supervisor of a middleware whose daemons run in this process; the fence stands in the
+    network namespace *netns*, None for this process's own. `ValueError` for options that cannot be used,
     `gsaas.gpu_host.daemons.records.Unusable` for a folder that cannot.
     """
     kind = driver.daemons
@@ -55,9 +54,7 @@ def service(
         if kind.life == OPERATOR:
             return _Nothing()
         if kind.inside:
-            return SimulatedSupervisor(
-                simulated, host, gpu_address, netns=netns, on_change=made.changed
-            )
+            return in_process(made)
         launcher = _launcher(conf, driver, host, gpu_address, made.parent)
         return Supervisor(launcher, times(conf), made.changed)
 

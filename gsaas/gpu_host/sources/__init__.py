@@ -1,27 +1,30 @@
-"""Where a monitor's knowledge of its GPUs comes from; `[monitor]source` chooses."""
+"""Where a monitor's knowledge of its GPUs comes from: entry points of `gsaas.gpu_host.sources`.
+
+`[monitor]source` names one. Each is a function of the configuration, the host's name and the TCP port of its first
+daemon, and returns a `gsaas.gpu_host.sources.base.Source`.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 
 from oslo_config import cfg
+from stevedore import driver as stevedore_driver
 
-from gsaas.gpu_host import inventory
+from gsaas.gpu_host.sources import declared
 from gsaas.gpu_host.sources.base import Source, Unavailable
-from gsaas.gpu_host.sources.declared import Declared
-from gsaas.gpu_host.sources.simulated import Simulated
 
-INVENTED = {"declared": Declared, "simulated": Simulated}
-"""Sources that are told which GPUs there are."""
+NAMESPACE = "gsaas.gpu_host.sources"
+FROM_INVENTORY = ("declared", "simulated")
+"""Sources that know their GPUs from the inventory file, which declares the host's address as well."""
 
 
 def gpu_address(conf: cfg.ConfigOpts, host: str) -> str:
     """Return the address on the GPU network of the host named *host*; `Unavailable` if it is not known."""
     options = conf.monitor
     address = options.gpu_address
-    if address is None and options.source in INVENTED:
-        address = _declared(conf, host).gpu_address
+    if address is None and options.source in FROM_INVENTORY:
+        address = declared.host(conf, host).gpu_address
     if address is None:
         raise Unavailable(
             "the address of this host on the GPU network is not known: set gpu_address in the section [monitor]"
@@ -37,23 +40,5 @@ def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> Source:
 
     Raises `Unavailable`.
     """
-    if conf.monitor.source == "nvml":
-        return _nvml(conf, first_port)
-    return INVENTED[conf.monitor.source](_declared(conf, host).gpu_infos(first_port))
-
-
-def _declared(conf: cfg.ConfigOpts, host: str) -> inventory.HostSpec:
-    try:
-        return inventory.load(conf.monitor.inventory).host(host)
-    except inventory.InventoryError as error:
-        raise Unavailable(str(error)) from None
-
-
-def _nvml(conf: cfg.ConfigOpts, first_port: int) -> Source:
-    from gsaas.gpu_host.sources.nvml import Nvml  # large, and of use to few
-
-    return Nvml(
-        first_port,
-        fatal_xids=conf.monitor.fatal_xids,
-        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
-    )
+    source = stevedore_driver.DriverManager(NAMESPACE, conf.monitor.source)
+    return source.driver(conf, host, first_port)

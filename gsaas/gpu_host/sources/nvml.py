@@ -15,11 +15,13 @@ from __future__ import annotations
 import _ctypes
 import itertools
 import logging
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pynvml
+from oslo_config import cfg
 
 from gsaas.gpu_host.sources.base import Unavailable
 from gsaas.gpu_host.sources.visible import Device, visible
@@ -65,6 +67,15 @@ class _Seen:
     def whole_uuid(self) -> str:
         """Of the physical GPU."""
         return self.info.parent_uuid or self.info.uuid
+
+
+def load(conf: cfg.ConfigOpts, _host_name: str, first_port: int) -> Nvml:
+    """Return a source of the GPUs that NVML sees on this host; raises `Unavailable`."""
+    return Nvml(
+        first_port,
+        fatal_xids=conf.monitor.fatal_xids,
+        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
 
 
 class Nvml:

@@ -16,9 +16,9 @@ from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.sources.declared import Declared
-from gsaas.gpu_host.sources.simulated import Simulated
 from gsaas.objects.gpu_report import GpuInfo, Process, Reading, Report, Sight, XidError
 from gsaas.rpc.monitor import MonitorClient
+from gsaas.standalone.simulated_gpus import SimulatedGpus
 from tests.support.waiting import until
 
 GPUS = [GpuInfo(f"GPU-{n}", n, "NVIDIA L4", 23034, 8308 + n) for n in range(2)]
@@ -201,7 +201,7 @@ def test_without_an_engine_it_goes_on(start, bus, stack, monkeypatch, caplog):
 
 def test_simulated_gpus_are_as_busy_as_their_time_and_name_say():
     moments = iter([0.0, 0.0, 100.0])
-    source = Simulated(GPUS, clock=lambda: next(moments))
+    source = SimulatedGpus(GPUS, clock=lambda: next(moments))
     first, same, later = source.look(), source.look(), source.look()
     assert first == same != later
     assert first.readings["GPU-0"] != first.readings["GPU-1"]

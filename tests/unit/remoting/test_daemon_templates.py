@@ -80,7 +80,7 @@ def test_the_simulated_one_computes_nothing_so_nothing_is_limited():
     made = command("simulated", SHARED)
     assert made.needs == ()
     assert made.words[1:] == (
-        *("-m", "gsaas.remoting.simulated", "--gpu", "GPU-7", "--host", "gpu1"),
+        *("-m", "gsaas.standalone.simulated_middleware", "--gpu", "GPU-7", "--host", "gpu1"),
         *("--listen", "192.0.2.7:20001"),
     )
     assert not load("simulated").daemons.own_devices

@@ -4,7 +4,7 @@ The environment is rCUDA's, so that what is demonstrated is what rCUDA users wil
 library is involved; connect to a masked address with anything that speaks TCP and read one line of
 JSON.
 
-    python -m gsaas.remoting.simulated --gpu GPU-8f6a… --host gpu01 --listen 192.0.2.7:8308
+    python -m gsaas.standalone.simulated_middleware --gpu GPU-8f6a… --host gpu01 --listen 192.0.2.7:8308
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from gsaas.remoting.daemon import PER_GPU, SIMULATED, Recipe
 from gsaas.remoting.rcuda import Rcuda
 
 
-class Simulated(Rcuda):
+class SimulatedMiddleware(Rcuda):
     """rCUDA's variables without its libraries."""
 
     name = "simulated"
     library_path = ""
     recipe = Recipe(
-        command="{python} -m gsaas.remoting.simulated"
+        command="{python} -m gsaas.standalone.simulated_middleware"
         " --gpu {gpu_uuid} --host {host} --listen {address}:{port}",
         health=SIMULATED,
         life=PER_GPU,
@@ -28,6 +28,6 @@ class Simulated(Rcuda):
 
 
 if __name__ == "__main__":
-    from gsaas.remoting.simulated_daemon import main
+    from gsaas.standalone.simulated_daemon import main
 
     main()

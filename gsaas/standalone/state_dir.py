@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from gsaas.cloud.namespaces import Namespaces
+from gsaas.standalone.namespaces import Namespaces
 
 IDENTITIES = {
     "admin": ["admin", "manager", "member", "reader"],

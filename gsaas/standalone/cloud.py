@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.cloud import links, namespaces
 from gsaas.cloud.base import Cloud, Owner, Port, Server, ServerStatus
-from gsaas.cloud.namespaces import Namespaces
-from gsaas.cloud.testbed import VM_BRIDGE, Testbed
 from gsaas.cloudinit.boot import route_script
 from gsaas.context import RequestContext
 from gsaas.gpu_host.inventory import HostSpec
+from gsaas.standalone import links, namespaces
+from gsaas.standalone.namespaces import Namespaces
+from gsaas.standalone.testbed import VM_BRIDGE, Testbed
 
 VM_ADDRESS = "10.0.0.5/24"
 VM_DEVICE = "eth0"

@@ -10,13 +10,21 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 
+from oslo_config import cfg
+
+from gsaas.gpu_host.sources import declared
 from gsaas.objects.gpu_report import GpuInfo, Reading, Sight
 
 PERIOD = 600.0
 """Seconds of one wave."""
 
 
-class Simulated:
+def load(conf: cfg.ConfigOpts, host_name: str, first_port: int) -> SimulatedGpus:
+    """Return a source of the GPUs that are declared for *host_name*; raises `Unavailable`."""
+    return SimulatedGpus(declared.host(conf, host_name).gpu_infos(first_port))
+
+
+class SimulatedGpus:
     """Makes up readings of *gpus*; *clock* tells seconds."""
 
     def __init__(

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kernel
 
 def test_the_demonstration_proves_everything_and_leaves_nothing():
     done = subprocess.run(
-        [sys.executable, "-m", "gsaas.cli.demo"], capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "gsaas.standalone.demo"], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for command in (

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from gsaas.cli.demo import machine, proofs
-from gsaas.cli.demo.screen import Screen
+from gsaas.standalone.demo import machine, proofs
+from gsaas.standalone.demo.screen import Screen
 
 LEASE = {
     "server": {"host": "gpu1"},

@@ -16,11 +16,7 @@ from oslo_config import cfg
 from gsaas import limits, rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
-from gsaas.api.http_server import HttpServer
 from gsaas.api.watchers import Watchers
-from gsaas.cloud.namespaces import Namespaces
-from gsaas.cloud.standalone import StandaloneCloud
-from gsaas.cloud.testbed import GPU_DEVICE, Testbed
 from gsaas.db import endpoints, gpus, migration
 from gsaas.db.database import Database
 from gsaas.engine.driver import LeaseDriver
@@ -33,18 +29,23 @@ from gsaas.gpu_host import inventory
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
 from gsaas.gpu_host.gate import Gate
-from gsaas.gpu_host.sources.simulated import Simulated
 from gsaas.grants import keyring
 from gsaas.netlink.namespace import entered
 from gsaas.remoting.base import load as load_remoting
-from gsaas.remoting.simulated_daemon import SimulatedDaemons
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
-from gsaas.state_dir import StateDir
+from gsaas.standalone.cloud import StandaloneCloud
+from gsaas.standalone.http_server import HttpServer
+from gsaas.standalone.namespaces import Namespaces
+from gsaas.standalone.simulated_daemon import SimulatedDaemons
+from gsaas.standalone.simulated_gpus import SimulatedGpus
+from gsaas.standalone.simulated_supervisor import SimulatedSupervisor
+from gsaas.standalone.state_dir import StateDir
+from gsaas.standalone.testbed import GPU_DEVICE, Testbed
 
 CONNECTIONS = 256
 """Clients that may be connected at once besides those whose requests are held; further ones wait until one leaves."""
@@ -196,14 +197,20 @@ class Standalone:
             self._bus,
             host.name,
             host.gpu_address,
-            Simulated(host.gpu_infos(self._driver.default_port)),
+            SimulatedGpus(host.gpu_infos(self._driver.default_port)),
             daemons=factory.service(
                 self._conf,
                 self._bus,
                 self._driver,
                 host.name,
                 host.gpu_address,
-                simulated=self._daemons,
+                in_process=lambda service: SimulatedSupervisor(
+                    self._daemons,
+                    host.name,
+                    host.gpu_address,
+                    netns=netns,
+                    on_change=service.changed,
+                ),
                 netns=netns,
             ),
             interval=self._conf.monitor.monitor_interval,

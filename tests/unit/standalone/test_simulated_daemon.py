@@ -15,7 +15,7 @@ from contextlib import suppress
 import pytest
 
 from gsaas.objects.address import Address
-from gsaas.remoting.simulated_daemon import SimulatedDaemons
+from gsaas.standalone.simulated_daemon import SimulatedDaemons
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_connections_are_kept_alive_so_that_vanished_clients_are_noticed(daemons
 
 def test_as_a_program_it_serves_until_told_to_stop(address):
     program = subprocess.Popen(
-        [sys.executable, "-m", "gsaas.remoting.simulated"]
+        [sys.executable, "-m", "gsaas.standalone.simulated_middleware"]
         + ["--gpu", "GPU-1", "--host", "gpu01", "--listen", str(address)]
     )
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gsaas.objects.address import Address
-from gsaas.remoting.simulated_daemon import SimulatedDaemons
+from gsaas.standalone.simulated_daemon import SimulatedDaemons
 
 pytestmark = pytest.mark.kernel
 

@@ -1,6 +1,6 @@
 """What must be true of a lease, judged from what its VM saw and what an administrator is told.
 
-Values in, sentences out: `gsaas.cli.demo.story` does the asking. A *lease* here is always an
+Values in, sentences out: `gsaas.standalone.demo.story` does the asking. A *lease* here is always an
 administrator's view of one, which names the real GPUs.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 Lease = Mapping[str, Any]
 Probes = Mapping[str, Mapping[str, Any]]
-"""Address (`ip:port`) -> what `gsaas.cli.demo.probe` found there."""
+"""Address (`ip:port`) -> what `gsaas.standalone.demo.probe` found there."""
 
 
 @dataclass(frozen=True)

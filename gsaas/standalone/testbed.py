@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ipaddress
 
-from gsaas.cloud import links
-from gsaas.cloud.namespaces import Namespaces
 from gsaas.gpu_host.inventory import Inventory, InventoryError
+from gsaas.standalone import links
+from gsaas.standalone.namespaces import Namespaces
 
 GPU_DEVICE = "gpu0"
 """Each host's interface on the GPU network."""

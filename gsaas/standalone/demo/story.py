@@ -7,10 +7,10 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from gsaas.cli.demo import proofs
-from gsaas.cli.demo.person import Person
-from gsaas.cli.demo.proofs import Proof
-from gsaas.cli.demo.screen import Screen
+from gsaas.standalone.demo import proofs
+from gsaas.standalone.demo.person import Person
+from gsaas.standalone.demo.proofs import Proof
+from gsaas.standalone.demo.screen import Screen
 
 WHOLE = ("-l", "-ncgpus=2")
 SHARED = ("-l", "-ncgpus=2", "-poolmem=2048", "-mode=shared")

@@ -1,4 +1,4 @@
-"""`python -m gsaas.cli.demo`: start GSaaS on simulated GPUs, launch VMs, prove that they work.
+"""`python -m gsaas.standalone.demo`: start GSaaS on simulated GPUs, launch VMs, prove that they work.
 
 Exit status: 0 when every proof held, 1 when one failed or something else did, 130 interrupted.
 Whatever happens, what was made is removed, unless `--keep` asks for it to stay.
@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gsaas.cli.demo import machine
-from gsaas.cli.demo.person import Person
-from gsaas.cli.demo.screen import Screen
-from gsaas.cli.demo.service import Service, ServiceError
-from gsaas.cli.demo.story import Story
 from gsaas.client import ClientError
+from gsaas.standalone.demo import machine
+from gsaas.standalone.demo.person import Person
+from gsaas.standalone.demo.screen import Screen
+from gsaas.standalone.demo.service import Service, ServiceError
+from gsaas.standalone.demo.story import Story
 
 RUN = Path("/run")
 KEPT = RUN / "gsaas"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from gsaas.objects.address import Address
 from gsaas.objects.daemon import Condition, Daemon, State
-from gsaas.remoting.simulated_daemon import SimulatedDaemons
+from gsaas.standalone.simulated_daemon import SimulatedDaemons
 
 
 class SimulatedSupervisor:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.cloud.standalone import place
 from gsaas.exceptions import ServerRefused
 from gsaas.gpu_host.inventory import DEFAULT
+from gsaas.standalone.cloud import place
 
 HOSTS = DEFAULT.compute_hosts
 

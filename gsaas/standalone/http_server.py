@@ -22,10 +22,10 @@ from urllib.parse import unquote
 
 import httptools
 
+from gsaas.api.disconnects import CONNECTION
+
 LOG = logging.getLogger(__name__)
 
-CONNECTION = "gsaas.connection"
-"""In the environment of a request: the socket that it came by."""
 PATIENCE = 60.0
 """Seconds that a client may take to send, or to be sent, the next piece; then its connection is closed."""
 BACKLOG = 4096

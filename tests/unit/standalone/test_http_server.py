@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from gsaas.api import http_server
 from gsaas.api.disconnects import gone
-from gsaas.api.http_server import HttpServer
+from gsaas.standalone import http_server
+from gsaas.standalone.http_server import HttpServer
 from tests.support.waiting import until
 
 MOST = 1000

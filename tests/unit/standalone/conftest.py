@@ -1,0 +1,3 @@
+"""The message bus inside one process."""
+
+from tests.unit.rpc.conftest import bus as bus
