@@ -16,15 +16,17 @@ from typing import Any
 
 from bench.report import machine
 from gsaas.gpgpums import policies
-from gsaas.sim.batch import tsubame
-from gsaas.sim.batch.jobs import Job, JobModel, magnitude
-from gsaas.sim.batch.models import NODE_2014, RCUDA_2014
-from gsaas.sim.batch.queues import G_QUEUE, MRQ, R_QUEUE, RQ, Queue
-from gsaas.sim.batch.simulation import Simulation
-from gsaas.sim.claims import Claim
-from gsaas.sim.openb import cloudified, local, trace
-from gsaas.sim.openb.schedulers import SCHEDULERS
-from gsaas.sim.recipes import (
+from gsaas.sim.report import svg
+from studies import report as claims_page
+from studies.batch import tsubame
+from studies.batch.jobs import Job, JobModel, magnitude
+from studies.batch.models import NODE_2014, RCUDA_2014
+from studies.batch.queues import G_QUEUE, MRQ, R_QUEUE, RQ, Queue
+from studies.batch.simulation import Simulation
+from studies.claims import Claim
+from studies.openb import cloudified, local, trace
+from studies.openb.schedulers import SCHEDULERS
+from studies.recipes import (
     malleable_2018,
     mrq_2016,
     openb_cloudified,
@@ -32,8 +34,6 @@ from gsaas.sim.recipes import (
     rq_2014,
     slurm_2018,
 )
-from gsaas.sim.report import claims as claims_page
-from gsaas.sim.report import svg
 
 MINUTE = 60.0
 GROWTH_NODES = (120, 480)

@@ -1,0 +1,128 @@
+"""Small clusters whose whole course can be computed by hand, and large ones that lose no GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from studies.batch import models
+from studies.batch.cluster import Cluster
+from studies.batch.jobs import Job, JobModel, magnitude
+from studies.batch.models import GB, Work
+from studies.batch.queues import FCFS, G_QUEUE, MRQ, R_QUEUE, RQ, Queue
+from studies.batch.simulation import Outcome, Simulation
+
+WORK = Work(100, gpu_bytes=7 * GB)
+"""101 s on GPUs of the own node."""
+FAR = 100 + 2 * 1.03
+"""With a GPU of another node, where the network is shared by two."""
+
+
+def job(number: int, arrival: float, nodes: int, gpus: int, work: Work = WORK) -> Job:
+    return Job(number, arrival, nodes, gpus, cpus=gpus, memory=8 * GB, work=work)
+
+
+def course(queue: Queue, *jobs: Job, nodes: int = 2) -> list[tuple[float, float]]:
+    """When each job started and ended."""
+    outcome = Simulation(jobs, nodes, queue).run()
+    return [(record.start, record.end) for record in outcome.records]
+
+
+ONE_NODE_THEN_TWO = (job(0, 0, 1, 2), job(1, 0, 2, 2))
+"""Scattered idle GPUs (2016: figure 1): one on each of two nodes when the second job comes."""
+
+
+def test_first_come_first_served_waits_for_scattered_gpus():
+    assert course(FCFS, *ONE_NODE_THEN_TWO) == [(0, 101), (101, 202)]
+
+
+def test_a_node_of_the_g_queue_serves_one_job():
+    assert course(G_QUEUE, job(0, 0, 1, 1), job(1, 0, 2, 1)) == [(0, 101), (101, 202)]
+    assert course(FCFS, job(0, 0, 1, 1), job(1, 0, 2, 1)) == [(0, 101), (0, 101)]
+
+
+def test_remote_gpus_let_it_start_and_run_longer():
+    assert course(RQ, *ONE_NODE_THEN_TWO) == [(0, 101), (0, pytest.approx(FAR))]
+
+
+def test_a_borrowed_gpu_goes_back_as_soon_as_one_is_idle():
+    """At 101 s the first job ends; its GPUs are on the node of the borrower, who stops to migrate."""
+    slow = FAR + models.record(0)
+    stop = models.replay(0) + models.memsync(6 * GB)  # the GPU holds no more
+    end = 101 + stop + (1 - 101 / slow) * 101
+    assert course(MRQ, *ONE_NODE_THEN_TWO) == [(0, 101), (0, pytest.approx(end))]
+
+
+def test_who_borrowed_is_served_before_who_waits():
+    """The third job needs both GPUs that the first one leaves: one of them goes to the second job."""
+    waiting = job(2, 0, 2, 2)
+    (_, _, (rq, _)) = course(RQ, *ONE_NODE_THEN_TWO, waiting)
+    (_, (_, second), (mrq, _)) = course(MRQ, *ONE_NODE_THEN_TWO, waiting)
+    assert rq == pytest.approx(FAR)
+    assert mrq == pytest.approx(second)
+
+
+def test_a_job_goes_first_where_nobody_is():
+    """RQ takes the least busy nodes for processes that need GPUs of others."""
+    cluster = Cluster(4, models.NODE_2016)
+    for process in RQ.place(cluster, job(0, 0, 3, 2)):
+        cluster.add(process)
+    wide, narrow = RQ.place(cluster, job(1, 0, 2, 3))
+    assert (wide.node, wide.local, wide.lenders) == (3, 3, [])
+    assert (narrow.node, narrow.local, narrow.lenders) == (0, 1, [1, 2])
+
+
+def test_a_job_waits_for_cpus_and_memory_too():
+    """22 GB hold two processes of 8 GB; the third waits, whatever GPU is idle."""
+    starts = [start for start, _ in course(MRQ, *(job(n, 0, 1, 1) for n in range(3)), nodes=1)]
+    assert starts == [0, 0, 101]
+
+
+def test_the_network_is_shared_as_long_as_the_other_is_there():
+    """7 GB of its own at half the rate for 2 s of 101, then at the full rate."""
+    talker = Work(100, net_bytes=7 * GB)
+    short = Work(51)
+    ends = [
+        end for _, end in course(FCFS, job(0, 0, 1, 1, talker), job(1, 0, 1, 1, short), nodes=1)
+    ]
+    assert ends == [pytest.approx(51 + (1 - 51 / 102) * 101), pytest.approx(51)]
+
+
+def test_nobody_overtakes_the_first_in_the_queue():
+    wide = job(1, 1, 2, 3)
+    narrow = job(2, 2, 1, 1)
+    for queue in (FCFS, RQ, MRQ):
+        (_, (second, _), (third, _)) = course(queue, job(0, 0, 1, 2), wide, narrow)
+        assert second <= third
+
+
+def test_a_job_that_fits_nowhere_is_an_error():
+    with pytest.raises(ValueError, match="job 0 fits nowhere"):
+        Simulation([job(0, 0, 3, 1)], 2, MRQ).run()
+
+
+@pytest.mark.parametrize("queue", [FCFS, RQ, MRQ, G_QUEUE, R_QUEUE])
+def test_after_every_event_each_gpu_is_idle_or_with_one_job_and_every_job_ends_once(queue: Queue):
+    jobs = JobModel(count=150, nodes=(5, 5), most_nodes=12, calls=magnitude(7)).jobs(3)
+
+    def check(cluster: Cluster) -> None:
+        held = [0] * len(cluster)
+        for node, processes in enumerate(cluster.processes):
+            for process in processes:
+                if process.node == node:
+                    held[node] += process.local
+                held[node] += process.lenders.count(node)
+        for node, gpus in enumerate(cluster.gpus):
+            assert 0 <= gpus == cluster.node.gpus - held[node]
+
+    outcome = Simulation(jobs, 12, queue, check=check).run()
+    assert [record.job for record in outcome.records] == list(range(150))
+    assert all(record.arrival <= record.start < record.end for record in outcome.records)
+    assert outcome.idle_gpus <= 36
+
+
+def test_a_seed_decides_everything():
+    def run(seed: int) -> Outcome:
+        return Simulation(JobModel(count=60).jobs(seed), 100, MRQ).run()
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)

@@ -1,0 +1,41 @@
+"""What is a fragment to whom, computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from studies.openb.fragmentation import Fragmentation, typical
+from studies.openb.trace import Task
+
+HALF = (4000, 1, 500)
+WHOLE = (8000, 1, 1000)
+TWO = (8000, 2, 1000)
+NO_GPU = (1000, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mix", "cpu", "gpus", "expected"),
+    [
+        pytest.param({HALF: 1.0}, 4000, (1000, 1000), 0, id="all of it is of use"),
+        pytest.param({HALF: 1.0}, 4000, (400, 1000), 400, id="a GPU too full for it"),
+        pytest.param({HALF: 1.0}, 3999, (400, 1000), 1400, id="its node lacks CPU"),
+        pytest.param({TWO: 1.0}, 8000, (600, 1000), 1600, id="its node lacks free GPUs"),
+        pytest.param({TWO: 1.0}, 8000, (600, 1000, 1000), 600, id="two are free, one is not"),
+        pytest.param({NO_GPU: 1.0}, 8000, (300, 1000), 1300, id="who needs no GPU uses none"),
+        pytest.param({HALF: 0.5, WHOLE: 0.5}, 8000, (600, 1000), 300, id="the mean of 0 and 600"),
+        pytest.param({HALF: 0.5, WHOLE: 0.5}, 4000, (1000,), 500, id="CPU for one of two kinds"),
+        pytest.param({HALF: 1.0}, 9000, (0, 0), 0, id="where nothing is free nothing is lost"),
+    ],
+)
+def test_the_fragmentation_of_a_node(mix, cpu, gpus, expected):
+    assert Fragmentation(mix.items()).of(cpu, gpus) == pytest.approx(expected)
+
+
+def test_the_most_frequent_kinds_stand_for_the_workload():
+    tasks = [Task(1000, 1, 1, 500)] * 15 + [Task(2000, 1, 1, 1000)] * 4 + [Task(9000, 1, 8, 1000)]
+    assert typical(tasks, popular=0.95) == [((1000, 1, 500), 15 / 19), ((2000, 1, 1000), 4 / 19)]
+
+
+def test_all_kinds_are_kept_when_the_rarest_is_needed():
+    tasks = [Task(1000, 1, 1, 500)] * 9 + [Task(2000, 1, 1, 1000)]
+    assert sum(share for _, share in typical(tasks, popular=0.95)) == pytest.approx(1)

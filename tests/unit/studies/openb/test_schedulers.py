@@ -1,0 +1,135 @@
+"""Each scheduler's choice on three small nodes, computed by hand."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from studies.openb import schedulers
+from studies.openb.cluster import Cluster
+from studies.openb.sizes import MEMORY_MB, MIB
+from studies.openb.trace import Node, Task
+
+NODES = [
+    Node("small", 16_000, 65_536, 1, "T4"),
+    Node("middle", 64_000, 65_536, 2, "T4"),
+    Node("large", 128_000, 65_536, 8, "T4"),
+]
+HALF = Task(4000, 1024, 1, 500)
+ONE = Task(8000, 1024, 1, 1000)
+TWO = Task(8000, 1024, 2, 1000)
+NO_GPU = Task(32_000, 1024, 0, 0)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """With half of one GPU taken on the node in the middle."""
+    cluster = Cluster(NODES)
+    cluster.place(HALF, 1, [1])
+    return cluster
+
+
+def made(name: str, cluster: Cluster) -> schedulers.Scheduler:
+    kinds = {scheduler.name: scheduler for scheduler in schedulers.SCHEDULERS}
+    mix = [((4000, 1, 500), 0.5), ((8000, 2, 1000), 0.5)]
+    scheduler = kinds[name](cluster, mix, random.Random(1))
+    if len(cluster.nodes) > 2:
+        scheduler.placed(HALF, 1)
+    return scheduler
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "expected"),
+    [
+        # (16/128 * 4/128 + 1/8 * 0.5/8) / 2 is least on the smallest node
+        ("DotProd", HALF, (0, [0])),
+        ("BestFit", HALF, (0, [0])),
+        ("BestFit", TWO, (2, [0, 1])),
+        # the only node that holds tasks that share GPUs
+        ("GpuClustering", HALF, (1, [1])),
+        # no node holds tasks of one whole GPU: an idle one, the one with least free
+        ("GpuClustering", ONE, (0, [0])),
+        # a GPU in use before an idle one
+        ("GpuPacking", HALF, (1, [1])),
+        # an idle GPU of a node in use before an idle node
+        ("GpuPacking", ONE, (1, [0])),
+        # tasks of two GPUs can use neither small nor middle: 500 -> 250 and 750 -> 500 fragments, of equals the first
+        ("FGD", HALF, (0, [0])),
+        ("FGD", TWO, (2, [0, 1])),
+    ],
+)
+def test_the_choice(cluster: Cluster, name: str, task: Task, expected):
+    assert made(name, cluster).choose(task) == expected
+
+
+@pytest.mark.parametrize("scheduler", schedulers.SCHEDULERS, ids=lambda kind: kind.name)
+class TestEvery:
+    def test_a_task_without_a_gpu_needs_none(self, cluster, scheduler):
+        node, gpus = made(scheduler.name, cluster).choose(NO_GPU)
+        assert node in (1, 2)
+        assert list(gpus) == []
+
+    def test_who_fits_nowhere_is_turned_away(self, cluster, scheduler):
+        assert made(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is not None
+        cluster.place(ONE, 2, [3])
+        assert made(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is None
+
+    def test_no_gpu_is_over_committed_however_many_come(self, scheduler):
+        cluster = Cluster(NODES)
+        chooser = made(scheduler.name, cluster)
+        rng = random.Random(7)
+        placed = 0
+        for _ in range(60):
+            task = rng.choice([HALF, ONE, TWO, NO_GPU])
+            choice = chooser.choose(task)
+            if choice is not None:
+                cluster.place(task, *choice)  # refuses what is not there
+                chooser.placed(task, choice[0])
+                placed += task.total_milli
+            assert cluster.used == placed
+            assert cluster.free.sum() + placed == cluster.capacity
+            assert np.array_equal(cluster.free, cluster.gpus.sum(axis=1))
+
+
+def test_what_is_kept_between_tasks_changes_no_choice():
+    """FGD looks again only at nodes that changed; a scheduler that forgets everything chooses the same."""
+    rng = random.Random(3)
+    coming = [rng.choice([HALF, ONE, TWO, NO_GPU]) for _ in range(40)]
+    cluster = Cluster(NODES)
+    keeping = made("FGD", cluster)
+    for task in coming:
+        choice = keeping.choose(task)
+        assert choice == made("FGD", cluster).choose(task)
+        if choice is not None:
+            cluster.place(task, *choice)
+            keeping.placed(task, choice[0])
+
+
+def test_a_cluster_refuses_what_it_has_no_room_for(cluster: Cluster):
+    before = cluster.gpus.copy()
+    for task, node, gpus in ((ONE, 1, [1]), (TWO, 1, [0, 0]), (NO_GPU, 0, [])):
+        with pytest.raises(ValueError, match="room"):
+            cluster.place(task, node, gpus)
+    assert np.array_equal(cluster.gpus, before)
+
+
+def test_in_mib_a_share_takes_less_of_a_larger_gpu():
+    cluster = Cluster(
+        [Node("a", 16_000, 65_536, 1, "T4"), Node("b", 16_000, 65_536, 1, "V100M32")], MIB
+    )
+    half = MEMORY_MB["T4"] // 2
+    assert [cluster.need(500, node) for node in (0, 1)] == [500, -(-half * 1000 // 32_510)]
+    cluster.place(HALF, 1, [0])
+    cluster.place(ONE, 0, [0])
+    assert cluster.used == half + MEMORY_MB["T4"]
+    assert cluster.capacity == MEMORY_MB["T4"] + 32_510
+
+
+def test_in_mib_fgd_counts_fragments_in_each_gpus_own_measure():
+    """A share of 500 is 233 thousandths of the large GPU; the small one is of no use to tasks of two GPUs anyhow."""
+    nodes = [Node("a", 16_000, 65_536, 1, "T4"), Node("b", 64_000, 65_536, 2, "V100M32")]
+    cluster = Cluster(nodes, MIB)
+    node, gpus = made("FGD", cluster).choose(HALF)
+    assert (node, list(gpus)) == (0, [0])
