@@ -19,7 +19,7 @@ from gsaas.context import RequestContext
 from gsaas.db import migration
 from gsaas.db.database import Database
 from gsaas.engine.callers import Callers
-from gsaas.engine.inbox import Inbox
+from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.objects.gpu_report import GpuInfo, Report
 from gsaas.standalone.simulated_gpus import SimulatedGpus
 
@@ -53,7 +53,7 @@ def _measure(per_host: int) -> dict[str, Any]:
         database = Database.open(f"sqlite:///{Path(folder, 'gsaas.db')}")
         migration.upgrade(database)
         # Reports of GPUs ask nothing of the others that an inbox knows.
-        inbox = Inbox(database, None, None, None, lambda _lease_id: None, Callers())
+        inbox = RpcEndpoint(database, None, None, None, lambda _lease_id: None, Callers())
         taken = []
         for _ in range(1 + ROUNDS):  # the first one makes the rows
             began = time.process_time()

@@ -107,7 +107,7 @@ static const char *variable(const struct lease *lease, const char *name)
     return NULL;
 }
 
-/* Where the environment names a gate, show the grant there (gsaas/grants/visit.py); return 0, or the exit status after
+/* Where the environment names a gate, show the grant there (gsaas/grants/grant_client.py); return 0, or the exit status after
  * having said why this host is not admitted. The environment is told anew then: a grant is good for one visit. */
 static int pass_gate(struct lease *lease, struct answer *answer)
 {

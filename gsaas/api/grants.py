@@ -7,8 +7,8 @@ import ipaddress
 from gsaas import exceptions
 from gsaas.api.service import Call, Reply
 from gsaas.db import leases
-from gsaas.engine import wiring
 from gsaas.grants import redemption
+from gsaas.remoting.devices import real_address
 
 
 def redeem(call: Call) -> Reply:
@@ -34,7 +34,7 @@ def redeem(call: Call) -> Reply:
         {
             "index": claim.position,
             "memory_mb": claim.memory_mb,
-            "real_address": str(wiring.real_address(claim)),
+            "real_address": str(real_address(claim)),
         }
         for claim in lease.claims
     ]

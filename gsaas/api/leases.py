@@ -20,16 +20,17 @@ from gsaas.api.times import iso
 from gsaas.cloudinit.environment import shell_exports
 from gsaas.db import leases, models, plain
 from gsaas.db.plain import AnyClaim, AnyLease
-from gsaas.engine import user_data, wiring
-from gsaas.gpgpums.taking import UNREACHABLE
-from gsaas.grants import visit
+from gsaas.gpgpums.allocation import UNREACHABLE
+from gsaas.grants import grant_client
 from gsaas.metrics import counted
 from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
+from gsaas.remoting import user_data
 from gsaas.remoting.base import Device
+from gsaas.remoting.devices import devices_of, real_address
 
 PATH = "/v1/leases"
 
@@ -286,14 +287,16 @@ def _shown_consumer(lease: AnyLease) -> dict[str, Any]:
 
 def _environment(service: Service, lease: AnyLease) -> dict[str, str]:
     """The variables for whoever uses *lease*; reads its claims, GPUs and their hosts."""
-    variables = service.driver(lease.remoting).environment(lease.id, wiring.devices(lease))
+    variables = service.driver(lease.remoting).environment(lease.id, devices_of(lease))
     if lease.has_server:
         return variables
-    own = {visit.LEASE: lease.id}
+    own = {grant_client.LEASE: lease.id}
     if lease.access == Access.DIRECT and service.keyring and lease.admitted_address is None:
-        own[visit.GRANT] = service.keyring.sign(lease.id, lease.project_id, timeutils.utcnow())
+        own[grant_client.GRANT] = service.keyring.sign(
+            lease.id, lease.project_id, timeutils.utcnow()
+        )
         if port := service.conf.grants.gate_port:
-            own[visit.GATE] = f"{lease.claims[0].gpu.host.gpu_address}:{port}"
+            own[grant_client.GATE] = f"{lease.claims[0].gpu.host.gpu_address}:{port}"
     return {**own, **variables}
 
 
@@ -331,7 +334,7 @@ def _device(lease: AnyLease, claim: AnyClaim, inside: bool) -> dict[str, Any]:
         device["gpu_host"] = claim.gpu.host_name
     if inside or lease.access == Access.DIRECT:
         known = claim.gpu.host.gpu_address is not None
-        device["real_address"] = str(wiring.real_address(claim)) if known else None
+        device["real_address"] = str(real_address(claim)) if known else None
     return device
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gsaas.api.service import Call, Reply
 from gsaas.db import limits as held
-from gsaas.gpgpums.turns import asked
+from gsaas.gpgpums.queue_scheduler import asked
 from gsaas.limits import base
 from gsaas.objects.placement import Placement
 

@@ -11,7 +11,7 @@ from gsaas.cli import cgpus, leases, queue
 from gsaas.cli.output import note, print_json
 from gsaas.cli.spelling import UsageError
 from gsaas.client import Client, ClientError
-from gsaas.grants import visit
+from gsaas.grants import grant_client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
         environment = answer.get("environment")
         if environment is None:
             environment = leases.environment(client, lease, "json")["environment"]
-        if args.on is None and visit.GATE in environment:
+        if args.on is None and grant_client.GATE in environment:
             show_grant(environment)
             environment = leases.environment(client, lease, "json")["environment"]
         if args.f == "json":
@@ -58,32 +58,36 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
 
 def release(client: Client, args: SimpleNamespace) -> int:
     """Give back the cGPUs of a lease: the one named, or the shell's own."""
-    wanted = args.id or os.environ.get(visit.LEASE)
+    wanted = args.id or os.environ.get(grant_client.LEASE)
     if not wanted:
-        raise UsageError(f"-id is needed, because {visit.LEASE} is not set: which lease")
+        raise UsageError(f"-id is needed, because {grant_client.LEASE} is not set: which lease")
     args.id = wanted
     return leases.terminate(client, args)
 
 
 def redeem(_client: None, _args: SimpleNamespace) -> int:
     """Have this host admitted to the GPUs of the lease whose environment this is."""
-    missing = [name for name in (visit.LEASE, visit.GRANT, visit.GATE) if not os.environ.get(name)]
+    missing = [
+        name
+        for name in (grant_client.LEASE, grant_client.GRANT, grant_client.GATE)
+        if not os.environ.get(name)
+    ]
     if missing:
         raise UsageError(
             f"{' and '.join(missing)} not set; evaluate the environment of a lease first, and if it has no "
             "grant, none is needed"
         )
     show_grant(os.environ)
-    print(f"this host is admitted to lease {os.environ[visit.LEASE]}")
+    print(f"this host is admitted to lease {os.environ[grant_client.LEASE]}")
     return 0
 
 
 def show_grant(environment: Mapping[str, str]) -> None:
     """Show a lease's grant where its environment says; raises `ClientError`."""
-    lease_id = environment[visit.LEASE]
+    lease_id = environment[grant_client.LEASE]
     try:
-        visit.show(environment[visit.GATE], lease_id, environment[visit.GRANT])
-    except visit.NotAdmitted as refusal:
+        grant_client.show(environment[grant_client.GATE], lease_id, environment[grant_client.GRANT])
+    except grant_client.NotAdmitted as refusal:
         raise ClientError(f"lease {lease_id} cannot be used from here: {refusal}") from refusal
 
 

@@ -15,8 +15,8 @@ from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.grants import keyring
 from gsaas.metrics import exposition
 from gsaas.remoting import base as remoting
@@ -45,7 +45,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         )
         servers = cloud.load(conf.engine.cloud, conf)
         quotas = limits.load(conf)
-        choice = Choice.from_conf(conf)
+        choice = PolicySelection.from_conf(conf)
         keys = keyring.of(conf)
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error

@@ -20,7 +20,7 @@ from gsaas.cli.alloc import consumer, show_grant
 from gsaas.cli.spelling import UsageError
 from gsaas.cli.statuses import RUN_FAILED
 from gsaas.client import ApiError, Client, ClientError
-from gsaas.grants import visit
+from gsaas.grants import grant_client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _take(
             raise ClientError(f"lease {lease['id']} cannot be used: {fault['message']}")
         if environment is None:
             environment = leases.environment(client, lease, "json")["environment"]
-        if args.on is None and visit.GATE in environment:
+        if args.on is None and grant_client.GATE in environment:
             show_grant(environment)
             environment = leases.environment(client, lease, "json")["environment"]
     except BaseException:

@@ -1,7 +1,8 @@
 """The engine drives each lease to the state the database wants, one idempotent step at a time.
 
-steps     which step is next: pure               driver    looks, takes the step, looks again
-wiring    leases and servers as bindings         user_data what the server is told
-worklist  whose turn it is: one worker a lease   inbox     what the message bus brings
-service   all of it, started and stopped
+steps          which step is next: pure                         driver        looks, takes the step, looks again
+workqueue      whose turn it is: one worker a lease             rpc_endpoint  what the message bus brings
+desired_state  what a GPU host should hold for leases: pure     gpu_hosts     telling the monitors
+callers        tokens of those who asked                        notifications what Nova says of servers
+processes      names of engines                                 service       all of it, started and stopped
 """

@@ -20,13 +20,14 @@ from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
 from gsaas.db.database import Database
 from gsaas.db.models import Lease
-from gsaas.engine import holdings, processes, steps, user_data, wiring
+from gsaas.engine import desired_state, processes, steps
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
 from gsaas.objects import timings
 from gsaas.objects.lifecycle import Event, Status
+from gsaas.remoting import devices, user_data
 from gsaas.remoting.base import Driver
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.rodvr import EndpointClient
@@ -209,7 +210,7 @@ class LeaseDriver:
                 self._update(lease, bound_host=host)
             case steps.ApplyBinding(host):
                 with self._database.read() as session:
-                    binding = wiring.binding(leases.get(session, lease.id))
+                    binding = devices.binding_of(leases.get(session, lease.id))
                 report = self._endpoint.apply(host, binding)
                 nothing = {"installed": False}
                 turn.heard = {binding.port_id: report["bindings"].get(binding.port_id, nothing)}
@@ -251,7 +252,7 @@ class LeaseDriver:
         holders = {claim.gpu.host for claim in lease.claims}
         for host in sorted(each.name for each in holders if not each.forgotten):
             owned = {
-                holdings.daemon(lease, claim).key
+                desired_state.daemon(lease, claim).key
                 for claim in lease.claims
                 if claim.daemon_host == host
             }
@@ -290,7 +291,7 @@ class LeaseDriver:
                 context,
                 owner,
                 request,
-                user_data.compose(self._conf, driver, lease.id, wiring.devices(lease), caller),
+                user_data.compose(self._conf, driver, lease.id, devices.devices_of(lease), caller),
                 lease.wanted_host,
                 lease.avoided_hosts,
             )

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.db.models import Lease
-from gsaas.engine import holdings
-from gsaas.engine.holdings import Held
+from gsaas.engine import desired_state
+from gsaas.engine.desired_state import Held
 from gsaas.objects.daemon import Wanted
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.monitor import MonitorClient
@@ -60,7 +60,7 @@ class GpuHosts:
             if before is not None and before["serial"] > report["serial"]:
                 return
             row.monitor_report = report
-            for lease_id, well, sentence in holdings.changes(before, report):
+            for lease_id, well, sentence in desired_state.changes(before, report):
                 leases.note(session, lease_id, UP if well else DOWN, sentence)
 
     def heard(self, host: str, report: dict[str, Any]) -> list[str]:
@@ -73,7 +73,7 @@ class GpuHosts:
     def is_right(self, host: str, report: dict[str, Any]) -> bool:
         """Does *report* say what *host* should hold?"""
         with self._database.read() as session:
-            return holdings.agrees(report, self._wanted(session, host, report["serial"]))
+            return desired_state.agrees(report, self._wanted(session, host, report["serial"]))
 
     def is_shut(self, host: str, report: dict[str, Any]) -> bool:
         """Does the fence of *host* let nobody in, as far as *report* says, who should stay out?"""
@@ -90,11 +90,11 @@ class GpuHosts:
             return Held()
         with self._database.read() as session:
             reports = hosts.monitor_reports(session, names)
-            return holdings.held(lease, reports, _addresses(session, [lease]))
+            return desired_state.held(lease, reports, _addresses(session, [lease]))
 
     def _wanted(self, session: Session, host: str, serial: int) -> Wanted:
         found = leases.on_gpus_of(session, host)
-        return holdings.wanted(host, serial, found, _addresses(session, found))
+        return desired_state.wanted(host, serial, found, _addresses(session, found))
 
 
 def _addresses(session: Session, concerned: Collection[Lease]) -> dict[str, str]:

@@ -17,8 +17,8 @@ from gsaas.db import hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.engine import notifications
 from gsaas.engine.driver import LeaseDriver
-from gsaas.engine.inbox import Inbox
-from gsaas.engine.worklist import Worklist
+from gsaas.engine.rpc_endpoint import RpcEndpoint
+from gsaas.engine.workqueue import WorkQueue
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
 from gsaas.objects.lifecycle import Status
@@ -49,13 +49,13 @@ class Engine:
         self._database = database
         self._driver = driver
         self._claims = claims
-        self._worklist = Worklist()
+        self._worklist = WorkQueue()
         self._stopping = threading.Event()
         self._server = rpc.server(
             bus,
             rpc.ENGINE,
             socket.gethostname(),
-            Inbox(
+            RpcEndpoint(
                 database,
                 endpoint,
                 MonitorClient(bus),

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gsaas.cloud.base import Server, ServerStatus
-from gsaas.engine.holdings import NOTHING_HELD, Held
+from gsaas.engine.desired_state import NOTHING_HELD, Held
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import ANY
 from gsaas.objects.timings import ACTIVATION

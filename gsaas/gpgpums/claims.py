@@ -44,14 +44,14 @@ from gsaas.db.database import Database, OvertakenError
 from gsaas.db.leases import Happened
 from gsaas.db.plain import Lease
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.attempts import until_written
-from gsaas.gpgpums.choice import Choice
-from gsaas.gpgpums.inventory import Inventory
-from gsaas.gpgpums.mix import RecentRequests
+from gsaas.gpgpums.allocation import UNREACHABLE, Allocator
 from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.gpgpums.pool import Mix
-from gsaas.gpgpums.taking import UNREACHABLE, Taking
-from gsaas.gpgpums.turns import Turns, asked, at_least, request_of
+from gsaas.gpgpums.pool_cache import Inventory
+from gsaas.gpgpums.queue_scheduler import QueueScheduler, asked, at_least, request_of
+from gsaas.gpgpums.recent_requests import RecentRequests
+from gsaas.gpgpums.retry import retry
 from gsaas.limits import Limits
 from gsaas.limits import base as limits
 from gsaas.limits.cached import CachedLimits
@@ -120,7 +120,7 @@ class Claims:
         attempts: int,
         heartbeat_timeout: float,
         masked: MaskedAddresses,
-        choice: Choice | None = None,
+        choice: PolicySelection | None = None,
         utilisation_window: float = 300,
         request_mix: int = 500,
         daemon_ports: Mapping[str, PortRange] | None = None,
@@ -135,17 +135,17 @@ class Claims:
         self._database = database
         self._attempts = attempts
         self.masked = masked
-        self.choice = choice or Choice()
+        self.choice = choice or PolicySelection()
         self._recent = RecentRequests(request_mix)
         self._inventory = Inventory(heartbeat_timeout, utilisation_window)
-        self._taking = Taking(
+        self._taking = Allocator(
             self._inventory, masked, daemon_ports or {}, native=native, local=local
         )
         self._lock = threading.Lock()
         self._returns: deque[tuple[Gpu, Gpu]] = deque()
         """GPUs before and after returns that are committed, and not yet in the inventory."""
         self._quotas = CachedLimits(quotas or NoLimits())
-        self._turns = Turns(
+        self._turns = QueueScheduler(
             self._inventory,
             self._policy,
             self._quotas,
@@ -206,14 +206,14 @@ class Claims:
             self._database.settle()  # others may choose meanwhile
             return lease
 
-        return until_written(self._attempts, write, lambda: _empty(lease, asked_for))
+        return retry(self._attempts, write, lambda: _empty(lease, asked_for))
 
     def release(self, lease_id: str) -> None:
         """Give back all that a lease holds, and note when. A second time changes nothing.
 
         Raises `ClaimConflict` if the database could not be written for all the others, each time.
         """
-        if until_written(self._attempts, lambda _: self._return(lease_id)):
+        if retry(self._attempts, lambda _: self._return(lease_id)):
             self.advance()
 
     def terminate(
@@ -225,9 +225,7 @@ class Claims:
         *if_* looks at the lease first, and may raise what it likes; None, and nothing done, if it says no.
         Raises `NotFound`, `IllegalTransition`, and `ClaimConflict` as `release`.
         """
-        lease, others = until_written(
-            self._attempts, lambda _: self._terminate(lease_id, detail, if_)
-        )
+        lease, others = retry(self._attempts, lambda _: self._terminate(lease_id, detail, if_))
         if lease is not None and lease.status == Status.RELEASED:
             if lease.claimed_at is None:
                 self._announce(lease_id, Status.RELEASED, None, None)
@@ -257,7 +255,7 @@ class Claims:
             self.masked.first(request.count)
         if limits.limited(quota):
             limits.check(quota, limits.NOTHING, at_least(request))
-        until_written(self._attempts, lambda _: self._queue_up(lease, policy_name, patience))
+        retry(self._attempts, lambda _: self._queue_up(lease, policy_name, patience))
         self.advance()
         return lease
 
@@ -362,7 +360,7 @@ class Claims:
             return granted
 
         try:
-            return until_written(self._attempts, write)
+            return retry(self._attempts, write)
         except _UnreachableError as hopeless:
             return self._give_up(hopeless)
 

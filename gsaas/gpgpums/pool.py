@@ -23,7 +23,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gsaas.gpgpums import explain
-from gsaas.gpgpums.orders import ByAmount, Grouped, InOrder, Then
+from gsaas.gpgpums.index import ByAmount, Grouped, InOrder, Then
 from gsaas.objects.gpu import Gpu, Kind
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request

@@ -23,8 +23,8 @@ from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.gpu_host import inventory
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
@@ -93,7 +93,7 @@ class Standalone:
             client_timeout=conf.queue.client_timeout,
             announce=Announcer(EngineClient(self._bus), ring=self._watchers.ring),
             attended=self._watchers.attended,
-            choice=Choice.from_conf(conf),
+            choice=PolicySelection.from_conf(conf),
             utilisation_window=conf.monitor.utilisation_window,
             request_mix=conf.gpgpums.request_mix,
             daemon_ports=self._driver.daemon_ports,

@@ -21,8 +21,8 @@ from gsaas.api.watchers import Watchers
 from gsaas.cloud import base as cloud
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.request import ANY, Request
 from gsaas.remoting import base as remoting
@@ -61,7 +61,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
         client_timeout=conf.queue.client_timeout,
         announce=Announcer(EngineClient(bus), ApiClient(bus), watchers.ring),
         attended=watchers.attended,
-        choice=Choice.from_conf(conf),
+        choice=PolicySelection.from_conf(conf),
         utilisation_window=conf.monitor.utilisation_window,
         request_mix=conf.gpgpums.request_mix,
         daemon_ports=driver.daemon_ports,

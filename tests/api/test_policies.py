@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.policy_selection import PolicySelection
 from tests.api.world import World, only_error
 
 POLICIES = "/v1/policies"
@@ -75,7 +75,9 @@ def test_a_default_that_is_not_installed_is_refused(world, name):
 
 def test_a_stored_default_that_is_gone_is_reported_and_the_configured_one_serves(world, caplog):
     set_default(world, "energy")
-    choice = Choice("first-fit", known={"first-fit": world.claims.choice.known["first-fit"]})
+    choice = PolicySelection(
+        "first-fit", known={"first-fit": world.claims.choice.known["first-fit"]}
+    )
     assert choice.default("energy").name == "first-fit"
     assert "was set to 'energy', which does not work here: first-fit serves" in caplog.text
 

@@ -24,8 +24,8 @@ from gsaas.api.watchers import Watchers
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.choice import Choice
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.remoting import base as remoting
 from tests.api.doubles import MemoryCloud, MemoryEngine
@@ -162,7 +162,7 @@ class World:
             client_timeout=conf.queue.client_timeout,
             announce=lambda lease_id, *_: watchers.ring(lease_id),
             attended=watchers.attended,
-            choice=Choice.from_conf(conf),
+            choice=PolicySelection.from_conf(conf),
         )
         cloud = MemoryCloud(["gpu1", "gpu2", "compute1"])
         engine = MemoryEngine(database, claims, cloud)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gsaas.gpgpums.orders import Then
+from gsaas.gpgpums.index import Then
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gsaas.grants import visit
+from gsaas.grants import grant_client
 from gsaas.netlink.namespace import entered
 from tests.kernel.standalone.cloud import ASK, HOLD
 from tests.support.waiting import until
@@ -40,7 +40,7 @@ def ask(cloud, host, address, uid=0):
 
 def show(cloud, host, environment):
     with entered(cloud.prefix + host):
-        visit.show(
+        grant_client.show(
             environment["GSAAS_GATE"], environment["GSAAS_LEASE"], environment["GSAAS_GRANT"]
         )
 
@@ -77,7 +77,7 @@ def test_a_grant_shown_again_from_elsewhere_admits_nobody_else(cloud):
     show(cloud, "compute1", answer["environment"])
     other = next(host for host in ("gpu1", "gpu2") if host != device["gpu_host"])
 
-    with pytest.raises(visit.NotAdmitted) as refusal:
+    with pytest.raises(grant_client.NotAdmitted) as refusal:
         show(cloud, other, answer["environment"])
 
     assert refusal.value.code == "gsaas.grant.stolen"

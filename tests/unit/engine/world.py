@@ -21,7 +21,6 @@ from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
 from gsaas.db import endpoints, gpus, leases, migration, models, plain
 from gsaas.db.database import Database
-from gsaas.engine import wiring
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
@@ -32,6 +31,7 @@ from gsaas.objects.gpu_report import GpuInfo
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
+from gsaas.remoting import devices
 from gsaas.remoting.base import load
 from gsaas.rpc.hosts import Unconfirmed
 from tests.support import sqlite
@@ -369,7 +369,7 @@ class World:
         assert list(self.cloud.servers) == [lease_id]
         assert lease.server_id == self.cloud.servers[lease_id].id
         with self.database.read() as session:
-            expected = wiring.binding(leases.get(session, lease_id))
+            expected = devices.binding_of(leases.get(session, lease_id))
         assert self.endpoint.held == {HOST: {lease.port_id: expected}}
         assert self.used_mb() == 4096
 

@@ -14,9 +14,9 @@ from gsaas.cli import cgpus
 from gsaas.cli.commands import COMMANDS
 from gsaas.cli.spelling import parse
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.mix import RecentRequests
 from gsaas.gpgpums.policies.first_fit import FirstFit
 from gsaas.gpgpums.pool import Pool
+from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.objects.gpu import Gpu, parse_capability
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.engine.callers import Callers
-from gsaas.engine.inbox import Inbox
+from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.metrics import counted
 from gsaas.objects import timings
 from gsaas.objects.lifecycle import Status
@@ -22,9 +22,9 @@ class Heard(list):
         return lambda lease_id: bool(self.append((name, lease_id)))
 
 
-def inbox_of(database, wake, callers) -> Inbox:
+def inbox_of(database, wake, callers) -> RpcEndpoint:
     """An engine's inbox; nothing comes in here that it would have to pass on."""
-    return Inbox(database, None, None, None, wake, callers)
+    return RpcEndpoint(database, None, None, None, wake, callers)
 
 
 def test_every_api_worker_and_every_engine_hears_of_it(bus, database, running):

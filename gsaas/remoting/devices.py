@@ -18,7 +18,7 @@ WIRED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
 restarts at that moment would bring it back to life after its removal was confirmed."""
 
 
-def binding(lease: Lease) -> Binding | LocalBinding:
+def binding_of(lease: Lease) -> Binding | LocalBinding:
     """Return the binding of a lease whose port is recorded; reads its claims, GPUs and their hosts."""
     mappings = {
         Address(claim.masked_ip, claim.masked_port): real_address(claim) for claim in lease.claims
@@ -35,7 +35,7 @@ def binding(lease: Lease) -> Binding | LocalBinding:
     )
 
 
-def devices(lease: Lease) -> list[Device]:
+def devices_of(lease: Lease) -> list[Device]:
     """Return a lease's cGPUs as its consumer is told of them; reads its claims, GPUs and their hosts."""
     return [
         Device(

@@ -12,14 +12,14 @@ import pytest
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, hosts, leases, models, settings
-from gsaas.engine import wiring
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
-from gsaas.engine.inbox import Inbox
+from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
 from gsaas.objects.gpu_report import GpuInfo, Reading, Report, Sight
 from gsaas.objects.lifecycle import Status
+from gsaas.remoting import devices
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 from tests.support.waiting import until
@@ -33,7 +33,7 @@ class Desk:
     """The engine's side of the bus, and what it did."""
 
     engine: EngineClient
-    inbox: Inbox
+    inbox: RpcEndpoint
     woken: list[str] = field(default_factory=list)
     removed: list[tuple[str, str]] = field(default_factory=list)
     callers: Callers = field(default_factory=Callers)
@@ -47,7 +47,7 @@ def desk(bus, database, running) -> Desk:
     desk = Desk(EngineClient(bus), None)
     monitors = MonitorClient(bus, timeout=2.0)
     gpu_hosts = GpuHosts(database, monitors)
-    desk.inbox = Inbox(database, desk, monitors, gpu_hosts, desk.woken.append, desk.callers)
+    desk.inbox = RpcEndpoint(database, desk, monitors, gpu_hosts, desk.woken.append, desk.callers)
     running(rpc.server(bus, rpc.ENGINE, "engine-1", desk.inbox))
     return desk
 
@@ -185,7 +185,7 @@ def test_an_endpoint_that_starts_is_told_all_it_should_hold_and_nothing_else(des
     answer = desk.engine.endpoint_started("compute1")
     assert {binding.port_id for binding in answer} == expected
     with database.read() as session:
-        assert answer == [wiring.binding(leases.get(session, b.lease_id)) for b in answer]
+        assert answer == [devices.binding_of(leases.get(session, b.lease_id)) for b in answer]
 
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])

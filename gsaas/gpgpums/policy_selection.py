@@ -22,7 +22,7 @@ ALL = "*"
 """Stands for every policy that is installed."""
 
 
-class Choice:
+class PolicySelection:
     """*default* is the configuration's; *allowed* names those that requests may ask for.
 
     The default is always allowed.
@@ -39,7 +39,7 @@ class Choice:
         self._known = known
 
     @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts) -> Choice:
+    def from_conf(cls, conf: cfg.ConfigOpts) -> PolicySelection:
         """Return what *conf* says, all policies with their knobs set.
 
         A policy that cannot use its knobs is logged and left out. `ValueError` if the default is

@@ -16,8 +16,8 @@ from gsaas.db.database import OvertakenError
 from gsaas.db.leases import Happened
 from gsaas.db.plain import Claim, Lease
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool_cache import Inventory
 from gsaas.objects import timings
 from gsaas.objects.access import Access, Consumer, choose
 from gsaas.objects.address import Address
@@ -36,7 +36,7 @@ UNREACHABLE = (exceptions.NoDaemonPort, exceptions.NoMaskedAddress)
 """There are GPUs, and nothing by which they could be reached."""
 
 
-class Taking:
+class Allocator:
     """Takes for leases what the policy chose from *inventory*.
 
     *masked* are the addresses that a VM sees; the rest is as for `gsaas.gpgpums.claims.Claims`.

@@ -27,7 +27,7 @@ _LOST = (OvertakenError, db_exception.DBError)
 """What may only say that others were faster."""
 
 
-def until_written(
+def retry(
     attempts: int,
     write: Callable[[bool], Written],
     undo: Callable[[], None] = lambda: None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsaas.gpgpums.orders import ByAmount, Grouped, InOrder, Then
+from gsaas.gpgpums.index import ByAmount, Grouped, InOrder, Then
 
 AMOUNTS = st.lists(st.integers(0, 5), max_size=9)
 

@@ -13,8 +13,8 @@ from gsaas.db import limits as held
 from gsaas.db import queue as queued
 from gsaas.db.plain import AnyLease
 from gsaas.gpgpums import queue
-from gsaas.gpgpums.inventory import Inventory
 from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool_cache import Inventory
 from gsaas.gpgpums.queue import Waiting
 from gsaas.limits import Limits
 from gsaas.limits import base as limits
@@ -27,7 +27,7 @@ NOBODY = ""
 """The id of a lease that is not stored yet, and of a project that nobody has to ask about."""
 
 
-class Turns:
+class QueueScheduler:
     """Answers from *inventory*, which somebody else keeps up to date. Not thread-safe.
 
     *policy* returns the one that a request names, or the default; *quotas* are those of whoever waits; with

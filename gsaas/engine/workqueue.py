@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 
-class Worklist:
+class WorkQueue:
     """Keys in order of when they are due. Safe to share between threads; *clock* in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -18,7 +18,6 @@ from gsaas import exceptions, rpc
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, leases, settings
 from gsaas.db.database import Database
-from gsaas.engine import wiring
 from gsaas.engine.callers import Callers
 from gsaas.engine.driver import installed
 from gsaas.engine.gpu_hosts import GpuHosts
@@ -28,6 +27,7 @@ from gsaas.objects import host_names
 from gsaas.objects.daemon import State
 from gsaas.objects.gpu_report import Report
 from gsaas.objects.lifecycle import Status
+from gsaas.remoting import devices
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.monitor import MonitorClient
@@ -103,7 +103,7 @@ _DAEMONS_REPORT = jsonschema.Draft202012Validator(
 )
 
 
-class Inbox:
+class RpcEndpoint:
     """Serves the topic of the engine; `gsaas.rpc.engine.EngineClient` is its other half."""
 
     target = rpc.Target(version=EngineClient.VERSION)
@@ -147,9 +147,9 @@ class Inbox:
         with self._database.write() as session:
             endpoints.register(session, host, {"bindings": {}})  # until it says what it holds
             return [
-                wiring.binding(lease).to_dict()
+                devices.binding_of(lease).to_dict()
                 for lease in leases.bound_to(session, host)
-                if lease.status in wiring.WIRED
+                if lease.status in devices.WIRED
             ]
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from gsaas.engine.worklist import Worklist
+from gsaas.engine.workqueue import WorkQueue
 
 
 class Clock:
@@ -18,21 +18,21 @@ class Clock:
 
 
 def test_keys_are_taken_in_the_order_they_were_added():
-    worklist = Worklist()
+    worklist = WorkQueue()
     for key in "abc":
         worklist.add(key)
     assert [worklist.take() for _ in range(3)] == ["a", "b", "c"]
 
 
 def test_a_key_added_twice_before_its_turn_has_one_turn():
-    worklist = Worklist()
+    worklist = WorkQueue()
     for key in ("a", "a", "b"):
         worklist.add(key)
     assert [worklist.take() for _ in range(2)] == ["a", "b"]
 
 
 def test_a_key_added_during_its_turn_has_another_one_after_it_and_not_before():
-    worklist = Worklist()
+    worklist = WorkQueue()
     worklist.add("a")
     assert worklist.take() == "a"
     worklist.add("a")
@@ -44,7 +44,7 @@ def test_a_key_added_during_its_turn_has_another_one_after_it_and_not_before():
 
 def test_a_key_added_for_later_waits_for_its_time():
     clock = Clock()
-    worklist = Worklist(clock)
+    worklist = WorkQueue(clock)
     worklist.add("later", after=10)
     worklist.add("now")
     assert worklist.take() == "now"
@@ -54,7 +54,7 @@ def test_a_key_added_for_later_waits_for_its_time():
 
 def test_adding_a_key_for_now_brings_it_forward_and_leaves_one_turn():
     clock = Clock()
-    worklist = Worklist(clock)
+    worklist = WorkQueue(clock)
     worklist.add("a", after=10)
     worklist.add("a")
     assert worklist.take() == "a"
@@ -65,14 +65,14 @@ def test_adding_a_key_for_now_brings_it_forward_and_leaves_one_turn():
 
 
 def test_adding_a_key_for_later_does_not_delay_it():
-    worklist = Worklist(Clock())
+    worklist = WorkQueue(Clock())
     worklist.add("a")
     worklist.add("a", after=10)
     assert worklist.take() == "a"
 
 
 def test_a_worker_that_waits_is_told_of_a_new_key_and_of_the_end():
-    worklist, taken = Worklist(), []
+    worklist, taken = WorkQueue(), []
 
     def work():
         while (key := worklist.take()) is not None:
@@ -89,7 +89,7 @@ def test_a_worker_that_waits_is_told_of_a_new_key_and_of_the_end():
 
 
 def test_many_workers_never_hold_the_same_key_and_serve_every_request():
-    worklist, guard, held, turns = Worklist(), threading.Lock(), set(), []
+    worklist, guard, held, turns = WorkQueue(), threading.Lock(), set(), []
     served = threading.Event()
 
     def work():
