@@ -20,7 +20,7 @@ from gsaas.db import migration
 from gsaas.db.database import Database
 from gsaas.engine.callers import Callers
 from gsaas.engine.rpc_endpoint import RpcEndpoint
-from gsaas.objects.gpu_report import GpuInfo, Report
+from gsaas.objects.gpu_report import GpuInfo, GpuReport
 from gsaas.standalone.simulated_gpus import SimulatedGpus
 
 GPUS = 1024
@@ -76,7 +76,7 @@ def _report(number: int, per_host: int) -> str:
         for index in range(per_host)
     ]
     address = f"192.0.{number // 256}.{number % 256}"
-    return json.dumps(Report(address, INTERVAL, SimulatedGpus(gpus).look()).to_dict())
+    return json.dumps(GpuReport(address, INTERVAL, SimulatedGpus(gpus).look()).to_dict())
 
 
 def _memory_of_a_monitor() -> float:

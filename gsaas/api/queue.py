@@ -18,7 +18,7 @@ from gsaas.api.times import iso
 from gsaas.api.watchers import Bell
 from gsaas.db import models, queue
 from gsaas.db.database import Database
-from gsaas.gpgpums.claims import TIME_OVER, Patience
+from gsaas.gpgpums.claims import TIME_OVER, WaitPolicy
 from gsaas.gpgpums.queue import estimate
 from gsaas.objects.lifecycle import Status
 
@@ -80,7 +80,7 @@ def describe(call: Call, session: Session, lease: models.Lease) -> dict[str, Any
     }
 
 
-def patience(call: Call, asked: dict[str, Any]) -> Patience | None:
+def patience(call: Call, asked: dict[str, Any]) -> WaitPolicy | None:
     """Return how the request is to wait; None if it is not. *asked* has passed its schema.
 
     Raises `BadRequest` for what makes sense only while waiting, and for a priority out of bounds;
@@ -97,7 +97,7 @@ def patience(call: Call, asked: dict[str, Any]) -> Patience | None:
     until = None
     if seconds is not None:
         until = timeutils.utcnow() + datetime.timedelta(seconds=seconds)
-    return Patience(until, asked.get("attended", False), call.service.conf.queue.most_per_project)
+    return WaitPolicy(until, asked.get("attended", False), call.service.conf.queue.most_per_project)
 
 
 def _check_priority(call: Call, priority: int) -> None:

@@ -35,7 +35,7 @@ def look(conf: cfg.ConfigOpts, endpoints: Collection[str] | None) -> Iterator[Fi
     from gsaas.cloud.nova.hosts import compute_hosts
 
     try:
-        service = clients.Doors(conf).service()
+        service = clients.ClientFactory(conf).service()
     except ValueError as error:
         yield fail(PART, str(error), "say in [service_user] as whom GSaaS asks Nova")
         return

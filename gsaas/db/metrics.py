@@ -21,7 +21,7 @@ REASONS = ("unmapped", "refused")
 """Why endpoints drop packets; see `gsaas.objects.endpoint_report.BindingReport`."""
 
 DAEMON_STATES = ("starting", "healthy", "unresponsive", "down", "draining")
-"""How daemons fare; see `gsaas.objects.daemon.State`."""
+"""How daemons fare; see `gsaas.objects.daemon.DaemonState`."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Host(Base):
     monitor_seen_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp, index=True)
     """Last report of its gsaas-monitor; None before the first."""
     monitor_report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What its gsaas-monitor said last of its daemons and its fence: `gsaas.objects.daemon.Report.to_dict()`;
+    """What its gsaas-monitor said last of its daemons and its fence: `gsaas.objects.daemon.DaemonReport.to_dict()`;
     None before the first."""
     wanted_serial: Mapped[int] = mapped_column(BigInteger, default=0)
     """Grows each time its monitor is told what it should hold, so that the monitor knows which of two is newer."""

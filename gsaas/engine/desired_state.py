@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gsaas.objects.daemon import Admission, Daemon, State, Wanted
+from gsaas.objects.daemon import Admission, Daemon, DaemonState, DesiredState
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.lifecycle import Status
 
@@ -24,7 +24,7 @@ ENTITLED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
 """Only these may reach GPUs."""
 
 Reports = Mapping[str, Mapping[str, Any]]
-"""GPU host -> what its monitor said last, as `gsaas.objects.daemon.Report.to_dict()`."""
+"""GPU host -> what its monitor said last, as `gsaas.objects.daemon.DaemonReport.to_dict()`."""
 Addresses = Mapping[str, str]
 """Compute host -> its address on the GPU network."""
 
@@ -48,7 +48,7 @@ class Held:
 NOTHING_HELD = Held()
 
 
-def wanted(host: str, serial: int, leases: Iterable[Lease], addresses: Addresses) -> Wanted:
+def wanted(host: str, serial: int, leases: Iterable[Lease], addresses: Addresses) -> DesiredState:
     """Return all that *host* is to hold for those who have claims on its GPUs."""
     daemons: set[Daemon] = set()
     admissions: set[Admission] = set()
@@ -60,7 +60,7 @@ def wanted(host: str, serial: int, leases: Iterable[Lease], addresses: Addresses
                 if claim.daemon_port is not None:
                     daemons.add(daemon(lease, claim))
                 admissions.update(admitted(lease, claim, addresses))
-    return Wanted(serial, frozenset(daemons), frozenset(admissions))
+    return DesiredState(serial, frozenset(daemons), frozenset(admissions))
 
 
 def daemon(lease: Lease, claim: Claim) -> Daemon:
@@ -94,10 +94,10 @@ def held(lease: Lease, reports: Reports, addresses: Addresses) -> Held:
         report = reports.get(host)
         if claim.daemon_port is not None:
             said = _said_of(daemon(lease, claim), report)
-            draining.append(said is not None and said["state"] == State.DRAINING)
-            if said is None or said["state"] == State.DRAINING:
+            draining.append(said is not None and said["state"] == DaemonState.DRAINING)
+            if said is None or said["state"] == DaemonState.DRAINING:
                 untold.append(host)
-            elif said["state"] != State.HEALTHY:
+            elif said["state"] != DaemonState.HEALTHY:
                 why = f": {said['detail']}" if said["detail"] else ""
                 ailing.append(f"the daemon of its cGPU {claim.position} is {said['state']}{why}")
         fence = None if report is None else report.get("fence")
@@ -118,13 +118,13 @@ def held(lease: Lease, reports: Reports, addresses: Addresses) -> Held:
     )
 
 
-def agrees(report: Mapping[str, Any], right: Wanted) -> bool:
+def agrees(report: Mapping[str, Any], right: DesiredState) -> bool:
     """Does a host hold what it should?"""
     fence = report.get("fence")
     holds = {
         key
         for key, said in report["daemons"].items()
-        if said["lease_id"] is not None and said["state"] != State.DRAINING
+        if said["lease_id"] is not None and said["state"] != DaemonState.DRAINING
     }
     if holds != {each.key for each in right.daemons}:
         return False
@@ -149,13 +149,13 @@ def changes(
 
 
 def _is_well(said: Mapping[str, Any]) -> bool:
-    return said["state"] == State.HEALTHY
+    return said["state"] == DaemonState.HEALTHY
 
 
 def _is_ill(said: Mapping[str, Any]) -> bool:
     """It is down, or on its way back from there."""
-    again = said["state"] == State.STARTING and said["restarts"] > 0
-    return again or said["state"] in (State.DOWN, State.UNRESPONSIVE)
+    again = said["state"] == DaemonState.STARTING and said["restarts"] > 0
+    return again or said["state"] in (DaemonState.DOWN, DaemonState.UNRESPONSIVE)
 
 
 def _times(said: Mapping[str, Any]) -> str:

@@ -133,8 +133,8 @@ class LeaseDriver:
         return self.cloud.poll_interval or self._conf.engine.poll_interval
 
     @property
-    def _patience(self) -> steps.Patience:
-        return steps.Patience(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
+    def _timeouts(self) -> steps.Timeouts:
+        return steps.Timeouts(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
 
     def _hold(self, lease: Lease, turn: _Turn) -> bool:
         """Keep other engines off for a whole step; False if one was faster, or the lease is not what we saw."""

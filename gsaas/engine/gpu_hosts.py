@@ -17,7 +17,7 @@ from gsaas.db.database import Database, retried
 from gsaas.db.models import Lease
 from gsaas.engine import desired_state
 from gsaas.engine.desired_state import Held
-from gsaas.objects.daemon import Wanted
+from gsaas.objects.daemon import DesiredState
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.monitor import MonitorClient
 
@@ -45,7 +45,7 @@ class GpuHosts:
         return report
 
     @retried
-    def orders(self, host: str) -> Wanted:
+    def orders(self, host: str) -> DesiredState:
         """What *host* is to hold now, under a number of its own."""
         with self._database.write() as session:
             serial = hosts.next_serial(session, host)
@@ -92,7 +92,7 @@ class GpuHosts:
             reports = hosts.monitor_reports(session, names)
             return desired_state.held(lease, reports, _addresses(session, [lease]))
 
-    def _wanted(self, session: Session, host: str, serial: int) -> Wanted:
+    def _wanted(self, session: Session, host: str, serial: int) -> DesiredState:
         found = leases.on_gpus_of(session, host)
         return desired_state.wanted(host, serial, found, _addresses(session, found))
 

@@ -24,8 +24,8 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.grants import redemption
 from gsaas.grants.keyring import Keyring
 from gsaas.objects import host_names
-from gsaas.objects.daemon import State
-from gsaas.objects.gpu_report import Report
+from gsaas.objects.daemon import DaemonState
+from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lifecycle import Status
 from gsaas.remoting import devices
 from gsaas.rpc.engine import EngineClient
@@ -83,7 +83,7 @@ _DAEMONS_REPORT = jsonschema.Draft202012Validator(
                         "gpu_uuid": _NAME,
                         "port": {"type": "integer", "minimum": 1, "maximum": 65535},
                         "memory_mb": {"type": ["integer", "null"], "minimum": 1},
-                        "state": {"enum": list(State)},
+                        "state": {"enum": list(DaemonState)},
                         "restarts": {"type": "integer", "minimum": 0},
                         "detail": {"anyOf": [_WORDS, {"type": "null"}]},
                     },
@@ -175,7 +175,7 @@ class RpcEndpoint:
     ) -> dict[str, Any]:
         """Note how the GPUs of a host are, and that its monitor is alive; answer what the monitor is to do."""
         _HOST.validate(host)
-        told = Report.from_dict(report)
+        told = GpuReport.from_dict(report)
         with self._database.write() as session:
             gpus.register(
                 session,

@@ -178,7 +178,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long things may take, in seconds from the claim; waiting for it in the queue does not count."""
 
     boot: float
@@ -187,7 +187,7 @@ class Patience:
     """Until the engine that was told of the caller has made the server."""
 
 
-def next_step(lease: Lease, seen: Seen, now: datetime.datetime, patience: Patience) -> Step:
+def next_step(lease: Lease, seen: Seen, now: datetime.datetime, patience: Timeouts) -> Step:
     """Return the step that brings *lease* nearer to what its status wants."""
     age = (now - (lease.claimed_at or lease.created_at)).total_seconds()
     match Status(lease.status):
@@ -210,7 +210,7 @@ def next_step(lease: Lease, seen: Seen, now: datetime.datetime, patience: Patien
             return _give_back(lease, seen)
 
 
-def _begin(seen: Seen, age: float, patience: Patience) -> Step:
+def _begin(seen: Seen, age: float, patience: Timeouts) -> Step:
     if age > patience.boot:
         return Fail("create-server", f"the cloud made no server within {patience.boot:g} s")
     if seen.caller or seen.server is not None:
@@ -224,7 +224,7 @@ def _begin(seen: Seen, age: float, patience: Patience) -> Step:
     return Wait("the engine that knows the caller makes the server")
 
 
-def _prepare(lease: Lease, seen: Seen, age: float, patience: Patience) -> Step:
+def _prepare(lease: Lease, seen: Seen, age: float, patience: Timeouts) -> Step:
     """The next step until the consumer of a lease that stands alone can use it."""
     daemons = _tell(seen) or _await_daemons(seen)
     step = _bind_alone(lease, seen)

@@ -84,7 +84,7 @@ Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
 
 
 @dataclass(frozen=True)
-class Patience:
+class WaitPolicy:
     """How a request waits in the queue."""
 
     until: datetime.datetime | None = None
@@ -239,7 +239,7 @@ class Claims:
         request: Request,
         policy_name: str | None = None,
         quota: limits.Amounts = limits.NO_LIMITS,
-        patience: Patience = Patience(),
+        patience: WaitPolicy = WaitPolicy(),
     ) -> Lease:
         """Store *lease* as the last of its priority in the queue, and advance the queue. Return it.
 
@@ -450,7 +450,7 @@ class Claims:
             self._inventory.put(gpu)
         return lease
 
-    def _queue_up(self, lease: Lease, policy_name: str | None, patience: Patience) -> None:
+    def _queue_up(self, lease: Lease, policy_name: str | None, patience: WaitPolicy) -> None:
         now = timeutils.utcnow()
         with self._database.writing() as connection:
             if patience.most != limits.UNLIMITED:

@@ -20,7 +20,7 @@ from gsaas.context import RequestContext
 from gsaas.gpu_host import utilisation
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.gpu_host.sources.base import Source
-from gsaas.objects.gpu_report import Reading, Report, Sight
+from gsaas.objects.gpu_report import GpuReport, Reading, Sight
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 
@@ -122,7 +122,7 @@ class Monitor:
         sight = self._look()
         if self._daemons is not None:
             sight = self._daemons.serve(sight)
-        report = Report(self._gpu_address, self._interval, sight)
+        report = GpuReport(self._gpu_address, self._interval, sight)
         try:
             answer = self._engine.monitor_report(self.host, report)
         except rpc.BusError as error:

@@ -63,7 +63,7 @@ class Admission:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """All that a GPU host is to hold for its leases. Of two, the one with the larger *serial* is the newer."""
 
     serial: int
@@ -78,7 +78,7 @@ class Wanted:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Wanted:
+    def from_dict(cls, data: Mapping[str, Any]) -> DesiredState:
         """Undo `to_dict`; `ValueError`, `TypeError` or `KeyError` if *data* is not one."""
         return cls(
             serial=int(data["serial"]),
@@ -87,7 +87,7 @@ class Wanted:
         )
 
 
-class State(enum.StrEnum):
+class DaemonState(enum.StrEnum):
     """How a daemon fares."""
 
     STARTING = "starting"
@@ -105,7 +105,7 @@ class Condition:
     """One daemon, and how it fares now."""
 
     daemon: Daemon
-    state: State
+    state: DaemonState
     restarts: int = 0
     """How often it was started again."""
     detail: str | None = None
@@ -122,7 +122,7 @@ class FenceReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class DaemonReport:
     """What a GPU host holds. All of *serial*'s wishes are known to it, and none of an older one's."""
 
     serial: int

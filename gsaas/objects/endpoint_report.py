@@ -21,7 +21,7 @@ class BindingReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class EndpointReport:
     """Ports, and what an operator has to mend (empty when all is well)."""
 
     host: str

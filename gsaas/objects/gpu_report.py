@@ -35,7 +35,7 @@ class GpuInfo:
 
 
 @dataclass(frozen=True)
-class Process:
+class GpuProcess:
     """A program that uses a GPU."""
 
     pid: int
@@ -66,7 +66,7 @@ class Reading:
     """Percent, over `[monitor]utilisation_window`."""
     temperature_c: float | None = None
     power_w: float | None = None
-    processes: Sequence[Process] = ()
+    processes: Sequence[GpuProcess] = ()
     xid_errors: Sequence[XidError] = ()
     """The last few, oldest first."""
 
@@ -86,7 +86,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Report:
+class GpuReport:
     """A host's GPUs, and until when this will do."""
 
     gpu_address: str
@@ -109,7 +109,7 @@ class Report:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+    def from_dict(cls, data: Mapping[str, Any]) -> GpuReport:
         """Undo `to_dict`; raises `ValueError`, `TypeError` or `KeyError` for what is no report.
 
         By hand rather than by a schema: a thousand GPUs are checked every few seconds.
@@ -169,8 +169,8 @@ def _reading(data: Mapping[str, Any]) -> Reading:
     return Reading(**checked)
 
 
-def _process(data: Mapping[str, Any]) -> Process:
-    return Process(
+def _process(data: Mapping[str, Any]) -> GpuProcess:
+    return GpuProcess(
         _whole(data["pid"], 0, 2**32),
         _maybe(_text, data["name"], 255),
         _maybe(_whole, data["used_mb"], 0, _MOST),

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, LocalBinding
-from gsaas.objects.endpoint_report import BindingReport, Report
+from gsaas.objects.endpoint_report import BindingReport, EndpointReport
 from gsaas.rodvr import plan
 from gsaas.rodvr.identities import Identities, NoIdentityLeft
 from gsaas.rodvr.kernel import Datapath, Events, Watch
@@ -169,7 +169,7 @@ class Endpoint:
 
     # -- what is wanted -----------------------------------------------------------------------------
 
-    def replace(self, bindings: Iterable[Binding | LocalBinding]) -> Report:
+    def replace(self, bindings: Iterable[Binding | LocalBinding]) -> EndpointReport:
         """Make *bindings* everything that is wanted on this host; the rest is removed."""
         bindings = list(bindings)
         with self._lock:
@@ -186,7 +186,7 @@ class Endpoint:
         self._announce()
         return report
 
-    def apply(self, binding: Binding | LocalBinding) -> Report:
+    def apply(self, binding: Binding | LocalBinding) -> EndpointReport:
         """Want *binding*, replacing its port's former one: in the kernel now, or when the tap comes.
 
         The report is about this port.
@@ -212,7 +212,7 @@ class Endpoint:
         self._announce()
         return report
 
-    def remove(self, port_id: str) -> Report:
+    def remove(self, port_id: str) -> EndpointReport:
         """Stop wanting the binding of *port_id*: mappings and connections are gone on return.
 
         One that is not there is no error. `NotRemoved` if the kernel would not let go; it is tried
@@ -237,14 +237,14 @@ class Endpoint:
         self._announce()
         return report
 
-    def report(self) -> Report:
+    def report(self) -> EndpointReport:
         """All bindings, what their VMs tried in vain (read now), and all problems."""
         with self._lock:
             return self._report([*self._wanted, *self._local], count=True)
 
     # -- programs of the host -----------------------------------------------------------------------
 
-    def _apply_local(self, binding: LocalBinding) -> Report:
+    def _apply_local(self, binding: LocalBinding) -> EndpointReport:
         port_id, wanted = binding.port_id, plan.ways(binding)
         outside = [
             str(masked)
@@ -646,7 +646,7 @@ class Endpoint:
         pending = any(isinstance(cut, plan.Cut) and cut.identity == identity for cut in self._cuts)
         return self._ready and not pending and identity not in self._state.mappings
 
-    def _report(self, port_ids: Iterable[str], *, count: bool = False) -> Report:
+    def _report(self, port_ids: Iterable[str], *, count: bool = False) -> EndpointReport:
         unmapped: dict[str, int] = {}
         unmapped_local: dict[str, int] = {}
         refused: dict[str, int] = {}
@@ -678,4 +678,4 @@ class Endpoint:
             if port_id in self._local
         }
         address = self._kernel.gpu_address() if self._ready else None
-        return Report(self.host, bindings, tuple(self._problems.values()), address)
+        return EndpointReport(self.host, bindings, tuple(self._problems.values()), address)

@@ -10,8 +10,8 @@ from typing import Any
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.objects.binding import Binding, LocalBinding, binding_from_dict
-from gsaas.objects.daemon import Wanted
-from gsaas.objects.gpu_report import Report
+from gsaas.objects.daemon import DesiredState
+from gsaas.objects.gpu_report import GpuReport
 
 LOG = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class EngineClient:
         context = RequestContext(overwrite=False)
         self._client.cast(context, "endpoint_report", host=host, report=dict(report))
 
-    def monitor_report(self, host: str, report: Report) -> MonitorOrders:
+    def monitor_report(self, host: str, report: GpuReport) -> MonitorOrders:
         """Tell how the GPUs of *host* are. It is the host's heartbeat, too.
 
         Raises `rpc.BusError` when no engine answers within `REPORT_TIMEOUT` seconds.
@@ -99,7 +99,7 @@ class EngineClient:
         )
         return MonitorOrders(answer["monitor_interval"])
 
-    def daemons_started(self, host: str, timeout: float = 10.0) -> Wanted:
+    def daemons_started(self, host: str, timeout: float = 10.0) -> DesiredState:
         """Announce the daemons of *host*; return all that it should hold for leases, and nothing else.
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
@@ -107,10 +107,10 @@ class EngineClient:
         answer = self._client.call(
             RequestContext(overwrite=False), "daemons_started", timeout=timeout, host=host
         )
-        return Wanted.from_dict(answer)
+        return DesiredState.from_dict(answer)
 
     def daemons_report(self, host: str, report: Mapping[str, Any]) -> None:
-        """Send `gsaas.objects.daemon.Report.to_dict()` of *host*."""
+        """Send `gsaas.objects.daemon.DaemonReport.to_dict()` of *host*."""
         context = RequestContext(overwrite=False)
         self._client.cast(context, "daemons_report", host=host, report=dict(report))
 

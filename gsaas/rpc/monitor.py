@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gsaas import rpc
-from gsaas.objects.daemon import Wanted
+from gsaas.objects.daemon import DesiredState
 from gsaas.rpc.hosts import HostCalls
 
 TIMEOUT = 10.0
@@ -37,10 +37,11 @@ class MonitorClient:
         """
         self._calls.cast("report_every", fanout=True, seconds=seconds)
 
-    def apply(self, host: str, wanted: Wanted) -> dict[str, Any]:
+    def apply(self, host: str, wanted: DesiredState) -> dict[str, Any]:
         """Have *host* hold this for its leases, and nothing else, unless it knows something newer.
 
-        Return its report, `gsaas.objects.daemon.Report.to_dict()`: what begins or ends takes longer than this call.
+        Return its report, `gsaas.objects.daemon.DaemonReport.to_dict()`. Starting and ending daemons takes longer
+        than this call.
         Raises `gsaas.rpc.hosts.Unconfirmed`.
         """
         return self._calls.call(host, "apply", wanted=wanted.to_dict())

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from gsaas.objects.address import Address
-from gsaas.objects.daemon import Condition, Daemon, State
+from gsaas.objects.daemon import Condition, Daemon, DaemonState
 from gsaas.standalone.simulated_daemon import SimulatedDaemons
 
 
@@ -69,12 +69,12 @@ class SimulatedSupervisor:
             self._daemons.start(daemon.gpu_uuid, self._host, address, self._netns, name=name)
         except OSError as error:
             why = f"cannot listen at {address}: {error.strerror}"
-            self._failed[daemon.key] = Condition(daemon, State.DOWN, detail=why)
+            self._failed[daemon.key] = Condition(daemon, DaemonState.DOWN, detail=why)
         else:
             self._running[daemon.key] = daemon
 
     def _conditions(self) -> list[Condition]:
-        well = [Condition(daemon, State.HEALTHY) for daemon in self._running.values()]
+        well = [Condition(daemon, DaemonState.HEALTHY) for daemon in self._running.values()]
         return sorted([*well, *self._failed.values()], key=lambda each: each.daemon.key)
 
     def _name(self, key: str) -> str:

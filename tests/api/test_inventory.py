@@ -8,7 +8,7 @@ import pytest
 from oslo_utils import timeutils
 
 from gsaas.db import endpoints, gpus, models
-from gsaas.objects.gpu_report import GpuInfo, Process, Reading, XidError
+from gsaas.objects.gpu_report import GpuInfo, GpuProcess, Reading, XidError
 from tests.api.world import World, only_error
 
 
@@ -245,7 +245,7 @@ READING = Reading(
     utilisation=37.0,
     mean_utilisation=21.5,
     temperature_c=65.0,
-    processes=[Process(17, "python", 512)],
+    processes=[GpuProcess(17, "python", 512)],
     xid_errors=[XidError(datetime.datetime(2026, 1, 2, 3, 4, 5), 31, False)],
 )
 

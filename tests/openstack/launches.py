@@ -26,7 +26,7 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.binding import Binding
-from gsaas.objects.daemon import Wanted
+from gsaas.objects.daemon import DesiredState
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.request import Request
@@ -75,7 +75,7 @@ class Endpoints:
 class _NoMonitors:
     """Nothing here needs a monitor: daemons serve whole GPUs, and nobody fences them."""
 
-    def apply(self, host: str, wanted: Wanted) -> dict[str, Any]:
+    def apply(self, host: str, wanted: DesiredState) -> dict[str, Any]:
         raise AssertionError(f"nobody should tell {host} anything")
 
 

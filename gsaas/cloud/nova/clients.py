@@ -48,7 +48,7 @@ class Clients:
     sdk: openstack.connection.Connection
 
 
-class Doors:
+class ClientFactory:
     """Makes clients, once there is something to ask: nothing connects before a process forks."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:

@@ -24,7 +24,7 @@ from gsaas import exceptions
 from gsaas.cloud import marks
 from gsaas.cloud.base import Cloud, Owner, Server, ServerStatus, Trace
 from gsaas.cloud.nova import checks, hosts, requests, servers
-from gsaas.cloud.nova.clients import Clients, Doors, Refused, asking
+from gsaas.cloud.nova.clients import ClientFactory, Clients, Refused, asking
 from gsaas.context import RequestContext
 
 LOG = logging.getLogger(__name__)
@@ -46,13 +46,13 @@ class NovaCloud(Cloud):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """`ValueError` if the configuration does not say as whom Nova is asked."""
-        self._doors = Doors(conf)
+        self._client_factory = ClientFactory(conf)
         self.poll_interval = conf.nova.poll_interval
         self.audit_interval = conf.nova.audit_interval
 
     def connect(self) -> None:
         with asking("OpenStack"):
-            self._doors.open()
+            self._client_factory.open()
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         fields = requests.fields(request)
@@ -63,7 +63,7 @@ class NovaCloud(Cloud):
         return []
 
     def compute_hosts(self) -> Sequence[str]:
-        return hosts.compute_hosts(self._doors.service())
+        return hosts.compute_hosts(self._client_factory.service())
 
     def create(
         self,
@@ -112,7 +112,7 @@ class NovaCloud(Cloud):
             server_id = found["id"]
         try:
             with asking("Nova"):
-                self._doors.service().nova.servers.delete(server_id)
+                self._client_factory.service().nova.servers.delete(server_id)
         except Refused as refused:
             _nothing(refused)
 
@@ -134,14 +134,14 @@ class NovaCloud(Cloud):
             raise exceptions.ServerRefused(
                 reason="a server is made with its owner's token, and none came with the request"
             )
-        return self._doors.caller(context)
+        return self._client_factory.caller(context)
 
     def _elsewhere(self, caller: Clients, request: dict[str, Any], avoid: Sequence[str]) -> str:
         fields = requests.fields(request)
         try:
             with asking("Nova"):
                 flavor = caller.nova.flavors.get(fields["flavorRef"]).to_dict()
-            return hosts.choose(self._doors.service(), flavor, fields, avoid)
+            return hosts.choose(self._client_factory.service(), flavor, fields, avoid)
         except Refused as refused:
             raise exceptions.ServerRefused(reason=str(refused)) from refused
 
@@ -155,7 +155,7 @@ class NovaCloud(Cloud):
     def _get(self, server_id: str) -> servers.Said | None:
         try:
             with asking("Nova"):
-                return self._doors.service().nova.servers.get(server_id).to_dict()
+                return self._client_factory.service().nova.servers.get(server_id).to_dict()
         except Refused as refused:
             return _nothing(refused)
 
@@ -170,7 +170,9 @@ class NovaCloud(Cloud):
     def _list(self, query: dict[str, Any]) -> list[servers.Said]:
         try:
             with asking("Nova"):
-                found = self._doors.service().nova.servers.list(search_opts=query, limit=-1)
+                found = self._client_factory.service().nova.servers.list(
+                    search_opts=query, limit=-1
+                )
                 return [server.to_dict() for server in found]
         except Refused as refused:
             raise _misconfigured("Nova", refused) from refused
@@ -178,7 +180,7 @@ class NovaCloud(Cloud):
     def _ports(self, server_id: str) -> list[servers.Said]:
         try:
             with asking("Neutron"):
-                found = self._doors.service().sdk.network.ports(device_id=server_id)
+                found = self._client_factory.service().sdk.network.ports(device_id=server_id)
                 return [port.to_dict(original_names=True) for port in found]
         except Refused as refused:
             raise _misconfigured("Neutron", refused) from refused

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gsaas.objects.daemon import Daemon, State
+from gsaas.objects.daemon import Daemon, DaemonState
 
 
 @dataclass(frozen=True)
@@ -139,20 +139,20 @@ def failures_after(known: Found, now: float, times: Times) -> int:
     return 1 if lasted else known.failures + 1
 
 
-def state(wanted: Daemon | None, known: Found) -> State:
+def state(wanted: Daemon | None, known: Found) -> DaemonState:
     """How a daemon fares, in one word."""
     if known.terminated_at is not None or wanted != known.daemon:
-        return State.DRAINING
+        return DaemonState.DRAINING
     if not known.alive:
-        return State.DOWN
+        return DaemonState.DOWN
     if known.healthy:
-        return State.HEALTHY
-    return State.STARTING if known.healthy_at is None else State.UNRESPONSIVE
+        return DaemonState.HEALTHY
+    return DaemonState.STARTING if known.healthy_at is None else DaemonState.UNRESPONSIVE
 
 
 def _next(wanted: Daemon | None, known: Found, now: float, times: Times) -> Action | None:
     key = known.daemon.key
-    if state(wanted, known) is State.DRAINING:
+    if state(wanted, known) is DaemonState.DRAINING:
         if not known.members:
             return None if known.port_taken else Forget(key)
         if known.terminated_at is None:
@@ -170,7 +170,7 @@ def _next(wanted: Daemon | None, known: Found, now: float, times: Times) -> Acti
 
 
 def _moments(wanted: Daemon | None, known: Found, times: Times) -> Iterator[float]:
-    if state(wanted, known) is State.DRAINING:
+    if state(wanted, known) is DaemonState.DRAINING:
         if known.members and known.terminated_at is not None:
             yield known.terminated_at + times.stop
     elif not known.alive:

@@ -18,7 +18,14 @@ from typing import Any, Protocol
 
 from gsaas import rpc
 from gsaas.gpu_host.fence.fence import Fence
-from gsaas.objects.daemon import Condition, Daemon, FenceReport, Report, State, Wanted
+from gsaas.objects.daemon import (
+    Condition,
+    Daemon,
+    DaemonReport,
+    DaemonState,
+    DesiredState,
+    FenceReport,
+)
 from gsaas.objects.daemon import per_gpu as daemons_of
 from gsaas.objects.gpu_report import Sight
 from gsaas.remoting.daemon import PER_GPU, Daemons
@@ -71,7 +78,7 @@ class DaemonService:
         self._report_interval = report_interval
         self._lock = threading.Lock()
         self._told = threading.Event()
-        self._wanted = Wanted(-1)
+        self._wanted = DesiredState(-1)
         self._gpus: dict[str, int] = {}
         self._troubled: dict[str, str] = {}
         self._problems: dict[str, str] = {}
@@ -106,7 +113,7 @@ class DaemonService:
         Raises `ValueError`, `TypeError`, `KeyError` for nonsense, and `OSError` if the fence cannot be read: the
         answer would confirm that somebody is shut out, and nobody knows.
         """
-        orders = Wanted.from_dict(wanted)
+        orders = DesiredState.from_dict(wanted)
         self._told.wait()
         if self._stopping.is_set():
             raise RuntimeError("it is being stopped")
@@ -161,7 +168,7 @@ class DaemonService:
             each.daemon.gpu_uuid: f"its daemon is {each.state}"
             + (f": {each.detail}" if each.detail else "")
             for each in self._supervisor.conditions()
-            if each.daemon.lease_id is None and each.state != State.HEALTHY
+            if each.daemon.lease_id is None and each.state != DaemonState.HEALTHY
         }
 
     def _settle(self) -> None:
@@ -185,12 +192,12 @@ class DaemonService:
             ranges.append((self._kind.lease_ports.first, self._kind.lease_ports.last))
         return ranges
 
-    def _report(self) -> Report:
+    def _report(self) -> DaemonReport:
         fence = None
         if self._fence is not None:
             # A fence that cannot be read admits, as far as anybody knows, nobody.
             fence = self._guard("read", self._fence.report) or FenceReport(frozenset())
-        return Report(
+        return DaemonReport(
             self._wanted.serial,
             self._supervisor.conditions(),
             fence,

@@ -20,7 +20,7 @@ from gsaas.gpu_host.daemons import plan as planning
 from gsaas.gpu_host.daemons.health import Unhealthy
 from gsaas.gpu_host.daemons.launcher import CannotStart, Launcher, Process
 from gsaas.gpu_host.daemons.plan import Check, Forget, Found, Kill, NoteEnd, Start, Terminate, Times
-from gsaas.objects.daemon import Condition, Daemon, State
+from gsaas.objects.daemon import Condition, Daemon, DaemonState
 
 LOG = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class Supervisor:
         for key, known in found.items():
             if known.members and not known.alive:
                 pause = min(max(pause, 0.0), LOOK_AGAIN)
-            elif planning.state(wanted.get(key), known) is State.DRAINING:
+            elif planning.state(wanted.get(key), known) is DaemonState.DRAINING:
                 pause = min(pause, LOOK_AGAIN if known.members else LOOK_AGAIN_SELDOM)
         # A check that is under way will wake us, however long it has been due.
         return max(pause, LOOK_AGAIN)
@@ -318,11 +318,11 @@ class Supervisor:
         for key in sorted(wanted.keys() | self._entries.keys()):
             entry = self._entries.get(key)
             if entry is None:
-                found.append(Condition(wanted[key], State.STARTING))
+                found.append(Condition(wanted[key], DaemonState.STARTING))
                 continue
             state = planning.state(wanted.get(key), self._found(entry))
-            detail = None if state is State.HEALTHY else entry.detail
-            if state is State.DRAINING and self._launcher.port_taken(entry.daemon):
+            detail = None if state is DaemonState.HEALTHY else entry.detail
+            if state is DaemonState.DRAINING and self._launcher.port_taken(entry.daemon):
                 detail = f"somebody still listens on port {entry.daemon.port}"
             found.append(Condition(entry.daemon, state, entry.restarts, detail))
         return found

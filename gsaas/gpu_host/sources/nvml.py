@@ -26,7 +26,7 @@ from oslo_config import cfg
 from gsaas.gpu_host.sources.base import Unavailable
 from gsaas.gpu_host.sources.visible import Device, visible
 from gsaas.gpu_host.sources.xids import XidWatch, described
-from gsaas.objects.gpu_report import GpuInfo, Process, Reading, Sight
+from gsaas.objects.gpu_report import GpuInfo, GpuProcess, Reading, Sight
 
 LOG = logging.getLogger(__name__)
 
@@ -257,9 +257,9 @@ def _memory(handle: Any) -> Any:
     )
 
 
-def _processes(handle: Any) -> list[Process]:
+def _processes(handle: Any) -> list[GpuProcess]:
     """The programs that compute on it, each once: also as a client of MPS it is listed as what it is."""
-    found: dict[int, Process] = {}
+    found: dict[int, GpuProcess] = {}
     for ask in (
         pynvml.nvmlDeviceGetComputeRunningProcesses,
         pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
@@ -267,7 +267,7 @@ def _processes(handle: Any) -> list[Process]:
         for process in _told(ask, handle) or ():
             used = process.usedGpuMemory
             name = _told(pynvml.nvmlSystemGetProcessName, process.pid)
-            found[process.pid] = Process(
+            found[process.pid] = GpuProcess(
                 process.pid, name and name[-255:], None if used is None else used // MIB
             )
     return sorted(found.values(), key=lambda process: process.pid)[:MOST_PROCESSES]

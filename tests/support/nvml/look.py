@@ -7,13 +7,13 @@ import os
 
 from gsaas.gpu_host.sources import xids
 from gsaas.gpu_host.sources.nvml import Nvml
-from gsaas.objects.gpu_report import Report
+from gsaas.objects.gpu_report import GpuReport
 
 
 def main() -> None:
     xids.WAIT_MS = 20  # how soon its thread ends
     source = Nvml(8308, fatal_xids=[79], visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"))
-    print(json.dumps(Report("192.0.2.1", 10.0, source.look()).to_dict()))  # noqa: T201
+    print(json.dumps(GpuReport("192.0.2.1", 10.0, source.look()).to_dict()))  # noqa: T201
     source.close()
 
 

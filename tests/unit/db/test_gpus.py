@@ -10,7 +10,7 @@ from gsaas.db import gpus, hosts
 from gsaas.db.database import Database
 from gsaas.db.gpus import NOT_REPORTED
 from gsaas.db.models import Claim, Gpu, GpuReading, Host
-from gsaas.objects.gpu_report import GpuInfo, Process, Reading, XidError
+from gsaas.objects.gpu_report import GpuInfo, GpuProcess, Reading, XidError
 from tests.support import rows
 
 
@@ -373,7 +373,7 @@ def test_what_was_read_last_is_kept_and_changes_no_generation(database: Database
             mean_utilisation=12.5,
             temperature_c=40,
             power_w=250.5,
-            processes=[Process(17, "python", None)],
+            processes=[GpuProcess(17, "python", None)],
             xid_errors=[error],
         ),
     )

@@ -9,7 +9,7 @@ from oslo_utils import timeutils
 from gsaas.db import endpoints, metrics, models
 from gsaas.db.database import Database
 from gsaas.db.metrics import Agents, Bindings, Daemons, Gpus, OneGpu
-from gsaas.objects.daemon import State
+from gsaas.objects.daemon import DaemonState
 from tests.support import rows
 
 
@@ -34,7 +34,7 @@ def test_an_empty_cloud_has_nothing_of_anything(database):
         monitors=Agents(0, 0, 0.0),
         endpoints=Agents(0, 0, 0.0),
         bindings=Bindings(dropped={"unmapped": 0, "refused": 0}),
-        daemons=Daemons(dict.fromkeys(map(str, State), 0)),
+        daemons=Daemons(dict.fromkeys(map(str, DaemonState), 0)),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gsaas.db import endpoints, hosts, leases, models
-from gsaas.objects.daemon import Admission, State
+from gsaas.objects.daemon import Admission, DaemonState
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.ports import PortRange
 from tests.unit.engine.test_kill import active, ends, every_kill, launched, releasing
@@ -62,21 +62,21 @@ def test_a_lease_is_active_when_its_daemon_is_well_and_the_fence_admits_its_host
 
 
 def test_a_lease_waits_for_a_daemon_that_starts(world):
-    world.monitor.starts = State.STARTING
+    world.monitor.starts = DaemonState.STARTING
     lease_id = world.launch()
     assert world.drive(lease_id) is not None
     assert world.lease(lease_id).status == Status.BOOTING
-    world.monitor.fare(GPU_HOST, State.HEALTHY)
+    world.monitor.fare(GPU_HOST, DaemonState.HEALTHY)
     assert world.gpu_hosts.heard(GPU_HOST, world.monitor.report(GPU_HOST)) == [lease_id]
     world.drive(lease_id)
     world.check_active(lease_id)
 
 
 def test_a_lease_whose_daemon_never_gets_well_fails_and_says_why(world):
-    world.monitor.starts = State.DOWN
+    world.monitor.starts = DaemonState.DOWN
     lease_id = world.launch()
     world.drive(lease_id)
-    world.monitor.fare(GPU_HOST, State.DOWN, "ended with status 3: no licence found", 4)
+    world.monitor.fare(GPU_HOST, DaemonState.DOWN, "ended with status 3: no licence found", 4)
     world.gpu_hosts.note(GPU_HOST, world.monitor.report(GPU_HOST))
     with world.database.write() as session:
         installed = {world.lease(lease_id).port_id: {"installed": True}}
@@ -216,11 +216,11 @@ def test_a_report_that_arrives_late_is_taken_no_notice_of(world):
 def test_the_story_of_a_lease_tells_of_its_daemons_ends_once_each(world):
     lease_id = active(world)
     for state, restarts in (
-        (State.DOWN, 0),
-        (State.DOWN, 0),
-        (State.STARTING, 1),
-        (State.HEALTHY, 1),
-        (State.HEALTHY, 1),
+        (DaemonState.DOWN, 0),
+        (DaemonState.DOWN, 0),
+        (DaemonState.STARTING, 1),
+        (DaemonState.HEALTHY, 1),
+        (DaemonState.HEALTHY, 1),
     ):
         world.monitor.fare(GPU_HOST, state, "ended with status 1", restarts)
         world.gpu_hosts.note(GPU_HOST, world.monitor.report(GPU_HOST))
@@ -235,7 +235,7 @@ def test_the_story_of_a_lease_tells_of_its_daemons_ends_once_each(world):
 
 def test_a_restart_that_fell_between_two_reports_is_told_all_the_same(world):
     lease_id = active(world)
-    world.monitor.fare(GPU_HOST, State.HEALTHY, None, 2)
+    world.monitor.fare(GPU_HOST, DaemonState.HEALTHY, None, 2)
     world.gpu_hosts.note(GPU_HOST, world.monitor.report(GPU_HOST))
     assert world.story(lease_id)[-2:] == ["daemon-down", "daemon-up"]
 

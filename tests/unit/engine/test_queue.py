@@ -6,7 +6,7 @@ import uuid
 
 from gsaas.context import RequestContext
 from gsaas.db import leases, plain
-from gsaas.gpgpums.claims import Claims, Patience
+from gsaas.gpgpums.claims import Claims, WaitPolicy
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.unit.engine.world import Killed, World
@@ -33,7 +33,7 @@ def claim(world: World, request: Request = ALL) -> str:
 
 
 def queue_up(world: World, request: Request = ALL) -> str:
-    return world.claims.wait(new_lease(request), request, patience=Patience()).id
+    return world.claims.wait(new_lease(request), request, patience=WaitPolicy()).id
 
 
 def another(world: World) -> Claims:

@@ -9,11 +9,11 @@ import pytest
 from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.db.models import Claim, Lease
 from gsaas.engine import steps
-from gsaas.engine.steps import Patience, Seen
+from gsaas.engine.steps import Seen, Timeouts
 from gsaas.objects.lifecycle import Status
 
 BOOT_TIMEOUT = 600
-PATIENCE = Patience(boot=BOOT_TIMEOUT, caller=60)
+PATIENCE = Timeouts(boot=BOOT_TIMEOUT, caller=60)
 CREATED = datetime.datetime(2026, 1, 1, 12, 0)
 IN_TIME = CREATED + datetime.timedelta(seconds=BOOT_TIMEOUT)
 TOO_LATE = IN_TIME + datetime.timedelta(seconds=1)

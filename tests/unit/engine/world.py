@@ -26,7 +26,15 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.binding import Binding
-from gsaas.objects.daemon import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
+from gsaas.objects.daemon import (
+    Admission,
+    Condition,
+    Daemon,
+    DaemonReport,
+    DaemonState,
+    DesiredState,
+    FenceReport,
+)
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.ports import PortRange
@@ -173,21 +181,21 @@ class MemoryMonitor:
         self.fuse = fuse
         self.answers = True
         self.fenced = True
-        self.starts = State.HEALTHY
+        self.starts = DaemonState.HEALTHY
         """How a new daemon fares."""
         self.ends = True
         """A daemon that is wanted no more is gone at once."""
         self.obeys = True
         """The kernel changes the fence as it is asked to."""
         self.fences: dict[str, frozenset[Admission]] = {}
-        self.orders: dict[str, Wanted] = {}
+        self.orders: dict[str, DesiredState] = {}
         self.daemons: dict[str, dict[str, Condition]] = {}
 
-    def apply(self, host: str, wanted: Wanted) -> dict[str, Any]:
+    def apply(self, host: str, wanted: DesiredState) -> dict[str, Any]:
         self.fuse.effect()
         if not self.answers:
             raise Unconfirmed(f"the monitor of {host} does not answer")
-        wanted = Wanted.from_dict(json.loads(json.dumps(wanted.to_dict())))
+        wanted = DesiredState.from_dict(json.loads(json.dumps(wanted.to_dict())))
         if host not in self.orders or wanted.serial > self.orders[host].serial:
             self.orders[host] = wanted
             self._settle(host)
@@ -203,7 +211,7 @@ class MemoryMonitor:
             if self.ends:
                 del there[key]
             else:
-                there[key] = Condition(there[key].daemon, State.DRAINING)
+                there[key] = Condition(there[key].daemon, DaemonState.DRAINING)
         for key in wanted.keys() - there.keys():
             there[key] = Condition(wanted[key], self.starts)
 
@@ -213,7 +221,9 @@ class MemoryMonitor:
         for host in self.orders:
             self._settle(host)
 
-    def fare(self, host: str, state: State, detail: str | None = None, restarts: int = 0) -> None:
+    def fare(
+        self, host: str, state: DaemonState, detail: str | None = None, restarts: int = 0
+    ) -> None:
         """Have every daemon of *host* fare so."""
         for key, condition in self.daemons[host].items():
             self.daemons[host][key] = Condition(condition.daemon, state, restarts, detail)
@@ -221,7 +231,7 @@ class MemoryMonitor:
     def report(self, host: str) -> dict[str, Any]:
         orders = self.orders[host]
         fence = FenceReport(self.fences[host]) if self.fenced else None
-        report = Report(orders.serial, list(self.daemons[host].values()), fence).to_dict()
+        report = DaemonReport(orders.serial, list(self.daemons[host].values()), fence).to_dict()
         return json.loads(json.dumps(report))
 
     @property

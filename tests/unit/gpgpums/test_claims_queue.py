@@ -18,14 +18,14 @@ from gsaas.conf import load
 from gsaas.db import gpus, models, plain, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims, Patience
+from gsaas.gpgpums.claims import Claims, WaitPolicy
 from gsaas.limits.configured import ConfiguredLimits
 from gsaas.objects.placement import Refusal
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 
 WHOLE = Request(1)
-FOR_EVER = Patience()
+FOR_EVER = WaitPolicy()
 
 serial = itertools.count(1)
 
@@ -63,7 +63,7 @@ class Cloud(Claims):
         return self.claim(new_lease(name, request, **columns), request)
 
     def queue(
-        self, name: str, request: Request = WHOLE, patience: Patience = FOR_EVER, **columns: Any
+        self, name: str, request: Request = WHOLE, patience: WaitPolicy = FOR_EVER, **columns: Any
     ) -> str:
         """Ask to wait; return the status right after."""
         self.wait(new_lease(name, request, **columns), request, patience=patience)
@@ -194,7 +194,7 @@ def test_what_a_project_could_never_hold_is_not_queued(claims):
 
 def test_a_project_has_no_more_requests_in_the_queue_than_it_may(claims):
     claims.take("holder", Request(2))
-    patience = Patience(most=1)
+    patience = WaitPolicy(most=1)
     claims.queue("first", patience=patience)
 
     with pytest.raises(exceptions.QueueFull, match="has 1 requests"):
@@ -222,7 +222,7 @@ def test_who_has_waited_for_as_long_as_he_wanted_is_not_served(claims):
     claims.take("holder-1")
     claims.take("holder-2")
     over = timeutils.utcnow() - datetime.timedelta(seconds=1)
-    claims.queue("too late", patience=Patience(until=over))
+    claims.queue("too late", patience=WaitPolicy(until=over))
     claims.queue("in time")
 
     claims.release("holder-1")

@@ -16,7 +16,7 @@ from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.sources.declared import Declared
-from gsaas.objects.gpu_report import GpuInfo, Process, Reading, Report, Sight, XidError
+from gsaas.objects.gpu_report import GpuInfo, GpuProcess, GpuReport, Reading, Sight, XidError
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.standalone.simulated_gpus import SimulatedGpus
 from tests.support.waiting import until
@@ -97,8 +97,8 @@ def start(bus, stack, monkeypatch):
     return start
 
 
-def last(engine: Engine) -> Report:
-    return Report.from_dict(engine.reports[-1])
+def last(engine: Engine) -> GpuReport:
+    return GpuReport.from_dict(engine.reports[-1])
 
 
 def test_it_reports_at_once_and_again(engine, start):
@@ -119,7 +119,7 @@ def test_the_mean_utilisation_is_that_of_all_it_read(engine, start):
     source.look = look
     start(source, interval=0.02, clock=lambda: 10.0 * len(looks))
     until(lambda: len(engine.reports) > 2, "reports")
-    told = [Report.from_dict(report).sight.readings["GPU-0"] for report in engine.reports[:3]]
+    told = [GpuReport.from_dict(report).sight.readings["GPU-0"] for report in engine.reports[:3]]
     assert [(one.utilisation, one.mean_utilisation) for one in told] == [
         (60, 60),  # alone
         (90, 90),  # for all the time since
@@ -216,12 +216,12 @@ def test_a_report_arrives_as_it_was_sent():
     reading = Reading(
         used_mb=1,
         power_w=2.5,
-        processes=(Process(17, "python", None),),
+        processes=(GpuProcess(17, "python", None),),
         xid_errors=(XidError(when, 79, True),),
     )
     sight = Sight([failed, GPUS[1]], {"GPU-1": reading}, None, ["a fan is broken"])
-    told = Report("192.0.2.1", 10.0, sight).to_dict()
-    again = Report.from_dict(json.loads(json.dumps(told)))
+    told = GpuReport("192.0.2.1", 10.0, sight).to_dict()
+    again = GpuReport.from_dict(json.loads(json.dumps(told)))
     assert again.to_dict() == told
     assert again.sight.gpus == sight.gpus
     assert again.sight.readings["GPU-1"].xid_errors == [XidError(when, 79, True)]
@@ -245,7 +245,7 @@ def test_a_report_arrives_as_it_was_sent():
     ],
 )
 def test_a_reading_that_is_none_is_refused(change):
-    report = Report("192.0.2.1", 10.0, Sight(GPUS, {"GPU-0": Reading()})).to_dict()
+    report = GpuReport("192.0.2.1", 10.0, Sight(GPUS, {"GPU-0": Reading()})).to_dict()
     report["readings"]["GPU-0"].update(change)
     with pytest.raises((ValueError, TypeError, KeyError)):
-        Report.from_dict(report)
+        GpuReport.from_dict(report)

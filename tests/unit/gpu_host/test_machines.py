@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.objects.gpu_report import GpuInfo, Reading, Report
+from gsaas.objects.gpu_report import GpuInfo, GpuReport, Reading
 from tests.support.nvml import driver as fake
 
 NVIDIA_SMI = ["nvidia-smi", "--format=csv,noheader,nounits"]
@@ -61,10 +61,10 @@ def machine(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Fa
 
 
 @pytest.fixture
-def look(machine: Fake | Real) -> Callable[..., Report]:
+def look(machine: Fake | Real) -> Callable[..., GpuReport]:
     """Have a process of its own look at the machine."""
 
-    def look(**environment: str) -> Report:
+    def look(**environment: str) -> GpuReport:
         done = subprocess.run(
             [sys.executable, "-m", "tests.support.nvml.look"],
             env={**os.environ, **machine.environment, **environment},
@@ -72,7 +72,7 @@ def look(machine: Fake | Real) -> Callable[..., Report]:
             capture_output=True,
             text=True,
         )
-        return Report.from_dict(json.loads(done.stdout))
+        return GpuReport.from_dict(json.loads(done.stdout))
 
     return look
 

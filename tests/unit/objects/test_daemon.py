@@ -6,18 +6,26 @@ import json
 
 import pytest
 
-from gsaas.objects.daemon import Admission, Condition, Daemon, FenceReport, Report, State, Wanted
+from gsaas.objects.daemon import (
+    Admission,
+    Condition,
+    Daemon,
+    DaemonReport,
+    DaemonState,
+    DesiredState,
+    FenceReport,
+)
 
 DAEMON = Daemon("GPU-1", 20000, 1024, "lease-1", 1)
 
 
 def test_what_is_wanted_survives_the_journey():
-    wanted = Wanted(
+    wanted = DesiredState(
         7,
         frozenset({DAEMON, Daemon("MIG-1/2", 8308)}),
         frozenset({Admission("192.0.2.1", 20000)}),
     )
-    assert Wanted.from_dict(json.loads(json.dumps(wanted.to_dict()))) == wanted
+    assert DesiredState.from_dict(json.loads(json.dumps(wanted.to_dict()))) == wanted
 
 
 @pytest.mark.parametrize(
@@ -38,13 +46,13 @@ def test_what_is_wanted_survives_the_journey():
 )
 def test_what_is_nonsense_is_refused(wrong):
     with pytest.raises((ValueError, TypeError, KeyError)):
-        Wanted.from_dict(wrong)
+        DesiredState.from_dict(wrong)
 
 
 def test_a_report_is_plain_json():
-    report = Report(
+    report = DaemonReport(
         3,
-        [Condition(DAEMON, State.DOWN, 2, "ended with status 1")],
+        [Condition(DAEMON, DaemonState.DOWN, 2, "ended with status 1")],
         FenceReport(frozenset({Admission("192.0.2.1", 20000)}), 4),
         ("the disk is full",),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gsaas.objects.endpoint_report import BindingReport, Report
+from gsaas.objects.endpoint_report import BindingReport, EndpointReport
 
 
 def test_a_report_is_plain_json() -> None:
@@ -12,7 +12,7 @@ def test_a_report_is_plain_json() -> None:
         "port-1": BindingReport(True, unmapped=2, refused=1, seconds=0.004),
         "port-2": BindingReport(False),
     }
-    plain = Report("cmp1", bindings, ("something is wrong",), "192.0.2.1").to_dict()
+    plain = EndpointReport("cmp1", bindings, ("something is wrong",), "192.0.2.1").to_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain == {
         "host": "cmp1",

@@ -10,7 +10,7 @@ import pytest
 from gsaas import rpc
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
-from gsaas.objects.endpoint_report import BindingReport, Report
+from gsaas.objects.endpoint_report import BindingReport, EndpointReport
 from gsaas.rodvr.service import EndpointService
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.rodvr import EndpointClient
@@ -39,23 +39,23 @@ class MemoryEndpoint:
     def stop(self) -> None:
         """Nothing to close."""
 
-    def replace(self, bindings: Iterable[Binding]) -> Report:
+    def replace(self, bindings: Iterable[Binding]) -> EndpointReport:
         self.held = {binding.port_id: binding for binding in bindings}
         return self.report()
 
-    def apply(self, binding: Binding) -> Report:
+    def apply(self, binding: Binding) -> EndpointReport:
         self.held[binding.port_id] = binding
         return self.report()
 
-    def remove(self, port_id: str) -> Report:
+    def remove(self, port_id: str) -> EndpointReport:
         if port_id == "stuck":
             raise OSError("the kernel would not let go")
         self.held.pop(port_id, None)
         return self.report()
 
-    def report(self) -> Report:
+    def report(self) -> EndpointReport:
         installed = {p: BindingReport(b.tap in self.taps) for p, b in self.held.items()}
-        return Report(HOST, installed)
+        return EndpointReport(HOST, installed)
 
 
 class MemoryEngine:

@@ -16,7 +16,7 @@ from gsaas.gpu_host.daemons.plan import Times
 from gsaas.gpu_host.daemons.processes import Groups
 from gsaas.gpu_host.daemons.records import Records
 from gsaas.gpu_host.daemons.supervisor import Supervisor
-from gsaas.objects.daemon import Condition, Daemon, State
+from gsaas.objects.daemon import Condition, Daemon, DaemonState
 from gsaas.remoting import base
 from tests.support.waiting import until
 
@@ -111,7 +111,9 @@ def of(supervisor: Supervisor, daemon: Daemon) -> Condition | None:
     return next((c for c in supervisor.conditions() if c.daemon.key == daemon.key), None)
 
 
-def await_state(supervisor: Supervisor, daemon: Daemon, state: State | None) -> Condition | None:
+def await_state(
+    supervisor: Supervisor, daemon: Daemon, state: DaemonState | None
+) -> Condition | None:
     """Wait until a daemon fares so; None: until it is gone."""
 
     def arrived() -> bool:

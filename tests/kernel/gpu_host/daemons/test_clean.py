@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gsaas.objects.daemon import State
+from gsaas.objects.daemon import DaemonState
 from tests.kernel.gpu_host.daemons.host import FAKE, await_state, lease_daemon
 
 pytestmark = pytest.mark.kernel
@@ -61,7 +61,7 @@ def test_clean_waits_for_the_monitor_to_be_stopped_and_then_ends_everything(host
     supervisor = host.supervise("fork", "escape", "deaf")
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     refused = clean()
     assert refused.returncode == 1
     assert "another monitor uses" in refused.stderr
@@ -77,7 +77,7 @@ def test_clean_needs_no_driver(host, clean):
     supervisor = host.supervise()
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     host.forsake(supervisor)
     done = clean(source="nvml")
     assert done.returncode == 0, done.stderr

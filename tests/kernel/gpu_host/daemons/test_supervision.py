@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from gsaas.gpu_host.daemons.plan import Times
-from gsaas.objects.daemon import State
+from gsaas.objects.daemon import DaemonState
 from tests.kernel.gpu_host.daemons.host import (
     TIMES,
     GpuHost,
@@ -29,7 +29,7 @@ def test_a_wanted_daemon_serves_and_one_that_is_not_wanted_any_more_leaves_nothi
     supervisor = any_host.supervise()
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     assert "GPU-1" in named_by(daemon.port)
     supervisor.want([])
     await_state(supervisor, daemon, None)
@@ -42,7 +42,7 @@ def test_children_that_outlive_their_parent_end_with_the_lease(any_host):
     supervisor = any_host.supervise("fork", "escape", "deaf")
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     assert len(until(lambda: len(any_host.processes()) == 3 and any_host.processes())) == 3
     supervisor.want([])
     await_state(supervisor, daemon, None)
@@ -55,13 +55,13 @@ def test_a_crash_is_noticed_and_only_that_daemon_starts_again(host):
     mine, other = lease_daemon(), lease_daemon()
     supervisor.want([mine, other])
     for daemon in (mine, other):
-        await_state(supervisor, daemon, State.HEALTHY)
+        await_state(supervisor, daemon, DaemonState.HEALTHY)
     before = host.groups.members(other.key)
     first = host.groups.members(mine.key)
     record = next(r for r in host.records.all() if r.daemon == mine)
     os.kill(record.pid, signal.SIGKILL)  # its child serves on, as a LUPINE server's would
     until(lambda: getattr(of(supervisor, mine), "restarts", 0) == 1, "the second start")
-    await_state(supervisor, mine, State.HEALTHY)
+    await_state(supervisor, mine, DaemonState.HEALTHY)
     assert not first & host.groups.members(mine.key)
     assert host.groups.members(other.key) == before
     assert of(supervisor, other).restarts == 0
@@ -71,7 +71,7 @@ def test_a_daemon_that_ends_at_once_is_down_and_says_why(host):
     supervisor = host.supervise("fail", times=Times(first_pause=30.0))
     daemon = lease_daemon()
     supervisor.want([daemon])
-    condition = await_state(supervisor, daemon, State.DOWN)
+    condition = await_state(supervisor, daemon, DaemonState.DOWN)
     assert condition.detail == "ended with status 3: no licence found"
     supervisor.want([])
     await_state(supervisor, daemon, None)
@@ -81,14 +81,14 @@ def test_a_daemon_that_fails_once_gets_another_chance(host):
     supervisor = host.supervise(f"crash-once={host.folder}/flag")
     daemon = lease_daemon()
     supervisor.want([daemon])
-    assert await_state(supervisor, daemon, State.HEALTHY).restarts == 1
+    assert await_state(supervisor, daemon, DaemonState.HEALTHY).restarts == 1
 
 
 def test_a_program_that_does_not_exist_is_down_and_says_so(host):
     supervisor = host.supervise(command="./no-such-daemon", times=Times(first_pause=30.0))
     daemon = lease_daemon()
     supervisor.want([daemon])
-    detail = await_state(supervisor, daemon, State.DOWN).detail
+    detail = await_state(supervisor, daemon, DaemonState.DOWN).detail
     assert "no-such-daemon: No such file or directory" in detail
 
 
@@ -96,14 +96,14 @@ def test_a_folder_that_does_not_exist_is_down_and_says_so(host):
     supervisor = host.supervise(folder="/no/such/folder", times=Times(first_pause=30.0))
     daemon = lease_daemon()
     supervisor.want([daemon])
-    assert "/no/such/folder" in await_state(supervisor, daemon, State.DOWN).detail
+    assert "/no/such/folder" in await_state(supervisor, daemon, DaemonState.DOWN).detail
 
 
 def test_a_daemon_that_never_answers_is_not_handed_out_and_is_started_again(host):
     supervisor = host.supervise("mute", times=Times(start=0.3, first_pause=30.0))
     daemon = lease_daemon()
     supervisor.want([daemon])
-    condition = await_state(supervisor, daemon, State.DOWN)
+    condition = await_state(supervisor, daemon, DaemonState.DOWN)
     assert "did not get well in 0.3 s" in condition.detail
 
 
@@ -112,9 +112,9 @@ def test_a_port_that_somebody_else_has_is_not_fought_over(host):
     daemon = lease_daemon()
     with socket.create_server(("127.0.0.1", daemon.port)):
         supervisor.want([daemon])
-        condition = await_state(supervisor, daemon, State.DOWN)
+        condition = await_state(supervisor, daemon, DaemonState.DOWN)
         assert condition.detail == f"cannot start: somebody else listens on port {daemon.port}"
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
 
 
 def test_a_port_that_is_still_served_is_not_confirmed_as_free(host):
@@ -130,7 +130,7 @@ def test_a_port_that_is_still_served_is_not_confirmed_as_free(host):
         got_away = _steal_listener(pid_listener, record.pid, daemon.port)
         supervisor.want([])
         until(lambda: "still listens" in (getattr(of(supervisor, daemon), "detail", "") or ""))
-        assert of(supervisor, daemon).state is State.DRAINING
+        assert of(supervisor, daemon).state is DaemonState.DRAINING
         got_away.close()
         await_state(supervisor, daemon, None)
     finally:
@@ -162,7 +162,7 @@ def test_a_monitor_that_was_killed_finds_its_daemons_again_and_leaves_them_alone
     daemon, gone = lease_daemon(), lease_daemon()
     supervisor.want([daemon, gone])
     for each in (daemon, gone):
-        await_state(supervisor, each, State.HEALTHY)
+        await_state(supervisor, each, DaemonState.HEALTHY)
     before = any_host.groups.members(daemon.key)
     any_host.forsake(supervisor)
 
@@ -171,19 +171,19 @@ def test_a_monitor_that_was_killed_finds_its_daemons_again_and_leaves_them_alone
     second.want([daemon])
     await_state(second, gone, None)
     assert any_host.groups.members(daemon.key) == before
-    assert await_state(second, daemon, State.HEALTHY).restarts == 0
+    assert await_state(second, daemon, DaemonState.HEALTHY).restarts == 0
 
 
 def test_until_it_is_told_a_monitor_ends_nothing_but_restarts_what_crashes(host):
     supervisor = host.supervise()
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     host.forsake(supervisor)
     second = host.supervise()
     host.groups.kill(daemon.key)
     until(lambda: getattr(of(second, daemon), "restarts", 0) == 1, "the second start")
-    await_state(second, daemon, State.HEALTHY)
+    await_state(second, daemon, DaemonState.HEALTHY)
 
 
 def test_a_daemon_whose_monitor_died_in_the_middle_of_its_start_is_not_leaked(host):
@@ -191,7 +191,7 @@ def test_a_daemon_whose_monitor_died_in_the_middle_of_its_start_is_not_leaked(ho
     supervisor = host.supervise()
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     host.forsake(supervisor)
     record = next(iter(host.records.all()))
     host.records.write(type(record)(record.daemon))
@@ -205,7 +205,7 @@ def test_a_group_without_a_record_is_removed(host):
     supervisor = host.supervise()
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     host.forsake(supervisor)
     host.records.remove(daemon.key)
     host.supervise()
@@ -216,11 +216,11 @@ def test_the_same_lease_with_other_contents_is_another_daemon(host):
     supervisor = host.supervise()
     daemon = lease_daemon()
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     moved = lease_daemon(lease_id=daemon.lease_id, gpu_uuid="GPU-2")
     supervisor.want([moved])
     until(lambda: getattr(of(supervisor, moved), "daemon", None) == moved, "the other daemon")
-    await_state(supervisor, moved, State.HEALTHY)
+    await_state(supervisor, moved, DaemonState.HEALTHY)
     assert "GPU-2" in named_by(moved.port)
     assert not listens(daemon.port)
 
@@ -230,7 +230,7 @@ def test_logs_are_kept_by_lease_and_within_their_bound(host, monkeypatch):
     supervisor = host.supervise("chatty")
     daemon = lease_daemon(position=1)
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     log = host.folder / "logs" / daemon.lease_id / "1.log"
     # It was cut while it was written to, perhaps.
     until(lambda: log.with_suffix(".log.1").exists() and log.stat().st_size <= 1 << 20, "its cut")
@@ -245,7 +245,7 @@ def test_a_daemon_gets_its_own_environment_and_nothing_of_the_monitors(host, mon
     supervisor = host.supervise(f"look={seen}", environment={"EXTRA": "{gpu_uuid}/{memory_mb}"})
     daemon = lease_daemon(memory_mb=512)
     supervisor.want([daemon])
-    await_state(supervisor, daemon, State.HEALTHY)
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
     told = json.loads(seen.read_text())
     assert told["environment"]["EXTRA"] == "GPU-1/512"
     assert told["environment"]["CUDA_VISIBLE_DEVICES"] == "GPU-1"
@@ -264,12 +264,12 @@ def test_a_daemon_whose_limit_would_not_hold_is_not_started(host):
     )
     shared, whole = lease_daemon(memory_mb=512), lease_daemon()
     supervisor.want([shared, whole])
-    await_state(supervisor, whole, State.HEALTHY)
-    condition = await_state(supervisor, shared, State.DOWN)
+    await_state(supervisor, whole, DaemonState.HEALTHY)
+    condition = await_state(supervisor, shared, DaemonState.DOWN)
     assert "its limit of 512 MiB would not hold" in condition.detail
     (host.folder / "mps").mkdir()
     (host.folder / "mps" / "control").touch()
-    await_state(supervisor, shared, State.HEALTHY)
+    await_state(supervisor, shared, DaemonState.HEALTHY)
 
 
 def test_two_monitors_never_share_a_folder(host):
@@ -284,7 +284,7 @@ def test_many_come_and_go_and_none_is_left(host):
     for size in (4, 12, 0, 6, 3):
         supervisor.want(daemons[:size])
     for daemon in daemons[:3]:
-        await_state(supervisor, daemon, State.HEALTHY)
+        await_state(supervisor, daemon, DaemonState.HEALTHY)
     until(lambda: len(supervisor.conditions()) == 3, "the others to be gone")
     assert set(host.groups.names()) == {daemon.key for daemon in daemons[:3]}
     supervisor.want([])

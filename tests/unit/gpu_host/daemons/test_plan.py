@@ -21,7 +21,7 @@ from gsaas.gpu_host.daemons.plan import (
     plan,
     state,
 )
-from gsaas.objects.daemon import Daemon, State
+from gsaas.objects.daemon import Daemon, DaemonState
 
 TIMES = Times(start=30, stop=10, first_pause=1, longest_pause=60, check_healthy=10)
 DAEMON = Daemon("GPU-1", 20000, 1024, "lease-1", 0)
@@ -176,12 +176,12 @@ def test_nothing_is_to_be_looked_at_before_it_is_due(found, wanted, moment):
 @pytest.mark.parametrize(
     ("found", "wanted", "expected"),
     [
-        (STARTING, DAEMON, State.STARTING),
-        (HEALTHY, DAEMON, State.HEALTHY),
-        (replace(HEALTHY, healthy=False), DAEMON, State.UNRESPONSIVE),
-        (ENDED, DAEMON, State.DOWN),
-        (HEALTHY, None, State.DRAINING),
-        (replace(HEALTHY, terminated_at=1.0), DAEMON, State.DRAINING),
+        (STARTING, DAEMON, DaemonState.STARTING),
+        (HEALTHY, DAEMON, DaemonState.HEALTHY),
+        (replace(HEALTHY, healthy=False), DAEMON, DaemonState.UNRESPONSIVE),
+        (ENDED, DAEMON, DaemonState.DOWN),
+        (HEALTHY, None, DaemonState.DRAINING),
+        (replace(HEALTHY, terminated_at=1.0), DAEMON, DaemonState.DRAINING),
     ],
 )
 def test_how_a_daemon_fares(found, wanted, expected):

@@ -10,7 +10,14 @@ import pytest
 import gsaas.conf
 from gsaas import rpc
 from gsaas.gpu_host.daemons.service import DaemonService
-from gsaas.objects.daemon import Admission, Condition, Daemon, FenceReport, State, Wanted
+from gsaas.objects.daemon import (
+    Admission,
+    Condition,
+    Daemon,
+    DaemonState,
+    DesiredState,
+    FenceReport,
+)
 from gsaas.objects.gpu_report import GpuInfo, Sight
 from gsaas.remoting.base import load
 from tests.support.waiting import until
@@ -18,7 +25,7 @@ from tests.support.waiting import until
 GPUS = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
 DAEMON = Daemon("GPU-1", 20001, 1024, "lease-1", 0)
 ADMISSION = Admission("192.0.2.21", 20001)
-ORDERS = Wanted(5, frozenset({DAEMON}), frozenset({ADMISSION}))
+ORDERS = DesiredState(5, frozenset({DAEMON}), frozenset({ADMISSION}))
 
 
 class Supervised:
@@ -26,7 +33,7 @@ class Supervised:
 
     def __init__(self, left: Iterable[Daemon] = ()) -> None:
         self.daemons = set(left)
-        self.state = State.HEALTHY
+        self.state = DaemonState.HEALTHY
         self.history: list[set[Daemon]] = []
 
     def start(self) -> None: ...
@@ -72,11 +79,11 @@ class Engine:
     """What the engine says and hears."""
 
     def __init__(self) -> None:
-        self.orders: Wanted | None = ORDERS
+        self.orders: DesiredState | None = ORDERS
         self.reports: list[dict] = []
         self.asked = threading.Event()
 
-    def daemons_started(self, host: str) -> Wanted:
+    def daemons_started(self, host: str) -> DesiredState:
         self.asked.set()
         if self.orders is None:
             raise rpc.Timeout("nobody answers")
@@ -128,7 +135,7 @@ def test_until_it_was_told_nothing_is_ended_and_nobody_shut_out(make, engine):
     assert engine.asked.wait(10)
     assert supervised.daemons == {DAEMON, Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
     assert fenced.admitted is None
-    engine.orders = Wanted(6)
+    engine.orders = DesiredState(6)
     until(lambda: engine.reports)
     assert supervised.daemons == {Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
     assert fenced.admitted == frozenset()
@@ -136,9 +143,9 @@ def test_until_it_was_told_nothing_is_ended_and_nobody_shut_out(make, engine):
 
 def test_orders_wait_until_it_was_told_and_older_ones_are_taken_no_notice_of(make, engine):
     service, supervised, fenced = make()
-    assert service.apply(Wanted(4).to_dict())["serial"] == 5
+    assert service.apply(DesiredState(4).to_dict())["serial"] == 5
     assert supervised.daemons == {DAEMON}
-    newer = service.apply(Wanted(6).to_dict())
+    newer = service.apply(DesiredState(6).to_dict())
     assert (newer["serial"], newer["daemons"], supervised.daemons) == (6, {}, set())
     assert fenced.admitted == frozenset()
 
@@ -180,7 +187,7 @@ def test_a_gpu_whose_own_daemon_is_not_well_is_withdrawn(make, engine):
     service, supervised, _ = make("per-gpu")
     until(lambda: engine.reports)
     assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
-    supervised.state = State.DOWN
+    supervised.state = DaemonState.DOWN
     assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [
         "its daemon is down: why"
     ] * 2
@@ -193,7 +200,7 @@ def test_a_gpu_whose_own_daemon_is_not_well_is_withdrawn(make, engine):
 def test_a_lease_whose_daemon_is_down_withdraws_no_gpu(make, engine):
     service, supervised, _ = make("per-lease")
     until(lambda: engine.reports)
-    supervised.state = State.DOWN
+    supervised.state = DaemonState.DOWN
     service.changed()
     until(lambda: engine.reports[-1]["daemons"]["lease-1-0"]["state"] == "down")
     assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
@@ -203,7 +210,7 @@ def test_a_fence_that_the_kernel_refuses_is_a_problem_and_is_tried_again(make, e
     service, _, fenced = make()
     until(lambda: engine.reports)
     fenced.broken = True
-    report = service.apply(Wanted(7).to_dict())
+    report = service.apply(DesiredState(7).to_dict())
     assert "out of memory" in report["problems"][0]
     assert report["fence"]["admissions"] == ["192.0.2.21:20001"], (
         "what there is, not what is wanted"
@@ -229,7 +236,7 @@ def test_a_fence_that_cannot_be_read_confirms_nothing(make, engine):
     fenced.unreadable = True
 
     with pytest.raises(OSError, match="out of memory"):
-        service.apply(Wanted(7).to_dict())
+        service.apply(DesiredState(7).to_dict())
     service.changed()
     until(lambda: engine.reports[-1]["problems"])
     assert engine.reports[-1]["fence"]["admissions"] == []
