@@ -104,7 +104,7 @@ class LeaseDriver:
     def _drive(self, lease_id: str, turn: _Turn) -> float | None:
         while True:
             lease, seen = self._look(lease_id, turn)
-            step = steps.next_step(lease, seen, timeutils.utcnow(), self._patience)
+            step = steps.next_step(lease, seen, timeutils.utcnow(), self._timeouts)
             if isinstance(step, steps.Rest):
                 return None if turn.trouble is None else self._pause
             if isinstance(step, steps.Wait) or step == turn.taken:

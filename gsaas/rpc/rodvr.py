@@ -16,7 +16,7 @@ class EndpointClient:
 
     1.0  apply, remove
 
-    Each returns the endpoint's report on that port (`gsaas.objects.endpoint_report.EndpointReport.to_dict()`), or raises
+    Each returns the report on that port, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`, or raises
     `gsaas.rpc.hosts.Unconfirmed` after *timeout* seconds.
     """
 
