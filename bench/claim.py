@@ -165,8 +165,8 @@ def build_world(folder: Path, size: int, busy: float) -> World:
     folder.mkdir()
     world = World.build(folder, hosts=size // 4)
     with world.database.write() as session:
-        in_pool_order = (models.Gpu.host_name, models.Gpu.device_index)
-        taken = select(models.Gpu).order_by(*in_pool_order).limit(int(size * busy))
+        in_pool_order = (models.GpuRow.host_name, models.GpuRow.device_index)
+        taken = select(models.GpuRow).order_by(*in_pool_order).limit(int(size * busy))
         for gpu in session.scalars(taken):
             gpu.used_mb = MEMORY_MB
     return world

@@ -44,7 +44,7 @@ def request(
     return wanted
 
 
-def describe(lease: models.Lease) -> dict[str, Any]:
+def describe(lease: models.LeaseRow) -> dict[str, Any]:
     """Return what a lease asked for, in the words of the request."""
     return {
         "count": lease.count,

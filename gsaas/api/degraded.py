@@ -14,7 +14,7 @@ TROUBLED = ("down", "unresponsive")
 """States of a daemon that served before, as its monitor reports them."""
 
 
-def reasons(lease: models.Lease, timeout: float) -> list[str]:
+def reasons(lease: models.LeaseRow, timeout: float) -> list[str]:
     """Return what is wrong with the GPUs that *lease* holds, each thing once; nothing for most leases.
 
     A host is silent after *timeout* seconds, or after some of its own intervals.
@@ -24,7 +24,7 @@ def reasons(lease: models.Lease, timeout: float) -> list[str]:
     return list(dict.fromkeys(_found(lease, timeout)))
 
 
-def _found(lease: models.Lease, timeout: float) -> Iterator[str]:
+def _found(lease: models.LeaseRow, timeout: float) -> Iterator[str]:
     for claim in lease.claims:
         gpu, host = claim.gpu, claim.gpu.host
         if gpu.withdrawn_reason is not None:
@@ -35,7 +35,7 @@ def _found(lease: models.Lease, timeout: float) -> Iterator[str]:
             yield f"the daemon of GPU {gpu.uuid} on {host.name} is {trouble}"
 
 
-def _trouble(claim: models.Claim) -> str | None:
+def _trouble(claim: models.ClaimRow) -> str | None:
     """How the daemon of a cGPU fares, if it does not fare well."""
     daemons = (claim.gpu.host.monitor_report or {}).get("daemons", {})
     key = f"{claim.lease_id}-{claim.position}" if claim.daemon_port else f"gpu-{claim.gpu_uuid}"

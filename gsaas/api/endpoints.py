@@ -27,7 +27,7 @@ def show(call: Call, host: str) -> Reply:
         return Reply(200, {"endpoint": _endpoint(endpoints.get(session, host))})
 
 
-def _endpoint(endpoint: models.Endpoint) -> dict[str, Any]:
+def _endpoint(endpoint: models.EndpointRow) -> dict[str, Any]:
     bindings = endpoint.report.get("bindings", {})
     installed = sum(binding["installed"] for binding in bindings.values())
     return {

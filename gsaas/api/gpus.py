@@ -48,13 +48,15 @@ def update(call: Call, uuid: str) -> Reply:
     return Reply(200, {"gpu": shown})
 
 
-def _shown(session: Session, found: Sequence[models.Gpu]) -> list[dict[str, Any]]:
+def _shown(session: Session, found: Sequence[models.GpuRow]) -> list[dict[str, Any]]:
     uuids = [gpu.uuid for gpu in found]
     held, readings = gpus.leases_on(session, uuids), gpus.readings(session, uuids)
     return [_gpu(gpu, held.get(gpu.uuid, []), readings.get(gpu.uuid)) for gpu in found]
 
 
-def _gpu(gpu: models.Gpu, held: list[str], reading: models.GpuReading | None) -> dict[str, Any]:
+def _gpu(
+    gpu: models.GpuRow, held: list[str], reading: models.GpuReadingRow | None
+) -> dict[str, Any]:
     address = gpu.host.gpu_address
     mode = "shared" if gpu.used_mb else "free"
     return {
@@ -78,7 +80,7 @@ def _gpu(gpu: models.Gpu, held: list[str], reading: models.GpuReading | None) ->
     }
 
 
-def _reading(reading: models.GpuReading) -> dict[str, Any]:
+def _reading(reading: models.GpuReadingRow) -> dict[str, Any]:
     return {
         "at": iso(reading.at),
         "used_mb": reading.used_mb,

@@ -65,7 +65,7 @@ def delete(call: Call, name: str) -> Reply:
     return Reply(202, {"forgotten": shown})
 
 
-def _host(call: Call, host: models.Host) -> dict[str, Any]:
+def _host(call: Call, host: models.HostRow) -> dict[str, Any]:
     offered = [
         gpu for gpu in host.gpus if not (gpu.disabled or gpu.withdrawn_reason or host.disabled)
     ]
@@ -85,6 +85,6 @@ def _host(call: Call, host: models.Host) -> dict[str, Any]:
     }
 
 
-def _silent(host: models.Host, timeout: int) -> bool:
+def _silent(host: models.HostRow, timeout: int) -> bool:
     """Has its monitor been quiet for too long? A host without GPUs has none that could be missed."""
     return bool(host.gpus) and hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout)

@@ -300,7 +300,7 @@ def _environment(service: Service, lease: AnyLease) -> dict[str, str]:
     return {**own, **variables}
 
 
-def _find(call: Call, session: Session, lease_id: str, rule: str) -> models.Lease:
+def _find(call: Call, session: Session, lease_id: str, rule: str) -> models.LeaseRow:
     """Return a lease that the caller may know of and do this to."""
     everywhere = call.allows(rbac.LIST_ALL_PROJECTS)
     lease = leases.get(session, lease_id, None if everywhere else call.context.project_id)
@@ -338,7 +338,7 @@ def _device(lease: AnyLease, claim: AnyClaim, inside: bool) -> dict[str, Any]:
     return device
 
 
-def _event(call: Call, event: models.LeaseEvent) -> dict[str, Any]:
+def _event(call: Call, event: models.LeaseEventRow) -> dict[str, Any]:
     return {
         "at": iso(event.at),
         "event": event.event,
@@ -351,7 +351,7 @@ def _dropped(session: Session, lease: AnyLease) -> dict[str, int] | None:
     """What the endpoint of its host last said it dropped of the VM's packets."""
     if lease.bound_host is None or lease.port_id is None:
         return None
-    endpoint = session.get(models.Endpoint, lease.bound_host)
+    endpoint = session.get(models.EndpointRow, lease.bound_host)
     bindings = endpoint.report.get("bindings", {}) if endpoint else {}
     return bindings.get(lease.port_id, {}).get("dropped_packets")
 

@@ -70,7 +70,7 @@ def index(call: Call) -> Reply:
     return Reply(200, body)
 
 
-def describe(call: Call, session: Session, lease: models.Lease) -> dict[str, Any] | None:
+def describe(call: Call, session: Session, lease: models.LeaseRow) -> dict[str, Any] | None:
     """Return where a lease stands in the queue; None if it is not in it."""
     place = queue.place(session, lease) if lease.status == Status.QUEUED else None
     return place and {
@@ -195,7 +195,7 @@ def _look(database: Database, lease_id: str) -> queue.Look:
         return queue.look(connection, lease_id)
 
 
-def _place(call: Call, lease: models.Lease, position: int) -> dict[str, Any]:
+def _place(call: Call, lease: models.LeaseRow, position: int) -> dict[str, Any]:
     return {
         "position": position,
         "lease_id": lease.id,

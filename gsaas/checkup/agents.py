@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gsaas.checkup.findings import Finding, ok, warn
-from gsaas.db.models import Endpoint, Gpu, Host
+from gsaas.db.models import EndpointRow, GpuRow, HostRow
 
 MONITORS = "monitors"
 ENDPOINTS = "endpoints"
@@ -40,12 +40,12 @@ _ENDPOINT = Kind(ENDPOINTS, "compute host", "gsaas-rodvr", "no VM can reach GPUs
 def look(session: Session, monitor_patience: float, endpoint_patience: float) -> Iterator[Finding]:
     """Read what they said last. An agent is silent after so many seconds of patience."""
     now = timeutils.utcnow()
-    has_gpus = select(Gpu.uuid).where(Gpu.host_name == Host.name).exists()
+    has_gpus = select(GpuRow.uuid).where(GpuRow.host_name == HostRow.name).exists()
     monitors = session.execute(
-        select(Host.name, Host.monitor_seen_at).where(has_gpus, Host.disabled.is_(False))
+        select(HostRow.name, HostRow.monitor_seen_at).where(has_gpus, HostRow.disabled.is_(False))
     )
     endpoints = [
-        endpoint for endpoint in session.scalars(select(Endpoint)) if not endpoint.host.disabled
+        endpoint for endpoint in session.scalars(select(EndpointRow)) if not endpoint.host.disabled
     ]
     yield heard(_MONITOR, dict(monitors.all()), now, monitor_patience)
     yield heard(

@@ -13,7 +13,7 @@ from gsaas.checkup import agents, bus, database, findings, identity, nova, quota
 from gsaas.checkup.findings import Finding, fail, reason
 from gsaas.conf import agent
 from gsaas.db import ready
-from gsaas.db.models import Endpoint
+from gsaas.db.models import EndpointRow
 
 
 def look(conf: cfg.ConfigOpts) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def _stored(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
             return
         with opened.read() as session:
             yield from agents.look(session, conf.gpgpums.heartbeat_timeout, agent.patience(conf))
-            hosts.update(session.scalars(select(Endpoint.host_name)))
+            hosts.update(session.scalars(select(EndpointRow.host_name)))
 
 
 def _bus(conf: cfg.ConfigOpts) -> Iterator[Finding]:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 
 from gsaas.db import plain, queue
-from gsaas.db.models import Claim, Gpu
+from gsaas.db.models import ClaimRow, GpuRow
 from gsaas.db.prepared import Prepared
 
 if TYPE_CHECKING:
     from gsaas.objects import gpu as gpus
 
-_GPUS, _CLAIMS = Gpu.__table__, Claim.__table__
+_GPUS, _CLAIMS = GpuRow.__table__, ClaimRow.__table__
 
 _TURNSTILE = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
 

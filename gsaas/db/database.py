@@ -2,12 +2,12 @@
 
     database = Database.connect(conf)
     with database.write() as session:
-        session.add(models.Host(name="gpu1"))
+        session.add(models.HostRow(name="gpu1"))
 
 or, for statements that everybody waits for, without one:
 
     with database.reading() as connection:
-        connection.scalar(select(func.count()).select_from(models.Gpu))
+        connection.scalar(select(func.count()).select_from(models.GpuRow))
 
 Objects read in a session stay readable after it (they are not expired), as plain values; changing
 them then changes nothing.

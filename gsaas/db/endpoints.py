@@ -11,15 +11,15 @@ from sqlalchemy.orm import Session
 
 from gsaas import exceptions
 from gsaas.db import hosts
-from gsaas.db.models import Endpoint, Host
+from gsaas.db.models import EndpointRow, HostRow
 
 
 def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
     """Note that the endpoint of *host_name* is alive, and its *report* (plain JSON values)."""
     hosts.ensure(session, host_name)
-    endpoint = session.get(Endpoint, host_name)
+    endpoint = session.get(EndpointRow, host_name)
     if endpoint is None:
-        endpoint = Endpoint(host_name=host_name)
+        endpoint = EndpointRow(host_name=host_name)
         session.add(endpoint)
     endpoint.seen_at = timeutils.utcnow()
     endpoint.report = report
@@ -28,9 +28,9 @@ def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
     session.flush()
 
 
-def get(session: Session, host_name: str) -> Endpoint:
+def get(session: Session, host_name: str) -> EndpointRow:
     """Return the endpoint of one host; raises `NotFound`."""
-    endpoint = session.scalar(select(Endpoint).where(Endpoint.host_name == host_name))
+    endpoint = session.scalar(select(EndpointRow).where(EndpointRow.host_name == host_name))
     if endpoint is None:
         raise exceptions.NotFound(noun="endpoint", id=host_name)
     return endpoint
@@ -39,16 +39,16 @@ def get(session: Session, host_name: str) -> Endpoint:
 def gpu_addresses(session: Session, host_names: Collection[str]) -> dict[str, str]:
     """Return the addresses on the GPU network of those of these hosts that have told it."""
     query = (
-        select(Host.name, func.coalesce(Endpoint.gpu_address, Host.gpu_address))
-        .outerjoin(Endpoint, Endpoint.host_name == Host.name)
-        .where(Host.name.in_(host_names))
+        select(HostRow.name, func.coalesce(EndpointRow.gpu_address, HostRow.gpu_address))
+        .outerjoin(EndpointRow, EndpointRow.host_name == HostRow.name)
+        .where(HostRow.name.in_(host_names))
     )
     return {name: address for name, address in session.execute(query) if address is not None}
 
 
-def page(session: Session, *, limit: int, marker: str | None = None) -> list[Endpoint]:
+def page(session: Session, *, limit: int, marker: str | None = None) -> list[EndpointRow]:
     """Return up to *limit* endpoints whose host names come after *marker*, by host name."""
-    query = select(Endpoint).order_by(Endpoint.host_name).limit(limit)
+    query = select(EndpointRow).order_by(EndpointRow.host_name).limit(limit)
     if marker is not None:
-        query = query.where(Endpoint.host_name > marker)
+        query = query.where(EndpointRow.host_name > marker)
     return list(session.scalars(query))

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
 from gsaas.db import hosts
-from gsaas.db.models import Claim, Gpu, GpuReading, Host
+from gsaas.db.models import ClaimRow, GpuReadingRow, GpuRow, HostRow
 from gsaas.db.upsert import upsert
 from gsaas.objects.gpu_report import GpuInfo, Reading, XidError
 
@@ -62,38 +62,38 @@ def register(
         _take_over(session, host_name, reported, held, blind)
     session.flush()
     found = sorted((readings or {}).items())
-    upsert(session, GpuReading, [_row(*item) for item in found if item[0] in reported])
+    upsert(session, GpuReadingRow, [_row(*item) for item in found if item[0] in reported])
 
 
-def get(session: Session, uuid: str) -> Gpu:
+def get(session: Session, uuid: str) -> GpuRow:
     """Return one GPU with its host; raises `NotFound`."""
-    gpu = session.scalar(select(Gpu).where(Gpu.uuid == uuid))
+    gpu = session.scalar(select(GpuRow).where(GpuRow.uuid == uuid))
     if gpu is None:
         raise exceptions.NotFound(noun="GPU", id=uuid)
     return gpu
 
 
-def readings(session: Session, uuids: Collection[str]) -> dict[str, GpuReading]:
+def readings(session: Session, uuids: Collection[str]) -> dict[str, GpuReadingRow]:
     """Return what was last read of each of these GPUs; those that nothing was read of are left out."""
-    query = select(GpuReading).where(GpuReading.gpu_uuid.in_(uuids))
+    query = select(GpuReadingRow).where(GpuReadingRow.gpu_uuid.in_(uuids))
     return {reading.gpu_uuid: reading for reading in session.scalars(query)}
 
 
-def page(session: Session, *, limit: int, marker: str | None = None) -> list[Gpu]:
+def page(session: Session, *, limit: int, marker: str | None = None) -> list[GpuRow]:
     """Return up to *limit* GPUs whose UUIDs come after *marker*, by UUID."""
-    query = select(Gpu).order_by(Gpu.uuid).limit(limit)
+    query = select(GpuRow).order_by(GpuRow.uuid).limit(limit)
     if marker is not None:
-        query = query.where(Gpu.uuid > marker)
+        query = query.where(GpuRow.uuid > marker)
     return list(session.scalars(query))
 
 
 def leases_on(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:
     """Return the ids of the leases that hold something of each of these GPUs; idle ones are left out."""
     query = (
-        select(Claim.gpu_uuid, Claim.lease_id)
-        .where(Claim.gpu_uuid.in_(uuids))
+        select(ClaimRow.gpu_uuid, ClaimRow.lease_id)
+        .where(ClaimRow.gpu_uuid.in_(uuids))
         .distinct()
-        .order_by(Claim.gpu_uuid, Claim.lease_id)
+        .order_by(ClaimRow.gpu_uuid, ClaimRow.lease_id)
     )
     found: dict[str, list[str]] = {}
     for uuid, lease_id in session.execute(query):
@@ -103,7 +103,7 @@ def leases_on(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:
 
 def hosts_of(session: Session, uuids: Collection[str]) -> dict[str, str]:
     """Return the name of the host of each of these GPUs."""
-    query = select(Gpu.uuid, Gpu.host_name).where(Gpu.uuid.in_(uuids))
+    query = select(GpuRow.uuid, GpuRow.host_name).where(GpuRow.uuid.in_(uuids))
     return {row.uuid: row.host_name for row in session.execute(query)}
 
 
@@ -113,21 +113,21 @@ def totals(session: Session) -> dict[str, int]:
     `free_mb` (MiB) and `idle` (GPUs with nothing on them) leave out what is disabled or withdrawn.
     """
     on_offer = and_(
-        Gpu.disabled.is_(False), Gpu.withdrawn_reason.is_(None), Host.disabled.is_(False)
+        GpuRow.disabled.is_(False), GpuRow.withdrawn_reason.is_(None), HostRow.disabled.is_(False)
     )
     row = session.execute(
         select(
             func.count().label("gpus"),
-            func.sum(Gpu.memory_mb).label("memory_mb"),
-            func.sum(case((on_offer, Gpu.memory_mb - Gpu.used_mb), else_=0)).label("free_mb"),
-            func.sum(case((and_(on_offer, Gpu.used_mb == 0), 1), else_=0)).label("idle"),
-            func.count(distinct(Gpu.host_name)).label("hosts"),
-        ).join_from(Gpu, Host)
+            func.sum(GpuRow.memory_mb).label("memory_mb"),
+            func.sum(case((on_offer, GpuRow.memory_mb - GpuRow.used_mb), else_=0)).label("free_mb"),
+            func.sum(case((and_(on_offer, GpuRow.used_mb == 0), 1), else_=0)).label("idle"),
+            func.count(distinct(GpuRow.host_name)).label("hosts"),
+        ).join_from(GpuRow, HostRow)
     ).one()
     return {key: int(value or 0) for key, value in row._mapping.items()}
 
 
-def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None = None) -> Gpu:
+def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None = None) -> GpuRow:
     """Stop or resume offering a GPU, and say why. Leases that hold it keep it.
 
     To resume is also to say that its fatal error has been seen to. Raises `NotFound`.
@@ -149,21 +149,23 @@ def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Se
 
     They are rows without the machinery of objects, which few reports need.
     """
-    query = select(Gpu.__table__).where(or_(Gpu.host_name == host_name, Gpu.uuid.in_(reported)))
+    query = select(GpuRow.__table__).where(
+        or_(GpuRow.host_name == host_name, GpuRow.uuid.in_(reported))
+    )
     return session.execute(query).all()
 
 
-def _hold(session: Session, uuids: Sequence[str]) -> list[Gpu]:
+def _hold(session: Session, uuids: Sequence[str]) -> list[GpuRow]:
     """Read GPUs as they are now, and keep others from changing them until the transaction ends.
 
     They are locked in the order of their UUIDs, as claims lock them, so that nobody waits in a circle;
     for the same reason their hosts are left out.
     """
     query = (
-        select(Gpu)
-        .where(Gpu.uuid.in_(uuids))
-        .order_by(Gpu.uuid)
-        .options(lazyload(Gpu.host))
+        select(GpuRow)
+        .where(GpuRow.uuid.in_(uuids))
+        .order_by(GpuRow.uuid)
+        .options(lazyload(GpuRow.host))
         .with_for_update()
         .execution_options(populate_existing=True)
     )
@@ -182,17 +184,17 @@ def _agrees(
     )
 
 
-def _stays(gpu: Gpu | Row, blind: str | None) -> bool:
+def _stays(gpu: GpuRow | Row, blind: str | None) -> bool:
     """Is a GPU that is not reported kept in mind?"""
     return bool(blind or gpu.used_mb or gpu.disabled or gpu.awaits_operator)
 
 
-def _absence(gpu: Gpu | Row, blind: str | None) -> str | None:
+def _absence(gpu: GpuRow | Row, blind: str | None) -> str | None:
     """Why a GPU that is not reported is withdrawn."""
     return gpu.withdrawn_reason if gpu.awaits_operator else blind or NOT_REPORTED
 
 
-def _is_as(gpu: Gpu | Row, info: GpuInfo, host_name: str) -> bool:
+def _is_as(gpu: GpuRow | Row, info: GpuInfo, host_name: str) -> bool:
     return (
         gpu.host_name == host_name
         and gpu.device_index == info.device_index
@@ -206,13 +208,13 @@ def _is_as(gpu: Gpu | Row, info: GpuInfo, host_name: str) -> bool:
     )
 
 
-def _is_new_error(gpu: Gpu | Row, info: GpuInfo) -> bool:
+def _is_new_error(gpu: GpuRow | Row, info: GpuInfo) -> bool:
     return info.fatal_error_at is not None and (
         gpu.fatal_error_at is None or info.fatal_error_at > gpu.fatal_error_at
     )
 
 
-def _memory(gpu: Gpu | Row, info: GpuInfo) -> int:
+def _memory(gpu: GpuRow | Row, info: GpuInfo) -> int:
     """MiB to store: what is claimed stays claimed, so a GPU that shrank below it counts as full."""
     return gpu.memory_mb if gpu.exclusive_lease_id else max(info.memory_mb, gpu.used_mb)
 
@@ -221,7 +223,7 @@ def _take_over(
     session: Session,
     host_name: str,
     reported: dict[str, GpuInfo],
-    known: Sequence[Gpu],
+    known: Sequence[GpuRow],
     blind: str | None,
 ) -> None:
     """Make the rows that were *known*, and are held, say what was *reported*."""
@@ -240,7 +242,7 @@ def _take_over(
             _adopt(gpu, info, host_name)
     found = {gpu.uuid for gpu in known}
     session.add_all(
-        Gpu(
+        GpuRow(
             uuid=info.uuid,
             host_name=host_name,
             device_index=info.device_index,
@@ -256,20 +258,22 @@ def _take_over(
     )
 
 
-def _keeps_place(gpu: Gpu, reported: dict[str, GpuInfo], host_name: str) -> bool:
+def _keeps_place(gpu: GpuRow, reported: dict[str, GpuInfo], host_name: str) -> bool:
     info = reported.get(gpu.uuid)
     if info is None:
         return gpu.device_index < 0
     return (gpu.host_name, gpu.device_index) == (host_name, info.device_index)
 
 
-def _park(session: Session, host_name: str, moving: list[Gpu]) -> None:
+def _park(session: Session, host_name: str, moving: list[GpuRow]) -> None:
     """Move GPUs out of the way to negative device numbers, which no monitor reports.
 
     Two GPUs that change places could not do so otherwise: a number is given once per host. A
     vanished GPU that is still claimed stays there, for the one put in its slot has its number.
     """
-    lowest = session.scalar(select(func.min(Gpu.device_index)).where(Gpu.host_name == host_name))
+    lowest = session.scalar(
+        select(func.min(GpuRow.device_index)).where(GpuRow.host_name == host_name)
+    )
     place = min(lowest or 0, 0)
     for gpu in moving:
         place -= 1
@@ -278,13 +282,13 @@ def _park(session: Session, host_name: str, moving: list[Gpu]) -> None:
     session.flush()
 
 
-def _withdraw(gpu: Gpu, reason: str | None) -> None:
+def _withdraw(gpu: GpuRow, reason: str | None) -> None:
     if gpu.withdrawn_reason != reason:
         gpu.withdrawn_reason = reason
         gpu.generation += 1
 
 
-def _adopt(gpu: Gpu, info: GpuInfo, host_name: str) -> None:
+def _adopt(gpu: GpuRow, info: GpuInfo, host_name: str) -> None:
     gpu.host_name = host_name
     gpu.device_index = info.device_index
     gpu.model = info.model

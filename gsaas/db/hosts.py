@@ -20,36 +20,36 @@ from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
 from gsaas.db import leases
-from gsaas.db.models import Claim, Endpoint, Gpu, Host, Lease
+from gsaas.db.models import ClaimRow, EndpointRow, GpuRow, HostRow, LeaseRow
 from gsaas.db.upsert import upsert
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 
 GONE = "gone for good"
 """Why a forgotten host is disabled, and stays so if it comes back before its rows are gone."""
 
-_WHOLE = (selectinload(Host.gpus), joinedload(Host.endpoint))
+_WHOLE = (selectinload(HostRow.gpus), joinedload(HostRow.endpoint))
 
 MISSED_REPORTS = 3.5
 """A monitor that reports seldom may be silent for so many of its intervals, whatever the timeout."""
 
 
-def get(session: Session, name: str) -> Host:
+def get(session: Session, name: str) -> HostRow:
     """Return one host with its GPUs and its endpoint; raises `NotFound`."""
-    host = session.scalar(select(Host).where(Host.name == name).options(*_WHOLE))
+    host = session.scalar(select(HostRow).where(HostRow.name == name).options(*_WHOLE))
     if host is None:
         raise exceptions.NotFound(noun="host", id=name)
     return host
 
 
-def page(session: Session, *, limit: int, marker: str | None = None) -> list[Host]:
+def page(session: Session, *, limit: int, marker: str | None = None) -> list[HostRow]:
     """Return up to *limit* hosts whose names come after *marker*, by name."""
-    query = select(Host).order_by(Host.name).limit(limit).options(*_WHOLE)
+    query = select(HostRow).order_by(HostRow.name).limit(limit).options(*_WHOLE)
     if marker is not None:
-        query = query.where(Host.name > marker)
+        query = query.where(HostRow.name > marker)
     return list(session.scalars(query))
 
 
-def set_disabled(session: Session, name: str, disabled: bool, reason: str | None = None) -> Host:
+def set_disabled(session: Session, name: str, disabled: bool, reason: str | None = None) -> HostRow:
     """Stop or resume offering the GPUs of a host, and say why. Leases that hold them keep them.
 
     Raises `NotFound`.
@@ -58,7 +58,9 @@ def set_disabled(session: Session, name: str, disabled: bool, reason: str | None
     host.disabled = disabled
     host.disabled_reason = reason if disabled else None
     host.forgotten = host.forgotten and disabled
-    session.execute(update(Gpu).where(Gpu.host_name == name).values(generation=Gpu.generation + 1))
+    session.execute(
+        update(GpuRow).where(GpuRow.host_name == name).values(generation=GpuRow.generation + 1)
+    )
     session.flush()
     return host
 
@@ -80,9 +82,11 @@ def forget(session: Session, name: str, *, patience: float | None, servers_stay:
     `NotFound` for a host that neither is there nor has a binding. With *servers_stay*, a server that was in use
     is left to its owner; otherwise it goes with its lease.
     """
-    host = session.get(Host, name, with_for_update=True, populate_existing=True)
+    host = session.get(HostRow, name, with_for_update=True, populate_existing=True)
     unbound = list(
-        session.scalars(select(Lease.id).where(Lease.bound_host == name).order_by(Lease.id))
+        session.scalars(
+            select(LeaseRow.id).where(LeaseRow.bound_host == name).order_by(LeaseRow.id)
+        )
     )
     if host is None and not unbound:
         raise exceptions.NotFound(noun="host", id=name)
@@ -92,14 +96,14 @@ def forget(session: Session, name: str, *, patience: float | None, servers_stay:
             _check_silence(session, host, patience)
         set_disabled(session, name, True, GONE)  # claims under way are overtaken by this
         host.forgotten = True
-        session.execute(delete(Endpoint).where(Endpoint.host_name == name))
+        session.execute(delete(EndpointRow).where(EndpointRow.host_name == name))
         failed = _fail_holders(session, name, servers_stay)
     for lease_id in unbound:
         leases.update(session, lease_id, bound_host=None)
     # Its daemons, too, are gone by the operator's word: nobody waits for their end any more.
     session.execute(
-        update(Claim)
-        .where(Claim.daemon_host == name)
+        update(ClaimRow)
+        .where(ClaimRow.daemon_host == name)
         .values(daemon_host=None, daemon_port=None)
         .execution_options(synchronize_session=False)
     )
@@ -110,26 +114,28 @@ def forget(session: Session, name: str, *, patience: float | None, servers_stay:
 
 def any_forgotten(session: Session) -> bool:
     """Is there a host that `bury` might remove?"""
-    return session.scalar(select(Host.name).where(Host.forgotten.is_(True)).limit(1)) is not None
+    return (
+        session.scalar(select(HostRow.name).where(HostRow.forgotten.is_(True)).limit(1)) is not None
+    )
 
 
 def bury(session: Session) -> None:
     """Remove the rows of forgotten hosts whose GPUs nobody claims any more."""
-    claimed = exists().where(Gpu.host_name == Host.name, Gpu.used_mb > 0)
-    query = select(Host.name).where(Host.forgotten.is_(True), ~claimed).order_by(Host.name)
+    claimed = exists().where(GpuRow.host_name == HostRow.name, GpuRow.used_mb > 0)
+    query = select(HostRow.name).where(HostRow.forgotten.is_(True), ~claimed).order_by(HostRow.name)
     for name in session.scalars(query.with_for_update()).all():
         for table, column in (
-            (Gpu, Gpu.host_name),
-            (Endpoint, Endpoint.host_name),
-            (Host, Host.name),
+            (GpuRow, GpuRow.host_name),
+            (EndpointRow, EndpointRow.host_name),
+            (HostRow, HostRow.name),
         ):
             session.execute(
                 delete(table).where(column == name).execution_options(synchronize_session=False)
             )
 
 
-def _check_silence(session: Session, host: Host, patience: float) -> None:
-    endpoint = session.scalar(select(Endpoint.seen_at).where(Endpoint.host_name == host.name))
+def _check_silence(session: Session, host: HostRow, patience: float) -> None:
+    endpoint = session.scalar(select(EndpointRow.seen_at).where(EndpointRow.host_name == host.name))
     heard = [at for at in (host.monitor_seen_at, endpoint) if at is not None]
     if not heard:
         return
@@ -142,9 +148,9 @@ def _check_silence(session: Session, host: Host, patience: float) -> None:
 def _fail_holders(session: Session, name: str, servers_stay: bool) -> list[str]:
     """Fail the leases that hold GPUs of a host; what is over already goes on giving back. Return their ids."""
     holds = exists().where(
-        Claim.lease_id == Lease.id, Claim.gpu_uuid == Gpu.uuid, Gpu.host_name == name
+        ClaimRow.lease_id == LeaseRow.id, ClaimRow.gpu_uuid == GpuRow.uuid, GpuRow.host_name == name
     )
-    query = select(Lease).where(holds).order_by(Lease.id).with_for_update()
+    query = select(LeaseRow).where(holds).order_by(LeaseRow.id).with_for_update()
     failed = []
     for lease in session.scalars(query).all():
         if (Status(lease.status), Event.FAIL) not in TRANSITIONS:
@@ -191,7 +197,7 @@ def patience_with(timeout: float, interval: float | None) -> float:
     return max(timeout, MISSED_REPORTS * (interval or 0.0))
 
 
-def ensure(session: Session, name: str) -> Host:
+def ensure(session: Session, name: str) -> HostRow:
     """Return the host of an agent that reports, made now if this is the first word from it.
 
     The row is held until the transaction ends, so reports of one host take turns.
@@ -201,12 +207,12 @@ def ensure(session: Session, name: str) -> Host:
     return host
 
 
-def _hold(session: Session, name: str) -> Host:
-    host = session.get(Host, name, with_for_update=True, populate_existing=True)
+def _hold(session: Session, name: str) -> HostRow:
+    host = session.get(HostRow, name, with_for_update=True, populate_existing=True)
     if host is None:
         # Its other agent may speak for the first time at the same moment.
-        upsert(session, Host, [{"name": name}])
-        host = session.get_one(Host, name, with_for_update=True, populate_existing=True)
+        upsert(session, HostRow, [{"name": name}])
+        host = session.get_one(HostRow, name, with_for_update=True, populate_existing=True)
     return host
 
 
@@ -224,7 +230,7 @@ def next_serial(session: Session, name: str) -> int:
 
 def monitor_reports(session: Session, names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return what the monitors of these hosts said last of their daemons and fences; none before the first word."""
-    query = select(Host.name, Host.monitor_report).where(
-        Host.name.in_(names), Host.monitor_report.is_not(None)
+    query = select(HostRow.name, HostRow.monitor_report).where(
+        HostRow.name.in_(names), HostRow.monitor_report.is_not(None)
     )
     return {row.name: row.monitor_report for row in session.execute(query)}

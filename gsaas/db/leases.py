@@ -24,7 +24,7 @@ from sqlalchemy.sql.base import ExecutableOption
 
 from gsaas import exceptions
 from gsaas.db import plain
-from gsaas.db.models import Claim, Gpu, Host, Lease, LeaseEvent
+from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow
 from gsaas.db.prepared import Prepared
 from gsaas.objects import lifecycle
 from gsaas.objects.lifecycle import Status
@@ -32,7 +32,7 @@ from gsaas.objects.lifecycle import Status
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
 KEPT = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
 """Where a lease may have to be kept alive."""
-CHANGEABLE = frozenset(column.key for column in Lease.__table__.columns) - {
+CHANGEABLE = frozenset(column.key for column in LeaseRow.__table__.columns) - {
     "id",
     "status",
     "driven_by",
@@ -48,7 +48,7 @@ class Happened(NamedTuple):
     detail: str | None = None
 
 
-_LEASES, _CLAIMS, _EVENTS = Lease.__table__, Claim.__table__, LeaseEvent.__table__
+_LEASES, _CLAIMS, _EVENTS = LeaseRow.__table__, ClaimRow.__table__, LeaseEventRow.__table__
 _INSERT_LEASE = Prepared(insert_rows(_LEASES))
 _INSERT_CLAIMS = Prepared(insert_rows(_CLAIMS))
 _INSERT_EVENTS = Prepared(insert_rows(_EVENTS))
@@ -60,10 +60,10 @@ _CLAIMS_OF = Prepared(
 )
 _UPDATE_LEASE = Prepared(update_rows(_LEASES).where(_LEASES.c.id == bindparam("this")))
 _PLACES = Prepared(
-    select(*Gpu.__table__.columns, *Host.__table__.columns)
+    select(*GpuRow.__table__.columns, *HostRow.__table__.columns)
     .select_from(_CLAIMS)
-    .join(Gpu.__table__)
-    .join(Host.__table__)
+    .join(GpuRow.__table__)
+    .join(HostRow.__table__)
     .where(_CLAIMS.c.lease_id == bindparam("this"))
 )
 _PAST = (
@@ -71,14 +71,14 @@ _PAST = (
 )
 
 
-def get(session: Session, lease_id: str, project_id: str | None = None) -> Lease:
+def get(session: Session, lease_id: str, project_id: str | None = None) -> LeaseRow:
     """Return one lease with its claims, GPUs and hosts.
 
     With *project_id*, another project's lease is as unknown as one that never was: `NotFound`.
     """
-    query = select(Lease).where(Lease.id == lease_id)
+    query = select(LeaseRow).where(LeaseRow.id == lease_id)
     if project_id is not None:
-        query = query.where(Lease.project_id == project_id)
+        query = query.where(LeaseRow.project_id == project_id)
     lease = session.scalar(query)
     if lease is None:
         raise exceptions.NotFound(noun="lease", id=lease_id)
@@ -94,31 +94,31 @@ def page(
     server_id: str | None = None,
     status: str | None = None,
     name: str | None = None,
-) -> list[Lease]:
+) -> list[LeaseRow]:
     """Return up to *limit* leases after the lease *marker*, oldest first, that match all filters.
 
     Raises `BadRequest` if *marker* is not a lease that the caller could have seen.
     """
-    query = select(Lease).order_by(Lease.created_at, Lease.id).limit(limit)
+    query = select(LeaseRow).order_by(LeaseRow.created_at, LeaseRow.id).limit(limit)
     # Live statuses are named one by one, so that an index finds them: the history may be long.
-    query = query.where(Lease.status.in_(LIVE) if status is None else Lease.status == status)
+    query = query.where(LeaseRow.status.in_(LIVE) if status is None else LeaseRow.status == status)
     if project_id is not None:
-        query = query.where(Lease.project_id == project_id)
+        query = query.where(LeaseRow.project_id == project_id)
     if server_id is not None:
-        query = query.where(Lease.server_id == server_id)
+        query = query.where(LeaseRow.server_id == server_id)
     if name is not None:
-        query = query.where(Lease.name == name)
+        query = query.where(LeaseRow.name == name)
     if marker is not None:
         last = marked(session, marker, project_id)
         # The first condition follows from the second; it tells an index where to begin.
         query = query.where(
-            Lease.created_at >= last.created_at,
-            or_(Lease.created_at > last.created_at, Lease.id > last.id),
+            LeaseRow.created_at >= last.created_at,
+            or_(LeaseRow.created_at > last.created_at, LeaseRow.id > last.id),
         )
     return list(session.scalars(query))
 
 
-def marked(session: Session, marker: str, project_id: str | None = None) -> Lease:
+def marked(session: Session, marker: str, project_id: str | None = None) -> LeaseRow:
     """Return the lease that a page begins after; raises `BadRequest` if the caller knows none such."""
     try:
         return get(session, marker, project_id)
@@ -132,7 +132,7 @@ def transition(
     event: lifecycle.Event,
     detail: str | None = None,
     **changes: Any,
-) -> Lease:
+) -> LeaseRow:
     """Move a lease as *event* says, set the columns in *changes*, and add to its story.
 
     A lease that becomes RELEASED without having given back anything gets its time of release now.
@@ -206,7 +206,7 @@ def insert_claims(connection: Connection, lease: plain.Lease) -> None:
     _INSERT_CLAIMS.run_all(connection, [claim.complete() for claim in lease.claims])
 
 
-def update(session: Session, lease_id: str, **changes: Any) -> Lease:
+def update(session: Session, lease_id: str, **changes: Any) -> LeaseRow:
     """Set columns of a lease, other than its status. Raises `NotFound`."""
     lease = held(session, lease_id)
     _change(lease, changes)
@@ -216,7 +216,7 @@ def update(session: Session, lease_id: str, **changes: Any) -> Lease:
 
 def hold(
     session: Session,
-    lease: Lease,
+    lease: LeaseRow,
     engine: str,
     until: datetime.datetime,
     former: str | None = None,
@@ -226,14 +226,14 @@ def hold(
     *former* is an engine that drove the lease and is known to be gone. Holding again what is held extends it.
     """
     free = or_(
-        Lease.driven_by.is_(None),
-        Lease.driven_by.in_([engine, former or engine]),
-        Lease.driven_until < timeutils.utcnow(),
+        LeaseRow.driven_by.is_(None),
+        LeaseRow.driven_by.in_([engine, former or engine]),
+        LeaseRow.driven_until < timeutils.utcnow(),
     )
     held = session.execute(
-        update_rows(Lease)
-        .where(Lease.id == lease.id, Lease.updated_at == lease.updated_at, free)
-        .values(driven_by=engine, driven_until=until, updated_at=Lease.updated_at)
+        update_rows(LeaseRow)
+        .where(LeaseRow.id == lease.id, LeaseRow.updated_at == lease.updated_at, free)
+        .values(driven_by=engine, driven_until=until, updated_at=LeaseRow.updated_at)
         .execution_options(synchronize_session=False)
     )
     return held.rowcount == 1
@@ -242,14 +242,14 @@ def hold(
 def let_go(session: Session, lease_id: str, engine: str) -> None:
     """Let others drive a lease, if *engine* holds it."""
     session.execute(
-        update_rows(Lease)
-        .where(Lease.id == lease_id, Lease.driven_by == engine)
-        .values(driven_by=None, driven_until=None, updated_at=Lease.updated_at)
+        update_rows(LeaseRow)
+        .where(LeaseRow.id == lease_id, LeaseRow.driven_by == engine)
+        .values(driven_by=None, driven_until=None, updated_at=LeaseRow.updated_at)
         .execution_options(synchronize_session=False)
     )
 
 
-def keep(session: Session, lease_id: str) -> Lease:
+def keep(session: Session, lease_id: str) -> LeaseRow:
     """Let a lease that has to be kept alive go on for as long as its keepalive says, from now.
 
     One that lasts anyway, or has ended, stays as it is. Raises `NotFound`.
@@ -261,20 +261,22 @@ def keep(session: Session, lease_id: str) -> Lease:
     return lease
 
 
-def is_abandoned(lease: Lease, now: datetime.datetime) -> bool:
+def is_abandoned(lease: LeaseRow, now: datetime.datetime) -> bool:
     """Whether nobody has kept a lease alive."""
     return lease.status in KEPT and lease.kept_until is not None and lease.kept_until < now
 
 
 def abandoned(session: Session, now: datetime.datetime) -> list[str]:
     """Return the ids of the leases that nobody has kept alive."""
-    query = select(Lease.id).where(Lease.kept_until < now, Lease.status.in_(KEPT))
+    query = select(LeaseRow.id).where(LeaseRow.kept_until < now, LeaseRow.status.in_(KEPT))
     return list(session.scalars(query))
 
 
-def story(session: Session, lease_id: str) -> list[LeaseEvent]:
+def story(session: Session, lease_id: str) -> list[LeaseEventRow]:
     """Return all that happened to a lease, in order; nothing for one that never was."""
-    query = select(LeaseEvent).where(LeaseEvent.lease_id == lease_id).order_by(LeaseEvent.id)
+    query = (
+        select(LeaseEventRow).where(LeaseEventRow.lease_id == lease_id).order_by(LeaseEventRow.id)
+    )
     return list(session.scalars(query))
 
 
@@ -284,16 +286,16 @@ def unsettled(session: Session) -> list[str]:
     They are on their way somewhere, or in ERROR and still hold claims, a server or a binding.
     """
     holds = or_(
-        Lease.claims.any(),
-        Lease.server_id.is_not(None),
-        Lease.bound_host.is_not(None),
-        Lease.admitted_address.is_not(None),
+        LeaseRow.claims.any(),
+        LeaseRow.server_id.is_not(None),
+        LeaseRow.bound_host.is_not(None),
+        LeaseRow.admitted_address.is_not(None),
     )
-    moving = Lease.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING])
+    moving = LeaseRow.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING])
     query = (
-        select(Lease.id)
-        .where(or_(moving, and_(Lease.status == Status.ERROR, holds)))
-        .order_by(Lease.created_at, Lease.id)
+        select(LeaseRow.id)
+        .where(or_(moving, and_(LeaseRow.status == Status.ERROR, holds)))
+        .order_by(LeaseRow.created_at, LeaseRow.id)
     )
     return list(session.scalars(query))
 
@@ -301,20 +303,20 @@ def unsettled(session: Session) -> list[str]:
 def whereabouts(session: Session, status: Status) -> list[tuple[str, str | None, str | None]]:
     """Return the id, the server and the server's host of all leases with *status*, oldest first."""
     query = (
-        select(Lease.id, Lease.server_id, Lease.server_host)
-        .where(Lease.status == status)
-        .order_by(Lease.created_at, Lease.id)
+        select(LeaseRow.id, LeaseRow.server_id, LeaseRow.server_host)
+        .where(LeaseRow.status == status)
+        .order_by(LeaseRow.created_at, LeaseRow.id)
     )
     return [tuple(row) for row in session.execute(query)]
 
 
-def is_ready(lease: Lease) -> bool:
+def is_ready(lease: LeaseRow) -> bool:
     """Whether the consumer of a lease that stands alone can use it as soon as it has its claims."""
     own_daemons = any(claim.daemon_port is not None for claim in lease.claims)
     return not lease.has_server and lease.bound_host is None and not own_daemons
 
 
-def holds_only_claims(lease: Lease) -> bool:
+def holds_only_claims(lease: LeaseRow) -> bool:
     """Whether nothing but its claims has to be given back: nobody has to be told of its end first."""
     return (
         not lease.has_server
@@ -326,45 +328,53 @@ def holds_only_claims(lease: Lease) -> bool:
 
 def named(session: Session, lease_ids: Collection[str], server_ids: Collection[str]) -> list[str]:
     """Return the ids of the leases that have one of these ids, or one of these servers."""
-    query = select(Lease.id).where(or_(Lease.id.in_(lease_ids), Lease.server_id.in_(server_ids)))
+    query = select(LeaseRow.id).where(
+        or_(LeaseRow.id.in_(lease_ids), LeaseRow.server_id.in_(server_ids))
+    )
     return list(session.scalars(query))
 
 
-def bound_to(session: Session, host: str) -> list[Lease]:
+def bound_to(session: Session, host: str) -> list[LeaseRow]:
     """Return the leases whose binding the endpoint of *host* was told of: all it should hold."""
-    query = select(Lease).where(Lease.bound_host == host).order_by(Lease.created_at, Lease.id)
+    query = (
+        select(LeaseRow)
+        .where(LeaseRow.bound_host == host)
+        .order_by(LeaseRow.created_at, LeaseRow.id)
+    )
     return list(session.scalars(query))
 
 
-def on_gpus_of(session: Session, host: str) -> list[Lease]:
+def on_gpus_of(session: Session, host: str) -> list[LeaseRow]:
     """Return the leases that claim something of the GPUs of *host*, oldest first."""
     holds = exists().where(
-        Claim.lease_id == Lease.id, Claim.gpu_uuid == Gpu.uuid, Gpu.host_name == host
+        ClaimRow.lease_id == LeaseRow.id, ClaimRow.gpu_uuid == GpuRow.uuid, GpuRow.host_name == host
     )
-    return list(session.scalars(select(Lease).where(holds).order_by(Lease.created_at, Lease.id)))
+    return list(
+        session.scalars(select(LeaseRow).where(holds).order_by(LeaseRow.created_at, LeaseRow.id))
+    )
 
 
 def note(session: Session, lease_id: str, event: str, detail: str) -> None:
     """Add something to the story of a lease that does not change its status; one that is not there is no fault."""
-    status = session.scalar(select(Lease.status).where(Lease.id == lease_id))
+    status = session.scalar(select(LeaseRow.status).where(LeaseRow.id == lease_id))
     if status is not None:
-        session.add(LeaseEvent(lease_id=lease_id, event=event, status=status, detail=detail))
+        session.add(LeaseEventRow(lease_id=lease_id, event=event, status=status, detail=detail))
 
 
 def forget_daemons(session: Session, lease_id: str, host: str) -> None:
     """Note that no daemon of its own is left of a lease on *host*; their ports may be given to others."""
     session.execute(
-        update_rows(Claim)
-        .where(Claim.lease_id == lease_id, Claim.daemon_host == host)
+        update_rows(ClaimRow)
+        .where(ClaimRow.lease_id == lease_id, ClaimRow.daemon_host == host)
         .values(daemon_host=None, daemon_port=None)
         .execution_options(synchronize_session=False)
     )
 
 
-def held(session: Session, lease_id: str, *options: ExecutableOption) -> Lease:
+def held(session: Session, lease_id: str, *options: ExecutableOption) -> LeaseRow:
     """Return a lease whose row nobody else changes until the transaction ends. Raises `NotFound`."""
     lease = session.get(
-        Lease, lease_id, options=options, with_for_update=True, populate_existing=True
+        LeaseRow, lease_id, options=options, with_for_update=True, populate_existing=True
     )
     if lease is None:
         raise exceptions.NotFound(noun="lease", id=lease_id)

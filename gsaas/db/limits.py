@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
-from gsaas.db.models import Claim, Lease, Project
+from gsaas.db.models import ClaimRow, LeaseRow, ProjectRow
 from gsaas.objects.lifecycle import Status
 
 HOLDING = tuple(status for status in LIVE if status is not Status.QUEUED)
@@ -22,13 +22,15 @@ def usage(connection: Connection | Session, project_id: str) -> dict[str, int]:
     """
     leases, cgpus, memory_mb = connection.execute(
         select(
-            func.count(Lease.id.distinct()),
-            func.count(Claim.position),
-            func.coalesce(func.sum(Claim.memory_mb), 0),
+            func.count(LeaseRow.id.distinct()),
+            func.count(ClaimRow.position),
+            func.coalesce(func.sum(ClaimRow.memory_mb), 0),
         )
-        .join_from(Lease, Claim, isouter=True)
+        .join_from(LeaseRow, ClaimRow, isouter=True)
         .where(
-            Lease.project_id == project_id, Lease.status.in_(HOLDING), Lease.released_at.is_(None)
+            LeaseRow.project_id == project_id,
+            LeaseRow.status.in_(HOLDING),
+            LeaseRow.released_at.is_(None),
         )
     ).one()
     return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
@@ -39,9 +41,9 @@ def hold(connection: Connection, project_id: str) -> None:
 
     The first claim of a project makes its row; raises `OvertakenError` if another one just did.
     """
-    query = select(Project.id).where(Project.id == project_id).with_for_update()
+    query = select(ProjectRow.id).where(ProjectRow.id == project_id).with_for_update()
     if connection.scalar(query) is None:
         try:
-            connection.execute(insert(Project).values(id=project_id))
+            connection.execute(insert(ProjectRow).values(id=project_id))
         except DBDuplicateEntry as error:
             raise OvertakenError from error

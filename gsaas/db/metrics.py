@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from gsaas.db import hosts
 from gsaas.db.leases import LIVE
-from gsaas.db.models import Claim, Endpoint, Gpu, GpuReading, Host, Lease
+from gsaas.db.models import ClaimRow, EndpointRow, GpuReadingRow, GpuRow, HostRow, LeaseRow
 from gsaas.db.queue import HOLDING
 from gsaas.objects.lifecycle import Status
 
@@ -110,21 +110,21 @@ def state(session: Session, patience: float) -> State:
     """Read the state of the cloud. An agent is silent after *patience* seconds without a word."""
     monitored = session.execute(
         select(
-            Host.name,
-            Host.disabled,
-            Host.monitor_seen_at,
-            Host.monitor_interval,
-            Host.monitor_report,
-            Host.monitor_problems,
-        ).where(Host.monitor_seen_at.is_not(None))
+            HostRow.name,
+            HostRow.disabled,
+            HostRow.monitor_seen_at,
+            HostRow.monitor_interval,
+            HostRow.monitor_report,
+            HostRow.monitor_problems,
+        ).where(HostRow.monitor_seen_at.is_not(None))
     ).all()
-    endpoints = list(session.scalars(select(Endpoint)))
+    endpoints = list(session.scalars(select(EndpointRow)))
     in_service = [endpoint.seen_at for endpoint in endpoints if not endpoint.host.disabled]
     return State(
         leases=_leases(session),
         degraded=_degraded(session, monitored, patience),
         longest_wait=_longest_wait(session),
-        cgpus=session.scalar(select(func.count()).select_from(Claim)),
+        cgpus=session.scalar(select(func.count()).select_from(ClaimRow)),
         gpus=_gpus(session),
         monitors=_agents(
             (host.monitor_seen_at, hosts.patience_with(patience, host.monitor_interval))
@@ -141,25 +141,27 @@ def each_gpu(session: Session) -> list[OneGpu]:
     """Read every GPU by itself, in the order of hosts and indices."""
     query = (
         select(
-            Gpu.host_name,
-            Gpu.uuid,
-            Gpu.model,
-            Gpu.memory_mb,
-            Gpu.used_mb,
-            GpuReading.used_mb,
-            GpuReading.utilisation,
-            GpuReading.temperature_c,
-            GpuReading.power_w,
+            GpuRow.host_name,
+            GpuRow.uuid,
+            GpuRow.model,
+            GpuRow.memory_mb,
+            GpuRow.used_mb,
+            GpuReadingRow.used_mb,
+            GpuReadingRow.utilisation,
+            GpuReadingRow.temperature_c,
+            GpuReadingRow.power_w,
         )
-        .join_from(Gpu, GpuReading, isouter=True)
-        .order_by(Gpu.host_name, Gpu.device_index)
+        .join_from(GpuRow, GpuReadingRow, isouter=True)
+        .order_by(GpuRow.host_name, GpuRow.device_index)
     )
     return [OneGpu(*row) for row in session.execute(query)]
 
 
 def _leases(session: Session) -> dict[str, int]:
     number = func.count().label("number")
-    query = select(Lease.status, number).where(Lease.status.in_(LIVE)).group_by(Lease.status)
+    query = (
+        select(LeaseRow.status, number).where(LeaseRow.status.in_(LIVE)).group_by(LeaseRow.status)
+    )
     found = {row.status: row.number for row in session.execute(query)}
     return {status: found.get(status, 0) for status in LIVE}
 
@@ -171,19 +173,21 @@ def _degraded(session: Session, monitored: Sequence[Row], patience: float) -> in
         if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, patience)
     ]
     query = (
-        select(func.count(Claim.lease_id.distinct()))
-        .join_from(Claim, Gpu)
-        .join(Lease, Lease.id == Claim.lease_id)
+        select(func.count(ClaimRow.lease_id.distinct()))
+        .join_from(ClaimRow, GpuRow)
+        .join(LeaseRow, LeaseRow.id == ClaimRow.lease_id)
         .where(
-            Lease.status.in_(HOLDING),
-            or_(Gpu.withdrawn_reason.is_not(None), Gpu.host_name.in_(silent)),
+            LeaseRow.status.in_(HOLDING),
+            or_(GpuRow.withdrawn_reason.is_not(None), GpuRow.host_name.in_(silent)),
         )
     )
     return session.scalar(query)
 
 
 def _longest_wait(session: Session) -> float:
-    first = session.scalar(select(func.min(Lease.queued_at)).where(Lease.status == Status.QUEUED))
+    first = session.scalar(
+        select(func.min(LeaseRow.queued_at)).where(LeaseRow.status == Status.QUEUED)
+    )
     return 0.0 if first is None else max(0.0, (timeutils.utcnow() - first).total_seconds())
 
 
@@ -202,19 +206,19 @@ def _daemons(monitored: Iterable[Row]) -> Daemons:
 
 def _gpus(session: Session) -> dict[str, Gpus]:
     withheld = or_(
-        Gpu.disabled.is_(True), Gpu.withdrawn_reason.is_not(None), Host.disabled.is_(True)
+        GpuRow.disabled.is_(True), GpuRow.withdrawn_reason.is_not(None), HostRow.disabled.is_(True)
     )
     query = (
         select(
-            Gpu.model,
+            GpuRow.model,
             func.count(),
-            func.sum(case((withheld, 0), (Gpu.used_mb == 0, 1), else_=0)),
+            func.sum(case((withheld, 0), (GpuRow.used_mb == 0, 1), else_=0)),
             func.sum(case((withheld, 1), else_=0)),
-            func.sum(Gpu.memory_mb),
-            func.sum(Gpu.used_mb),
+            func.sum(GpuRow.memory_mb),
+            func.sum(GpuRow.used_mb),
         )
-        .join_from(Gpu, Host)
-        .group_by(Gpu.model)
+        .join_from(GpuRow, HostRow)
+        .group_by(GpuRow.model)
     )
     return {model: Gpus(*map(int, sums)) for model, *sums in session.execute(query)}
 
@@ -230,7 +234,7 @@ def _agents(seen: Iterable[tuple[datetime.datetime, float]]) -> Agents:
     )
 
 
-def _bindings(endpoints: Iterable[Endpoint]) -> Bindings:
+def _bindings(endpoints: Iterable[EndpointRow]) -> Bindings:
     installed: Counter[bool] = Counter()
     dropped = Counter(dict.fromkeys(REASONS, 0))
     troubled = 0

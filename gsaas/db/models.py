@@ -64,7 +64,7 @@ class Base(DeclarativeBase):
     __table_args__: Any = STORAGE
 
 
-class Host(Base):
+class HostRow(Base):
     """A machine of the cloud: a GPU host if it has GPUs, a compute host if it has an endpoint."""
 
     __tablename__ = "hosts"
@@ -89,11 +89,11 @@ class Host(Base):
     monitor_interval: Mapped[float | None] = mapped_column(Float)
     """Seconds after which its gsaas-monitor said it would report again."""
 
-    gpus: Mapped[list[Gpu]] = relationship(back_populates="host", order_by="Gpu.device_index")
-    endpoint: Mapped[Endpoint | None] = relationship(back_populates="host")
+    gpus: Mapped[list[GpuRow]] = relationship(back_populates="host", order_by="GpuRow.device_index")
+    endpoint: Mapped[EndpointRow | None] = relationship(back_populates="host")
 
 
-class Endpoint(Base):
+class EndpointRow(Base):
     """The RODVR endpoint of a compute host, and what it said last."""
 
     __tablename__ = "endpoints"
@@ -105,7 +105,7 @@ class Endpoint(Base):
     gpu_address: Mapped[str | None] = mapped_column(String(45))
     """Its host's address on the GPU network, which fences admit; the last that it reported."""
 
-    host: Mapped[Host] = relationship(back_populates="endpoint", lazy="joined", innerjoin=True)
+    host: Mapped[HostRow] = relationship(back_populates="endpoint", lazy="joined", innerjoin=True)
 
 
 def _first_generation() -> int:
@@ -113,7 +113,7 @@ def _first_generation() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Gpu(Base):
+class GpuRow(Base):
     """One physical GPU or MIG instance."""
 
     __tablename__ = "gpus"
@@ -168,10 +168,10 @@ class Gpu(Base):
     """Grows with every change of the row. The count and the sum of all generations together change
     whenever any GPU does, so a cache needs to ask only for those two."""
 
-    host: Mapped[Host] = relationship(back_populates="gpus", lazy="joined", innerjoin=True)
+    host: Mapped[HostRow] = relationship(back_populates="gpus", lazy="joined", innerjoin=True)
 
 
-class GpuReading(Base):
+class GpuReadingRow(Base):
     """What the monitor last read of one GPU. Apart from `gpus`, so that reading changes no generation."""
 
     __tablename__ = "gpu_readings"
@@ -192,7 +192,7 @@ class GpuReading(Base):
     xid_errors: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
 
 
-class Lease(Base):
+class LeaseRow(Base):
     """*count* cGPUs of equal size held by one consumer. Rows stay when released, as history."""
 
     __tablename__ = "leases"
@@ -305,11 +305,11 @@ class Lease(Base):
     timings: Mapped[dict[str, float] | None] = mapped_column(JSON, default=dict)
     """Phase of the launch -> seconds it took; see `gsaas.objects.timings`."""
 
-    claims: Mapped[list[Claim]] = relationship(
-        back_populates="lease", order_by="Claim.position", lazy="selectin"
+    claims: Mapped[list[ClaimRow]] = relationship(
+        back_populates="lease", order_by="ClaimRow.position", lazy="selectin"
     )
-    events: Mapped[list[LeaseEvent]] = relationship(
-        order_by="LeaseEvent.id", cascade="all, delete-orphan", lazy="raise"
+    events: Mapped[list[LeaseEventRow]] = relationship(
+        order_by="LeaseEventRow.id", cascade="all, delete-orphan", lazy="raise"
     )
 
     def __init__(self, **columns: Any) -> None:
@@ -317,7 +317,7 @@ class Lease(Base):
         super().__init__(**{"has_server": True, **columns})
 
 
-class Project(Base):
+class ProjectRow(Base):
     """A project of the cloud; its row is what its claims queue up for while its quota is counted."""
 
     __tablename__ = "projects"
@@ -325,7 +325,7 @@ class Project(Base):
     id: Mapped[str] = mapped_column(Name, primary_key=True)
 
 
-class Claim(Base):
+class ClaimRow(Base):
     """One cGPU: the share of one GPU that one lease holds. Giving it back deletes the row."""
 
     __tablename__ = "claims"
@@ -370,11 +370,11 @@ class Claim(Base):
     daemon_port: Mapped[int | None]
     """TCP port of that daemon."""
 
-    lease: Mapped[Lease] = relationship(back_populates="claims")
-    gpu: Mapped[Gpu] = relationship(lazy="joined", innerjoin=True)
+    lease: Mapped[LeaseRow] = relationship(back_populates="claims")
+    gpu: Mapped[GpuRow] = relationship(lazy="joined", innerjoin=True)
 
 
-class LeaseEvent(Base):
+class LeaseEventRow(Base):
     """What happened to a lease, in order: its story, for whoever is called at night."""
 
     __tablename__ = "lease_events"
@@ -388,7 +388,7 @@ class LeaseEvent(Base):
     detail: Mapped[str | None] = mapped_column(Text)
 
 
-class Setting(Base):
+class SettingRow(Base):
     """Something an admin changed while the service ran; it goes before the configuration file."""
 
     __tablename__ = "settings"

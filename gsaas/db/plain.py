@@ -62,7 +62,7 @@ def _maker(default: Any) -> Callable[[], Any]:
 class Lease(_Plain):
     """A lease with its *claims*, in their order."""
 
-    model = models.Lease
+    model = models.LeaseRow
     claims: list[Claim]
 
     def __init__(self, **columns: Any) -> None:
@@ -72,23 +72,23 @@ class Lease(_Plain):
 class Claim(_Plain):
     """A cGPU of a lease; *gpu* is there once `gsaas.db.leases.locate` has read it."""
 
-    model = models.Claim
+    model = models.ClaimRow
     gpu: Gpu
 
 
 class Gpu(_Plain):
     """A GPU with its *host*."""
 
-    model = models.Gpu
+    model = models.GpuRow
     host: Host
 
 
 class Host(_Plain):
     """A host."""
 
-    model = models.Host
+    model = models.HostRow
 
 
-AnyLease = models.Lease | Lease
+AnyLease = models.LeaseRow | Lease
 """For who only reads."""
-AnyClaim = models.Claim | Claim
+AnyClaim = models.ClaimRow | Claim

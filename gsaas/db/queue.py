@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from gsaas.db import leases
-from gsaas.db.models import Lease
+from gsaas.db.models import LeaseRow
 from gsaas.db.prepared import Prepared
 from gsaas.objects.lifecycle import Event, Status
 
@@ -28,10 +28,10 @@ HOLDING = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
 REMEMBERED = 64
 """Leases whose time of holding GPUs an estimate is made from: the last ones."""
 
-_IN_QUEUE = and_(Lease.status == Status.QUEUED, Lease.queued_at.is_not(None))
+_IN_QUEUE = and_(LeaseRow.status == Status.QUEUED, LeaseRow.queued_at.is_not(None))
 """The second follows from the first; it tells of an index, which has only those that ever waited."""
 
-TOP_PRIORITY = select(func.max(Lease.priority)).where(_IN_QUEUE)
+TOP_PRIORITY = select(func.max(LeaseRow.priority)).where(_IN_QUEUE)
 """None if nobody waits; found at the end of an index."""
 
 _TOP_PRIORITY = Prepared(TOP_PRIORITY)
@@ -53,14 +53,14 @@ class Waiter(NamedTuple):
     consumer_host: str | None
 
 
-_COLUMNS = tuple(getattr(Lease, name) for name in Waiter._fields)
+_COLUMNS = tuple(getattr(LeaseRow, name) for name in Waiter._fields)
 
-_OTHER = aliased(Lease)
+_OTHER = aliased(LeaseRow)
 
 _WAITS = and_(
     _IN_QUEUE,
-    or_(Lease.wait_until.is_(None), Lease.wait_until > bindparam("now")),
-    or_(Lease.waiter_seen_at.is_(None), Lease.waiter_seen_at >= bindparam("heard_since")),
+    or_(LeaseRow.wait_until.is_(None), LeaseRow.wait_until > bindparam("now")),
+    or_(LeaseRow.waiter_seen_at.is_(None), LeaseRow.waiter_seen_at >= bindparam("heard_since")),
 )
 """Those whose time is over, or whose client is gone, only have not been told yet."""
 
@@ -68,21 +68,25 @@ _HEAD = Prepared(
     select(*_COLUMNS)
     .where(
         _WAITS,
-        Lease.priority
+        LeaseRow.priority
         == select(func.max(_OTHER.priority))
         .where(_OTHER.status == Status.QUEUED, _OTHER.queued_at.is_not(None))
         .scalar_subquery(),
     )
-    .order_by(Lease.queued_at, Lease.id)
+    .order_by(LeaseRow.queued_at, LeaseRow.id)
     .limit(1)
 )
 
-_ALL = select(*_COLUMNS).where(_WAITS).order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
+_ALL = (
+    select(*_COLUMNS)
+    .where(_WAITS)
+    .order_by(LeaseRow.priority.desc(), LeaseRow.queued_at, LeaseRow.id)
+)
 
 
 _LOOK = Prepared(
-    select(Lease.status, Lease.wait_until, Lease.waiter_seen_at, Lease.user_id).where(
-        Lease.id == bindparam("this")
+    select(LeaseRow.status, LeaseRow.wait_until, LeaseRow.waiter_seen_at, LeaseRow.user_id).where(
+        LeaseRow.id == bindparam("this")
     )
 )
 
@@ -128,19 +132,19 @@ def everybody(
     connection: Connection, client_timeout: float, at_least: int | None = None
 ) -> Sequence[Waiter]:
     """Return all who wait, in the order of their turns; only those with a priority of *at_least*."""
-    query = _ALL if at_least is None else _ALL.where(Lease.priority >= at_least)
+    query = _ALL if at_least is None else _ALL.where(LeaseRow.priority >= at_least)
     return [Waiter(*row) for row in connection.execute(query, _moments(client_timeout))]
 
 
-def place(session: Session, lease: Lease) -> Place | None:
+def place(session: Session, lease: LeaseRow) -> Place | None:
     """Return where *lease* stands; None if it is not in the queue (any more)."""
     before = or_(
-        Lease.priority > lease.priority,
-        and_(Lease.priority == lease.priority, Lease.queued_at < lease.queued_at),
+        LeaseRow.priority > lease.priority,
+        and_(LeaseRow.priority == lease.priority, LeaseRow.queued_at < lease.queued_at),
         and_(
-            Lease.priority == lease.priority,
-            Lease.queued_at == lease.queued_at,
-            Lease.id <= lease.id,
+            LeaseRow.priority == lease.priority,
+            LeaseRow.queued_at == lease.queued_at,
+            LeaseRow.id <= lease.id,
         ),
     )
     position, length = session.execute(
@@ -155,7 +159,9 @@ def place(session: Session, lease: Lease) -> Place | None:
 def order(session: Session) -> dict[str, int]:
     """Return the position of everybody who waits, from 1, by lease id."""
     ids = session.scalars(
-        select(Lease.id).where(_IN_QUEUE).order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
+        select(LeaseRow.id)
+        .where(_IN_QUEUE)
+        .order_by(LeaseRow.priority.desc(), LeaseRow.queued_at, LeaseRow.id)
     )
     return {lease_id: position for position, lease_id in enumerate(ids, start=1)}
 
@@ -164,32 +170,32 @@ def length(connection: Connection | Session, project_id: str | None = None) -> i
     """Return how many requests wait: of one project, or of all."""
     query = select(func.count()).where(_IN_QUEUE)
     if project_id is not None:
-        query = query.where(Lease.project_id == project_id)
+        query = query.where(LeaseRow.project_id == project_id)
     return connection.scalar(query)
 
 
 def page(
     session: Session, *, project_id: str | None = None, limit: int, marker: str | None = None
-) -> list[Lease]:
+) -> list[LeaseRow]:
     """Return up to *limit* leases that wait after the lease *marker*, in the order of their turns."""
     query = (
-        select(Lease)
+        select(LeaseRow)
         .where(_IN_QUEUE)
-        .order_by(Lease.priority.desc(), Lease.queued_at, Lease.id)
+        .order_by(LeaseRow.priority.desc(), LeaseRow.queued_at, LeaseRow.id)
         .limit(limit)
     )
     if project_id is not None:
-        query = query.where(Lease.project_id == project_id)
+        query = query.where(LeaseRow.project_id == project_id)
     if marker is not None:
         last = leases.marked(session, marker, project_id)
         query = query.where(
             or_(
-                Lease.priority < last.priority,
-                and_(Lease.priority == last.priority, Lease.queued_at > last.queued_at),
+                LeaseRow.priority < last.priority,
+                and_(LeaseRow.priority == last.priority, LeaseRow.queued_at > last.queued_at),
                 and_(
-                    Lease.priority == last.priority,
-                    Lease.queued_at == last.queued_at,
-                    Lease.id > last.id,
+                    LeaseRow.priority == last.priority,
+                    LeaseRow.queued_at == last.queued_at,
+                    LeaseRow.id > last.id,
                 ),
             )
         )
@@ -198,11 +204,11 @@ def page(
 
 def holding(session: Session) -> tuple[int, list[float]]:
     """Return how many leases hold GPUs now, and for how many seconds each of the last ones did."""
-    now = session.scalar(select(func.count()).where(Lease.status.in_(HOLDING)))
+    now = session.scalar(select(func.count()).where(LeaseRow.status.in_(HOLDING)))
     past = session.execute(
-        select(Lease.claimed_at, Lease.released_at)
-        .where(Lease.status == Status.RELEASED, Lease.claimed_at.is_not(None))
-        .order_by(Lease.created_at.desc(), Lease.id.desc())
+        select(LeaseRow.claimed_at, LeaseRow.released_at)
+        .where(LeaseRow.status == Status.RELEASED, LeaseRow.claimed_at.is_not(None))
+        .order_by(LeaseRow.created_at.desc(), LeaseRow.id.desc())
         .limit(REMEMBERED)
     )
     return now, [(end - begin).total_seconds() for begin, end in past]
@@ -210,7 +216,7 @@ def holding(session: Session) -> tuple[int, list[float]]:
 
 def overdue(session: Session) -> list[str]:
     """Return the ids of those who have waited for as long as they wanted to."""
-    query = select(Lease.id).where(_IN_QUEUE, Lease.wait_until <= timeutils.utcnow())
+    query = select(LeaseRow.id).where(_IN_QUEUE, LeaseRow.wait_until <= timeutils.utcnow())
     return list(session.scalars(query))
 
 
@@ -219,13 +225,13 @@ def deserted(session: Session, before: datetime.datetime) -> list[str]:
 
     They may have been given GPUs meanwhile: then nobody knows of it.
     """
-    query = select(Lease.id).where(
-        Lease.status.in_((Status.QUEUED, *HOLDING)), Lease.waiter_seen_at < before
+    query = select(LeaseRow.id).where(
+        LeaseRow.status.in_((Status.QUEUED, *HOLDING)), LeaseRow.waiter_seen_at < before
     )
     return list(session.scalars(query))
 
 
-def is_silent(lease: Lease, since: datetime.datetime) -> bool:
+def is_silent(lease: LeaseRow, since: datetime.datetime) -> bool:
     """Is a lease's client still to be heard of, and was not since then?"""
     return lease.waiter_seen_at is not None and lease.waiter_seen_at < since
 
@@ -245,7 +251,7 @@ def leave(session: Session, lease_id: str, why: str | None = None) -> bool:
 
     *why* is for its owner, unless it was he who asked for it. It is over at once: it held nothing.
     """
-    lease = session.get(Lease, lease_id, with_for_update=True, populate_existing=True)
+    lease = session.get(LeaseRow, lease_id, with_for_update=True, populate_existing=True)
     if lease is None or lease.status != Status.QUEUED:
         return False
     fault = {} if why is None else {"fault_step": STEP, "fault_message": why}
@@ -262,11 +268,11 @@ def _moments(client_timeout: float) -> dict[str, datetime.datetime]:
 def _note(
     session: Session, lease_id: str, status: Status | None, seen_at: datetime.datetime | None
 ) -> None:
-    query = update(Lease).where(Lease.id == lease_id, Lease.waiter_seen_at.is_not(None))
+    query = update(LeaseRow).where(LeaseRow.id == lease_id, LeaseRow.waiter_seen_at.is_not(None))
     if status is not None:
-        query = query.where(Lease.status == status)
+        query = query.where(LeaseRow.status == status)
     session.execute(
-        query.values(waiter_seen_at=seen_at, updated_at=Lease.updated_at).execution_options(
+        query.values(waiter_seen_at=seen_at, updated_at=LeaseRow.updated_at).execution_options(
             synchronize_session=False
         )
     )

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
-from gsaas.db.models import Setting
+from gsaas.db.models import SettingRow
 from gsaas.db.upsert import upsert
 
 MONITOR_INTERVAL = "monitor_interval"
@@ -19,13 +19,13 @@ DEFAULT_POLICY = "default_policy"
 
 def get(session: Session, name: str) -> Any:
     """Return what *name* was set to; None if it was not, or no more."""
-    setting = session.get(Setting, name, populate_existing=True)
+    setting = session.get(SettingRow, name, populate_existing=True)
     return setting and setting.value
 
 
 def put(session: Session, name: str, value: Any, by: str | None = None) -> None:
     """Set *name*, or with None go back to what the configuration says. *by* is the id of a user."""
     if value is None:
-        session.execute(delete(Setting).where(Setting.name == name))
+        session.execute(delete(SettingRow).where(SettingRow.name == name))
     else:
-        upsert(session, Setting, [{"name": name, "value": value, "updated_by": by}])
+        upsert(session, SettingRow, [{"name": name, "value": value, "updated_by": by}])

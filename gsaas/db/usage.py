@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from gsaas.db.models import Lease
+from gsaas.db.models import LeaseRow
 from gsaas.objects.usage import Holding
 
 AT_ONCE = 1000
@@ -23,15 +23,15 @@ def holdings(
 ) -> Iterator[Holding]:
     """Read what leases held from *start* until *end* (UTC): those of one project, or of all."""
     query = select(
-        Lease.project_id,
-        Lease.claimed_at,
-        Lease.released_at,
-        Lease.claimed_gpus,
-        Lease.claimed_mb,
+        LeaseRow.project_id,
+        LeaseRow.claimed_at,
+        LeaseRow.released_at,
+        LeaseRow.claimed_gpus,
+        LeaseRow.claimed_mb,
     ).where(
-        Lease.claimed_at < end,
-        or_(Lease.released_at.is_(None), Lease.released_at > start),
+        LeaseRow.claimed_at < end,
+        or_(LeaseRow.released_at.is_(None), LeaseRow.released_at > start),
     )
     if project_id is not None:
-        query = query.where(Lease.project_id == project_id)
+        query = query.where(LeaseRow.project_id == project_id)
     return map(Holding._make, session.execute(query.execution_options(yield_per=AT_ONCE)))

@@ -19,7 +19,7 @@ from gsaas.cloud.base import Cloud, Owner, Server
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
 from gsaas.db.database import Database
-from gsaas.db.models import Lease
+from gsaas.db.models import LeaseRow
 from gsaas.engine import desired_state, processes, steps
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
@@ -136,7 +136,7 @@ class LeaseDriver:
     def _timeouts(self) -> steps.Timeouts:
         return steps.Timeouts(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
 
-    def _hold(self, lease: Lease, turn: _Turn) -> bool:
+    def _hold(self, lease: LeaseRow, turn: _Turn) -> bool:
         """Keep other engines off for a whole step; False if one was faster, or the lease is not what we saw."""
         now, step = timeutils.utcnow(), datetime.timedelta(seconds=self._conf.engine.step_timeout)
         if turn.held_until is not None and turn.held_until > now + step:
@@ -154,7 +154,7 @@ class LeaseDriver:
         with self._database.write() as session:
             leases.let_go(session, lease_id, self._engine)
 
-    def _look(self, lease_id: str, turn: _Turn) -> tuple[Lease, steps.Seen]:
+    def _look(self, lease_id: str, turn: _Turn) -> tuple[LeaseRow, steps.Seen]:
         with self._database.read() as session:
             lease = leases.get(session, lease_id)
         turn.status = lease.status
@@ -168,7 +168,7 @@ class LeaseDriver:
         )
         return lease, seen
 
-    def _look_around(self, lease: Lease, turn: _Turn) -> steps.Seen:
+    def _look_around(self, lease: LeaseRow, turn: _Turn) -> steps.Seen:
         """At its server and its endpoint."""
         if not lease.has_server:
             endpoint = self._endpoint_of(lease.bound_host, turn)
@@ -200,7 +200,7 @@ class LeaseDriver:
                 return None
         return {**report.get("bindings", {}), **turn.heard}
 
-    def _take(self, lease: Lease, step: steps.Step, turn: _Turn) -> None:
+    def _take(self, lease: LeaseRow, step: steps.Step, turn: _Turn) -> None:
         match step:
             case steps.CreateServer():
                 self._create_server(lease)
@@ -246,7 +246,7 @@ class LeaseDriver:
             case steps.Fail(name, message):
                 self._fail(lease, name, message)
 
-    def _withdraw(self, lease: Lease, turn: _Turn) -> None:
+    def _withdraw(self, lease: LeaseRow, turn: _Turn) -> None:
         """Tell each GPU host that the lease is over; note which have nothing of it any more."""
         turn.withdrawn = True
         holders = {claim.gpu.host for claim in lease.claims}
@@ -275,7 +275,7 @@ class LeaseDriver:
             # Fences are as they should be with the answer; only daemons take their time.
             self._update(lease, admitted_address=None)
 
-    def _create_server(self, lease: Lease) -> None:
+    def _create_server(self, lease: LeaseRow) -> None:
         request = {"name": lease.name, **lease.server_request}
         caller = request.pop("user_data", None)
         driver = self._remoting(lease.remoting)
@@ -306,10 +306,10 @@ class LeaseDriver:
             changes = {**_columns(server), "timings": took}
             self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
 
-    def _caller(self, lease: Lease) -> RequestContext | None:
+    def _caller(self, lease: LeaseRow) -> RequestContext | None:
         return self.callers.get(lease.id, lease.user_id, lease.project_id)
 
-    def _activate(self, lease: Lease, turn: _Turn) -> None:
+    def _activate(self, lease: LeaseRow, turn: _Turn) -> None:
         if not lease.has_server:
             known = dict(lease.timings or {})
             self._note_configuration(lease, turn, known)
@@ -322,36 +322,36 @@ class LeaseDriver:
         self._transition(lease, Event.ACTIVATE, timings=known)
         counted.launched(known)
 
-    def _note_configuration(self, lease: Lease, turn: _Turn, known: dict[str, float]) -> None:
+    def _note_configuration(self, lease: LeaseRow, turn: _Turn, known: dict[str, float]) -> None:
         """Add to *known* how long the binding, if there is one, took to get into the kernel."""
         held = self._endpoint_of(lease.bound_host, turn) or {}
         seconds = held.get(lease.port_id, {}).get("seconds")
         if seconds is not None:
             known[timings.RODVR_CONFIGURATION] = seconds
 
-    def _timed(self, lease: Lease, phase: str, since: Event) -> dict[str, float]:
+    def _timed(self, lease: LeaseRow, phase: str, since: Event) -> dict[str, float]:
         """The timings of *lease* with one more: the seconds from its event *since* until now."""
         with self._database.read() as session:
             began = next(e.at for e in leases.story(session, lease.id) if e.event == since)
         seconds = (timeutils.utcnow() - began).total_seconds()
         return {**(lease.timings or {}), phase: seconds}
 
-    def _fail(self, lease: Lease, step: str, message: str) -> None:
+    def _fail(self, lease: LeaseRow, step: str, message: str) -> None:
         LOG.warning("lease %s failed at %s: %s", lease.id, step, message)
         self._transition(lease, Event.FAIL, message, fault_step=step, fault_message=message)
 
     def _transition(
-        self, lease: Lease, event: Event, detail: str | None = None, **changes: object
+        self, lease: LeaseRow, event: Event, detail: str | None = None, **changes: object
     ) -> None:
         with self._database.write() as session:
             leases.transition(session, lease.id, event, detail, **changes)
 
-    def _update(self, lease: Lease, **changes: object) -> None:
+    def _update(self, lease: LeaseRow, **changes: object) -> None:
         with self._database.write() as session:
             leases.update(session, lease.id, **changes)
 
 
-def _owner(lease: Lease) -> Owner:
+def _owner(lease: LeaseRow) -> Owner:
     return Owner(
         lease_id=lease.id,
         project_id=lease.project_id,
@@ -360,7 +360,7 @@ def _owner(lease: Lease) -> Owner:
     )
 
 
-def _is_over(lease: Lease) -> bool:
+def _is_over(lease: LeaseRow) -> bool:
     """Its server was known, and is the lease's no more: gone, or its owner's to keep."""
     return lease.server_id is None and timings.CREATION in (lease.timings or {})
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
-from gsaas.db.models import Lease
+from gsaas.db.models import LeaseRow
 from gsaas.engine import desired_state
 from gsaas.engine.desired_state import Held
 from gsaas.objects.daemon import DesiredState
@@ -83,7 +83,7 @@ class GpuHosts:
             right = self._wanted(session, host, report["serial"])
         return set(report["fence"]["admissions"]) <= {str(each) for each in right.admissions}
 
-    def held(self, lease: Lease) -> Held:
+    def held(self, lease: LeaseRow) -> Held:
         """What the GPU hosts of *lease* hold for it, as far as they have said."""
         names = {claim.gpu.host_name for claim in lease.claims}
         if not names:
@@ -97,6 +97,6 @@ class GpuHosts:
         return desired_state.wanted(host, serial, found, _addresses(session, found))
 
 
-def _addresses(session: Session, concerned: Collection[Lease]) -> dict[str, str]:
+def _addresses(session: Session, concerned: Collection[LeaseRow]) -> dict[str, str]:
     names = {lease.bound_host for lease in concerned if lease.bound_host is not None}
     return endpoints.gpu_addresses(session, names) if names else {}

@@ -110,7 +110,7 @@ class Allocator:
             lease.remoting = NATIVE
         if lease.access == Access.MASKED:
             taken = connection.scalars(
-                select(models.Claim.masked_ip).where(models.Claim.masked_host == host)
+                select(models.ClaimRow.masked_ip).where(models.ClaimRow.masked_host == host)
             )
             _mask(lease, self._local.any_of(list(taken), lease.count, host))
             for claim in lease.claims:
@@ -160,9 +160,9 @@ def _give_ports(
     for host in sorted(set(hosts.values())):
         claims = [claim for claim in lease.claims if hosts[claim.gpu_uuid] == host]
         taken = connection.scalars(
-            select(models.Claim.daemon_port)
-            .where(models.Claim.daemon_host == host)
-            .union(select(models.Gpu.daemon_port).where(models.Gpu.host_name == host))
+            select(models.ClaimRow.daemon_port)
+            .where(models.ClaimRow.daemon_host == host)
+            .union(select(models.GpuRow.daemon_port).where(models.GpuRow.host_name == host))
         )
         names = [f"{lease.id}-{claim.position}" for claim in claims]
         try:

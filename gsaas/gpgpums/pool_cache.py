@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, sele
 
 from gsaas.db import queue
 from gsaas.db.hosts import is_silent
-from gsaas.db.models import Endpoint, Gpu, GpuReading, Host, Setting
+from gsaas.db.models import EndpointRow, GpuReadingRow, GpuRow, HostRow, SettingRow
 from gsaas.db.prepared import Prepared
 from gsaas.db.settings import DEFAULT_POLICY
 from gsaas.gpgpums.pool import Pool
@@ -29,57 +29,57 @@ from gsaas.objects.placement import Placement
 
 _MAYBE_WITHHELD = and_(
     or_(
-        Host.disabled.is_(True),
-        Host.monitor_seen_at.is_(None),
-        Host.monitor_seen_at < bindparam("seen_after"),
+        HostRow.disabled.is_(True),
+        HostRow.monitor_seen_at.is_(None),
+        HostRow.monitor_seen_at < bindparam("seen_after"),
     ),
-    exists().where(Gpu.host_name == Host.name),
+    exists().where(GpuRow.host_name == HostRow.name),
 )
 
 WITHHELD_HOSTS = select(
-    Host.name, Host.disabled, Host.monitor_seen_at, Host.monitor_interval
+    HostRow.name, HostRow.disabled, HostRow.monitor_seen_at, HostRow.monitor_interval
 ).where(_MAYBE_WITHHELD)
 
 SUMMARY = Prepared(
     select(
         func.count(),
-        func.coalesce(func.sum(Gpu.generation), 0),
-        select(func.count()).select_from(Endpoint).scalar_subquery(),
-        select(func.count()).select_from(Host).where(_MAYBE_WITHHELD).scalar_subquery(),
+        func.coalesce(func.sum(GpuRow.generation), 0),
+        select(func.count()).select_from(EndpointRow).scalar_subquery(),
+        select(func.count()).select_from(HostRow).where(_MAYBE_WITHHELD).scalar_subquery(),
         queue.TOP_PRIORITY.scalar_subquery(),
-        select(Setting.value).where(Setting.name == DEFAULT_POLICY).scalar_subquery(),
-    ).select_from(Gpu)
+        select(SettingRow.value).where(SettingRow.name == DEFAULT_POLICY).scalar_subquery(),
+    ).select_from(GpuRow)
 )
 
 GPUS = select(
-    Gpu.uuid,
-    Gpu.host_name,
-    Gpu.device_index,
-    Gpu.memory_mb,
-    Gpu.used_mb,
-    Gpu.exclusive_lease_id,
-    Gpu.generation,
-    Gpu.disabled,
-    Gpu.model,
-    Gpu.compute_capability,
-    Gpu.leases,
-    Gpu.given,
-    Gpu.withdrawn_reason.is_not(None).label("withdrawn"),
+    GpuRow.uuid,
+    GpuRow.host_name,
+    GpuRow.device_index,
+    GpuRow.memory_mb,
+    GpuRow.used_mb,
+    GpuRow.exclusive_lease_id,
+    GpuRow.generation,
+    GpuRow.disabled,
+    GpuRow.model,
+    GpuRow.compute_capability,
+    GpuRow.leases,
+    GpuRow.given,
+    GpuRow.withdrawn_reason.is_not(None).label("withdrawn"),
 )
 
-CHANGED_GPUS = GPUS.where(Gpu.generation >= bindparam("newest"))
+CHANGED_GPUS = GPUS.where(GpuRow.generation >= bindparam("newest"))
 
 OWN = (Withheld.DISABLED, Withheld.WITHDRAWN)
 """Reasons of a GPU itself, which hold whatever its host does."""
 
-READINGS = select(GpuReading.gpu_uuid, GpuReading.mean_utilisation).where(
-    GpuReading.at >= bindparam("since")
+READINGS = select(GpuReadingRow.gpu_uuid, GpuReadingRow.mean_utilisation).where(
+    GpuReadingRow.at >= bindparam("since")
 )
 
 READINGS_LAST = 5.0
 """Seconds for which readings that were read are good enough: monitors bring new ones less often."""
 
-COMPUTE_HOSTS = select(Endpoint.host_name)
+COMPUTE_HOSTS = select(EndpointRow.host_name)
 
 
 class Inventory:
@@ -149,9 +149,9 @@ class Inventory:
         One that left while another came does not show in their number.
         """
         wanted = (
-            Endpoint.host_name == placement.host
+            EndpointRow.host_name == placement.host
             if placement.host is not None
-            else Endpoint.host_name.not_in(placement.avoid)
+            else EndpointRow.host_name.not_in(placement.avoid)
         )
         return connection.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 

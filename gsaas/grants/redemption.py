@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.database import Database, retried
-from gsaas.db.models import Lease
+from gsaas.db.models import LeaseRow
 from gsaas.grants.keyring import Expired, Forged, Grant, Keyring
 from gsaas.metrics import counted
 from gsaas.objects.access import Access
@@ -92,14 +92,14 @@ def _check_context(grant: Grant, shown: Shown) -> None:
 def _admit(database: Database, grant: Grant, address: str) -> None:
     with database.write() as session:
         redeemed = session.execute(
-            update(Lease)
+            update(LeaseRow)
             .where(
-                Lease.id == grant.lease_id,
-                Lease.project_id == grant.project_id,
-                Lease.status.in_(USABLE),
-                Lease.access == Access.DIRECT,
-                Lease.admitted_address.is_(None),
-                or_(Lease.consumer_address.is_(None), Lease.consumer_address == address),
+                LeaseRow.id == grant.lease_id,
+                LeaseRow.project_id == grant.project_id,
+                LeaseRow.status.in_(USABLE),
+                LeaseRow.access == Access.DIRECT,
+                LeaseRow.admitted_address.is_(None),
+                or_(LeaseRow.consumer_address.is_(None), LeaseRow.consumer_address == address),
             )
             .values(admitted_address=address)
             .execution_options(synchronize_session=False)

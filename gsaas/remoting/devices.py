@@ -11,14 +11,14 @@ from gsaas.objects.lifecycle import Status
 from gsaas.remoting.base import Device
 
 if TYPE_CHECKING:
-    from gsaas.db.models import Claim, Lease
+    from gsaas.db.models import ClaimRow, LeaseRow
 
 WIRED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
 """Only these may reach GPUs. A binding that is being removed is never handed out again: an endpoint that
 restarts at that moment would bring it back to life after its removal was confirmed."""
 
 
-def binding_of(lease: Lease) -> Binding | LocalBinding:
+def binding_of(lease: LeaseRow) -> Binding | LocalBinding:
     """Return the binding of a lease whose port is recorded; reads its claims, GPUs and their hosts."""
     mappings = {
         Address(claim.masked_ip, claim.masked_port): real_address(claim) for claim in lease.claims
@@ -35,7 +35,7 @@ def binding_of(lease: Lease) -> Binding | LocalBinding:
     )
 
 
-def devices_of(lease: Lease) -> list[Device]:
+def devices_of(lease: LeaseRow) -> list[Device]:
     """Return a lease's cGPUs as its consumer is told of them; reads its claims, GPUs and their hosts."""
     return [
         Device(
@@ -49,6 +49,6 @@ def devices_of(lease: Lease) -> list[Device]:
     ]
 
 
-def real_address(claim: Claim) -> Address:
+def real_address(claim: ClaimRow) -> Address:
     """Where the daemon of a cGPU listens: its own, or the one of its GPU."""
     return Address(claim.gpu.host.gpu_address, claim.daemon_port or claim.gpu.daemon_port)

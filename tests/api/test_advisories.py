@@ -105,7 +105,9 @@ def test_two_missing_projects_are_not_the_same_project(enforcer, rule):
 def test_the_database_takes_no_lease_without_a_project(world):
     lease_id = world.launch()["id"]
     orphaned = (
-        sqlalchemy.update(models.Lease).where(models.Lease.id == lease_id).values(project_id=None)
+        sqlalchemy.update(models.LeaseRow)
+        .where(models.LeaseRow.id == lease_id)
+        .values(project_id=None)
     )
     with pytest.raises(DBError, match="project_id"), world.database.write() as session:
         session.execute(orphaned)
@@ -125,7 +127,7 @@ def test_a_token_without_a_project_opens_nothing(anybody, route, scope):
     """Nor does it see everything, as a query that is not narrowed to a project would."""
     world, caller = anybody
     with world.database.read() as session:
-        lease_id = session.scalars(sqlalchemy.select(models.Lease.id)).first()
+        lease_id = session.scalars(sqlalchemy.select(models.LeaseRow.id)).first()
     before = world.rows()
     caller.context = RequestContext(user_id="u", roles=ALL_ROLES, **scope)
     response = world.call(None, route.method, address(route, lease_id=lease_id))

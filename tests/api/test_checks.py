@@ -88,7 +88,7 @@ def mixed(tmp_path):
     """gpu1 has four M4000, gpu2 four H200 of compute capability 9.0; each is a compute host, too."""
     made = World.build(tmp_path)
     with made.database.write() as session:
-        for gpu in session.scalars(select(models.Gpu).where(models.Gpu.host_name == "gpu2")):
+        for gpu in session.scalars(select(models.GpuRow).where(models.GpuRow.host_name == "gpu2")):
             gpu.model, gpu.compute_capability = "NVIDIA H200", "9.0"
             gpu.generation += 1
     yield made
@@ -117,7 +117,7 @@ def test_a_requirement_is_met_by_checks_and_by_launches(mixed, wanted, hosts):
         asked["compute_capability"] = {"9": "9.0"}.get(asked["compute_capability"], "8.6")
     assert asked.items() <= lease["cgpus"].items()
     with mixed.database.read() as session:
-        stored = session.get(models.Lease, lease["id"])
+        stored = session.get(models.LeaseRow, lease["id"])
         assert stored.requirements == asked
         assert {claim.gpu.host_name for claim in stored.claims} == hosts
 

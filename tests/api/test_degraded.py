@@ -86,7 +86,7 @@ def test_a_failed_gpu_is_not_offered(world):
 def test_a_lease_is_degraded_while_nothing_is_heard_of_its_gpus_host(world, lease):
     def hear(seconds_ago: float, interval: float | None) -> None:
         with world.database.write() as session:
-            host = session.get_one(models.Host, "gpu1")
+            host = session.get_one(models.HostRow, "gpu1")
             host.monitor_seen_at = timeutils.utcnow() - datetime.timedelta(seconds=seconds_ago)
             host.monitor_interval = interval
 
@@ -102,7 +102,7 @@ def test_a_lease_is_degraded_while_nothing_is_heard_of_its_gpus_host(world, leas
 def test_a_lease_is_degraded_while_its_daemon_is_down(world, lease):
     def say(state: str) -> None:
         with world.database.write() as session:
-            host = session.get_one(models.Host, "gpu1")
+            host = session.get_one(models.HostRow, "gpu1")
             host.monitor_report = {"daemons": {"gpu-GPU-0001-0": {"state": state}}}
 
     say("down")

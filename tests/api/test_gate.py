@@ -31,7 +31,7 @@ def world(listener: socket.socket, tmp_path) -> Iterator[World]:
     port = listener.getsockname()[1]
     world = World.build(tmp_path, settings=f"[grants]\nkey = {KEY}\ngate_port = {port}\n")
     with world.database.write() as session:
-        session.execute(sqlalchemy.update(models.Host).values(gpu_address="127.0.0.1"))
+        session.execute(sqlalchemy.update(models.HostRow).values(gpu_address="127.0.0.1"))
     yield world
     world.database.close()
 
@@ -54,7 +54,7 @@ def gate(world: World, listener: socket.socket) -> Iterator[Gate]:
 
 def stories(world: World) -> list[list[str]]:
     with world.database.read() as session:
-        found = session.scalars(sqlalchemy.select(models.Lease.id)).all()
+        found = session.scalars(sqlalchemy.select(models.LeaseRow.id)).all()
         return [[event.event for event in leases.story(session, lease)] for lease in found]
 
 

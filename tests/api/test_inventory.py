@@ -129,7 +129,7 @@ def test_admins_see_each_host(world):
 
 def test_a_gpu_host_that_was_not_heard_of_is_shown_as_silent(world):
     with world.database.write() as session:
-        host = session.get(models.Host, "gpu1")
+        host = session.get(models.HostRow, "gpu1")
         host.monitor_seen_at = timeutils.utcnow() - datetime.timedelta(hours=1)
     shown = world.call("admin", "GET", "/v1/hosts").json["hosts"]
     assert [host["name"] for host in shown if host["silent"]] == ["gpu1"]
@@ -163,9 +163,9 @@ def test_admins_see_what_endpoints_reported(world):
 
 def silence(world, name):
     with world.database.write() as session:
-        host = session.get(models.Host, name)
+        host = session.get(models.HostRow, name)
         host.monitor_seen_at = timeutils.utcnow() - datetime.timedelta(hours=1)
-        session.get(models.Endpoint, name).seen_at = host.monitor_seen_at
+        session.get(models.EndpointRow, name).seen_at = host.monitor_seen_at
 
 
 def test_a_host_that_is_gone_for_good_is_forgotten_and_its_leases_say_what_they_lost(world):

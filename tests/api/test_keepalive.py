@@ -24,7 +24,7 @@ def keep(world: World, lease: dict, caller: str = "member"):
 
 def fall_silent(world: World, lease: dict) -> None:
     with world.database.write() as session:
-        row = session.get_one(models.Lease, lease["id"])
+        row = session.get_one(models.LeaseRow, lease["id"])
         row.kept_until = timeutils.utcnow() - datetime.timedelta(seconds=1)
 
 
@@ -40,7 +40,7 @@ def test_a_lease_whose_client_falls_silent_ends_and_says_why(world: World):
     assert shown["status"] == "RELEASED"
     assert "nobody kept it alive" in str(shown["events"])
     with world.database.read() as session:
-        assert {gpu.used_mb for gpu in session.query(models.Gpu)} == {0}
+        assert {gpu.used_mb for gpu in session.query(models.GpuRow)} == {0}
 
 
 def test_a_client_that_is_heard_of_keeps_its_lease(world: World):

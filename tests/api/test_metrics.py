@@ -123,8 +123,8 @@ def test_a_host_that_is_silent_shows_until_it_is_taken_out_of_service(world):
     assert value(world, "gsaas_gpu_hosts_silent") == 0
     hour_ago = timeutils.utcnow() - timedelta(hours=1)
     with world.database.write() as session:
-        session.get(models.Host, "gpu2").monitor_seen_at = hour_ago
-        session.get(models.Endpoint, "gpu2").seen_at = hour_ago
+        session.get(models.HostRow, "gpu2").monitor_seen_at = hour_ago
+        session.get(models.EndpointRow, "gpu2").seen_at = hour_ago
     for agents, agent in (("gpu_hosts", "monitor"), ("endpoints", "endpoint")):
         assert value(world, f"gsaas_{agents}_silent") == 1
         assert value(world, f"gsaas_{agent}_silence_max_seconds") >= 3600
@@ -203,7 +203,7 @@ def test_every_gpu_is_told_where_the_operator_wants_it(tmp_path):
 def read_one(world: World) -> None:
     with world.database.write() as session:
         session.add(
-            models.GpuReading(
+            models.GpuReadingRow(
                 gpu_uuid="GPU-0001-0",
                 at=timeutils.utcnow(),
                 used_mb=512,

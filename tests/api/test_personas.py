@@ -87,7 +87,7 @@ BODIES = {
 def lose_a_host(world: World, name: str) -> None:
     """Have a host that was never heard of again."""
     with world.database.write() as session:
-        session.merge(models.Host(name=name))
+        session.merge(models.HostRow(name=name))
 
 
 def alloc(world: World) -> str:
@@ -168,9 +168,9 @@ def busy(tmp_path_factory):
 def secrets(world: World) -> set[str]:
     """Every name and address of the cloud's insides that its database knows."""
     with world.database.read() as session:
-        hosts = session.scalars(sqlalchemy.select(models.Host)).all()
-        gpus = session.scalars(sqlalchemy.select(models.Gpu)).all()
-        leases = session.scalars(sqlalchemy.select(models.Lease)).all()
+        hosts = session.scalars(sqlalchemy.select(models.HostRow)).all()
+        gpus = session.scalars(sqlalchemy.select(models.GpuRow)).all()
+        leases = session.scalars(sqlalchemy.select(models.LeaseRow)).all()
     found = {host.name for host in hosts} | {host.gpu_address for host in hosts}
     found |= {gpu.uuid for gpu in gpus} | {lease.port_tap for lease in leases}
     found |= {lease.port_id for lease in leases} | {lease.port_mac for lease in leases}
@@ -181,7 +181,7 @@ def others_things(world: World, project_id: str) -> set[str]:
     """Ids and names of what belongs to other projects than this one."""
     with world.database.read() as session:
         leases = session.scalars(
-            sqlalchemy.select(models.Lease).where(models.Lease.project_id != project_id)
+            sqlalchemy.select(models.LeaseRow).where(models.LeaseRow.project_id != project_id)
         ).all()
     found = {value for lease in leases for value in (lease.id, lease.name, lease.server_id)}
     return (found | {f'"{lease.project_id}"' for lease in leases}) - {None}
@@ -190,7 +190,7 @@ def others_things(world: World, project_id: str) -> set[str]:
 def all_answers(world: World, caller: str):
     """Everything that *caller* can make the API say, about every thing that there is."""
     with world.database.read() as session:
-        leases = session.scalars(sqlalchemy.select(models.Lease.id)).all()
+        leases = session.scalars(sqlalchemy.select(models.LeaseRow.id)).all()
     for route in ROUTES:
         if route.method == "DELETE":
             continue

@@ -44,12 +44,12 @@ def api(world: World, launcher: Launcher) -> Iterator[World]:
 
 def statuses(world: World) -> list[str]:
     with world.database.read() as session:
-        return [lease.status for lease in session.query(models.Lease)]
+        return [lease.status for lease in session.query(models.LeaseRow)]
 
 
 def used(world: World) -> int:
     with world.database.read() as session:
-        return sum(gpu.used_mb for gpu in session.query(models.Gpu))
+        return sum(gpu.used_mb for gpu in session.query(models.GpuRow))
 
 
 def first_line(process) -> str:
@@ -67,7 +67,7 @@ def test_the_command_gets_the_environment_and_its_caller_the_status(api: World, 
     ]
     assert lines[-1] == "a b|--||"
     with api.database.read() as session:
-        lease = session.query(models.Lease).one()
+        lease = session.query(models.LeaseRow).one()
     assert f"GSAAS_LEASE={lease.id}" in lines
     assert (lease.status, lease.memory_mb, lease.mode) == ("RELEASED", 1024, "shared")
     assert used(api) == 0
@@ -113,7 +113,7 @@ def test_a_killed_launcher_takes_its_command_along_and_the_lease_ends(
     process.wait(timeout=30)
     until(lambda: not command.exists() or "(zombie)" in (command / "status").read_text())
     with api.database.write() as session:  # a minute later
-        lease = session.query(models.Lease).one()
+        lease = session.query(models.LeaseRow).one()
         assert lease.status == "ACTIVE"
         lease.kept_until = timeutils.utcnow() - datetime.timedelta(seconds=1)
     assert api.claims.tend() == [lease.id]

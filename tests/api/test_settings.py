@@ -25,7 +25,7 @@ def test_the_interval_of_monitors_is_set_and_they_are_told(world):
     assert world.call("admin", "GET", "/v1/settings").json["settings"] == {"monitor_interval": 5}
     assert world.engine.monitors_told == 1
     with world.database.read() as session:
-        setting = session.get_one(models.Setting, "monitor_interval")
+        setting = session.get_one(models.SettingRow, "monitor_interval")
     assert (setting.value, setting.updated_by) == (5, "admin")
 
 
@@ -33,7 +33,7 @@ def test_what_was_set_can_be_set_again_and_undone(world):
     for interval in (5, 60, None, None):
         assert put(world, interval).json == {"settings": {"monitor_interval": interval}}
     with world.database.read() as session:
-        assert session.get(models.Setting, "monitor_interval") is None
+        assert session.get(models.SettingRow, "monitor_interval") is None
 
 
 @pytest.mark.parametrize("interval", [0, -1, 3601, "5", 2.5, True])

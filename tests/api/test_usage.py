@@ -25,10 +25,10 @@ def history(world):
     world.engine.settle()
     day = datetime.datetime(2026, 1, 5)
     with world.database.write() as session:
-        stored = session.get(models.Lease, blue["id"])
+        stored = session.get(models.LeaseRow, blue["id"])
         stored.claimed_at = day + datetime.timedelta(hours=3)
         stored.released_at = day + datetime.timedelta(hours=9)
-        stored = session.get(models.Lease, red["id"])
+        stored = session.get(models.LeaseRow, red["id"])
         stored.claimed_at = day - datetime.timedelta(hours=3)
         stored.released_at = day + datetime.timedelta(hours=90)
     return world

@@ -96,9 +96,9 @@ def _be_heard_of(database: Database) -> None:
     """Have every agent have reported just now."""
     now = timeutils.utcnow()
     with database.write() as session:
-        heard = models.Host.monitor_seen_at.is_not(None)
-        session.execute(sqlalchemy.update(models.Host).where(heard).values(monitor_seen_at=now))
-        session.execute(sqlalchemy.update(models.Endpoint).values(seen_at=now))
+        heard = models.HostRow.monitor_seen_at.is_not(None)
+        session.execute(sqlalchemy.update(models.HostRow).where(heard).values(monitor_seen_at=now))
+        session.execute(sqlalchemy.update(models.EndpointRow).values(seen_at=now))
 
 
 class _Rule(flask.Flask.url_rule_class):

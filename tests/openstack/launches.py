@@ -186,7 +186,7 @@ class Launches:
         with self.database.write() as session:
             leases.transition(session, lease_id, Event.RELEASE)
 
-    def drive(self, lease_id: str, *until: Status) -> models.Lease:
+    def drive(self, lease_id: str, *until: Status) -> models.LeaseRow:
         """Drive a lease until it has one of these statuses and nothing is left to do."""
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -203,19 +203,23 @@ class Launches:
             time.sleep(pause)
         return pause
 
-    def active(self, owner: RequestContext, locality: str = "any", **fields: Any) -> models.Lease:
+    def active(
+        self, owner: RequestContext, locality: str = "any", **fields: Any
+    ) -> models.LeaseRow:
         """Launch a server and drive it until it is ACTIVE; an ERROR is one."""
         lease = self.drive(self.launch(owner, locality, **fields), Status.ACTIVE, Status.ERROR)
         assert lease.status == Status.ACTIVE, lease.fault_message
         return lease
 
-    def failed(self, owner: RequestContext, locality: str = "any", **fields: Any) -> models.Lease:
+    def failed(
+        self, owner: RequestContext, locality: str = "any", **fields: Any
+    ) -> models.LeaseRow:
         """Launch a server that must not come to be; it ends in ERROR and leaves nothing."""
         lease = self.drive(self.launch(owner, locality, **fields), Status.ERROR)
         self.check_nothing_is_held(lease.id)
         return lease
 
-    def await_status(self, lease_id: str, status: Status) -> models.Lease:
+    def await_status(self, lease_id: str, status: Status) -> models.LeaseRow:
         """Wait for the running engine to bring a lease there."""
         return self.await_that(lambda: self._with(lease_id, status))
 
@@ -227,7 +231,7 @@ class Launches:
             time.sleep(0.2)
         return answer
 
-    def lease(self, lease_id: str) -> models.Lease:
+    def lease(self, lease_id: str) -> models.LeaseRow:
         with self.database.read() as session:
             return leases.get(session, lease_id)
 
@@ -239,7 +243,7 @@ class Launches:
         with self.database.read() as session:
             assert sum(gpu.used_mb for gpu in gpus.page(session, limit=100)) == 0
 
-    def _with(self, lease_id: str, status: Status) -> models.Lease | None:
+    def _with(self, lease_id: str, status: Status) -> models.LeaseRow | None:
         lease = self.lease(lease_id)
         return lease if lease.status == status else None
 

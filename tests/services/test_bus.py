@@ -20,7 +20,7 @@ import pytest
 
 from gsaas.db import endpoints, gpus, hosts, leases, migration, settings
 from gsaas.db.database import Database
-from gsaas.db.models import Gpu, GpuReading, Lease
+from gsaas.db.models import GpuReadingRow, GpuRow, LeaseRow
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.lifecycle import Event, Status
@@ -298,11 +298,11 @@ class Deployment:
                 return None
             return found[0].monitor_seen_at, endpoints.get(session, HOST).seen_at
 
-    def gpus(self) -> dict[str, Gpu]:
+    def gpus(self) -> dict[str, GpuRow]:
         with self._database.read() as session:
             return {gpu.uuid: gpu for gpu in gpus.page(session, limit=10)}
 
-    def readings(self) -> dict[str, GpuReading]:
+    def readings(self) -> dict[str, GpuReadingRow]:
         with self._database.read() as session:
             return gpus.readings(session, [fake.uuid(0), fake.uuid(1)])
 
@@ -352,7 +352,7 @@ class Deployment:
         with self._database.read() as session:
             return [event.event for event in leases.story(session, lease_id)]
 
-    def lease(self, lease_id: str) -> Lease:
+    def lease(self, lease_id: str) -> LeaseRow:
         with self._database.read() as session:
             return leases.get(session, lease_id)
 

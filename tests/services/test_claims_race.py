@@ -105,7 +105,7 @@ def test_who_is_overtaken_chooses_again(database, monkeypatch):
 
     assert chosen == "GPU-0-1"
     with database.read() as session:
-        held = session.execute(select(models.Gpu.uuid, models.Gpu.exclusive_lease_id))
+        held = session.execute(select(models.GpuRow.uuid, models.GpuRow.exclusive_lease_id))
         assert dict(held.all()) == {"GPU-0-0": "quick", "GPU-0-1": "slow"}
 
 
@@ -122,7 +122,7 @@ def test_who_is_overtaken_by_the_last_that_fits_is_refused_and_leaves_nothing(
         )
 
     with database.read() as session:
-        assert session.scalars(select(models.Lease.id)).all() == ["quick"]
+        assert session.scalars(select(models.LeaseRow.id)).all() == ["quick"]
 
 
 @SERVERS_WHERE_CLAIMS_OVERLAP
@@ -216,21 +216,21 @@ def claim_and_release(url: str, number: int, start: threading.Barrier) -> Counte
 
 BOOKS = (
     select(
-        models.Gpu.uuid,
-        models.Gpu.memory_mb,
-        models.Gpu.used_mb,
-        models.Gpu.exclusive_lease_id,
-        models.Gpu.leases,
-        func.coalesce(func.sum(models.Claim.memory_mb), 0).label("claimed_mb"),
-        func.count(models.Claim.lease_id.distinct()).label("holders"),
+        models.GpuRow.uuid,
+        models.GpuRow.memory_mb,
+        models.GpuRow.used_mb,
+        models.GpuRow.exclusive_lease_id,
+        models.GpuRow.leases,
+        func.coalesce(func.sum(models.ClaimRow.memory_mb), 0).label("claimed_mb"),
+        func.count(models.ClaimRow.lease_id.distinct()).label("holders"),
     )
-    .outerjoin(models.Claim, models.Claim.gpu_uuid == models.Gpu.uuid)
+    .outerjoin(models.ClaimRow, models.ClaimRow.gpu_uuid == models.GpuRow.uuid)
     .group_by(
-        models.Gpu.uuid,
-        models.Gpu.memory_mb,
-        models.Gpu.used_mb,
-        models.Gpu.exclusive_lease_id,
-        models.Gpu.leases,
+        models.GpuRow.uuid,
+        models.GpuRow.memory_mb,
+        models.GpuRow.used_mb,
+        models.GpuRow.exclusive_lease_id,
+        models.GpuRow.leases,
     )
 )
 
@@ -256,9 +256,9 @@ def watch(url: str, start: threading.Barrier, finished: threading.Event) -> Coun
 
 def assert_all_returned(database: Database, leases: int) -> None:
     with database.read() as session:
-        assert session.scalar(select(func.sum(models.Gpu.used_mb))) == 0
-        assert session.scalar(select(func.sum(models.Gpu.leases))) == 0
-        assert session.scalars(select(models.Gpu.exclusive_lease_id).distinct()).all() == [None]
-        assert session.scalars(select(models.Claim)).all() == []
-        assert len(session.scalars(select(models.Lease.released_at)).all()) == leases
-        assert None not in session.scalars(select(models.Lease.released_at)).all()
+        assert session.scalar(select(func.sum(models.GpuRow.used_mb))) == 0
+        assert session.scalar(select(func.sum(models.GpuRow.leases))) == 0
+        assert session.scalars(select(models.GpuRow.exclusive_lease_id).distinct()).all() == [None]
+        assert session.scalars(select(models.ClaimRow)).all() == []
+        assert len(session.scalars(select(models.LeaseRow.released_at)).all()) == leases
+        assert None not in session.scalars(select(models.LeaseRow.released_at)).all()

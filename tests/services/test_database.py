@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, leases
 from gsaas.db.database import Database, retried
-from gsaas.db.models import Gpu, Host
+from gsaas.db.models import GpuRow, HostRow
 from gsaas.objects.lifecycle import Event
 from tests.support import rows
 
@@ -41,19 +41,19 @@ def test_a_write_that_raises_leaves_nothing(database: Database):
         session.flush()
         raise RuntimeError
     with database.read() as session:
-        assert session.scalars(select(Host)).all() == []
+        assert session.scalars(select(HostRow)).all() == []
 
 
 def test_a_reader_keeps_one_view_while_others_write(database: Database):
     with database.write() as session:
         session.add(rows.host("gpu1"))
     with database.read() as reader:
-        before = reader.scalars(select(Host.name)).all()
+        before = reader.scalars(select(HostRow.name)).all()
         with database.write() as writer:
             writer.add(rows.host("gpu2"))
-        assert reader.scalars(select(Host.name)).all() == before == ["gpu1"]
+        assert reader.scalars(select(HostRow.name)).all() == before == ["gpu1"]
     with database.read() as reader:
-        assert len(reader.scalars(select(Host.name)).all()) == 2
+        assert len(reader.scalars(select(HostRow.name)).all()) == 2
 
 
 def test_of_many_equal_transitions_at_once_one_happens(database: Database):
@@ -114,8 +114,8 @@ def test_a_report_and_claims_at_the_same_time_lose_nothing(database: Database):
                 gpus.register(session, "gpu1", "192.0.2.1", moved)
                 return
             for info in infos:
-                claimed = update(Gpu).where(Gpu.uuid == info.uuid)
-                session.execute(claimed.values(used_mb=Gpu.used_mb + 1024))
+                claimed = update(GpuRow).where(GpuRow.uuid == info.uuid)
+                session.execute(claimed.values(used_mb=GpuRow.used_mb + 1024))
 
     at_once(act)
     with database.read() as session:

@@ -55,13 +55,13 @@ def test_everybody_who_waits_is_served_once_and_nobody_for_ever(database):
     assert outcome["served"] == WORKERS * ROUNDS
     assert outcome["waited"] > 0
     with database.read() as session:
-        assert session.scalar(select(func.sum(models.Gpu.used_mb))) == 0
-        assert session.scalars(select(models.Claim)).all() == []
-        statuses = session.scalars(select(models.Lease.status).distinct()).all()
+        assert session.scalar(select(func.sum(models.GpuRow.used_mb))) == 0
+        assert session.scalars(select(models.ClaimRow)).all() == []
+        statuses = session.scalars(select(models.LeaseRow.status).distinct()).all()
         assert statuses == [Status.RELEASED]
         grants = session.execute(
-            select(func.count(), func.count(models.LeaseEvent.lease_id.distinct())).where(
-                models.LeaseEvent.event == "claim"
+            select(func.count(), func.count(models.LeaseEventRow.lease_id.distinct())).where(
+                models.LeaseEventRow.event == "claim"
             )
         ).one()
         assert tuple(grants) == (WORKERS * ROUNDS, WORKERS * ROUNDS)
@@ -100,7 +100,7 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
 
 def status(database: Database, lease_id: str) -> str:
     with database.read() as session:
-        return session.scalar(select(models.Lease.status).where(models.Lease.id == lease_id))
+        return session.scalar(select(models.LeaseRow.status).where(models.LeaseRow.id == lease_id))
 
 
 def new_lease(lease_id: str, request: Request) -> plain.Lease:

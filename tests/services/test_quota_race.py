@@ -79,9 +79,9 @@ def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
     assert [type(each) for each in outcome] == [exceptions.QuotaExceeded]
 
 
-def counted_lease(lease_id: str) -> models.Lease:
+def counted_lease(lease_id: str) -> models.LeaseRow:
     claims = [
-        models.Claim(
+        models.ClaimRow(
             position=position,
             gpu_uuid="GPU-0-0",
             memory_mb=10,

@@ -6,14 +6,14 @@ import datetime
 from typing import Any
 
 from gsaas.db import plain
-from gsaas.db.models import Claim, Gpu, Host, Lease
+from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseRow
 
 
-def host(name: str = "gpu1", **columns: Any) -> Host:
-    return Host(**{"name": name, "gpu_address": "192.0.2.1", **columns})
+def host(name: str = "gpu1", **columns: Any) -> HostRow:
+    return HostRow(**{"name": name, "gpu_address": "192.0.2.1", **columns})
 
 
-def gpu(uuid: str = "GPU-a", **columns: Any) -> Gpu:
+def gpu(uuid: str = "GPU-a", **columns: Any) -> GpuRow:
     defaults = {
         "host_name": "gpu1",
         "device_index": 0,
@@ -21,7 +21,7 @@ def gpu(uuid: str = "GPU-a", **columns: Any) -> Gpu:
         "memory_mb": 40960,
         "daemon_port": 8308,
     }
-    return Gpu(**{"uuid": uuid, **defaults, **columns})
+    return GpuRow(**{"uuid": uuid, **defaults, **columns})
 
 
 _LEASE = {
@@ -36,9 +36,9 @@ _LEASE = {
 }
 
 
-def lease(lease_id: str = "lease-1", **columns: Any) -> Lease:
+def lease(lease_id: str = "lease-1", **columns: Any) -> LeaseRow:
     held = {"status": "CLAIMED", "policy": "least-load-fit"}
-    return Lease(**{"id": lease_id, **_LEASE, **held, **columns})
+    return LeaseRow(**{"id": lease_id, **_LEASE, **held, **columns})
 
 
 def new_lease(lease_id: str = "lease-1", **columns: Any) -> plain.Lease:
@@ -46,7 +46,7 @@ def new_lease(lease_id: str = "lease-1", **columns: Any) -> plain.Lease:
     return plain.Lease(**{"id": lease_id, **_LEASE, **columns})
 
 
-def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) -> Claim:
+def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) -> ClaimRow:
     position = columns.get("position", 0)
     defaults = {
         "position": position,
@@ -54,7 +54,7 @@ def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) ->
         "masked_ip": f"169.254.71.{1 + position}",
         "masked_port": 8308,
     }
-    return Claim(**{"lease_id": lease_id, "gpu_uuid": gpu_uuid, **defaults, **columns})
+    return ClaimRow(**{"lease_id": lease_id, "gpu_uuid": gpu_uuid, **defaults, **columns})
 
 
 def second(number: int) -> datetime.datetime:

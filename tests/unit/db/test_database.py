@@ -18,33 +18,33 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     database = Database.open(f"sqlite://{place}")
     models.Base.metadata.create_all(database.engine)
     with database.write() as session:
-        session.add(models.Host(name="gpu-1"))
+        session.add(models.HostRow(name="gpu-1"))
     yield database
     database.close()
 
 
 def test_what_a_reader_changes_is_not_kept(database):
     with database.read() as session:
-        session.get(models.Host, "gpu-1").disabled = True
+        session.get(models.HostRow, "gpu-1").disabled = True
         session.flush()
     with database.read() as session:
-        assert session.get(models.Host, "gpu-1").disabled is False
+        assert session.get(models.HostRow, "gpu-1").disabled is False
 
 
 def test_what_was_read_stays_readable(database):
     with database.read() as session:
-        host = session.get(models.Host, "gpu-1")
+        host = session.get(models.HostRow, "gpu-1")
     assert (host.name, host.disabled) == ("gpu-1", False)
 
 
 def test_what_a_writer_changes_is_kept_unless_it_fails(database):
     with pytest.raises(RuntimeError), database.write() as session:
-        session.get(models.Host, "gpu-1").disabled = True
+        session.get(models.HostRow, "gpu-1").disabled = True
         session.flush()
         raise RuntimeError
     with database.read() as session:
-        assert session.get(models.Host, "gpu-1").disabled is False
+        assert session.get(models.HostRow, "gpu-1").disabled is False
     with database.write() as session:
-        session.get(models.Host, "gpu-1").disabled = True
+        session.get(models.HostRow, "gpu-1").disabled = True
     with database.read() as session:
-        assert session.get(models.Host, "gpu-1").disabled is True
+        assert session.get(models.HostRow, "gpu-1").disabled is True

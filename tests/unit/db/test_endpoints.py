@@ -7,14 +7,14 @@ import pytest
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus
 from gsaas.db.database import Database
-from gsaas.db.models import Endpoint
+from gsaas.db.models import EndpointRow
 from tests.support import rows
 
 
 def test_a_report_replaces_the_one_before(database: Database):
     with database.write() as session:
         endpoints.register(session, "cpu1", {"bindings": 1, "problems": ["no route"]})
-        session.get_one(Endpoint, "cpu1").seen_at = rows.second(0)
+        session.get_one(EndpointRow, "cpu1").seen_at = rows.second(0)
     with database.write() as session:
         endpoints.register(session, "cpu1", {"bindings": 2})
     with database.read() as session:

@@ -9,7 +9,7 @@ from gsaas import exceptions
 from gsaas.db import gpus, hosts
 from gsaas.db.database import Database
 from gsaas.db.gpus import NOT_REPORTED
-from gsaas.db.models import Claim, Gpu, GpuReading, Host
+from gsaas.db.models import ClaimRow, GpuReadingRow, GpuRow, HostRow
 from gsaas.objects.gpu_report import GpuInfo, GpuProcess, Reading, XidError
 from tests.support import rows
 
@@ -31,7 +31,7 @@ def hold(database: Database, uuid: str, memory_mb: int, mode: str = "shared") ->
         asked = memory_mb if mode == "shared" else None
         session.add(rows.lease(lease_id, mode=mode, memory_mb=asked))
         session.flush()
-        gpu = session.get_one(Gpu, uuid)
+        gpu = session.get_one(GpuRow, uuid)
         gpu.used_mb += memory_mb
         gpu.exclusive_lease_id = None if mode == "shared" else lease_id
         session.flush()
@@ -40,12 +40,12 @@ def hold(database: Database, uuid: str, memory_mb: int, mode: str = "shared") ->
 
 def let_go(database: Database, uuid: str) -> None:
     with database.write() as session:
-        gpu = session.get_one(Gpu, uuid)
+        gpu = session.get_one(GpuRow, uuid)
         gpu.used_mb, gpu.exclusive_lease_id = 0, None
-        session.execute(Claim.__table__.delete().where(Claim.gpu_uuid == uuid))
+        session.execute(ClaimRow.__table__.delete().where(ClaimRow.gpu_uuid == uuid))
 
 
-def inventory(database: Database) -> dict[str, Gpu]:
+def inventory(database: Database) -> dict[str, GpuRow]:
     with database.read() as session:
         return {gpu.uuid: gpu for gpu in gpus.page(session, limit=100)}
 
@@ -57,7 +57,7 @@ def places(database: Database) -> dict[str, tuple[str, int]]:
 def trace(database: Database) -> tuple[int, int]:
     """The count and sum of generations, by which caches notice a change."""
     with database.read() as session:
-        return tuple(session.execute(select(func.count(), func.sum(Gpu.generation))).one())
+        return tuple(session.execute(select(func.count(), func.sum(GpuRow.generation))).one())
 
 
 # Reports
@@ -78,7 +78,7 @@ def test_the_first_report_makes_the_host_and_its_gpus(database: Database):
 def test_a_report_of_nothing_new_only_says_that_the_monitor_lives(database: Database):
     report(database, info("GPU-a"))
     with database.write() as session:
-        session.get_one(Host, "gpu1").monitor_seen_at = rows.second(0)
+        session.get_one(HostRow, "gpu1").monitor_seen_at = rows.second(0)
     before = trace(database)
     report(database, info("GPU-a"))
     assert trace(database) == before
@@ -357,7 +357,7 @@ def read(database: Database, **readings: Reading) -> None:
         )
 
 
-def readings(database: Database) -> dict[str, GpuReading]:
+def readings(database: Database) -> dict[str, GpuReadingRow]:
     with database.read() as session:
         return gpus.readings(session, ["GPU-a", "GPU-b", "GPU-c"])
 

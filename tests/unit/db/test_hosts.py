@@ -169,7 +169,7 @@ def test_a_lost_host_offers_nothing_and_goes_when_its_last_gpu_was_given_back(cl
         assert hosts.any_forgotten(session)
     assert forget(cloud, "gpu1") == hosts.Forgotten([], [])
     with cloud.write() as session:
-        session.execute(delete(models.Claim))
+        session.execute(delete(models.ClaimRow))
         gpus.get(session, "GPU-gpu1").used_mb = 0
     with cloud.write() as session:
         hosts.bury(session)

@@ -120,7 +120,7 @@ def test_leases_whose_gpus_fail_or_are_silent_are_degraded(database):
     for name, gpu in held:
         add(database, rows.lease(name), rows.claim(name, gpu))
     with database.write() as session:
-        session.get(models.Lease, "over").status = "RELEASING"
+        session.get(models.LeaseRow, "over").status = "RELEASING"
     assert state(database).degraded == 2
 
 
@@ -139,7 +139,7 @@ def test_every_gpu_is_read_with_what_its_monitor_said_last(database):
         rows.host("gpu1"),
         rows.gpu("GPU-b", device_index=1, model="A", memory_mb=20),
         rows.gpu("GPU-a", device_index=0, model="A", memory_mb=10, used_mb=4),
-        models.GpuReading(
+        models.GpuReadingRow(
             gpu_uuid="GPU-a",
             at=rows.second(1),
             used_mb=3,

@@ -129,10 +129,10 @@ IMPOSSIBLE = {
             rows.claim(position=1, masked_ip="169.254.71.1"),
         ],
     ),
-    "an endpoint on a host that is not there": (UNKNOWN, [models.Endpoint(host_name="cpu1")]),
+    "an endpoint on a host that is not there": (UNKNOWN, [models.EndpointRow(host_name="cpu1")]),
     "an event of a lease that is not there": (
         UNKNOWN,
-        [models.LeaseEvent(lease_id="lease-1", event="claim", status="CLAIMED")],
+        [models.LeaseEventRow(lease_id="lease-1", event="claim", status="CLAIMED")],
     ),
 }
 
@@ -192,15 +192,15 @@ def test_a_full_and_lawful_cloud_is_accepted(database: Database):
             ]
         )
         session.flush()
-        whole = session.get_one(models.Gpu, "GPU-b")
+        whole = session.get_one(models.GpuRow, "GPU-b")
         whole.used_mb, whole.exclusive_lease_id = 40960, "exclusive"
         session.add_all(
             [
                 rows.claim("shared", "GPU-a", position=0, memory_mb=20480),
                 rows.claim("shared", "GPU-a", position=1, memory_mb=20480),
                 rows.claim("exclusive", "GPU-b", memory_mb=40960),
-                models.Endpoint(host_name="gpu1", report={"bindings": 0}),
-                models.LeaseEvent(lease_id="shared", event="claim", status="CLAIMED"),
+                models.EndpointRow(host_name="gpu1", report={"bindings": 0}),
+                models.LeaseEventRow(lease_id="shared", event="claim", status="CLAIMED"),
             ]
         )
 
@@ -214,23 +214,25 @@ def test_what_a_claim_stands_on_cannot_be_deleted(database: Database, table: str
     with refused(UNKNOWN), database.write() as session:
         session.execute(sqlalchemy.delete(models.Base.metadata.tables[table]))
     with database.read() as session:
-        assert session.scalar(sqlalchemy.select(models.Claim)).gpu.host.name == "gpu1"
+        assert session.scalar(sqlalchemy.select(models.ClaimRow)).gpu.host.name == "gpu1"
 
 
 def test_an_update_that_over_commits_is_refused_and_changes_nothing(database: Database):
     with database.write() as session:
         session.add_all([rows.host(), rows.gpu(used_mb=40000)])
     with refused("ck_gpus_never_over_committed"), database.write() as session:
-        session.execute(sqlalchemy.update(models.Gpu).values(used_mb=models.Gpu.used_mb + 961))
+        session.execute(
+            sqlalchemy.update(models.GpuRow).values(used_mb=models.GpuRow.used_mb + 961)
+        )
     with database.read() as session:
-        assert session.scalar(sqlalchemy.select(models.Gpu.used_mb)) == 40000
+        assert session.scalar(sqlalchemy.select(models.GpuRow.used_mb)) == 40000
 
 
 def test_text_may_be_in_any_language_and_case_matters(database: Database):
     with database.write() as session:
         session.add_all([rows.lease("1", name="Обучение 🚀"), rows.lease("2", name="обучение 🚀")])
     with database.read() as session:
-        query = sqlalchemy.select(models.Lease.id).where(models.Lease.name == "Обучение 🚀")
+        query = sqlalchemy.select(models.LeaseRow.id).where(models.LeaseRow.name == "Обучение 🚀")
         assert session.scalars(query).all() == ["1"]
 
 
@@ -239,7 +241,7 @@ def test_microseconds_are_kept(database: Database):
     with database.write() as session:
         session.add(rows.lease(created_at=moment))
     with database.read() as session:
-        assert session.scalar(sqlalchemy.select(models.Lease.created_at)) == moment
+        assert session.scalar(sqlalchemy.select(models.LeaseRow.created_at)) == moment
 
 
 def test_a_lease_read_in_a_session_tells_its_real_addresses_after_it(database: Database):
@@ -248,6 +250,6 @@ def test_a_lease_read_in_a_session_tells_its_real_addresses_after_it(database: D
         session.flush()
         session.add(rows.claim())
     with database.read() as session:
-        lease = session.scalar(sqlalchemy.select(models.Lease))
+        lease = session.scalar(sqlalchemy.select(models.LeaseRow))
     (claim,) = lease.claims
     assert (claim.gpu.host.gpu_address, claim.gpu.daemon_port) == ("192.0.2.1", 8308)

@@ -16,7 +16,7 @@ from gsaas.db.database import Database
 from gsaas.db.prepared import HANDED_OVER, Prepared
 from tests.support import sqlite
 
-HOSTS, EVENTS = models.Host.__table__, models.LeaseEvent.__table__
+HOSTS, EVENTS = models.HostRow.__table__, models.LeaseEventRow.__table__
 INSERT = Prepared(insert(HOSTS))
 FIND = Prepared(select(HOSTS).where(HOSTS.c.name == bindparam("this")))
 AGE = Prepared(
@@ -61,13 +61,13 @@ def test_what_is_written_is_what_a_session_reads(door):
     with door.writing() as connection:
         assert INSERT.run(connection, **ROW) == 1
     with door.read() as session:
-        host = session.get(models.Host, "gpu-1")
+        host = session.get(models.HostRow, "gpu-1")
         assert {name: getattr(host, name) for name in ROW} == ROW
 
 
 def test_what_a_session_writes_is_what_is_read(door):
     with door.write() as session:
-        session.add(models.Host(**ROW))
+        session.add(models.HostRow(**ROW))
     with door.reading() as connection:
         [host] = found(connection, "gpu-1")
         assert found(connection, "gpu-2") == []

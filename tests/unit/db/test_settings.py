@@ -6,7 +6,7 @@ import pytest
 
 from gsaas.db import settings
 from gsaas.db.database import Database
-from gsaas.db.models import Setting
+from gsaas.db.models import SettingRow
 
 
 def put(database: Database, value: object, by: str | None = None) -> None:
@@ -32,10 +32,10 @@ def test_a_value_is_kept_as_it_was_given(database: Database, value: object):
 def test_the_last_one_counts_and_is_known_by_who_set_it(database: Database):
     put(database, 5, "one")
     with database.read() as session:
-        first = session.get_one(Setting, "some")
+        first = session.get_one(SettingRow, "some")
     put(database, 6, "other")
     with database.read() as session:
-        second = session.get_one(Setting, "some")
+        second = session.get_one(SettingRow, "some")
     assert (second.value, second.updated_by) == (6, "other")
     assert second.updated_at >= first.updated_at
 

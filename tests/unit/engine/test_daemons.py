@@ -294,7 +294,7 @@ def test_orders_for_a_host_that_was_gone_for_good_and_came_back_are_the_newest_i
         before = hosts.next_serial(session, "gpu9")
         hosts.forget(session, "gpu9", patience=None, servers_stay=False)
     with world.database.write() as session:
-        assert session.get(models.Host, "gpu9") is None
+        assert session.get(models.HostRow, "gpu9") is None
         assert hosts.next_serial(session, "gpu9") > before
 
 
@@ -307,7 +307,7 @@ def test_orders_do_not_make_a_host_come_back_that_is_gone_for_good(world):
     world.gpu_hosts.orders(GPU_HOST)
 
     with world.database.read() as session:
-        assert session.get(models.Host, GPU_HOST).forgotten
+        assert session.get(models.HostRow, GPU_HOST).forgotten
 
 
 def test_a_fault_tells_its_tenant_no_host_and_no_address(world):

@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from gsaas.cloud.base import Port, Server, ServerStatus
-from gsaas.db.models import Claim, Lease
+from gsaas.db.models import ClaimRow, LeaseRow
 from gsaas.engine import steps
 from gsaas.engine.steps import Seen, Timeouts
 from gsaas.objects.lifecycle import Status
@@ -47,17 +47,17 @@ NO_ENDPOINT = None
 SILENCE = Seen(None, NO_ENDPOINT, trouble="Nova does not answer")
 
 
-def lease(status: Status, claims: int = 1, **columns: object) -> Lease:
+def lease(status: Status, claims: int = 1, **columns: object) -> LeaseRow:
     columns = {"timings": {"activation": 1.3}, "locality": "any", **columns}
-    return Lease(
+    return LeaseRow(
         status=status,
         created_at=CREATED,
-        claims=[Claim(position=position) for position in range(claims)],
+        claims=[ClaimRow(position=position) for position in range(claims)],
         **columns,
     )
 
 
-def next_step(lease: Lease, seen: Seen, now: datetime.datetime = IN_TIME) -> steps.Step:
+def next_step(lease: LeaseRow, seen: Seen, now: datetime.datetime = IN_TIME) -> steps.Step:
     return steps.next_step(lease, seen, now, PATIENCE)
 
 

@@ -335,7 +335,7 @@ class World:
             self.fuse.left = None
         return False
 
-    def lease(self, lease_id: str) -> models.Lease:
+    def lease(self, lease_id: str) -> models.LeaseRow:
         with self.database.read() as session:
             return leases.get(session, lease_id)
 

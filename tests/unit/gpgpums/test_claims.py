@@ -60,7 +60,7 @@ def used(database: Database) -> dict[str, tuple[int, str | None]]:
     with database.read() as session:
         return {
             gpu.uuid: (gpu.used_mb, gpu.exclusive_lease_id)
-            for gpu in session.scalars(select(models.Gpu).where(models.Gpu.used_mb > 0))
+            for gpu in session.scalars(select(models.GpuRow).where(models.GpuRow.used_mb > 0))
         }
 
 
@@ -96,7 +96,7 @@ def test_a_lease_is_stored_with_its_claims_and_its_story(cloud, claims):
     claims.claim(new_lease(request), request, "first-fit")
 
     with cloud.read() as session:
-        lease = session.scalars(select(models.Lease)).one()
+        lease = session.scalars(select(models.LeaseRow)).one()
         assert (lease.status, lease.policy, lease.count) == ("CLAIMED", "first-fit", 3)
         assert [
             (claim.position, claim.gpu_uuid, claim.memory_mb, claim.masked_ip, claim.masked_port)
@@ -106,7 +106,7 @@ def test_a_lease_is_stored_with_its_claims_and_its_story(cloud, claims):
             (1, "a1", 3000, "169.254.71.2", 8308),
             (2, "b0", 3000, "169.254.71.3", 8308),
         ]
-        story = session.scalars(select(models.LeaseEvent)).one()
+        story = session.scalars(select(models.LeaseEventRow)).one()
         assert (story.event, story.status) == ("claim", "CLAIMED")
     assert used(cloud) == {"a0": (3000, None), "a1": (3000, None), "b0": (3000, None)}
 
@@ -161,8 +161,8 @@ def test_a_released_lease_returns_exactly_what_it_took(cloud, claims, request_):
 
     assert used(cloud) == before
     with cloud.read() as session:
-        assert session.scalars(select(models.Claim)).all() == []
-        assert session.get(models.Lease, lease.id).released_at is not None
+        assert session.scalars(select(models.ClaimRow)).all() == []
+        assert session.get(models.LeaseRow, lease.id).released_at is not None
 
 
 def test_releasing_twice_or_what_never_was_changes_nothing(cloud, claims):
@@ -243,7 +243,7 @@ def disable_host(session):
 
 
 def silence_host(session):
-    session.get(models.Host, "b").monitor_seen_at -= datetime.timedelta(seconds=36)
+    session.get(models.HostRow, "b").monitor_seen_at -= datetime.timedelta(seconds=36)
 
 
 @pytest.mark.parametrize("withhold", [disable_gpu, disable_host, silence_host])
@@ -284,7 +284,7 @@ def test_compute_hosts_that_come_and_go_are_noticed(cloud, claims):
     assert claims.check(local).host == "a"
 
     with cloud.write() as session:
-        session.delete(session.get(models.Endpoint, "a"))
+        session.delete(session.get(models.EndpointRow, "a"))
         endpoints.register(session, "d", {})
     assert claims.check(local).impossible
 
@@ -293,7 +293,7 @@ def test_a_compute_host_that_left_while_another_came_is_not_given(cloud, claims)
     """The number of compute hosts is the same as before, so only the claim itself can notice."""
     assert claims.check(Request(1, locality="local")).host == "b"
     with cloud.write() as session:
-        session.delete(session.get(models.Endpoint, "b"))
+        session.delete(session.get(models.EndpointRow, "b"))
         endpoints.register(session, "a", {})
 
     lease = claims.claim(new_lease(WHOLE), Request(1, locality="local"))
@@ -395,8 +395,8 @@ def test_a_claim_that_loses_a_deadlock_is_tried_again(cloud, claims, deadlock, s
     lease = claims.claim(new_lease(request), request)
 
     with cloud.read() as session:
-        assert len(session.scalars(select(models.Claim)).all()) == 3
-        assert len(session.scalars(select(models.LeaseEvent)).all()) == 1
+        assert len(session.scalars(select(models.ClaimRow)).all()) == 3
+        assert len(session.scalars(select(models.LeaseEventRow)).all()) == 1
     claims.release(lease.id)
     assert used(cloud) == {}
 
@@ -424,7 +424,7 @@ def test_who_loses_every_time_gives_up_and_leaves_nothing(cloud, claims, deadloc
 def test_a_change_that_leaves_count_and_sum_as_they_were_is_found_all_the_same(cloud, claims):
     claims.check(WHOLE)
     with cloud.write() as session:
-        taken, other = session.get(models.Gpu, "b0"), session.get(models.Gpu, "a0")
+        taken, other = session.get(models.GpuRow, "b0"), session.get(models.GpuRow, "a0")
         taken.used_mb = 1
         taken.generation += 1
         other.generation -= 1
@@ -456,7 +456,7 @@ def with_ports(database: Database, ports: str = "20000-20003", attempts: int = 3
     )
 
 
-def daemons_of(lease: models.Lease) -> list[tuple[str | None, int | None]]:
+def daemons_of(lease: models.LeaseRow) -> list[tuple[str | None, int | None]]:
     return [(claim.daemon_host, claim.daemon_port) for claim in lease.claims]
 
 
@@ -501,7 +501,7 @@ def test_the_port_of_a_gpus_own_daemon_is_never_given_to_a_lease(database):
 
 def test_an_attempt_that_was_lost_leaves_no_trace_in_what_is_asked_next(cloud, deadlock):
     with cloud.read() as session:
-        host = session.scalars(select(models.Gpu.host_name)).first()
+        host = session.scalars(select(models.GpuRow.host_name)).first()
     claims = Claims(cloud, attempts=2, heartbeat_timeout=35, masked=MASKED, native=True)
     request = Request.from_dict(WHOLE.to_dict(), host)
     lease = new_lease(request)

@@ -65,7 +65,7 @@ class Books(RuleBasedStateMachine):
         for lease_id in list(self.held):
             self.workers[0].release(lease_id)
         with self.database.read() as session:
-            assert session.scalars(select(models.Gpu.used_mb)).all() == [0] * len(self.cloud())
+            assert session.scalars(select(models.GpuRow.used_mb)).all() == [0] * len(self.cloud())
         self.database.close()
 
     @initialize()
@@ -172,7 +172,7 @@ class Books(RuleBasedStateMachine):
     @rule(host=SOME_HOST)
     def a_compute_host_is_given_up(self, host):
         with self.database.write() as session:
-            endpoint = session.get(models.Endpoint, host)
+            endpoint = session.get(models.EndpointRow, host)
             if endpoint is not None:
                 session.delete(endpoint)
 
@@ -182,13 +182,13 @@ class Books(RuleBasedStateMachine):
     def every_gpu_holds_what_its_claims_say_and_no_more(self):
         with self.database.read() as session:
             claimed: dict[str, int] = {}
-            for claim in session.scalars(select(models.Claim)):
+            for claim in session.scalars(select(models.ClaimRow)):
                 claimed[claim.gpu_uuid] = claimed.get(claim.gpu_uuid, 0) + claim.memory_mb
             ours: dict[str, int] = {}
             for taken in self.held.values():
                 for uuid, size in taken.items():
                     ours[uuid] = ours.get(uuid, 0) + size
-            rows = session.scalars(select(models.Gpu)).all()
+            rows = session.scalars(select(models.GpuRow)).all()
             used = {gpu.uuid: gpu.used_mb for gpu in rows if gpu.used_mb}
             assert used == claimed == ours
             assert all(gpu.used_mb <= gpu.memory_mb for gpu in rows)
@@ -198,7 +198,7 @@ class Books(RuleBasedStateMachine):
     @invariant()
     def an_exclusive_gpu_has_one_holder(self):
         with self.database.read() as session:
-            for gpu in session.scalars(select(models.Gpu)):
+            for gpu in session.scalars(select(models.GpuRow)):
                 holders = {lease for lease, taken in self.held.items() if gpu.uuid in taken}
                 if gpu.exclusive_lease_id is not None:
                     assert holders == {gpu.exclusive_lease_id}
@@ -225,12 +225,12 @@ class Books(RuleBasedStateMachine):
                     given=gpu.given,
                     withheld=Withheld.DISABLED if _is_off(gpu) else None,
                 )
-                for gpu in session.scalars(select(models.Gpu))
+                for gpu in session.scalars(select(models.GpuRow))
             ]
 
     def compute_hosts(self) -> frozenset[str]:
         with self.database.read() as session:
-            return frozenset(session.scalars(select(models.Endpoint.host_name)))
+            return frozenset(session.scalars(select(models.EndpointRow.host_name)))
 
 
 def columns(request: Request) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def columns(request: Request) -> dict[str, Any]:
     }
 
 
-def _is_off(gpu: models.Gpu) -> bool:
+def _is_off(gpu: models.GpuRow) -> bool:
     oldest = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(
         seconds=HEARTBEAT_TIMEOUT
     )

@@ -59,7 +59,7 @@ class Cloud(Claims):
             **more,
         )
 
-    def take(self, name: str, request: Request = WHOLE, **columns: Any) -> models.Lease:
+    def take(self, name: str, request: Request = WHOLE, **columns: Any) -> models.LeaseRow:
         return self.claim(new_lease(name, request, **columns), request)
 
     def queue(
@@ -71,7 +71,7 @@ class Cloud(Claims):
 
     def status(self, name: str) -> str:
         with self.database.read() as session:
-            return session.scalar(select(models.Lease.status).where(models.Lease.id == name))
+            return session.scalar(select(models.LeaseRow.status).where(models.LeaseRow.id == name))
 
     def places(self) -> list[str]:
         with self.database.read() as session:
@@ -212,7 +212,7 @@ def test_leaving_lets_the_next_one_in(claims):
 
     assert claims.left == ["wants both", "small"]
     with claims.database.read() as session:
-        lease = session.get(models.Lease, "wants both")
+        lease = session.get(models.LeaseRow, "wants both")
     assert (lease.status, lease.fault_step) == ("RELEASED", "queue")
     assert lease.fault_message == "its client went away"
     assert not claims.leave("wants both")
@@ -241,7 +241,7 @@ def test_who_asked_in_vain_before_he_queued_up_holds_nothing_while_he_waits(clou
     claims.wait(lease, WHOLE)
 
     with cloud.read() as session:
-        stored = session.get(models.Lease, "late")
+        stored = session.get(models.LeaseRow, "late")
         assert (stored.status, stored.claims, stored.claimed_at) == ("QUEUED", [], None)
     claims.release("holder")
     assert claims.left == ["late"]
@@ -257,7 +257,7 @@ def test_who_is_next_and_finds_no_port_for_his_daemons_bars_nobodys_way(cloud):
 
     assert claims.left[0] == "too many"
     with cloud.read() as session:
-        lease = session.get(models.Lease, "too many")
+        lease = session.get(models.LeaseRow, "too many")
     assert (lease.status, lease.fault_step) == ("RELEASED", "queue")
     assert lease.fault_message.startswith("it was its turn, but ")
     assert "20000-20001" in lease.fault_message

@@ -23,7 +23,7 @@ def read(database, ages_and_percents):
     with database.write() as session:
         for uuid, (age, percent) in ages_and_percents.items():
             session.merge(
-                models.GpuReading(
+                models.GpuReadingRow(
                     gpu_uuid=uuid,
                     at=now - datetime.timedelta(seconds=age),
                     mean_utilisation=percent,

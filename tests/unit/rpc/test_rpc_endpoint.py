@@ -56,12 +56,12 @@ def desk(bus, database, running) -> Desk:
 def bound(database):
     """Make leases whose binding the endpoint of a host was told of."""
 
-    def make(status: Status, host: str = "compute1") -> models.Lease:
+    def make(status: Status, host: str = "compute1") -> models.LeaseRow:
         lease_id, port_id = str(uuid.uuid4()), str(uuid.uuid4())
         with database.write() as session:
             gpus.register(session, "gpu1", "192.168.50.11", [GPU])
             session.add(
-                models.Lease(
+                models.LeaseRow(
                     id=lease_id,
                     project_id="p",
                     user_id="u",
@@ -82,7 +82,7 @@ def bound(database):
                     bound_host=host,
                     fault_message="it broke",
                     claims=[
-                        models.Claim(
+                        models.ClaimRow(
                             position=0,
                             gpu_uuid="GPU-1",
                             memory_mb=1024,
@@ -98,7 +98,7 @@ def bound(database):
     return make
 
 
-def holds(*lease_list: models.Lease) -> dict:
+def holds(*lease_list: models.LeaseRow) -> dict:
     return {"bindings": {lease.port_id: {"installed": True} for lease in lease_list}}
 
 
