@@ -188,7 +188,7 @@ def claim_through_api(world: World) -> Action:
         )
         lease_id = made.json["lease"]["id"]
         client.delete(f"/v1/leases/{lease_id}", headers=headers)
-        world.claims.release(lease_id)
+        world.claims.returns.release(lease_id)
 
     return action
 

@@ -18,8 +18,8 @@ from gsaas.api.times import iso
 from gsaas.api.watchers import Bell
 from gsaas.db import models, queue
 from gsaas.db.database import Database
-from gsaas.gpgpums.claims import TIME_OVER, WaitPolicy
 from gsaas.gpgpums.queue import estimate
+from gsaas.gpgpums.wait_queue import TIME_OVER, WaitPolicy
 from gsaas.objects.lifecycle import Status
 
 PATH = "/v1/queue"

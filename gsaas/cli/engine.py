@@ -9,14 +9,12 @@ from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import limits, service
+from gsaas import service
 from gsaas.cloud import base as cloud
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.grants import keyring
 from gsaas.metrics import exposition
 from gsaas.remoting import base as remoting
@@ -40,12 +38,8 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     """Start an engine; raises `service.Unstartable`."""
     load_remoting = functools.cache(functools.partial(remoting.load, conf=conf))
     try:
-        masked = MaskedAddresses(
-            conf.rodvr.masked_prefix, load_remoting(conf.remoting.driver).default_port
-        )
+        remoting_driver = load_remoting(conf.remoting.driver)
         servers = cloud.load(conf.engine.cloud, conf)
-        quotas = limits.load(conf)
-        choice = PolicySelection.from_conf(conf)
         keys = keyring.of(conf)
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
@@ -54,24 +48,16 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
     endpoint = EndpointClient(bus, conf.engine.endpoint_timeout)
-    claims = Claims(
-        database,
-        attempts=conf.gpgpums.claim_attempts,
-        heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
-        masked=masked,
-        quotas=quotas,
-        backfill=conf.queue.backfill,
-        client_timeout=conf.queue.client_timeout,
-        announce=Announcer(EngineClient(bus), ApiClient(bus)),
-        choice=choice,
-        utilisation_window=conf.monitor.utilisation_window,
-        request_mix=conf.gpgpums.request_mix,
-        daemon_ports=load_remoting(conf.remoting.driver).daemon_ports,
-        native=conf.remoting.native,
-        local=MaskedAddresses(
-            conf.rodvr.local_prefix, load_remoting(conf.remoting.driver).default_port
-        ),
-    )
+    try:
+        claims = Claims.from_conf(
+            conf,
+            database,
+            default_port=remoting_driver.default_port,
+            daemon_ports=remoting_driver.daemon_ports,
+            announce=Announcer(EngineClient(bus), ApiClient(bus)),
+        )
+    except ValueError as error:
+        raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     driver = LeaseDriver(
         conf,
         database=database,

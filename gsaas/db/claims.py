@@ -1,23 +1,21 @@
-"""What a claim and its return do to the rows of GPUs."""
+"""What claims and their return do to the rows of GPUs and claims."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 
-from gsaas.db import plain, queue
-from gsaas.db.models import ClaimRow, GpuRow
+from gsaas.db import queue
+from gsaas.db.models import ClaimRow, GpuRow, table_of
 from gsaas.db.prepared import Prepared
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.lease import Claim
 
-if TYPE_CHECKING:
-    from gsaas.objects import gpu as gpus
+_GPUS, _CLAIMS = table_of(GpuRow), table_of(ClaimRow)
 
-_GPUS, _CLAIMS = GpuRow.__table__, ClaimRow.__table__
-
-_TURNSTILE = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
+_FIRST_GPU = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
 
 _SWAP = Prepared(
     update(_GPUS)
@@ -43,7 +41,7 @@ _RETURN = (
         used_mb=_GPUS.c.used_mb - bindparam("size"),
         leases=_GPUS.c.leases - 1,
         exclusive_lease_id=None,
-        # New to everybody as a rule, and larger than before in any case.
+        # The largest of all as a rule, so that caches find it; larger than before in any case.
         generation=case(
             (_GPUS.c.generation < bindparam("next"), bindparam("next")),
             else_=_GPUS.c.generation + 1,
@@ -54,7 +52,7 @@ _RETURN = (
 _GIVE_BACK = Prepared(_RETURN)
 _GIVE_BACK_KNOWN = Prepared(_RETURN.where(_GPUS.c.generation == bindparam("known")))
 
-_LOOK = Prepared(select(func.max(_GPUS.c.generation), queue.TOP_PRIORITY.scalar_subquery()))
+_SUMMARY = Prepared(select(func.max(_GPUS.c.generation), queue.TOP_PRIORITY.scalar_subquery()))
 
 _DELETE = Prepared(
     delete(_CLAIMS).where(
@@ -63,13 +61,16 @@ _DELETE = Prepared(
 )
 
 
-def queue_up(connection: Connection) -> None:
-    """Wait for the row that all claims know: the first they would lock in any case."""
-    connection.execute(_TURNSTILE)
+def wait_for_claims(connection: Connection) -> None:
+    """Lock the row that all claims know, the first one that they would lock in any case.
+
+    Other claims that were overtaken wait for it until this transaction ends.
+    """
+    connection.execute(_FIRST_GPU)
 
 
-def swap(connection: Connection, before: gpus.Gpu, after: gpus.Gpu, lease_id: str) -> bool:
-    """Write *after* if the GPU is still as it was *before*; say whether. The lease is there already."""
+def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool:
+    """Write *after* if the GPU is still as it was *before*; return whether. The lease is stored already."""
     swapped = _SWAP.run(
         connection,
         this=before.uuid,
@@ -81,23 +82,23 @@ def swap(connection: Connection, before: gpus.Gpu, after: gpus.Gpu, lease_id: st
     return swapped == 1
 
 
-def look(connection: Connection) -> tuple[int, bool]:
-    """Return the largest generation of all GPUs, and whether anybody waits in the queue."""
-    newest, top_priority = _LOOK.rows(connection)[0]
-    return newest or 0, top_priority is not None
+def summary(connection: Connection) -> tuple[int, bool]:
+    """Return the largest generation of all GPUs, and whether the queue is empty."""
+    newest, top_priority = _SUMMARY.rows(connection)[0]
+    return newest or 0, top_priority is None
 
 
 def give_back(
     connection: Connection,
     lease_id: str,
-    claims: Sequence[plain.Claim],
-    known: Callable[[str], gpus.Gpu | None],
+    claims: Sequence[Claim],
+    known: Callable[[str], Gpu | None],
     newest: int,
-) -> list[tuple[gpus.Gpu, gpus.Gpu]]:
-    """Return the claims of a lease whose row is held.
+) -> list[tuple[Gpu, Gpu]]:
+    """Give back the *claims* of a lease whose row is locked, and delete them.
 
-    *known* is asked for GPUs by UUID. Those that are as it says are returned as they were and as they will be.
-    *newest* is the largest generation.
+    *known* returns a GPU by its UUID as the caller knows it, *newest* is the largest generation of all GPUs. Returns
+    the GPUs that are as the caller knows them, each before and after.
     """
     sizes: Counter[str] = Counter()
     for claim in claims:

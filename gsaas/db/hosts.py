@@ -99,7 +99,7 @@ def forget(session: Session, name: str, *, patience: float | None, servers_stay:
         session.execute(delete(EndpointRow).where(EndpointRow.host_name == name))
         failed = _fail_holders(session, name, servers_stay)
     for lease_id in unbound:
-        leases.update(session, lease_id, bound_host=None)
+        leases.update(session.connection(), lease_id, bound_host=None)
     # Its daemons, too, are gone by the operator's word: nobody waits for their end any more.
     session.execute(
         update(ClaimRow)
@@ -169,7 +169,7 @@ def _fail_holders(session: Session, name: str, servers_stay: bool) -> list[str]:
         else:
             message += "launch again"
         leases.transition(
-            session,
+            session.connection(),
             lease.id,
             Event.FAIL,
             message,

@@ -1,92 +1,138 @@
-"""Reading and moving leases; `gsaas.gpgpums.claims` makes them.
+"""Reading, writing and moving leases; `gsaas.gpgpums` makes them. Rows become `gsaas.objects.lease.Lease` values here.
 
-1. A status changes only in `transition`, which asks `gsaas.objects.lifecycle` and adds to the story.
-2. Whoever changes a lease holds its row until the transaction ends, so two engines cannot both
-   move it.
+1. A status changes only by `transition` or `move`, which ask `gsaas.objects.lifecycle` and return the event to record.
+2. `lock` keeps the row of a lease until the transaction ends, so two engines cannot both change it. Every change of a
+   lease begins with it.
 3. Released leases are history: they are found by their id, and listed only when asked for.
-4. What everybody waits for, a claim and a release, is done to plain values, by statements on a connection.
-5. An engine takes a lease's steps only while it holds the lease (`hold`, `let_go`). The row lock of rule 2 covers
-   one change; this covers what happens outside the database between two of them.
+4. The statements of a claim and a release are prepared, because every request waits for them.
+5. An engine takes the steps of a lease only while it owns the lease (`acquire_ownership`, `release_ownership`). The row
+   lock of rule 2 covers one change; ownership covers what happens outside the database between two changes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, and_, bindparam, exists, or_, select
+from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, or_, select
 from sqlalchemy import insert as insert_rows
 from sqlalchemy import update as update_rows
-from sqlalchemy.orm import Session
-from sqlalchemy.sql.base import ExecutableOption
 
 from gsaas import exceptions
-from gsaas.db import plain
-from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow
+from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow, table_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects import lifecycle
+from gsaas.objects.lease import KEPT_ALIVE, Claim, ClaimedGpu, GpuHost, Lease
 from gsaas.objects.lifecycle import Status
 
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
-KEPT = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
-"""Where a lease may have to be kept alive."""
-CHANGEABLE = frozenset(column.key for column in LeaseRow.__table__.columns) - {
-    "id",
-    "status",
-    "driven_by",
-    "driven_until",
-}
+COLUMNS = tuple(field.name for field in dataclasses.fields(Lease) if field.name != "claims")
+CHANGEABLE = frozenset(COLUMNS) - {"id", "status", "driven_by", "driven_until"}
+"""Columns that `update` and the changes of a transition may set."""
 
 
-class Happened(NamedTuple):
-    """What a lease's story is told: *event*, the *status* after it, and a *detail*."""
+class LeaseEvent(NamedTuple):
+    """One event of a lease: its name, the lease's status after it, and a detail for the operator."""
 
     event: str
     status: str
     detail: str | None = None
 
 
-_LEASES, _CLAIMS, _EVENTS = LeaseRow.__table__, ClaimRow.__table__, LeaseEventRow.__table__
+class RecordedEvent(NamedTuple):
+    """An event as it was recorded; *at* is UTC."""
+
+    event: str
+    status: str
+    detail: str | None
+    at: datetime.datetime
+
+
+_LEASES, _CLAIMS, _EVENTS = table_of(LeaseRow), table_of(ClaimRow), table_of(LeaseEventRow)
+_GPUS, _HOSTS = table_of(GpuRow), table_of(HostRow)
+
+_SELECT = select(*(_LEASES.c[name] for name in COLUMNS))
+_ONE = _SELECT.where(_LEASES.c.id == bindparam("this"))
+_READ = Prepared(_ONE)
+_LOCK = Prepared(_ONE.with_for_update())
 _INSERT_LEASE = Prepared(insert_rows(_LEASES))
 _INSERT_CLAIMS = Prepared(insert_rows(_CLAIMS))
 _INSERT_EVENTS = Prepared(insert_rows(_EVENTS))
-_ONE = select(_LEASES).where(_LEASES.c.id == bindparam("this"))
-_SEEN = Prepared(_ONE)
-_LEASE = Prepared(_ONE.with_for_update())
-_CLAIMS_OF = Prepared(
-    select(_CLAIMS).where(_CLAIMS.c.lease_id == bindparam("this")).order_by(_CLAIMS.c.position)
-)
 _UPDATE_LEASE = Prepared(update_rows(_LEASES).where(_LEASES.c.id == bindparam("this")))
-_PLACES = Prepared(
-    select(*GpuRow.__table__.columns, *HostRow.__table__.columns)
-    .select_from(_CLAIMS)
-    .join(GpuRow.__table__)
-    .join(HostRow.__table__)
+
+_CLAIM_COLUMNS = tuple(
+    _CLAIMS.c[field.name] for field in dataclasses.fields(Claim) if field.name != "claimed_gpu"
+)
+_HOST_COLUMNS = tuple(_HOSTS.c[field.name] for field in dataclasses.fields(GpuHost))
+_CLAIMS_OF = Prepared(
+    select(*_CLAIM_COLUMNS)
     .where(_CLAIMS.c.lease_id == bindparam("this"))
+    .order_by(_CLAIMS.c.position)
 )
-_PAST = (
-    select(_EVENTS.c.event).where(_EVENTS.c.lease_id == bindparam("this")).order_by(_EVENTS.c.id)
+_CLAIMS_WITH_GPUS = select(
+    *_CLAIM_COLUMNS, _GPUS.c.host_name, _GPUS.c.daemon_port, _GPUS.c.withdrawn_reason
+).join_from(_CLAIMS, _GPUS)
+_LOCATED_CLAIMS_OF = Prepared(
+    _CLAIMS_WITH_GPUS.where(_CLAIMS.c.lease_id == bindparam("this")).order_by(_CLAIMS.c.position)
 )
+# Once for each host and not for each claim: a report in JSON is long.
+_HOSTS_OF = Prepared(
+    select(*_HOST_COLUMNS).where(
+        exists()
+        .select_from(_CLAIMS.join(_GPUS))
+        .where(_CLAIMS.c.lease_id == bindparam("this"), _GPUS.c.host_name == _HOSTS.c.name)
+    )
+)
+_EVENTS_OF = (
+    select(_EVENTS.c.event, _EVENTS.c.status, _EVENTS.c.detail, _EVENTS.c.at)
+    .where(_EVENTS.c.lease_id == bindparam("this"))
+    .order_by(_EVENTS.c.id)
+)
+_AT_ONCE = 500
+"""Leases whose claims are read by one statement; databases limit the parameters of a statement."""
 
 
-def get(session: Session, lease_id: str, project_id: str | None = None) -> LeaseRow:
-    """Return one lease with its claims, GPUs and hosts.
+def get(connection: Connection, lease_id: str, project_id: str | None = None) -> Lease:
+    """Return one lease with its claims, their GPUs and hosts.
 
-    With *project_id*, another project's lease is as unknown as one that never was: `NotFound`.
+    With *project_id*, another project's lease is as unknown as one that never was: raises `NotFound`.
     """
-    query = select(LeaseRow).where(LeaseRow.id == lease_id)
-    if project_id is not None:
-        query = query.where(LeaseRow.project_id == project_id)
-    lease = session.scalar(query)
-    if lease is None:
+    rows = _READ.rows(connection, this=lease_id)
+    if not rows:
         raise exceptions.NotFound(noun="lease", id=lease_id)
-    return lease
+    lease = Lease(*rows[0])
+    if project_id is not None and lease.project_id != project_id:
+        raise exceptions.NotFound(noun="lease", id=lease_id)
+    return located(connection, lease)
+
+
+def lock(connection: Connection, lease_id: str) -> Lease:
+    """Return a lease with its claims, without their GPUs, and keep its row locked until the transaction ends.
+
+    Raises `NotFound`.
+    """
+    rows = _LOCK.rows(connection, this=lease_id)
+    if not rows:
+        raise exceptions.NotFound(noun="lease", id=lease_id)
+    claims = tuple(Claim(*row) for row in _CLAIMS_OF.rows(connection, this=lease_id))
+    return Lease(*rows[0], claims)
+
+
+def located(connection: Connection, lease: Lease) -> Lease:
+    """Return *lease* with its claims as they are stored, each with its GPU and host."""
+    rows = _LOCATED_CLAIMS_OF.rows(connection, this=lease.id)
+    if not rows:
+        return lease.with_(claims=())
+    hosts = {row[0]: GpuHost(*row) for row in _HOSTS_OF.rows(connection, this=lease.id)}
+    return lease.with_(claims=tuple(_claim(row, hosts) for row in rows))
 
 
 def page(
-    session: Session,
+    connection: Connection,
     *,
     project_id: str | None = None,
     limit: int,
@@ -94,336 +140,280 @@ def page(
     server_id: str | None = None,
     status: str | None = None,
     name: str | None = None,
-) -> list[LeaseRow]:
+) -> list[Lease]:
     """Return up to *limit* leases after the lease *marker*, oldest first, that match all filters.
 
-    Raises `BadRequest` if *marker* is not a lease that the caller could have seen.
+    Raises `BadRequest` if *marker* is not a lease that the caller may see.
     """
-    query = select(LeaseRow).order_by(LeaseRow.created_at, LeaseRow.id).limit(limit)
+    query = _oldest_first(_SELECT).limit(limit)
     # Live statuses are named one by one, so that an index finds them: the history may be long.
-    query = query.where(LeaseRow.status.in_(LIVE) if status is None else LeaseRow.status == status)
+    query = query.where(
+        _LEASES.c.status.in_(LIVE) if status is None else _LEASES.c.status == status
+    )
     if project_id is not None:
-        query = query.where(LeaseRow.project_id == project_id)
+        query = query.where(_LEASES.c.project_id == project_id)
     if server_id is not None:
-        query = query.where(LeaseRow.server_id == server_id)
+        query = query.where(_LEASES.c.server_id == server_id)
     if name is not None:
-        query = query.where(LeaseRow.name == name)
+        query = query.where(_LEASES.c.name == name)
     if marker is not None:
-        last = marked(session, marker, project_id)
+        last = marked(connection, marker, project_id)
         # The first condition follows from the second; it tells an index where to begin.
         query = query.where(
-            LeaseRow.created_at >= last.created_at,
-            or_(LeaseRow.created_at > last.created_at, LeaseRow.id > last.id),
+            _LEASES.c.created_at >= last.created_at,
+            or_(_LEASES.c.created_at > last.created_at, _LEASES.c.id > last.id),
         )
-    return list(session.scalars(query))
+    return read(connection, query)
 
 
-def marked(session: Session, marker: str, project_id: str | None = None) -> LeaseRow:
-    """Return the lease that a page begins after; raises `BadRequest` if the caller knows none such."""
+def read(connection: Connection, query: Select[Any]) -> list[Lease]:
+    """Return the leases that *query* selects the `COLUMNS` of, with their claims, GPUs and hosts."""
+    leases = [Lease(*row) for row in connection.execute(query)]
+    claims: dict[str, list[Claim]] = defaultdict(list)
+    hosts: dict[str, GpuHost] = {}
+    for first in range(0, len(leases), _AT_ONCE):
+        ids = [lease.id for lease in leases[first : first + _AT_ONCE]]
+        rows = connection.execute(
+            _CLAIMS_WITH_GPUS.where(_CLAIMS.c.lease_id.in_(ids)).order_by(_CLAIMS.c.position)
+        ).all()
+        unread = {row.host_name for row in rows} - hosts.keys()
+        if unread:
+            found = connection.execute(select(*_HOST_COLUMNS).where(_HOSTS.c.name.in_(unread)))
+            hosts.update((row.name, GpuHost(*row)) for row in found)
+        for row in rows:
+            claims[row.lease_id].append(_claim(row, hosts))
+    return [lease.with_(claims=tuple(claims[lease.id])) for lease in leases]
+
+
+def select_leases(*conditions: Any) -> Select[Any]:
+    """Return the query for `read` of the leases that meet all *conditions*, oldest first."""
+    return _oldest_first(_SELECT.where(*conditions))
+
+
+def marked(connection: Connection, marker: str, project_id: str | None = None) -> Lease:
+    """Return the lease that a page begins after; raises `BadRequest` if the caller may not see such a lease."""
     try:
-        return get(session, marker, project_id)
+        return get(connection, marker, project_id)
     except exceptions.NotFound:
         raise exceptions.BadRequest(reason=f"the marker {marker} is not a lease") from None
 
 
 def transition(
-    session: Session,
+    connection: Connection,
     lease_id: str,
     event: lifecycle.Event,
     detail: str | None = None,
     **changes: Any,
-) -> LeaseRow:
-    """Move a lease as *event* says, set the columns in *changes*, and add to its story.
+) -> Lease:
+    """Move a lease as *event* says, set the columns in *changes*, and record the event. Return the new lease.
 
-    A lease that becomes RELEASED without having given back anything gets its time of release now.
-    Raises `NotFound`, and `IllegalTransition` (which tells the story) with everything as it was.
+    A lease that becomes RELEASED without having returned anything gets its time of release now.
+    Raises `NotFound`, and `IllegalTransition` (which lists the past events) with everything as it was.
     """
-    lease = held(session, lease_id)
-    connection = session.connection()
-    tell(connection, lease, [move(connection, lease, event, detail, **changes)])
-    session.flush()
-    return lease
+    before = lock(connection, lease_id)
+    lease, recorded = move(connection, before, event, detail, **changes)
+    record_events(connection, lease_id, [recorded])
+    columns = {"status", *changes}
+    if lease.released_at != before.released_at:
+        columns.add("released_at")
+    return write(connection, lease, *columns)
 
 
 def move(
     connection: Connection,
-    lease: plain.AnyLease,
+    lease: Lease,
     event: lifecycle.Event,
     detail: str | None = None,
     **changes: Any,
-) -> Happened:
-    """Do what `transition` does to a lease whose row is held already, and leave the writing to the caller.
+) -> tuple[Lease, LeaseEvent]:
+    """Return a `lock`ed lease as it is after *event* with *changes*, and the event to record. Writes nothing.
 
-    Returns what is to be told of it.
+    Raises `IllegalTransition`.
     """
+    _check_columns(changes)
     before = Status(lease.status)
     status = lifecycle.next_status(before, event)
     if status is None:
-        past = connection.scalars(_PAST, {"this": lease.id}).all()
+        past = [one.event for one in events(connection, lease.id)]
         raise exceptions.IllegalTransition(
             id=lease.id, state=before, event=event, story=" -> ".join([*past, before])
         )
-    _change(lease, changes)
-    lease.status = status
     if status is Status.RELEASED and lease.released_at is None:
-        lease.released_at = timeutils.utcnow()
-    return Happened(event, status, detail)
+        changes.setdefault("released_at", timeutils.utcnow())
+    return lease.with_(status=status, **changes), LeaseEvent(event, status, detail)
 
 
-def tell(connection: Connection, lease: plain.AnyLease, happened: Sequence[Happened]) -> None:
-    """Add to the story of a lease."""
+def record_events(connection: Connection, lease_id: str, happened: Sequence[LeaseEvent]) -> None:
+    """Record events of a lease, in order."""
     at = timeutils.utcnow()
-    rows = [{"lease_id": lease.id, "at": at, **one._asdict()} for one in happened]
+    rows = [{"lease_id": lease_id, "at": at, **one._asdict()} for one in happened]
     _INSERT_EVENTS.run_all(connection, rows)
 
 
-def insert(connection: Connection, lease: plain.Lease) -> None:
-    """Write a new lease, without its claims. What it leaves open gets its default."""
-    values = lease.complete()
+def insert(connection: Connection, lease: Lease) -> None:
+    """Write a new lease, without its claims."""
     # Half of the columns of most leases are NULL, and each that is named takes its time.
-    _INSERT_LEASE.run(
-        connection, **{name: values[name] for name in values if values[name] is not None}
-    )
+    values = {name: value for name in COLUMNS if (value := getattr(lease, name)) is not None}
+    _INSERT_LEASE.run(connection, **values)
 
 
-def queued(connection: Connection, lease_id: str) -> plain.Lease | None:
-    """Return a lease that waits, its row held until the transaction ends; None if it waits no more."""
-    lease = plain.Lease.of(_LEASE.rows(connection, this=lease_id)[0])
-    lease.claims = []
-    return lease if lease.status == Status.QUEUED else None
+def insert_claims(connection: Connection, lease: Lease) -> None:
+    """Write the claims of a lease that is stored already."""
+    rows = [
+        {column.name: getattr(claim, column.name) for column in _CLAIM_COLUMNS}
+        for claim in lease.claims
+    ]
+    _INSERT_CLAIMS.run_all(connection, rows)
 
 
-def serve(connection: Connection, lease: plain.Lease) -> None:
-    """Write what has become of a lease that was `queued`, without its claims."""
-    lease.updated_at = timeutils.utcnow()
-    _UPDATE_LEASE.run(connection, this=lease.id, **lease.values())
-
-
-def insert_claims(connection: Connection, lease: plain.Lease) -> None:
-    """Write the claims of a lease that is there."""
-    for claim in lease.claims:
-        claim.lease_id = lease.id
-    _INSERT_CLAIMS.run_all(connection, [claim.complete() for claim in lease.claims])
-
-
-def update(session: Session, lease_id: str, **changes: Any) -> LeaseRow:
-    """Set columns of a lease, other than its status. Raises `NotFound`."""
-    lease = held(session, lease_id)
-    _change(lease, changes)
-    session.flush()
+def write(connection: Connection, lease: Lease, *columns: str) -> Lease:
+    """Write these columns of a `lock`ed lease, all without any; return it with the time of the change."""
+    lease = lease.with_(updated_at=timeutils.utcnow())
+    changes = {name: getattr(lease, name) for name in {*(columns or COLUMNS), "updated_at"}}
+    _UPDATE_LEASE.run(connection, this=lease.id, **changes)
     return lease
 
 
-def hold(
-    session: Session,
-    lease: LeaseRow,
+def update(connection: Connection, lease_id: str, **changes: Any) -> Lease:
+    """Set columns of a lease, other than its status; return the new lease. Raises `NotFound`."""
+    _check_columns(changes)
+    return write(connection, lock(connection, lease_id).with_(**changes), *changes)
+
+
+def acquire_ownership(
+    connection: Connection,
+    lease: Lease,
     engine: str,
     until: datetime.datetime,
     former: str | None = None,
 ) -> bool:
-    """Have *engine* drive *lease* until then: True if it may, False if another does, or the lease has changed.
+    """Make *engine* the owner of *lease* until then; False if another engine owns it, or the lease has changed.
 
-    *former* is an engine that drove the lease and is known to be gone. Holding again what is held extends it.
+    *former* is an engine that owned the lease and is known to be gone. An owner that acquires again extends its time.
     """
     free = or_(
-        LeaseRow.driven_by.is_(None),
-        LeaseRow.driven_by.in_([engine, former or engine]),
-        LeaseRow.driven_until < timeutils.utcnow(),
+        _LEASES.c.driven_by.is_(None),
+        _LEASES.c.driven_by.in_([engine, former or engine]),
+        _LEASES.c.driven_until < timeutils.utcnow(),
     )
-    held = session.execute(
-        update_rows(LeaseRow)
-        .where(LeaseRow.id == lease.id, LeaseRow.updated_at == lease.updated_at, free)
-        .values(driven_by=engine, driven_until=until, updated_at=LeaseRow.updated_at)
-        .execution_options(synchronize_session=False)
+    acquired = connection.execute(
+        update_rows(_LEASES)
+        .where(_LEASES.c.id == lease.id, _LEASES.c.updated_at == lease.updated_at, free)
+        .values(driven_by=engine, driven_until=until, updated_at=_LEASES.c.updated_at)
     )
-    return held.rowcount == 1
+    return acquired.rowcount == 1
 
 
-def let_go(session: Session, lease_id: str, engine: str) -> None:
-    """Let others drive a lease, if *engine* holds it."""
-    session.execute(
-        update_rows(LeaseRow)
-        .where(LeaseRow.id == lease_id, LeaseRow.driven_by == engine)
-        .values(driven_by=None, driven_until=None, updated_at=LeaseRow.updated_at)
-        .execution_options(synchronize_session=False)
+def release_ownership(connection: Connection, lease_id: str, engine: str) -> None:
+    """Let other engines acquire a lease, if *engine* owns it."""
+    connection.execute(
+        update_rows(_LEASES)
+        .where(_LEASES.c.id == lease_id, _LEASES.c.driven_by == engine)
+        .values(driven_by=None, driven_until=None, updated_at=_LEASES.c.updated_at)
     )
 
 
-def keep(session: Session, lease_id: str) -> LeaseRow:
-    """Let a lease that has to be kept alive go on for as long as its keepalive says, from now.
+def keep(connection: Connection, lease_id: str) -> Lease:
+    """Extend a lease with a keepalive by that many seconds from now, and return it.
 
-    One that lasts anyway, or has ended, stays as it is. Raises `NotFound`.
+    A lease without a keepalive, or one that has ended, stays as it is. Raises `NotFound`.
     """
-    lease = held(session, lease_id)
-    if lease.kept_until is not None and lease.status in KEPT:
-        lease.kept_until = timeutils.utcnow() + datetime.timedelta(seconds=lease.keepalive)
-        session.flush()
-    return lease
+    lease = lock(connection, lease_id)
+    if lease.keepalive is None or lease.kept_until is None or lease.status not in KEPT_ALIVE:
+        return lease
+    kept_until = timeutils.utcnow() + datetime.timedelta(seconds=lease.keepalive)
+    return write(connection, lease.with_(kept_until=kept_until), "kept_until")
 
 
-def is_abandoned(lease: LeaseRow, now: datetime.datetime) -> bool:
-    """Whether nobody has kept a lease alive."""
-    return lease.status in KEPT and lease.kept_until is not None and lease.kept_until < now
+def abandoned(connection: Connection, now: datetime.datetime) -> list[str]:
+    """Return the ids of the leases whose clients have been silent for longer than their keepalive."""
+    query = select(_LEASES.c.id).where(_LEASES.c.kept_until < now, _LEASES.c.status.in_(KEPT_ALIVE))
+    return list(connection.scalars(query))
 
 
-def abandoned(session: Session, now: datetime.datetime) -> list[str]:
-    """Return the ids of the leases that nobody has kept alive."""
-    query = select(LeaseRow.id).where(LeaseRow.kept_until < now, LeaseRow.status.in_(KEPT))
-    return list(session.scalars(query))
+def events(connection: Connection, lease_id: str) -> list[RecordedEvent]:
+    """Return all events of a lease, in order; none for a lease that never was."""
+    return [RecordedEvent(*row) for row in connection.execute(_EVENTS_OF, {"this": lease_id})]
 
 
-def story(session: Session, lease_id: str) -> list[LeaseEventRow]:
-    """Return all that happened to a lease, in order; nothing for one that never was."""
-    query = (
-        select(LeaseEventRow).where(LeaseEventRow.lease_id == lease_id).order_by(LeaseEventRow.id)
-    )
-    return list(session.scalars(query))
+def unsettled(connection: Connection) -> list[str]:
+    """Return the ids of the leases for which the engine still has steps to take, oldest first.
 
-
-def unsettled(session: Session) -> list[str]:
-    """Return the ids of the leases that the engine still has work with, oldest first.
-
-    They are on their way somewhere, or in ERROR and still hold claims, a server or a binding.
+    They are CLAIMED, BOOTING or RELEASING, or in ERROR with claims, a server, a binding or an admission left.
     """
-    holds = or_(
-        LeaseRow.claims.any(),
-        LeaseRow.server_id.is_not(None),
-        LeaseRow.bound_host.is_not(None),
-        LeaseRow.admitted_address.is_not(None),
+    something_left = or_(
+        exists().where(_CLAIMS.c.lease_id == _LEASES.c.id),
+        _LEASES.c.server_id.is_not(None),
+        _LEASES.c.bound_host.is_not(None),
+        _LEASES.c.admitted_address.is_not(None),
     )
-    moving = LeaseRow.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING])
-    query = (
-        select(LeaseRow.id)
-        .where(or_(moving, and_(LeaseRow.status == Status.ERROR, holds)))
-        .order_by(LeaseRow.created_at, LeaseRow.id)
+    moving = _LEASES.c.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING])
+    query = select(_LEASES.c.id).where(
+        or_(moving, and_(_LEASES.c.status == Status.ERROR, something_left))
     )
-    return list(session.scalars(query))
+    return list(connection.scalars(_oldest_first(query)))
 
 
-def whereabouts(session: Session, status: Status) -> list[tuple[str, str | None, str | None]]:
+def servers(connection: Connection, status: Status) -> list[tuple[str, str | None, str | None]]:
     """Return the id, the server and the server's host of all leases with *status*, oldest first."""
-    query = (
-        select(LeaseRow.id, LeaseRow.server_id, LeaseRow.server_host)
-        .where(LeaseRow.status == status)
-        .order_by(LeaseRow.created_at, LeaseRow.id)
-    )
-    return [tuple(row) for row in session.execute(query)]
+    query = select(_LEASES.c.id, _LEASES.c.server_id, _LEASES.c.server_host)
+    rows = connection.execute(_oldest_first(query.where(_LEASES.c.status == status)))
+    return [(row.id, row.server_id, row.server_host) for row in rows]
 
 
-def is_ready(lease: LeaseRow) -> bool:
-    """Whether the consumer of a lease that stands alone can use it as soon as it has its claims."""
-    own_daemons = any(claim.daemon_port is not None for claim in lease.claims)
-    return not lease.has_server and lease.bound_host is None and not own_daemons
-
-
-def holds_only_claims(lease: LeaseRow) -> bool:
-    """Whether nothing but its claims has to be given back: nobody has to be told of its end first."""
-    return (
-        not lease.has_server
-        and lease.bound_host is None
-        and lease.admitted_address is None
-        and all(claim.daemon_port is None for claim in lease.claims)
-    )
-
-
-def named(session: Session, lease_ids: Collection[str], server_ids: Collection[str]) -> list[str]:
+def ids_of(
+    connection: Connection, lease_ids: Collection[str], server_ids: Collection[str]
+) -> list[str]:
     """Return the ids of the leases that have one of these ids, or one of these servers."""
-    query = select(LeaseRow.id).where(
-        or_(LeaseRow.id.in_(lease_ids), LeaseRow.server_id.in_(server_ids))
+    query = select(_LEASES.c.id).where(
+        or_(_LEASES.c.id.in_(lease_ids), _LEASES.c.server_id.in_(server_ids))
     )
-    return list(session.scalars(query))
+    return list(connection.scalars(query))
 
 
-def bound_to(session: Session, host: str) -> list[LeaseRow]:
-    """Return the leases whose binding the endpoint of *host* was told of: all it should hold."""
-    query = (
-        select(LeaseRow)
-        .where(LeaseRow.bound_host == host)
-        .order_by(LeaseRow.created_at, LeaseRow.id)
-    )
-    return list(session.scalars(query))
+def bound_to(connection: Connection, host: str) -> list[Lease]:
+    """Return the leases whose binding the endpoint of *host* was told of: all that it should contain."""
+    return read(connection, select_leases(_LEASES.c.bound_host == host))
 
 
-def on_gpus_of(session: Session, host: str) -> list[LeaseRow]:
+def on_gpus_of(connection: Connection, host: str) -> list[Lease]:
     """Return the leases that claim something of the GPUs of *host*, oldest first."""
-    holds = exists().where(
-        ClaimRow.lease_id == LeaseRow.id, ClaimRow.gpu_uuid == GpuRow.uuid, GpuRow.host_name == host
+    claims_there = exists().where(
+        _CLAIMS.c.lease_id == _LEASES.c.id,
+        _CLAIMS.c.gpu_uuid == _GPUS.c.uuid,
+        _GPUS.c.host_name == host,
     )
-    return list(
-        session.scalars(select(LeaseRow).where(holds).order_by(LeaseRow.created_at, LeaseRow.id))
-    )
+    return read(connection, select_leases(claims_there))
 
 
-def note(session: Session, lease_id: str, event: str, detail: str) -> None:
-    """Add something to the story of a lease that does not change its status; one that is not there is no fault."""
-    status = session.scalar(select(LeaseRow.status).where(LeaseRow.id == lease_id))
+def note(connection: Connection, lease_id: str, event: str, detail: str) -> None:
+    """Record an event that does not change the status of a lease; does nothing if there is no such lease."""
+    status = connection.scalar(select(_LEASES.c.status).where(_LEASES.c.id == lease_id))
     if status is not None:
-        session.add(LeaseEventRow(lease_id=lease_id, event=event, status=status, detail=detail))
+        record_events(connection, lease_id, [LeaseEvent(event, status, detail)])
 
 
-def forget_daemons(session: Session, lease_id: str, host: str) -> None:
-    """Note that no daemon of its own is left of a lease on *host*; their ports may be given to others."""
-    session.execute(
-        update_rows(ClaimRow)
-        .where(ClaimRow.lease_id == lease_id, ClaimRow.daemon_host == host)
+def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
+    """Note that no daemon of its own is left of a lease on *host*; their ports may be given to other leases."""
+    connection.execute(
+        update_rows(_CLAIMS)
+        .where(_CLAIMS.c.lease_id == lease_id, _CLAIMS.c.daemon_host == host)
         .values(daemon_host=None, daemon_port=None)
-        .execution_options(synchronize_session=False)
     )
 
 
-def held(session: Session, lease_id: str, *options: ExecutableOption) -> LeaseRow:
-    """Return a lease whose row nobody else changes until the transaction ends. Raises `NotFound`."""
-    lease = session.get(
-        LeaseRow, lease_id, options=options, with_for_update=True, populate_existing=True
-    )
-    if lease is None:
-        raise exceptions.NotFound(noun="lease", id=lease_id)
-    return lease
+def _oldest_first(query: Select[Any]) -> Select[Any]:
+    return query.order_by(_LEASES.c.created_at, _LEASES.c.id)
 
 
-def known(connection: Connection, lease_id: str) -> plain.Lease:
-    """Return a lease with its claims, their GPUs and hosts as plain values. Raises `NotFound`."""
-    lease = _copied(connection, lease_id, _SEEN)
-    locate(connection, lease)
-    return lease
+def _claim(row: Row[Any] | Sequence[Any], hosts: Mapping[str, GpuHost]) -> Claim:
+    """Return the claim of a row of `_CLAIMS_WITH_GPUS`."""
+    *columns, host_name, daemon_port, withdrawn_reason = row
+    gpu = ClaimedGpu(columns[2], daemon_port, withdrawn_reason, hosts[host_name])
+    return Claim(*columns, gpu)
 
 
-def copied(connection: Connection, lease_id: str) -> plain.Lease:
-    """Return a lease with its claims as plain values; else as `held`. `write` is the way back."""
-    return _copied(connection, lease_id, _LEASE)
-
-
-def _copied(connection: Connection, lease_id: str, query: Prepared) -> plain.Lease:
-    rows = query.rows(connection, this=lease_id)
-    if not rows:
-        raise exceptions.NotFound(noun="lease", id=lease_id)
-    lease = plain.Lease.of(rows[0])
-    lease.claims = [plain.Claim.of(row) for row in _CLAIMS_OF.rows(connection, this=lease_id)]
-    return lease
-
-
-def write(connection: Connection, lease: plain.Lease, *columns: str) -> None:
-    """Write these columns of a `copied` lease back."""
-    lease.updated_at = timeutils.utcnow()
-    changes = {name: getattr(lease, name) for name in (*columns, "updated_at")}
-    _UPDATE_LEASE.run(connection, this=lease.id, **changes)
-
-
-def locate(connection: Connection, lease: plain.Lease) -> None:
-    """Read the GPUs and hosts of the claims of a lease, which are written."""
-    gpus = {}
-    own = len(plain.Gpu.columns)
-    for row in _PLACES.rows(connection, this=lease.id):
-        gpu = plain.Gpu.of(row[:own])
-        gpu.host = plain.Host.of(row[own:])
-        gpus[gpu.uuid] = gpu
-    for claim in lease.claims:
-        claim.gpu = gpus[claim.gpu_uuid]
-
-
-def _change(lease: plain.AnyLease, changes: dict[str, Any]) -> None:
-    """Set columns by name; any other name is a bug of the caller, and a `TypeError`."""
+def _check_columns(changes: Mapping[str, Any]) -> None:
+    """Raise `TypeError` for a name that is no column to change: that is a bug of the caller."""
     if unknown := changes.keys() - CHANGEABLE:
         raise TypeError(f"a lease has no column to change named {', '.join(sorted(unknown))}")
-    for column, value in changes.items():
-        setattr(lease, column, value)

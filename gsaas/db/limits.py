@@ -1,24 +1,23 @@
-"""What a project holds, and the row that its claims queue up for while that is counted."""
+"""What counts for the quotas of a project, and the row that its claims lock while it is counted."""
 
 from __future__ import annotations
 
 from oslo_db.exception import DBDuplicateEntry
 from sqlalchemy import Connection, func, insert, select
-from sqlalchemy.orm import Session
 
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
 from gsaas.db.models import ClaimRow, LeaseRow, ProjectRow
 from gsaas.objects.lifecycle import Status
 
-HOLDING = tuple(status for status in LIVE if status is not Status.QUEUED)
+COUNTED = tuple(status for status in LIVE if status is not Status.QUEUED)
+"""Statuses of leases that count for quotas until their GPUs are returned."""
 
 
-def usage(connection: Connection | Session, project_id: str) -> dict[str, int]:
-    """Return how much of each limited thing the project holds now.
+def usage(connection: Connection, project_id: str) -> dict[str, int]:
+    """Return how much of each limited thing the project has now.
 
-    A lease counts until its GPUs are given back, in whatever status it is; while it waits for them
-    it does not.
+    A lease counts until its GPUs are returned, in any status; while it waits in the queue it does not count.
     """
     leases, cgpus, memory_mb = connection.execute(
         select(
@@ -29,17 +28,17 @@ def usage(connection: Connection | Session, project_id: str) -> dict[str, int]:
         .join_from(LeaseRow, ClaimRow, isouter=True)
         .where(
             LeaseRow.project_id == project_id,
-            LeaseRow.status.in_(HOLDING),
+            LeaseRow.status.in_(COUNTED),
             LeaseRow.released_at.is_(None),
         )
     ).one()
     return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
 
 
-def hold(connection: Connection, project_id: str) -> None:
-    """Keep other claims of the project waiting until this transaction ends.
+def lock_project(connection: Connection, project_id: str) -> None:
+    """Lock the row of a project until the transaction ends; other claims of the project wait for it.
 
-    The first claim of a project makes its row; raises `OvertakenError` if another one just did.
+    The first claim of a project inserts its row; raises `OvertakenError` if another claim inserted it just now.
     """
     query = select(ProjectRow.id).where(ProjectRow.id == project_id).with_for_update()
     if connection.scalar(query) is None:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from gsaas.db import hosts
 from gsaas.db.leases import LIVE
 from gsaas.db.models import ClaimRow, EndpointRow, GpuReadingRow, GpuRow, HostRow, LeaseRow
-from gsaas.db.queue import HOLDING
+from gsaas.db.queue import HAVING_GPUS
 from gsaas.objects.lifecycle import Status
 
 REASONS = ("unmapped", "refused")
@@ -177,7 +177,7 @@ def _degraded(session: Session, monitored: Sequence[Row], patience: float) -> in
         .join_from(ClaimRow, GpuRow)
         .join(LeaseRow, LeaseRow.id == ClaimRow.lease_id)
         .where(
-            LeaseRow.status.in_(HOLDING),
+            LeaseRow.status.in_(HAVING_GPUS),
             or_(GpuRow.withdrawn_reason.is_not(None), GpuRow.host_name.in_(silent)),
         )
     )

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Index,
     MetaData,
     String,
+    Table,
     Text,
     UniqueConstraint,
     text,
@@ -62,6 +63,13 @@ def _set_only(column: str) -> dict[str, Any]:
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
     __table_args__: Any = STORAGE
+
+
+def table_of(model: type[Base]) -> Table:
+    """Return the table of a class of rows, for statements without a session."""
+    table = model.__table__
+    assert isinstance(table, Table)  # noqa: S101  (a class of rows that is mapped to one)
+    return table
 
 
 class HostRow(Base):

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gsaas.objects.daemon import Admission, Daemon, DaemonState, DesiredState
 from gsaas.objects.gpu import EXCLUSIVE
+from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
-
-if TYPE_CHECKING:
-    from gsaas.db.models import ClaimRow, LeaseRow
 
 ENTITLED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
 """Only these may reach GPUs."""
@@ -48,9 +46,7 @@ class Held:
 NOTHING_HELD = Held()
 
 
-def wanted(
-    host: str, serial: int, leases: Iterable[LeaseRow], addresses: Addresses
-) -> DesiredState:
+def wanted(host: str, serial: int, leases: Iterable[Lease], addresses: Addresses) -> DesiredState:
     """Return all that *host* is to hold for those who have claims on its GPUs."""
     daemons: set[Daemon] = set()
     admissions: set[Admission] = set()
@@ -65,7 +61,7 @@ def wanted(
     return DesiredState(serial, frozenset(daemons), frozenset(admissions))
 
 
-def daemon(lease: LeaseRow, claim: ClaimRow) -> Daemon:
+def daemon(lease: Lease, claim: Claim) -> Daemon:
     """The daemon that serves one cGPU alone."""
     return Daemon(
         gpu_uuid=claim.gpu_uuid,
@@ -76,7 +72,7 @@ def daemon(lease: LeaseRow, claim: ClaimRow) -> Daemon:
     )
 
 
-def admitted(lease: LeaseRow, claim: ClaimRow, addresses: Addresses) -> Iterator[Admission]:
+def admitted(lease: Lease, claim: Claim, addresses: Addresses) -> Iterator[Admission]:
     """Who may connect to the daemon of one cGPU."""
     port = claim.daemon_port or claim.gpu.daemon_port
     if lease.bound_host in addresses:
@@ -85,7 +81,7 @@ def admitted(lease: LeaseRow, claim: ClaimRow, addresses: Addresses) -> Iterator
         yield Admission(lease.admitted_address, port)
 
 
-def held(lease: LeaseRow, reports: Reports, addresses: Addresses) -> Held:
+def held(lease: Lease, reports: Reports, addresses: Addresses) -> Held:
     """Look at *lease* through the eyes of its GPU hosts."""
     untold: list[str] = []
     ailing: list[str] = []

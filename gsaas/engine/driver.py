@@ -19,16 +19,18 @@ from gsaas.cloud.base import Cloud, Owner, Server
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
 from gsaas.db.database import Database
-from gsaas.db.models import LeaseRow
 from gsaas.engine import desired_state, processes, steps
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
 from gsaas.objects import timings
+from gsaas.objects.binding import binding_of
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
-from gsaas.remoting import devices, user_data
+from gsaas.remoting import user_data
 from gsaas.remoting.base import Driver
+from gsaas.remoting.devices import devices_of
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.rodvr import EndpointClient
 
@@ -99,7 +101,7 @@ class LeaseDriver:
             if turn.status not in (Status.QUEUED, Status.CLAIMED):
                 self.callers.forget(lease_id)
                 if turn.held_until is not None:
-                    self._let_go(lease_id)
+                    self._release_ownership(lease_id)
 
     def _drive(self, lease_id: str, turn: _Turn) -> float | None:
         while True:
@@ -109,7 +111,7 @@ class LeaseDriver:
                 return None if turn.trouble is None else self._pause
             if isinstance(step, steps.Wait) or step == turn.taken:
                 return self._pause
-            if not self._hold(lease, turn):
+            if not self._acquire_ownership(lease, turn):
                 LOG.debug("lease %s is driven by %s, or has changed", lease_id, lease.driven_by)
                 return self._pause
             LOG.debug("lease %s is %s: %s", lease_id, lease.status, step)
@@ -136,7 +138,7 @@ class LeaseDriver:
     def _timeouts(self) -> steps.Timeouts:
         return steps.Timeouts(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
 
-    def _hold(self, lease: LeaseRow, turn: _Turn) -> bool:
+    def _acquire_ownership(self, lease: Lease, turn: _Turn) -> bool:
         """Keep other engines off for a whole step; False if one was faster, or the lease is not what we saw."""
         now, step = timeutils.utcnow(), datetime.timedelta(seconds=self._conf.engine.step_timeout)
         if turn.held_until is not None and turn.held_until > now + step:
@@ -144,19 +146,19 @@ class LeaseDriver:
         until = now + 2 * step  # so that not every step of a turn has to write it down
         holder = lease.driven_by
         former = holder if holder and processes.is_gone(holder) else None
-        with self._database.write() as session:
-            if not leases.hold(session, lease, self._engine, until, former):
+        with self._database.writing() as connection:
+            if not leases.acquire_ownership(connection, lease, self._engine, until, former):
                 return False
         turn.held_until = until
         return True
 
-    def _let_go(self, lease_id: str) -> None:
-        with self._database.write() as session:
-            leases.let_go(session, lease_id, self._engine)
+    def _release_ownership(self, lease_id: str) -> None:
+        with self._database.writing() as connection:
+            leases.release_ownership(connection, lease_id, self._engine)
 
-    def _look(self, lease_id: str, turn: _Turn) -> tuple[LeaseRow, steps.Seen]:
-        with self._database.read() as session:
-            lease = leases.get(session, lease_id)
+    def _look(self, lease_id: str, turn: _Turn) -> tuple[Lease, steps.Seen]:
+        with self._database.reading() as connection:
+            lease = leases.get(connection, lease_id)
         turn.status = lease.status
         if lease.claimed_at is None:  # it waits, or gave up waiting: there never was anything
             return lease, steps.Seen(None, None)
@@ -168,7 +170,7 @@ class LeaseDriver:
         )
         return lease, seen
 
-    def _look_around(self, lease: LeaseRow, turn: _Turn) -> steps.Seen:
+    def _look_around(self, lease: Lease, turn: _Turn) -> steps.Seen:
         """At its server and its endpoint."""
         if not lease.has_server:
             endpoint = self._endpoint_of(lease.bound_host, turn)
@@ -200,7 +202,7 @@ class LeaseDriver:
                 return None
         return {**report.get("bindings", {}), **turn.heard}
 
-    def _take(self, lease: LeaseRow, step: steps.Step, turn: _Turn) -> None:
+    def _take(self, lease: Lease, step: steps.Step, turn: _Turn) -> None:
         match step:
             case steps.CreateServer():
                 self._create_server(lease)
@@ -209,8 +211,8 @@ class LeaseDriver:
             case steps.Bind(host):
                 self._update(lease, bound_host=host)
             case steps.ApplyBinding(host):
-                with self._database.read() as session:
-                    binding = devices.binding_of(leases.get(session, lease.id))
+                with self._database.reading() as connection:
+                    binding = binding_of(leases.get(connection, lease.id))
                 report = self._endpoint.apply(host, binding)
                 nothing = {"installed": False}
                 turn.heard = {binding.port_id: report["bindings"].get(binding.port_id, nothing)}
@@ -240,17 +242,17 @@ class LeaseDriver:
                     # Its port stays noted: the endpoint may still have to be told to let go of it.
                     self._update(lease, server_id=None, server_host=None)
             case steps.ReturnClaims():
-                self._claims.release(lease.id)
+                self._claims.returns.release(lease.id)
             case steps.Finish():
                 self._transition(lease, Event.FINISH)
             case steps.Fail(name, message):
                 self._fail(lease, name, message)
 
-    def _withdraw(self, lease: LeaseRow, turn: _Turn) -> None:
+    def _withdraw(self, lease: Lease, turn: _Turn) -> None:
         """Tell each GPU host that the lease is over; note which have nothing of it any more."""
         turn.withdrawn = True
-        holders = {claim.gpu.host for claim in lease.claims}
-        for host in sorted(each.name for each in holders if not each.forgotten):
+        forgotten = {claim.gpu.host_name: claim.gpu.host.forgotten for claim in lease.claims}
+        for host in sorted(name for name, is_forgotten in forgotten.items() if not is_forgotten):
             owned = {
                 desired_state.daemon(lease, claim).key
                 for claim in lease.claims
@@ -269,13 +271,13 @@ class LeaseDriver:
             if left := owned & report["daemons"].keys():
                 LOG.debug("lease %s: %s still has %s", lease.id, host, ", ".join(sorted(left)))
             elif owned:
-                with self._database.write() as session:
-                    leases.forget_daemons(session, lease.id, host)
+                with self._database.writing() as connection:
+                    leases.forget_daemons(connection, lease.id, host)
         if lease.admitted_address is not None and not turn.silent:
             # Fences are as they should be with the answer; only daemons take their time.
             self._update(lease, admitted_address=None)
 
-    def _create_server(self, lease: LeaseRow) -> None:
+    def _create_server(self, lease: Lease) -> None:
         request = {"name": lease.name, **lease.server_request}
         caller = request.pop("user_data", None)
         driver = self._remoting(lease.remoting)
@@ -291,7 +293,7 @@ class LeaseDriver:
                 context,
                 owner,
                 request,
-                user_data.compose(self._conf, driver, lease.id, devices.devices_of(lease), caller),
+                user_data.compose(self._conf, driver, lease.id, devices_of(lease), caller),
                 lease.wanted_host,
                 lease.avoided_hosts,
             )
@@ -306,10 +308,10 @@ class LeaseDriver:
             changes = {**_columns(server), "timings": took}
             self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
 
-    def _caller(self, lease: LeaseRow) -> RequestContext | None:
+    def _caller(self, lease: Lease) -> RequestContext | None:
         return self.callers.get(lease.id, lease.user_id, lease.project_id)
 
-    def _activate(self, lease: LeaseRow, turn: _Turn) -> None:
+    def _activate(self, lease: Lease, turn: _Turn) -> None:
         if not lease.has_server:
             known = dict(lease.timings or {})
             self._note_configuration(lease, turn, known)
@@ -322,36 +324,37 @@ class LeaseDriver:
         self._transition(lease, Event.ACTIVATE, timings=known)
         counted.launched(known)
 
-    def _note_configuration(self, lease: LeaseRow, turn: _Turn, known: dict[str, float]) -> None:
+    def _note_configuration(self, lease: Lease, turn: _Turn, known: dict[str, float]) -> None:
         """Add to *known* how long the binding, if there is one, took to get into the kernel."""
         held = self._endpoint_of(lease.bound_host, turn) or {}
         seconds = held.get(lease.port_id, {}).get("seconds")
         if seconds is not None:
             known[timings.RODVR_CONFIGURATION] = seconds
 
-    def _timed(self, lease: LeaseRow, phase: str, since: Event) -> dict[str, float]:
+    def _timed(self, lease: Lease, phase: str, since: Event) -> dict[str, float]:
         """The timings of *lease* with one more: the seconds from its event *since* until now."""
-        with self._database.read() as session:
-            began = next(e.at for e in leases.story(session, lease.id) if e.event == since)
+        with self._database.reading() as connection:
+            past = leases.events(connection, lease.id)
+        began = next(event.at for event in past if event.event == since)
         seconds = (timeutils.utcnow() - began).total_seconds()
         return {**(lease.timings or {}), phase: seconds}
 
-    def _fail(self, lease: LeaseRow, step: str, message: str) -> None:
+    def _fail(self, lease: Lease, step: str, message: str) -> None:
         LOG.warning("lease %s failed at %s: %s", lease.id, step, message)
         self._transition(lease, Event.FAIL, message, fault_step=step, fault_message=message)
 
     def _transition(
-        self, lease: LeaseRow, event: Event, detail: str | None = None, **changes: object
+        self, lease: Lease, event: Event, detail: str | None = None, **changes: object
     ) -> None:
-        with self._database.write() as session:
-            leases.transition(session, lease.id, event, detail, **changes)
+        with self._database.writing() as connection:
+            leases.transition(connection, lease.id, event, detail, **changes)
 
-    def _update(self, lease: LeaseRow, **changes: object) -> None:
-        with self._database.write() as session:
-            leases.update(session, lease.id, **changes)
+    def _update(self, lease: Lease, **changes: object) -> None:
+        with self._database.writing() as connection:
+            leases.update(connection, lease.id, **changes)
 
 
-def _owner(lease: LeaseRow) -> Owner:
+def _owner(lease: Lease) -> Owner:
     return Owner(
         lease_id=lease.id,
         project_id=lease.project_id,
@@ -360,7 +363,7 @@ def _owner(lease: LeaseRow) -> Owner:
     )
 
 
-def _is_over(lease: LeaseRow) -> bool:
+def _is_over(lease: Lease) -> bool:
     """Its server was known, and is the lease's no more: gone, or its owner's to keep."""
     return lease.server_id is None and timings.CREATION in (lease.timings or {})
 

@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
-from gsaas.db.models import LeaseRow
 from gsaas.engine import desired_state
 from gsaas.engine.desired_state import Held
 from gsaas.objects.daemon import DesiredState
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.monitor import MonitorClient
 
@@ -61,13 +61,13 @@ class GpuHosts:
                 return
             row.monitor_report = report
             for lease_id, well, sentence in desired_state.changes(before, report):
-                leases.note(session, lease_id, UP if well else DOWN, sentence)
+                leases.note(session.connection(), lease_id, UP if well else DOWN, sentence)
 
     def heard(self, host: str, report: dict[str, Any]) -> list[str]:
         """Note a report that came by itself; return the leases that may go on because of it."""
         self.note(host, report)
         with self._database.read() as session:
-            concerned = leases.on_gpus_of(session, host)
+            concerned = leases.on_gpus_of(session.connection(), host)
         return [lease.id for lease in concerned if lease.status != Status.ACTIVE]
 
     def is_right(self, host: str, report: dict[str, Any]) -> bool:
@@ -83,7 +83,7 @@ class GpuHosts:
             right = self._wanted(session, host, report["serial"])
         return set(report["fence"]["admissions"]) <= {str(each) for each in right.admissions}
 
-    def held(self, lease: LeaseRow) -> Held:
+    def held(self, lease: Lease) -> Held:
         """What the GPU hosts of *lease* hold for it, as far as they have said."""
         names = {claim.gpu.host_name for claim in lease.claims}
         if not names:
@@ -93,10 +93,10 @@ class GpuHosts:
             return desired_state.held(lease, reports, _addresses(session, [lease]))
 
     def _wanted(self, session: Session, host: str, serial: int) -> DesiredState:
-        found = leases.on_gpus_of(session, host)
+        found = leases.on_gpus_of(session.connection(), host)
         return desired_state.wanted(host, serial, found, _addresses(session, found))
 
 
-def _addresses(session: Session, concerned: Collection[LeaseRow]) -> dict[str, str]:
+def _addresses(session: Session, concerned: Collection[Lease]) -> dict[str, str]:
     names = {lease.bound_host for lease in concerned if lease.bound_host is not None}
     return endpoints.gpu_addresses(session, names) if names else {}

@@ -24,10 +24,10 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.grants import redemption
 from gsaas.grants.keyring import Keyring
 from gsaas.objects import host_names
+from gsaas.objects.binding import HAVING_BINDINGS, binding_of
 from gsaas.objects.daemon import DaemonState
 from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lifecycle import Status
-from gsaas.remoting import devices
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.hosts import Unconfirmed
 from gsaas.rpc.monitor import MonitorClient
@@ -147,9 +147,9 @@ class RpcEndpoint:
         with self._database.write() as session:
             endpoints.register(session, host, {"bindings": {}})  # until it says what it holds
             return [
-                devices.binding_of(lease).to_dict()
-                for lease in leases.bound_to(session, host)
-                if lease.status in devices.WIRED
+                binding_of(lease).to_dict()
+                for lease in leases.bound_to(session.connection(), host)
+                if lease.status in HAVING_BINDINGS
             ]
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
@@ -159,7 +159,7 @@ class RpcEndpoint:
         held = installed(report)
         with self._database.write() as session:
             endpoints.register(session, host, report)
-            bound = {lease.port_id: lease for lease in leases.bound_to(session, host)}
+            bound = {lease.port_id: lease for lease in leases.bound_to(session.connection(), host)}
         for port_id, lease in bound.items():
             if lease.status != Status.ACTIVE or port_id not in held:
                 self._wake(lease.id)
@@ -224,8 +224,9 @@ class RpcEndpoint:
 
     def _open_fences(self, lease_id: str) -> None:
         """Tell the GPU hosts of a lease now, so that its consumer's first connection finds the way open."""
-        with self._database.read() as session:
-            hosts = {claim.gpu.host_name for claim in leases.get(session, lease_id).claims}
+        with self._database.reading() as connection:
+            lease = leases.get(connection, lease_id)
+        hosts = {claim.gpu.host_name for claim in lease.claims}
         for host in sorted(hosts):
             try:
                 self._gpu_hosts.sync(host)

@@ -62,7 +62,7 @@ class Engine:
                 driver.gpu_hosts,
                 self._worklist.add,
                 driver.callers,
-                claims.advance,
+                claims.queue.advance,
                 keyring,
             ),
         )
@@ -117,9 +117,9 @@ class Engine:
         """Look at the queue, at every lease that is under way, and at hosts that are gone for good."""
         while not self._stopping.is_set():
             try:
-                deserted = self._claims.tend()
+                deserted = self._claims.run_audit()
                 with self._database.read() as session:
-                    found = [*deserted, *leases.unsettled(session)]
+                    found = [*deserted, *leases.unsettled(session.connection())]
                     forgotten = hosts.any_forgotten(session)
                 if forgotten:
                     self._bury()
@@ -158,8 +158,8 @@ class Engine:
     def _wake_active(self) -> None:
         """Look at each lease whose server is not where it was; at all, if the cloud cannot say where they are."""
         placed = self._driver.cloud.placed()
-        with self._database.read() as session:
-            known = leases.whereabouts(session, Status.ACTIVE)
+        with self._database.reading() as connection:
+            known = leases.servers(connection, Status.ACTIVE)
         for lease_id, server_id, host in known:
             if placed is None or placed.get(server_id) != host:
                 self._worklist.add(lease_id)
@@ -170,7 +170,7 @@ class Engine:
         for start in range(0, len(traces), _AT_ONCE):
             some = traces[start : start + _AT_ONCE]
             claimed = {trace.lease_id for trace in some if trace.lease_id is not None}
-            with self._database.read() as session:
-                found = leases.named(session, claimed, {trace.server_id for trace in some})
+            with self._database.reading() as connection:
+                found = leases.ids_of(connection, claimed, {trace.server_id for trace in some})
             for lease_id in found:
                 self._worklist.add(lease_id)

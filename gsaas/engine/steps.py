@@ -21,16 +21,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gsaas.cloud.base import Server, ServerStatus
 from gsaas.engine.desired_state import NOTHING_HELD, Held
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import ANY
 from gsaas.objects.timings import ACTIVATION
-
-if TYPE_CHECKING:
-    from gsaas.db.models import LeaseRow
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,7 @@ class Timeouts:
     """Until the engine that was told of the caller has made the server."""
 
 
-def next_step(lease: LeaseRow, seen: Seen, now: datetime.datetime, patience: Timeouts) -> Step:
+def next_step(lease: Lease, seen: Seen, now: datetime.datetime, patience: Timeouts) -> Step:
     """Return the step that brings *lease* nearer to what its status wants."""
     age = (now - (lease.claimed_at or lease.created_at)).total_seconds()
     match Status(lease.status):
@@ -224,7 +221,7 @@ def _begin(seen: Seen, age: float, patience: Timeouts) -> Step:
     return Wait("the engine that knows the caller makes the server")
 
 
-def _prepare(lease: LeaseRow, seen: Seen, age: float, patience: Timeouts) -> Step:
+def _prepare(lease: Lease, seen: Seen, age: float, patience: Timeouts) -> Step:
     """The next step until the consumer of a lease that stands alone can use it."""
     daemons = _tell(seen) or _await_daemons(seen)
     step = _bind_alone(lease, seen)
@@ -262,7 +259,7 @@ def _why_not(seen: Seen) -> str:
     return "the monitor of a GPU host does not answer"  # which, is not for tenants, and in the log
 
 
-def _bind_alone(lease: LeaseRow, seen: Seen) -> Step | None:
+def _bind_alone(lease: Lease, seen: Seen) -> Step | None:
     """The next step until the consumer's endpoint, if it has one, holds the binding; None after that."""
     if lease.bound_host is None:
         return None
@@ -273,7 +270,7 @@ def _bind_alone(lease: LeaseRow, seen: Seen) -> Step | None:
     return None
 
 
-def _boot(lease: LeaseRow, seen: Seen) -> Step:
+def _boot(lease: Lease, seen: Seen) -> Step:
     server = seen.server
     if seen.trouble is not None:
         return Wait("the cloud answers")
@@ -301,7 +298,7 @@ def _boot(lease: LeaseRow, seen: Seen) -> Step:
     return _await_daemons(seen) or Activate()
 
 
-def _keep(lease: LeaseRow, seen: Seen) -> Step:
+def _keep(lease: Lease, seen: Seen) -> Step:
     server = seen.server
     if seen.trouble is not None:
         return Rest()  # the next audit asks again; what works goes on working
@@ -314,7 +311,7 @@ def _keep(lease: LeaseRow, seen: Seen) -> Step:
     return _wire(lease, server, seen) or Rest()
 
 
-def _wire(lease: LeaseRow, server: Server, seen: Seen) -> Step | None:
+def _wire(lease: Lease, server: Server, seen: Seen) -> Step | None:
     """The next step until the endpoint of the server's host, and no other, has been told; None after that."""
     told = (lease.bound_host, lease.port_id)
     if lease.bound_host is not None and told != (server.host, server.port.id):
@@ -332,7 +329,7 @@ def _wire(lease: LeaseRow, server: Server, seen: Seen) -> Step | None:
     return None
 
 
-def _give_back(lease: LeaseRow, seen: Seen) -> Step:
+def _give_back(lease: Lease, seen: Seen) -> Step:
     if lease.bound_host is not None and not seen.unconfirmed:
         return RemoveBinding(lease.bound_host)
     lingers = seen.held.daemons or lease.admitted_address is not None
@@ -356,7 +353,7 @@ def _give_back(lease: LeaseRow, seen: Seen) -> Step:
     return Finish() if lease.status == Status.RELEASING else Rest()
 
 
-def _is_recorded(lease: LeaseRow, server: Server) -> bool:
+def _is_recorded(lease: Lease, server: Server) -> bool:
     port = server.port
     return (
         lease.server_id,
@@ -368,7 +365,7 @@ def _is_recorded(lease: LeaseRow, server: Server) -> bool:
     ) == (server.id, server.host, port.id, port.tap, port.mac, port.ip)
 
 
-def _in_its_own_words(lease: LeaseRow, server: Server) -> str:
+def _in_its_own_words(lease: Lease, server: Server) -> str:
     said = (server.fault or "it is in state ERROR").rstrip(". ")
     hint = ""
     if lease.locality != ANY:

@@ -1,29 +1,33 @@
-"""What a lease is given with its GPUs: claims, and how they are reached. Writes in the caller's transaction."""
+"""Allocation: what a lease gets with its placement: claims, and how its consumer reaches them.
+
+Writes in the caller's transaction.
+"""
 
 from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from oslo_utils import timeutils
 from sqlalchemy import Connection, select
 
 from gsaas import exceptions
-from gsaas.db import claims as rows
-from gsaas.db import leases, models
+from gsaas.db import claims as claim_rows
+from gsaas.db import leases
 from gsaas.db.database import OvertakenError
-from gsaas.db.leases import Happened
-from gsaas.db.plain import Claim, Lease
+from gsaas.db.leases import LeaseEvent
+from gsaas.db.models import ClaimRow, GpuRow
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool_cache import Inventory
+from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.objects import timings
 from gsaas.objects.access import Access, Consumer, choose
-from gsaas.objects.address import Address
 from gsaas.objects.gpu import Gpu
+from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Event, Status
-from gsaas.objects.placement import Placement
+from gsaas.objects.placement import Placement, Share
 from gsaas.objects.ports import NoFreePort, PortRange
 from gsaas.objects.request import Request
 
@@ -33,31 +37,37 @@ NATIVE = "native"
 """The remoting driver of leases whose access is native."""
 
 UNREACHABLE = (exceptions.NoDaemonPort, exceptions.NoMaskedAddress)
-"""There are GPUs, and nothing by which they could be reached."""
+"""There are GPUs, but no port or address by which their consumer could reach them."""
 
 
 class Allocator:
-    """Takes for leases what the policy chose from *inventory*.
+    """Claims for leases what a policy chose from the pool of *cache*.
 
-    *masked* are the addresses that a VM sees; the rest is as for `gsaas.gpgpums.claims.Claims`.
+    *masked* are the addresses that a VM sees. *daemon_ports* are, by remoting driver, the ports for daemons that serve
+    one cGPU each. With *native*, consumers on a GPU host use its GPUs without a middleware; *local* are the masked
+    addresses for programs of a compute host, None if these are told the real addresses.
     """
 
     def __init__(
         self,
-        inventory: Inventory,
+        cache: PoolCache,
         masked: MaskedAddresses,
         daemon_ports: Mapping[str, PortRange],
         *,
         native: bool,
         local: MaskedAddresses | None,
     ) -> None:
-        self._inventory = inventory
+        self._cache = cache
         self._masked = masked
         self._daemon_ports = daemon_ports
         self._native = native
         self._local = local
 
-    def take(
+    def check_masked(self, count: int) -> None:
+        """Raise `BadRequest` if a VM cannot be told *count* masked addresses."""
+        self._masked.first(count)
+
+    def allocate(
         self,
         connection: Connection,
         lease: Lease,
@@ -65,110 +75,138 @@ class Allocator:
         placement: Placement,
         policy: Policy,
         watch: timeutils.StopWatch,
-    ) -> list[Gpu]:
-        """Write that *lease* has *placement* and how it gets there; return the GPUs as they then are.
+    ) -> tuple[Lease, list[Gpu]]:
+        """Write that *lease* has *placement*; return the lease with its claims, and the GPUs as they are then.
 
-        *watch* runs since the claim began. Raises `OvertakenError` if a GPU is not as the inventory has it, and
-        what is `UNREACHABLE`.
+        *watch* was started when the claim began. Raises `OvertakenError` if a GPU is not as the cache has it, and the
+        errors of `UNREACHABLE`.
         """
-        newest = self._inventory.newest
-        # One after the other in the order of the cGPUs, so that it shows which was given last.
-        turns = {share.gpu_uuid: turn for turn, share in enumerate(placement.shares, start=1)}
-        before, after = {}, {}
+        newest = self._cache.newest
+        # In the order of the cGPUs, so that `given` tells which GPU was claimed last.
+        order = {share.gpu_uuid: place for place, share in enumerate(placement.shares, start=1)}
+        before: dict[str, Gpu] = {}
+        after: dict[str, Gpu] = {}
         for uuid, size in placement.memory_by_gpu().items():
-            before[uuid] = gpu = self._inventory.pool.get(uuid)
-            generation = newest + turns[uuid]
+            before[uuid] = gpu = self._cache.pool[uuid]
+            generation = newest + order[uuid]
             after[uuid] = gpu.claim(size, exclusive=request.exclusive, generation=generation)
-        _fill(lease, placement, policy, after)
-        hosts = {uuid: gpu.host for uuid, gpu in after.items()}
-        if lease.has_server:
-            lease.access = Access.MASKED
-            _mask(lease, self._masked.first(lease.count))
-        else:
-            self._reach(connection, lease, set(hosts.values()))
-        if ports := self._daemon_ports.get(lease.remoting):
-            _give_ports(connection, lease, hosts, ports)
-        happened = _begin(lease)
-        lease.timings = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
+        allocated, happened = self._allocated(connection, lease, placement, policy, after)
+        took = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
+        allocated = allocated.with_(timings=took)
         if lease.queued_at is None:
-            leases.insert(connection, lease)
+            leases.insert(connection, allocated)
         else:
-            leases.serve(connection, lease)
-        for uuid, gpu in after.items():  # only now is there a lease that a GPU can name
-            if not rows.swap(connection, before[uuid], gpu, lease.id):
+            allocated = leases.write(connection, allocated)
+        for uuid, gpu in after.items():  # after the lease, which the row of a GPU refers to
+            if not claim_rows.swap(connection, before[uuid], gpu, lease.id):
                 raise OvertakenError
-        leases.insert_claims(connection, lease)
-        leases.tell(connection, lease, happened)
-        return list(after.values())
+        leases.insert_claims(connection, allocated)
+        leases.record_events(connection, lease.id, happened)
+        return allocated, list(after.values())
 
-    def _reach(self, connection: Connection, lease: Lease, gpu_hosts: Set[str]) -> None:
-        """Choose how the consumer of a lease that stands alone reaches its GPUs."""
-        host = lease.consumer_host
-        has_endpoint = self._local is not None and host in self._inventory.pool.compute_hosts
-        lease.access = choose(Consumer(host, has_endpoint), gpu_hosts, native=self._native)
-        if lease.access == Access.NATIVE:
-            lease.remoting = NATIVE
-        if lease.access == Access.MASKED:
-            taken = connection.scalars(
-                select(models.ClaimRow.masked_ip).where(models.ClaimRow.masked_host == host)
+    def _allocated(
+        self,
+        connection: Connection,
+        lease: Lease,
+        placement: Placement,
+        policy: Policy,
+        gpus: Mapping[str, Gpu],
+    ) -> tuple[Lease, list[LeaseEvent]]:
+        """Return *lease* with its claims on *gpus*, which are by UUID, and the events to record."""
+        changes = _chosen(lease, placement, policy, gpus)
+        access: dict[str, Any]
+        if lease.has_server:
+            access = {"access": Access.MASKED}
+            masked = [
+                {"masked_ip": address.ip, "masked_port": address.port}
+                for address in self._masked.first(lease.count)
+            ]
+        else:
+            access, masked = self._reach(connection, lease, {gpu.host for gpu in gpus.values()})
+        daemons: Sequence[Mapping[str, Any]] = [{}] * len(placement.shares)
+        if ports := self._daemon_ports.get(access.get("remoting", lease.remoting)):
+            hosts = [gpus[share.gpu_uuid].host for share in placement.shares]
+            daemons = _daemon_ports(connection, lease.id, hosts, ports)
+        claims = tuple(
+            Claim(lease.id, position, share.gpu_uuid, share.memory_mb, **masks, **daemon)
+            for position, (share, masks, daemon) in enumerate(
+                zip(placement.shares, masked, daemons, strict=True)
             )
-            _mask(lease, self._local.any_of(list(taken), lease.count, host))
-            for claim in lease.claims:
-                claim.masked_host = host
-            # The endpoint is to be told, so from now on there is something to remove.
-            lease.bound_host, lease.port_id = host, lease.id
-
-
-def _fill(lease: Lease, placement: Placement, policy: Policy, gpus: Mapping[str, Gpu]) -> None:
-    """Note in *lease* what was chosen for it; *gpus* are those of its shares, by UUID."""
-    lease.policy = policy.name
-    lease.wanted_host = placement.host
-    lease.avoided_hosts = list(placement.avoid)
-    lease.claimed_at = now = timeutils.utcnow()
-    if lease.keepalive is not None:
-        lease.kept_until = now + datetime.timedelta(seconds=lease.keepalive)
-    lease.claimed_mb = sum(share.memory_mb for share in placement.shares)
-    lease.claimed_gpus = sum(
-        share.memory_mb / gpus[share.gpu_uuid].memory_mb for share in placement.shares
-    )
-    lease.claims = [
-        Claim(position=position, gpu_uuid=share.gpu_uuid, memory_mb=share.memory_mb)
-        for position, share in enumerate(placement.shares)
-    ]
-
-
-def _mask(lease: Lease, addresses: Sequence[Address]) -> None:
-    for claim, address in zip(lease.claims, addresses, strict=True):
-        claim.masked_ip, claim.masked_port = address.ip, address.port
-
-
-def _begin(lease: Lease) -> list[Happened]:
-    """Say how far *lease* is with its claims; return what that adds to its story."""
-    detail = ", ".join(f"{claim.memory_mb} MiB of {claim.gpu_uuid}" for claim in lease.claims)
-    lease.status = Status.CLAIMED
-    happened = [Happened(Event.CLAIM, Status.CLAIMED, detail)]
-    if leases.is_ready(lease):
-        lease.status = Status.ACTIVE
-        happened.append(Happened(Event.ACTIVATE, Status.ACTIVE))
-    return happened
-
-
-def _give_ports(
-    connection: Connection, lease: Lease, hosts: Mapping[str, str], ports: PortRange
-) -> None:
-    """Give every cGPU a port of its own on the host of its GPU; *hosts* names it by GPU."""
-    for host in sorted(set(hosts.values())):
-        claims = [claim for claim in lease.claims if hosts[claim.gpu_uuid] == host]
-        taken = connection.scalars(
-            select(models.ClaimRow.daemon_port)
-            .where(models.ClaimRow.daemon_host == host)
-            .union(select(models.GpuRow.daemon_port).where(models.GpuRow.host_name == host))
         )
-        names = [f"{lease.id}-{claim.position}" for claim in claims]
+        allocated = lease.with_(status=Status.CLAIMED, claims=claims, **changes, **access)
+        happened = [LeaseEvent(Event.CLAIM, Status.CLAIMED, _detail(placement.shares))]
+        if allocated.is_ready:
+            allocated = allocated.with_(status=Status.ACTIVE)
+            happened.append(LeaseEvent(Event.ACTIVATE, Status.ACTIVE))
+        return allocated, happened
+
+    def _reach(
+        self, connection: Connection, lease: Lease, gpu_hosts: set[str]
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Choose how the consumer of a lease without a server reaches its GPUs.
+
+        Returns fields of the lease, and fields of each of its claims.
+        """
+        host, local = lease.consumer_host, self._local
+        has_endpoint = local is not None and host in self._cache.pool.compute_hosts
+        access = choose(Consumer(host, has_endpoint), gpu_hosts, native=self._native)
+        if access == Access.NATIVE:
+            return {"access": access, "remoting": NATIVE}, [{}] * lease.count
+        if access != Access.MASKED or local is None or host is None:
+            return {"access": access}, [{}] * lease.count
+        taken = connection.scalars(select(ClaimRow.masked_ip).where(ClaimRow.masked_host == host))
+        addresses = local.any_of([ip for ip in taken if ip is not None], lease.count, host)
+        # The endpoint is going to be told, so from now on there is a binding to remove.
+        fields = {"access": access, "bound_host": host, "port_id": lease.id}
+        return fields, [
+            {"masked_ip": address.ip, "masked_port": address.port, "masked_host": host}
+            for address in addresses
+        ]
+
+
+def _chosen(
+    lease: Lease, placement: Placement, policy: Policy, gpus: Mapping[str, Gpu]
+) -> dict[str, Any]:
+    """Return the fields of *lease* that follow from its placement; *gpus* are those of its shares, by UUID."""
+    now = timeutils.utcnow()
+    kept_until = lease.kept_until
+    if lease.keepalive is not None:
+        kept_until = now + datetime.timedelta(seconds=lease.keepalive)
+    return {
+        "policy": policy.name,
+        "wanted_host": placement.host,
+        "avoided_hosts": list(placement.avoid),
+        "claimed_at": now,
+        "kept_until": kept_until,
+        "claimed_mb": sum(share.memory_mb for share in placement.shares),
+        "claimed_gpus": sum(
+            share.memory_mb / gpus[share.gpu_uuid].memory_mb for share in placement.shares
+        ),
+    }
+
+
+def _detail(shares: Sequence[Share]) -> str:
+    return ", ".join(f"{share.memory_mb} MiB of {share.gpu_uuid}" for share in shares)
+
+
+def _daemon_ports(
+    connection: Connection, lease_id: str, hosts: Sequence[str], ports: PortRange
+) -> list[dict[str, Any]]:
+    """Return, for each cGPU, the fields of its claim that give it a daemon of its own on the host of its GPU."""
+    given: list[dict[str, Any]] = [{}] * len(hosts)
+    for host in sorted(set(hosts)):
+        positions = [position for position, name in enumerate(hosts) if name == host]
+        taken = connection.scalars(
+            select(ClaimRow.daemon_port)
+            .where(ClaimRow.daemon_host == host)
+            .union(select(GpuRow.daemon_port).where(GpuRow.host_name == host))
+        )
+        names = [f"{lease_id}-{position}" for position in positions]
         try:
-            chosen = ports.choose(list(taken), names)
+            chosen = ports.choose([port for port in taken if port is not None], names)
         except NoFreePort:
             LOG.warning("%s has no free port in [daemons]lease_ports (%s) for a lease", host, ports)
             raise exceptions.NoDaemonPort(host=host, ports=str(ports)) from None
-        for claim, port in zip(claims, chosen, strict=True):
-            claim.daemon_host, claim.daemon_port = host, port
+        for position, port in zip(positions, chosen, strict=True):
+            given[position] = {"daemon_host": host, "daemon_port": port}
+    return given

@@ -20,16 +20,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from gsaas.gpgpums import explain
 from gsaas.gpgpums.index import ByAmount, Grouped, InOrder, Then
 from gsaas.objects.gpu import Gpu, Kind
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
-
-if TYPE_CHECKING:
-    from gsaas.gpgpums.policies.base import Policy
 
 Key = Callable[[Gpu], Hashable]
 """What a policy groups GPUs by: a function of one GPU alone, whose values have an order."""
@@ -42,6 +39,15 @@ MOST_ORDERS = 48
 
 TENTATIVE = 2**62
 """Beyond the generation of any real claim."""
+
+
+class Ordering(Protocol):
+    """As much of a policy as the pool needs; `gsaas.gpgpums.policies.base.Policy` describes the whole."""
+
+    name: ClassVar[str]
+
+    def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
+        """Yield GPUs for the next cGPU of *request*, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +179,9 @@ class Pool:
     def __iter__(self) -> Iterator[Gpu]:
         return iter(self._gpus.values())
 
+    def __getitem__(self, uuid: str) -> Gpu:
+        return self._gpus[uuid]
+
     def get(self, uuid: str) -> Gpu | None:
         return self._gpus.get(uuid)
 
@@ -224,14 +233,14 @@ class Pool:
             used_mb=sum(gpu.used_mb for gpu in gpus),
         )
 
-    def propose(self, request: Request, policy: Policy) -> Placement | Refusal:
+    def propose(self, request: Request, policy: Ordering) -> Placement | Refusal:
         """Say where *policy* would put *request* now, or why nowhere. Changes nothing."""
         placement = self.place(request, policy)
         if placement is not None:
             return placement
         return explain.refuse(request, list(self), self._compute_hosts, policy.name)
 
-    def place(self, request: Request, policy: Policy) -> Placement | None:
+    def place(self, request: Request, policy: Ordering) -> Placement | None:
         """As `propose`, for who need not know why not: that alone would cost a look at every GPU."""
         if request.locality == LOCAL and request.consumer_host is not None:
             if request.host not in (None, request.consumer_host):
@@ -248,7 +257,7 @@ class Pool:
             return self._search_remote(request, policy)
         return _placement(self._place(request, policy))
 
-    def _search_one_host(self, request: Request, policy: Policy) -> Placement | None:
+    def _search_one_host(self, request: Request, policy: Ordering) -> Placement | None:
         """All on one GPU host: the first one that the policy turns to and that has room.
 
         Local wants a compute host, remote a compute host besides, or another than the consumer's.
@@ -277,7 +286,7 @@ class Pool:
                 return Placement(placement.shares, host=host, avoid=avoid)
         return None
 
-    def _search_remote(self, request: Request, policy: Policy) -> Placement | None:
+    def _search_remote(self, request: Request, policy: Ordering) -> Placement | None:
         """Somewhere, so that at least one compute host owns none of the GPUs: the VM's.
 
         If the policy's own choice touches every compute host, one of them is spared: the one it
@@ -302,7 +311,7 @@ class Pool:
         return None
 
     def _place(
-        self, request: Request, policy: Policy, without: str | None = None
+        self, request: Request, policy: Ordering, without: str | None = None
     ) -> list[Share] | None:
         """Choose a GPU for each cGPU, tentatively; None if one of them finds no place."""
         closed = set() if without is None else {without}
@@ -334,7 +343,7 @@ class Pool:
             for gpu in before.values():
                 self._replace(gpu)
 
-    def _choose(self, policy: Policy, candidates: Candidates, request: Request) -> Gpu | None:
+    def _choose(self, policy: Ordering, candidates: Candidates, request: Request) -> Gpu | None:
         for wish in policy.order(candidates, request):
             gpu = self._granted(wish, candidates)
             if gpu is not None:

@@ -23,8 +23,7 @@ from gsaas.db.models import EndpointRow, GpuReadingRow, GpuRow, HostRow, Setting
 from gsaas.db.prepared import Prepared
 from gsaas.db.settings import DEFAULT_POLICY
 from gsaas.gpgpums.pool import Pool
-from gsaas.objects import gpu as gpus
-from gsaas.objects.gpu import Withheld
+from gsaas.objects.gpu import Gpu, Withheld, parse_capability
 from gsaas.objects.placement import Placement
 
 _MAYBE_WITHHELD = and_(
@@ -82,7 +81,7 @@ READINGS_LAST = 5.0
 COMPUTE_HOSTS = select(EndpointRow.host_name)
 
 
-class Inventory:
+class PoolCache:
     """A `Pool` and how far it follows the database. Not thread-safe.
 
     *heartbeat_timeout* is how long a GPU host's monitor may be silent before its GPUs are
@@ -155,7 +154,7 @@ class Inventory:
         )
         return connection.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 
-    def put(self, gpu: gpus.Gpu) -> None:
+    def put(self, gpu: Gpu) -> None:
         """Take over a GPU as it is in the database."""
         known = self.pool.get(gpu.uuid)
         if gpu == known:
@@ -173,7 +172,7 @@ class Inventory:
             withheld = self._withheld_hosts.get(row.host_name)
         known = self.pool.get(row.uuid)
         self.put(
-            gpus.Gpu(
+            Gpu(
                 row.uuid,
                 row.host_name,
                 row.device_index,
@@ -183,7 +182,7 @@ class Inventory:
                 row.generation,
                 withheld,
                 row.model,
-                row.compute_capability and gpus.parse_capability(row.compute_capability),
+                row.compute_capability and parse_capability(row.compute_capability),
                 row.leases,
                 row.given,
                 known.utilisation if known else None,

@@ -18,15 +18,12 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import Gpu, Withheld
 from gsaas.objects.placement import Placement
 from gsaas.objects.request import Request
-
-if TYPE_CHECKING:
-    from gsaas.gpgpums.policies.base import Policy
-    from gsaas.gpgpums.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who goes next: the queue of the database, put to the pool, the policies and the quotas as they are now."""
+"""Which lease of the queue is served next: the queue of the database, put to the pool, the policies and the quotas."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection
 
 from gsaas import exceptions
-from gsaas.db import limits as held
-from gsaas.db import queue as queued
-from gsaas.db.plain import AnyLease
+from gsaas.db import limits as limit_rows
+from gsaas.db import queue as queue_rows
+from gsaas.db.queue import QueuedLease
 from gsaas.gpgpums import queue
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool_cache import Inventory
+from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.gpgpums.queue import Waiting
 from gsaas.limits import Limits
 from gsaas.limits import base as limits
@@ -23,28 +23,28 @@ from gsaas.objects.request import Request
 
 LOG = logging.getLogger(__name__)
 
-NOBODY = ""
-"""The id of a lease that is not stored yet, and of a project that nobody has to ask about."""
+NOT_STORED = ""
+"""The lease id and the project id of a request that is only being tried against the queue."""
 
 
 class QueueScheduler:
-    """Answers from *inventory*, which somebody else keeps up to date. Not thread-safe.
+    """Answers from the pool of *cache*, which the caller keeps up to date. Not thread-safe.
 
-    *policy* returns the one that a request names, or the default; *quotas* are those of whoever waits; with
-    *backfill* some may go before others; *client_timeout* is how long a client that promised to ask may be silent, in
-    seconds.
+    *policy* returns the policy that a request names, or the default; *quotas* are those of leases in the queue; with
+    *backfill* some may be served before others; *client_timeout* is how long a client that promised to keep asking
+    may be silent, in seconds.
     """
 
     def __init__(
         self,
-        inventory: Inventory,
+        cache: PoolCache,
         policy: Callable[[Connection, str | None], Policy],
         quotas: Limits,
         *,
         backfill: bool,
         client_timeout: float,
     ) -> None:
-        self._inventory = inventory
+        self._cache = cache
         self._policy = policy
         self._quotas = quotas
         self._backfill = backfill
@@ -53,67 +53,68 @@ class QueueScheduler:
     def next(
         self, connection: Connection, new: Waiting | None = None
     ) -> tuple[Waiting, Placement] | None:
-        """Who goes next, also of those before a *new* request, which is the last of its priority.
+        """Return the lease that is served next and its placement; None if none can be served now.
 
-        As a rule only the head is asked: reading everybody takes longer.
+        A *new* request takes part as the last of its priority. As a rule only the head of the queue is asked: reading
+        the whole queue takes longer.
         """
-        pool, quotas = self._inventory.pool, self._quota_check(connection)
-        passed = False
+        pool, quotas = self._cache.pool, self._quota_check(connection)
+        passed_over = False
 
         def allows(one: Waiting, placement: Placement | None) -> bool:
-            nonlocal passed
+            nonlocal passed_over
             allowed = one is new or quotas(one, placement)
-            passed = passed or not allowed
+            passed_over = passed_over or not allowed
             return allowed
 
-        head = queued.head(connection, self._client_timeout)
+        head = queue_rows.head(connection, self._client_timeout)
         if head is not None:
             first = self._waiting(connection, [head])
-            turn = queue.next_turn(pool, first, backfill=False, allows=allows)
-            if turn is not None or not (passed or self._backfill):
-                return turn
+            found = queue.next_turn(pool, first, backfill=False, allows=allows)
+            if found is not None or not (passed_over or self._backfill):
+                return found
         lowest = None if new is None else new.priority
-        waiting = queued.everybody(connection, self._client_timeout, lowest)
-        everybody = self._waiting(connection, waiting)
+        rows = queue_rows.waiting(connection, self._client_timeout, lowest)
+        waiting = self._waiting(connection, rows)
         if new is not None:
-            everybody.append(new)
-        return queue.next_turn(pool, everybody, backfill=self._backfill, allows=allows)
+            waiting.append(new)
+        return queue.next_turn(pool, waiting, backfill=self._backfill, allows=allows)
 
-    def of_new(
+    def place_new(
         self, connection: Connection, request: Request, policy: Policy, priority: int
     ) -> Placement | Refusal:
-        """Where a new request may go although others wait; a refusal if it would go before them."""
-        new = Waiting(NOBODY, request, policy, NOBODY, priority, datetime.datetime.max)
-        turn = self.next(connection, new)
-        if turn is not None and turn[0] is new:
-            return turn[1]
-        before = queued.length(connection)
+        """Return where a new request may go although leases wait; a refusal if it would overtake one."""
+        new = Waiting(NOT_STORED, request, policy, NOT_STORED, priority, datetime.datetime.max)
+        found = self.next(connection, new)
+        if found is not None and found[0] is new:
+            return found[1]
+        before = queue_rows.length(connection)
         many = "1 request waits" if before == 1 else f"{before} requests wait"
         return Refusal(False, f"it would fit, but {many} in the queue and may not be overtaken")
 
-    def policy_of(self, connection: Connection, waiter: queued.Waiter) -> Policy:
-        """The policy that somebody who waits has named, if he still may; else the default."""
+    def policy_of(self, connection: Connection, lease: QueuedLease) -> Policy:
+        """Return the policy that a lease in the queue has named, if requests may still name it; else the default."""
         try:
-            return self._policy(connection, waiter.policy)
+            return self._policy(connection, lease.policy)
         except (exceptions.UnknownPolicy, exceptions.PolicyNotAllowed) as error:
-            LOG.warning("lease %s is placed by the default policy: %s", waiter.id, error)
+            LOG.warning("lease %s is placed by the default policy: %s", lease.id, error)
             return self._policy(connection, None)
 
-    def _waiting(self, connection: Connection, waiters: Sequence[queued.Waiter]) -> list[Waiting]:
+    def _waiting(self, connection: Connection, rows: Sequence[QueuedLease]) -> list[Waiting]:
         return [
             Waiting(
-                waiter.id,
-                request_of(waiter),
-                self.policy_of(connection, waiter),
-                waiter.project_id,
-                waiter.priority,
-                waiter.queued_at,
+                lease.id,
+                request_of(lease),
+                self.policy_of(connection, lease),
+                lease.project_id,
+                lease.priority,
+                lease.queued_at,
             )
-            for waiter in waiters
+            for lease in rows
         ]
 
     def _quota_check(self, connection: Connection) -> queue.Allows:
-        """What tells whether quotas allow somebody's turn, as things are in *connection*."""
+        """Return what tells whether quotas allow a lease to be served, as things are in *connection*."""
         used: dict[str, limits.Amounts] = {}
 
         def allows(one: Waiting, placement: Placement | None) -> bool:
@@ -121,30 +122,30 @@ class QueueScheduler:
             if not limits.limited(quota):
                 return True
             if one.project_id not in used:
-                used[one.project_id] = held.usage(connection, one.project_id)
-            wanted = at_least(one.request) if placement is None else asked(placement)
+                used[one.project_id] = limit_rows.usage(connection, one.project_id)
+            wanted = amounts_at_least(one.request) if placement is None else amounts_of(placement)
             return limits.fits(quota, used[one.project_id], wanted)
 
         return allows
 
 
-def asked(placement: Placement) -> limits.Amounts:
-    """How much a lease with these shares adds to what its project holds."""
+def amounts_of(placement: Placement) -> limits.Amounts:
+    """Return what a lease with this placement adds to what its project has."""
     return limits.lease([share.memory_mb for share in placement.shares])
 
 
-def at_least(request: Request) -> limits.Amounts:
-    """How much *request* adds at least, wherever it goes: whole GPUs differ in memory."""
+def amounts_at_least(request: Request) -> limits.Amounts:
+    """Return what *request* adds at least, wherever it goes: whole GPUs differ in memory."""
     return limits.lease([request.memory_mb or 0] * request.count)
 
 
-def request_of(lease: AnyLease | queued.Waiter) -> Request:
-    """Return what a lease asks for."""
-    words = {
+def request_of(lease: QueuedLease) -> Request:
+    """Return what a lease in the queue asks for."""
+    fields = {
         "count": lease.count,
         "mode": lease.mode,
         "memory_mb": lease.memory_mb,
         "locality": lease.locality,
         **lease.requirements,
     }
-    return Request.from_dict(words, lease.consumer_host)
+    return Request.from_dict(fields, lease.consumer_host)

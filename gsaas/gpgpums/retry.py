@@ -1,4 +1,4 @@
-"""Writing while others write: whoever loses a race tries again, a little later each time."""
+"""Retrying transactions that lost a race against others, with a growing random pause."""
 
 from __future__ import annotations
 
@@ -18,37 +18,32 @@ LONGEST_PAUSE = 0.1
 """Seconds."""
 
 SERIALIZATION_FAILURE = "40001"
-"""The SQL standard's SQLSTATE for a transaction that others made impossible."""
+"""The SQL standard's SQLSTATE for a transaction that cannot be serialized with others."""
 
 JITTER = random.SystemRandom()
 
 
 _LOST = (OvertakenError, db_exception.DBError)
-"""What may only say that others were faster."""
+"""Errors that may only say that another transaction was faster."""
 
 
-def retry(
-    attempts: int,
-    write: Callable[[bool], Written],
-    undo: Callable[[], None] = lambda: None,
-) -> Written:
-    """Return what *write* returns, tried up to so many times while others are faster.
+def retry(attempts: int, write: Callable[[bool], Written]) -> Written:
+    """Return what *write* returns, tried up to *attempts* times while other transactions are faster.
 
-    It is told whether it was overtaken before. *undo* is called after every attempt that failed, for whatever reason.
-    Raises `ClaimConflict` when others were faster each time, and at once what says anything else.
+    *write* is told whether it was overtaken before. Raises `ClaimConflict` when other transactions were faster each
+    time, and at once any other error of *write*.
     """
     for attempt in range(attempts):
         try:
             return write(attempt > 0)
         except (*_LOST, exceptions.GsaasError) as error:
-            undo()
             _raise_unless_overtaken(error)
         _pause(attempt)
     raise exceptions.ClaimConflict(attempts=attempts)
 
 
 def _raise_unless_overtaken(error: Exception) -> None:
-    """Raise *error* again, unless it only says that others were faster or are in the way."""
+    """Raise *error* again, unless it only says that another transaction was faster or has the lock."""
     cause = getattr(error, "inner_exception", None)
     if not (
         isinstance(error, OvertakenError | db_exception.DBDeadlock)
@@ -60,12 +55,12 @@ def _raise_unless_overtaken(error: Exception) -> None:
 
 
 def _is_shared(error: db_exception.DBDuplicateEntry) -> bool:
-    """Whether two took the same port for a daemon, or the same masked address of a host."""
+    """Return whether two transactions took the same port for a daemon, or the same masked address of a host."""
     # What oslo.db makes of PostgreSQL's message loses the constraint's last word.
     said = str(getattr(error.inner_exception, "orig", None) or error.columns)
     return any(name in said for name in ("daemon", "masked"))
 
 
 def _pause(attempt: int) -> None:
-    """Wait a little, longer each time, and never as long as the others do."""
+    """Wait for a random time, longer with each attempt, so that competitors do not meet again."""
     time.sleep(JITTER.uniform(0, min(0.001 * 2**attempt, LONGEST_PAUSE)))

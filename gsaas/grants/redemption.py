@@ -16,8 +16,7 @@ import logging
 from dataclasses import dataclass
 
 from oslo_utils import timeutils
-from sqlalchemy import or_, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, or_, update
 
 from gsaas import exceptions
 from gsaas.db import leases
@@ -90,8 +89,8 @@ def _check_context(grant: Grant, shown: Shown) -> None:
 
 @retried
 def _admit(database: Database, grant: Grant, address: str) -> None:
-    with database.write() as session:
-        redeemed = session.execute(
+    with database.writing() as connection:
+        redeemed = connection.execute(
             update(LeaseRow)
             .where(
                 LeaseRow.id == grant.lease_id,
@@ -102,16 +101,15 @@ def _admit(database: Database, grant: Grant, address: str) -> None:
                 or_(LeaseRow.consumer_address.is_(None), LeaseRow.consumer_address == address),
             )
             .values(admitted_address=address)
-            .execution_options(synchronize_session=False)
         )
         if redeemed.rowcount != 1:
-            raise _why_not(session, grant, address)
-        leases.note(session, grant.lease_id, REDEEMED, f"from {address}")
+            raise _why_not(connection, grant, address)
+        leases.note(connection, grant.lease_id, REDEEMED, f"from {address}")
 
 
-def _why_not(session: Session, grant: Grant, address: str) -> exceptions.GrantRefused:
+def _why_not(connection: Connection, grant: Grant, address: str) -> exceptions.GrantRefused:
     try:
-        lease = leases.get(session, grant.lease_id, grant.project_id)
+        lease = leases.get(connection, grant.lease_id, grant.project_id)
     except exceptions.NotFound:
         return exceptions.GrantForged()
     if lease.status not in USABLE or lease.access != Access.DIRECT:
@@ -134,8 +132,8 @@ def _record(
     if lease_id is None:
         return
     detail = f"from {shown.address}: {refusal}"
-    with database.write() as session:
-        last = next(reversed(leases.story(session, lease_id)), None)
+    with database.writing() as connection:
+        last = next(reversed(leases.events(connection, lease_id)), None)
         # Who tries a thousand times makes one entry.
         if last is not None and (last.event, last.detail) != (REFUSED, detail):
-            leases.note(session, lease_id, REFUSED, detail)
+            leases.note(connection, lease_id, REFUSED, detail)

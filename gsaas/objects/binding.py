@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gsaas.objects.address import Address
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,37 @@ class LocalBinding:
 LOCAL = "local"
 NOBODY = 2**32 - 1
 """The number that is no user's (-1 in the kernel's interfaces)."""
+
+
+HAVING_BINDINGS = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
+"""Only leases in these statuses may reach GPUs. A binding that is being removed is never handed out again: an endpoint
+that restarts at that moment would install it again after its removal was confirmed."""
+
+
+def binding_of(lease: Lease) -> Binding | LocalBinding:
+    """Return the binding of a lease, whose claims were read with their GPUs.
+
+    Raises `ValueError` for a lease whose port is not recorded, or that has a claim without a masked address.
+    """
+    mappings = {}
+    for claim in lease.claims:
+        if claim.masked_address is None:
+            raise ValueError(f"claim {claim.position} of lease {lease.id} has no masked address")
+        mappings[claim.masked_address] = claim.real_address
+    if lease.port_id is None:
+        raise ValueError(f"the port of lease {lease.id} is not recorded")
+    if not lease.has_server:
+        return LocalBinding(lease.port_id, lease.id, lease.consumer_uid, mappings)
+    if lease.port_tap is None or lease.port_mac is None or lease.port_ip is None:
+        raise ValueError(f"the port of lease {lease.id} is not recorded")
+    return Binding(
+        port_id=lease.port_id,
+        lease_id=lease.id,
+        tap=lease.port_tap,
+        mac=lease.port_mac,
+        ip=lease.port_ip,
+        mappings=mappings,
+    )
 
 
 def binding_from_dict(data: MappingABC[str, Any]) -> Binding | LocalBinding:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import limits, rpc
+from gsaas import rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.watchers import Watchers
@@ -22,9 +22,7 @@ from gsaas.db.database import Database
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.gpu_host import inventory
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
@@ -81,24 +79,14 @@ class Standalone:
         self._cloud = StandaloneCloud(
             self._testbed, prefix, owned, state.path, conf.rodvr.masked_prefix
         )
-        masked = MaskedAddresses(conf.rodvr.masked_prefix, self._driver.default_port)
         self._watchers = Watchers(conf.queue.long_polls)
-        self._claims = Claims(
+        self._claims = Claims.from_conf(
+            conf,
             self._database,
-            attempts=conf.gpgpums.claim_attempts,
-            heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
-            masked=masked,
-            quotas=limits.load(conf),
-            backfill=conf.queue.backfill,
-            client_timeout=conf.queue.client_timeout,
+            default_port=self._driver.default_port,
+            daemon_ports=self._driver.daemon_ports,
             announce=Announcer(EngineClient(self._bus), ring=self._watchers.ring),
             attended=self._watchers.attended,
-            choice=PolicySelection.from_conf(conf),
-            utilisation_window=conf.monitor.utilisation_window,
-            request_mix=conf.gpgpums.request_mix,
-            daemon_ports=self._driver.daemon_ports,
-            native=conf.remoting.native,
-            local=MaskedAddresses(conf.rodvr.local_prefix, self._driver.default_port),
         )
         self._engine = self._make_engine()
         self._daemons = SimulatedDaemons()

@@ -12,7 +12,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from gsaas import limits, rpc
+from gsaas import rpc
 from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
@@ -20,9 +20,7 @@ from gsaas.api.microversions import HEADER as VERSION_HEADER
 from gsaas.api.watchers import Watchers
 from gsaas.cloud import base as cloud
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.request import ANY, Request
 from gsaas.remoting import base as remoting
@@ -51,22 +49,13 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
     servers = cloud.load(conf.engine.cloud, conf)
     watchers = Watchers(conf.queue.long_polls)
     watchers.listen = ApiListener(bus, watchers.ring).start
-    claims = Claims(
+    claims = Claims.from_conf(
+        conf,
         database,
-        attempts=conf.gpgpums.claim_attempts,
-        heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
-        masked=MaskedAddresses(conf.rodvr.masked_prefix, driver.default_port),
-        quotas=limits.load(conf),
-        backfill=conf.queue.backfill,
-        client_timeout=conf.queue.client_timeout,
+        default_port=driver.default_port,
+        daemon_ports=driver.daemon_ports,
         announce=Announcer(EngineClient(bus), ApiClient(bus), watchers.ring),
         attended=watchers.attended,
-        choice=PolicySelection.from_conf(conf),
-        utilisation_window=conf.monitor.utilisation_window,
-        request_mix=conf.gpgpums.request_mix,
-        daemon_ports=driver.daemon_ports,
-        native=conf.remoting.native,
-        local=MaskedAddresses(conf.rodvr.local_prefix, driver.default_port),
     )
     app = create_app(
         conf,

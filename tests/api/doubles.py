@@ -79,14 +79,14 @@ class MemoryEngine:
     def settle(self) -> None:
         """Bring every lease to where it wants to be."""
         with self._database.read() as session:
-            moving = leases.unsettled(session)
+            moving = leases.unsettled(session.connection())
         for lease_id in moving:
             self._settle(lease_id)
 
     def fail(self, lease_id: str, step: str, message: str) -> None:
         with self._database.write() as session:
             leases.transition(
-                session,
+                session.connection(),
                 lease_id,
                 lifecycle.Event.FAIL,
                 detail=message,
@@ -97,16 +97,16 @@ class MemoryEngine:
 
     def _settle(self, lease_id: str) -> None:
         with self._database.read() as session:
-            lease = leases.get(session, lease_id)
+            lease = leases.get(session.connection(), lease_id)
         if lease.status == Status.CLAIMED and not lease.has_server:
             with self._database.write() as session:
-                leases.transition(session, lease_id, lifecycle.Event.ACTIVATE)
+                leases.transition(session.connection(), lease_id, lifecycle.Event.ACTIVATE)
         elif lease.status == Status.CLAIMED:
             self._boot(lease)
         elif lease.status == Status.RELEASING:
             self._give_back(lease_id)
             with self._database.write() as session:
-                leases.transition(session, lease_id, lifecycle.Event.FINISH)
+                leases.transition(session.connection(), lease_id, lifecycle.Event.FINISH)
 
     def _boot(self, lease: leases.Lease) -> None:
         context = RequestContext.of(user_id=lease.user_id, project_id=lease.project_id, roles=[])
@@ -121,7 +121,7 @@ class MemoryEngine:
         where = f"on host {server.host}"
         with self._database.write() as session:
             leases.transition(
-                session,
+                session.connection(),
                 lease.id,
                 lifecycle.Event.BOOT,
                 detail=where,
@@ -133,14 +133,16 @@ class MemoryEngine:
                 port_ip=server.port.ip,
                 bound_host=server.host,
             )
-            leases.transition(session, lease.id, lifecycle.Event.ACTIVATE, detail=where)
+            leases.transition(
+                session.connection(), lease.id, lifecycle.Event.ACTIVATE, detail=where
+            )
 
     def _give_back(self, lease_id: str) -> None:
         with self._database.read() as session:
-            self._cloud.delete(_owner(leases.get(session, lease_id)))
-        self._claims.release(lease_id)
+            self._cloud.delete(_owner(leases.get(session.connection(), lease_id)))
+        self._claims.returns.release(lease_id)
         with self._database.write() as session:
-            leases.update(session, lease_id, server_id=None, bound_host=None)
+            leases.update(session.connection(), lease_id, server_id=None, bound_host=None)
 
 
 def _owner(lease: leases.Lease) -> Owner:

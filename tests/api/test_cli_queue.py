@@ -113,7 +113,7 @@ def test_a_place_may_be_kept_without_waiting_for_it(desk):
 
     assert (lease["status"], lease["queue"]["position"]) == ("QUEUED", 1)
     with desk.world.database.read() as session:
-        assert leases.get(session, lease["id"]).waiter_seen_at is None
+        assert leases.get(session.connection(), lease["id"]).waiter_seen_at is None
     shown = desk.type("show", lease["id"])[1]
     assert "1 of 1" in shown
     give_back(desk, holder)

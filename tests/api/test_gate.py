@@ -55,7 +55,9 @@ def gate(world: World, listener: socket.socket) -> Iterator[Gate]:
 def stories(world: World) -> list[list[str]]:
     with world.database.read() as session:
         found = session.scalars(sqlalchemy.select(models.LeaseRow.id)).all()
-        return [[event.event for event in leases.story(session, lease)] for lease in found]
+        return [
+            [event.event for event in leases.events(session.connection(), lease)] for lease in found
+        ]
 
 
 def test_alloc_shows_it_and_prints_an_environment_without_one(desk, gate):

@@ -40,12 +40,12 @@ def redeem(world, key, address=HERE, caller="service", **context):
 
 def lease_of(world, answer):
     with world.database.read() as session:
-        return leases.get(session, answer["lease"]["id"])
+        return leases.get(session.connection(), answer["lease"]["id"])
 
 
 def story(world, answer):
     with world.database.read() as session:
-        told = leases.story(session, answer["lease"]["id"])
+        told = leases.events(session.connection(), answer["lease"]["id"])
         return [(event.event, event.detail) for event in told if "grant" in event.event]
 
 

@@ -35,7 +35,7 @@ def status(world: World, lease: dict) -> str:
 def test_a_lease_whose_client_falls_silent_ends_and_says_why(world: World):
     lease = take(world, keepalive=60)
     fall_silent(world, lease)
-    assert world.claims.tend() == [lease["id"]]
+    assert world.claims.run_audit() == [lease["id"]]
     shown = world.call("admin", "GET", f"/v1/leases/{lease['id']}").json["lease"]
     assert shown["status"] == "RELEASED"
     assert "nobody kept it alive" in str(shown["events"])
@@ -49,7 +49,7 @@ def test_a_client_that_is_heard_of_keeps_its_lease(world: World):
     answer = keep(world, lease)
     assert answer.status_code == 200
     assert answer.json["lease"]["kept_until"] > lease["kept_until"]
-    assert world.claims.tend() == []
+    assert world.claims.run_audit() == []
     assert status(world, lease) == "ACTIVE"
 
 
@@ -57,7 +57,7 @@ def test_a_lease_without_a_keepalive_lasts(world: World):
     lease = take(world)
     assert lease["kept_until"] is None
     assert keep(world, lease).json["lease"]["kept_until"] is None
-    assert world.claims.tend() == []
+    assert world.claims.run_audit() == []
     assert status(world, lease) == "ACTIVE"
 
 

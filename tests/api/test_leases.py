@@ -360,7 +360,7 @@ def test_the_servers_own_fields_reach_the_engine_untouched(world):
     }
     lease_id = world.launch(server=server)["id"]
     with world.database.read() as session:
-        assert leases.get(session, lease_id).server_request == server
+        assert leases.get(session.connection(), lease_id).server_request == server
 
 
 def test_user_data_may_be_broken_into_lines_as_base64_tools_do(world):

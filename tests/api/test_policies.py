@@ -76,7 +76,7 @@ def test_a_default_that_is_not_installed_is_refused(world, name):
 def test_a_stored_default_that_is_gone_is_reported_and_the_configured_one_serves(world, caplog):
     set_default(world, "energy")
     choice = PolicySelection(
-        "first-fit", known={"first-fit": world.claims.choice.known["first-fit"]}
+        "first-fit", known={"first-fit": world.claims.policies.known["first-fit"]}
     )
     assert choice.default("energy").name == "first-fit"
     assert "was set to 'energy', which does not work here: first-fit serves" in caplog.text
@@ -122,8 +122,8 @@ def test_a_configuration_that_names_a_policy_that_is_not_there_says_which_are(tm
 
 def test_a_policy_that_cannot_use_its_knob_is_left_out_and_says_why(tmp_path, caplog):
     world = World.build(tmp_path, settings="[gpgpums]\nfewer_jobs_node_inside = nothing\n")
-    assert "fewer-jobs-node" not in world.claims.choice.known
-    assert len(world.claims.choice.known) == 12
+    assert "fewer-jobs-node" not in world.claims.policies.known
+    assert len(world.claims.policies.known) == 12
     assert "fewer_jobs_node_inside is 'nothing', but may be one of best-fit" in caplog.text
     world.database.close()
 

@@ -98,7 +98,7 @@ def test_what_can_never_fit_is_not_queued(world):
 def test_who_waits_is_told_where_and_for_how_long_about(world):
     first = take(world, ALL)
     with world.database.write() as session:
-        leases.update(session, first, claimed_at=ago(10))
+        leases.update(session.connection(), first, claimed_at=ago(10))
     give_back(world, first)
     take(world, ALL)
     queue_up(world)
@@ -321,12 +321,12 @@ def test_a_client_that_was_not_heard_of_is_not_served_and_its_place_is_given_bac
     silent = queue_up(world, attended=True)
     unattended = queue_up(world)
     with world.database.write() as session:
-        leases.update(session, silent, waiter_seen_at=ago(21))
+        leases.update(session.connection(), silent, waiter_seen_at=ago(21))
 
     give_back(world, holder)
     assert [show(world, one)["status"] for one in (silent, unattended)] == ["QUEUED", "ACTIVE"]
 
-    assert world.claims.tend() == []
+    assert world.claims.run_audit() == []
     lease = show(world, silent)
     assert (lease["status"], lease["fault"]["message"]) == ("RELEASED", claims.SILENT)
 
@@ -335,12 +335,12 @@ def test_who_keeps_asking_is_heard(world):
     take(world, ALL)
     waiting = queue_up(world, attended=True)
     with world.database.write() as session:
-        leases.update(session, waiting, waiter_seen_at=ago(15))
+        leases.update(session.connection(), waiting, waiter_seen_at=ago(15))
 
     show(world, waiting, "?while_status=QUEUED&timeout=0")
 
     with world.database.read() as session:
-        assert leases.get(session, waiting).waiter_seen_at > ago(5)
+        assert leases.get(session.connection(), waiting).waiter_seen_at > ago(5)
 
 
 def test_a_grant_that_its_client_never_learned_of_is_given_back(world):
@@ -349,9 +349,9 @@ def test_a_grant_that_its_client_never_learned_of_is_given_back(world):
     give_back(world, holder)
     assert show(world, waiting)["status"] == "ACTIVE"
     with world.database.write() as session:
-        leases.update(session, waiting, waiter_seen_at=ago(21))
+        leases.update(session.connection(), waiting, waiter_seen_at=ago(21))
 
-    assert world.claims.tend() == [waiting]
+    assert world.claims.run_audit() == [waiting]
 
     assert show(world, waiting)["status"] == "RELEASED"
 
@@ -363,8 +363,8 @@ def test_a_grant_that_its_client_knows_of_is_its_own(world):
     show(world, waiting, "?while_status=QUEUED&timeout=0")
 
     with world.database.read() as session:
-        assert leases.get(session, waiting).waiter_seen_at is None
-    assert world.claims.tend() == []
+        assert leases.get(session.connection(), waiting).waiter_seen_at is None
+    assert world.claims.run_audit() == []
 
 
 def test_a_request_that_can_never_be_served_any_more_leaves_the_queue(world):
@@ -373,7 +373,7 @@ def test_a_request_that_can_never_be_served_any_more_leaves_the_queue(world):
     with world.database.write() as session:
         gpus.register(session, "gpu2", "192.168.50.3", [])
 
-    world.claims.tend()
+    world.claims.run_audit()
 
     assert "can no longer give" in show(world, hopeless)["fault"]["message"]
     assert show(world, modest)["status"] == "ACTIVE"
@@ -412,7 +412,7 @@ def test_many_wait_and_each_is_served_once_in_order(world, later):
 
 def claimed_at(world: World, lease_id: str) -> datetime.datetime:
     with world.database.read() as session:
-        return leases.get(session, lease_id).claimed_at
+        return leases.get(session.connection(), lease_id).claimed_at
 
 
 def ago(seconds: float) -> datetime.datetime:

@@ -116,7 +116,7 @@ def test_a_killed_launcher_takes_its_command_along_and_the_lease_ends(
         lease = session.query(models.LeaseRow).one()
         assert lease.status == "ACTIVE"
         lease.kept_until = timeutils.utcnow() - datetime.timedelta(seconds=1)
-    assert api.claims.tend() == [lease.id]
+    assert api.claims.run_audit() == [lease.id]
     assert used(api) == 0
 
 
@@ -229,7 +229,7 @@ def test_who_waits_unwatched_asks_once_for_gpus_and_once_to_give_them_back(
         asked.append(flask.request.method)
 
     with flask.request_started.connected_to(note, api.app):
-        api.claims.release(held["id"])
+        api.claims.returns.release(held["id"])
         assert process.wait(timeout=30) == 0
     assert asked == ["DELETE"]
 

@@ -92,7 +92,9 @@ def test_its_story_is_as_long_as_any_other(world):
     world.call("member", "DELETE", f"/v1/leases/{lease_id}")
 
     with world.database.read() as session:
-        story = [(event.event, event.status) for event in leases.story(session, lease_id)]
+        story = [
+            (event.event, event.status) for event in leases.events(session.connection(), lease_id)
+        ]
     assert story == [
         ("claim", "CLAIMED"),
         ("activate", "ACTIVE"),
@@ -106,7 +108,7 @@ def test_what_it_held_stays_on_record(world):
     world.call("member", "DELETE", f"/v1/leases/{lease_id}")
 
     with world.database.read() as session:
-        lease = leases.get(session, lease_id)
+        lease = leases.get(session.connection(), lease_id)
     assert lease.claimed_mb == 2048
     assert lease.claimed_gpus == pytest.approx(0.25)
     assert lease.created_at <= lease.claimed_at <= lease.released_at

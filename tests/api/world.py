@@ -162,7 +162,7 @@ class World:
             client_timeout=conf.queue.client_timeout,
             announce=lambda lease_id, *_: watchers.ring(lease_id),
             attended=watchers.attended,
-            choice=PolicySelection.from_conf(conf),
+            policies=PolicySelection.from_conf(conf),
         )
         cloud = MemoryCloud(["gpu1", "gpu2", "compute1"])
         engine = MemoryEngine(database, claims, cloud)

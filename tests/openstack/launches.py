@@ -18,7 +18,7 @@ import gsaas.conf
 from gsaas import rpc
 from gsaas.cloud.nova.cloud import NovaCloud
 from gsaas.context import RequestContext
-from gsaas.db import endpoints, gpus, leases, migration, models, plain
+from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine import service
 from gsaas.engine.driver import LeaseDriver
@@ -28,6 +28,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.objects.binding import Binding
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.request import Request
 from gsaas.remoting.base import load
@@ -110,7 +111,7 @@ class Launches:
     def close(self) -> None:
         """Release whatever the test left, and see that nothing of it stays."""
         with self.database.read() as session:
-            left = leases.page(session, limit=100)
+            left = leases.page(session.connection(), limit=100)
         for lease in left:
             if lease.status not in (Status.RELEASING, Status.RELEASED):
                 self.release(lease.id)
@@ -157,7 +158,8 @@ class Launches:
     def claim(self, owner: RequestContext, locality: str = "any", **fields: Any) -> str:
         """Claim a cGPU for a server of *owner*'s and return the lease's id; nobody is told."""
         lease_id = str(uuid.uuid4())
-        lease = plain.Lease(
+        lease = Lease(
+            status=Status.QUEUED,
             id=lease_id,
             project_id=owner.project_id,
             user_id=owner.user_id,
@@ -180,11 +182,11 @@ class Launches:
     def pin(self, lease_id: str, host: str) -> None:
         """Have the server of a lease made on *host*, as if its GPUs were there."""
         with self.database.write() as session:
-            leases.update(session, lease_id, wanted_host=host)
+            leases.update(session.connection(), lease_id, wanted_host=host)
 
     def release(self, lease_id: str) -> None:
         with self.database.write() as session:
-            leases.transition(session, lease_id, Event.RELEASE)
+            leases.transition(session.connection(), lease_id, Event.RELEASE)
 
     def drive(self, lease_id: str, *until: Status) -> models.LeaseRow:
         """Drive a lease until it has one of these statuses and nothing is left to do."""
@@ -233,12 +235,12 @@ class Launches:
 
     def lease(self, lease_id: str) -> models.LeaseRow:
         with self.database.read() as session:
-            return leases.get(session, lease_id)
+            return leases.get(session.connection(), lease_id)
 
     def check_nothing_is_held(self, lease_id: str) -> None:
         """A lease has no claim, no binding and no server, as far as GSaaS knows; Nova is asked by whoever tests."""
         lease = self.lease(lease_id)
-        assert (lease.claims, lease.server_id, lease.bound_host) == ([], None, None)
+        assert (lease.claims, lease.server_id, lease.bound_host) == ((), None, None)
         assert lease_id not in {binding.lease_id for binding in self.endpoint.bindings.values()}
         with self.database.read() as session:
             assert sum(gpu.used_mb for gpu in gpus.page(session, limit=100)) == 0

@@ -74,5 +74,5 @@ def test_what_works_goes_on_without_keystone_and_a_release_is_finished_when_it_i
         assert launches.lease(released.id).bound_host is None
     launches.drive(released.id, Status.RELEASED)
     launches.drive(kept.id, Status.ACTIVE)
-    assert (made(released.id), launches.lease(released.id).claims) == ([], [])
+    assert (made(released.id), launches.lease(released.id).claims) == ([], ())
     assert [server.id for server in made(kept.id)] == [kept.server_id]

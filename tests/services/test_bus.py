@@ -342,19 +342,19 @@ class Deployment:
             remoting="simulated",
             server_request={},
         )
-        return self._claims.wait(lease, request).id
+        return self._claims.queue.join(lease, request).id
 
     def release(self, lease_id: str) -> None:
         with self._database.write() as session:
-            leases.transition(session, lease_id, Event.RELEASE)
+            leases.transition(session.connection(), lease_id, Event.RELEASE)
 
     def story(self, lease_id: str) -> list[str]:
         with self._database.read() as session:
-            return [event.event for event in leases.story(session, lease_id)]
+            return [event.event for event in leases.events(session.connection(), lease_id)]
 
     def lease(self, lease_id: str) -> LeaseRow:
         with self._database.read() as session:
-            return leases.get(session, lease_id)
+            return leases.get(session.connection(), lease_id)
 
     def reaches(self, lease_id: str, status: Status) -> bool:
         def arrived() -> bool:

@@ -16,12 +16,14 @@ import pytest
 from sqlalchemy import func, select
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, models, plain
+from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policies.base import Policy
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 
@@ -176,8 +178,9 @@ def open_claims(database: Database) -> Claims:
     return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked, daemon_ports=ports)
 
 
-def new_lease(lease_id: str, request: Request) -> plain.Lease:
-    return plain.Lease(
+def new_lease(lease_id: str, request: Request) -> Lease:
+    return Lease(
+        status=Status.QUEUED,
         id=lease_id,
         project_id="project-1",
         user_id="user-1",
@@ -207,9 +210,9 @@ def claim_and_release(url: str, number: int, start: threading.Barrier) -> Counte
         except Exception as error:  # noqa: BLE001 - the test shows it
             outcome[repr(error)] += 1
         while len(held) > chance.randrange(HELD_AT_MOST):
-            claims.release(held.pop(chance.randrange(len(held))))
+            claims.returns.release(held.pop(chance.randrange(len(held))))
     for lease_id in held:
-        claims.release(lease_id)
+        claims.returns.release(lease_id)
     database.close()
     return outcome
 

@@ -63,14 +63,14 @@ def test_of_many_equal_transitions_at_once_one_happens(database: Database):
     def boot(number: int) -> bool:
         try:
             with database.write() as session:
-                leases.transition(session, "lease-1", Event.BOOT, f"by {number}")
+                leases.transition(session.connection(), "lease-1", Event.BOOT, f"by {number}")
         except exceptions.IllegalTransition:
             return False
         return True
 
     assert sum(at_once(boot)) == 1
     with database.read() as session:
-        assert [event.event for event in leases.story(session, "lease-1")] == ["boot"]
+        assert [event.event for event in leases.events(session.connection(), "lease-1")] == ["boot"]
 
 
 def test_many_first_words_from_one_host_make_one_host(database: Database):

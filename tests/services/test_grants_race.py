@@ -58,7 +58,7 @@ def all_at_once(actions):
 def release(door, lease_id):
     """Begin to end a lease, and tell whom its fences have to forget."""
     with door.write() as session:
-        return leases.transition(session, lease_id, Event.RELEASE).admitted_address
+        return leases.transition(session.connection(), lease_id, Event.RELEASE).admitted_address
 
 
 def show(door, key, address):
@@ -81,8 +81,8 @@ def test_of_many_who_show_one_grant_at_once_exactly_one_is_admitted(database, do
 
         assert Counter(outcomes) == {"redeemed": 1, "stolen": AT_ONCE - 1}
         with database.read() as session:
-            admitted = leases.get(session, lease_id).admitted_address
-            story = leases.story(session, lease_id)
+            admitted = leases.get(session.connection(), lease_id).admitted_address
+            story = leases.events(session.connection(), lease_id)
         (redeemed,) = [event for event in story if event.event == "redeem-grant"]
         assert redeemed.detail == f"from {admitted}"
 
@@ -101,4 +101,4 @@ def test_a_grant_is_redeemed_before_the_release_or_not_at_all(database, doors):
         (seen,) = set(outcome) - {"redeemed", "over"}
         assert seen == ("192.0.2.1" if "redeemed" in outcome else None)
         with database.read() as session:
-            assert leases.get(session, lease_id).admitted_address == seen
+            assert leases.get(session.connection(), lease_id).admitted_address == seen

@@ -15,11 +15,12 @@ import pytest
 from sqlalchemy import func, select
 
 from gsaas import exceptions
-from gsaas.db import gpus, models, plain
+from gsaas.db import gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.services.test_claims_race import BOOKS
@@ -85,7 +86,7 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
         try:
             claims.claim(new_lease(name, request), request)
         except exceptions.NoCapacity:
-            claims.wait(new_lease(name, request), request)
+            claims.queue.join(new_lease(name, request), request)
             outcome["waited"] += 1
             until(lambda name=name: status(database, name) == "ACTIVE", f"{name}", PATIENCE)
         with database.read() as session:
@@ -93,7 +94,7 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
                 row.claimed_mb == row.used_mb <= row.memory_mb for row in session.execute(BOOKS)
             )
         outcome["served"] += 1
-        claims.terminate(name)
+        claims.returns.terminate(name)
     database.close()
     return outcome
 
@@ -103,8 +104,9 @@ def status(database: Database, lease_id: str) -> str:
         return session.scalar(select(models.LeaseRow.status).where(models.LeaseRow.id == lease_id))
 
 
-def new_lease(lease_id: str, request: Request) -> plain.Lease:
-    return plain.Lease(
+def new_lease(lease_id: str, request: Request) -> Lease:
+    return Lease(
+        status=Status.QUEUED,
         id=lease_id,
         project_id="project-1",
         user_id="user-1",

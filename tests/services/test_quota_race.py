@@ -14,11 +14,13 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, limits, models, plain
+from gsaas.db import endpoints, gpus, limits, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.limits.base import UNLIMITED
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.support import rows
 
@@ -52,7 +54,7 @@ def test_claims_at_once_never_exceed_the_quota_together(database):
     assert outcome.keys() == {"claimed", "refused"}
     assert max(most.values()) <= QUOTA["cgpus"]
     with database.read() as session:
-        assert {limits.usage(session, project)["cgpus"] for project in PROJECTS} == {0}
+        assert {limits.usage(session.connection(), project)["cgpus"] for project in PROJECTS} == {0}
 
 
 def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
@@ -72,7 +74,7 @@ def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
 
     thread = threading.Thread(target=second)
     with database.write() as session:
-        limits.hold(session, "blue")
+        limits.lock_project(session.connection(), "blue")
         thread.start()
         session.add(counted_lease("a"))
     thread.join(PATIENCE)
@@ -110,8 +112,9 @@ def open_claims(database: Database) -> Claims:
     return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked)
 
 
-def lease(lease_id: str, request: Request, project: str) -> plain.Lease:
-    return plain.Lease(
+def lease(lease_id: str, request: Request, project: str) -> Lease:
+    return Lease(
+        status=Status.QUEUED,
         id=lease_id,
         project_id=project,
         user_id="user-1",
@@ -142,9 +145,9 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
             held.append(wanted.id)
         # The last one is kept while others try, so that there is something to count.
         while len(held) > chance.choice([0, 1]):
-            claims.release(held.pop(0))
+            claims.returns.release(held.pop(0))
     for lease_id in held:
-        claims.release(lease_id)
+        claims.returns.release(lease_id)
     database.close()
     return outcome
 
@@ -157,6 +160,8 @@ def watch(url: str, start: threading.Barrier, finished: threading.Event) -> dict
     while not finished.is_set():
         for project in PROJECTS:
             with database.read() as session:
-                most[project] = max(most[project], limits.usage(session, project)["cgpus"])
+                most[project] = max(
+                    most[project], limits.usage(session.connection(), project)["cgpus"]
+                )
     database.close()
     return most

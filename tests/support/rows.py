@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from gsaas.db import plain
 from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseRow
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 
 
 def host(name: str = "gpu1", **columns: Any) -> HostRow:
@@ -41,9 +42,9 @@ def lease(lease_id: str = "lease-1", **columns: Any) -> LeaseRow:
     return LeaseRow(**{"id": lease_id, **_LEASE, **held, **columns})
 
 
-def new_lease(lease_id: str = "lease-1", **columns: Any) -> plain.Lease:
+def new_lease(lease_id: str = "lease-1", **columns: Any) -> Lease:
     """One that has not been claimed yet."""
-    return plain.Lease(**{"id": lease_id, **_LEASE, **columns})
+    return Lease(status=Status.QUEUED, **{"id": lease_id, **_LEASE, **columns})
 
 
 def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) -> ClaimRow:

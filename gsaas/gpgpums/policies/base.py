@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from gsaas.gpgpums.pool import Candidates
-    from gsaas.objects.gpu import Gpu
-    from gsaas.objects.request import Request
+from gsaas.gpgpums.pool import Candidates
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.request import Request
 
 
 class Policy(abc.ABC):

@@ -127,8 +127,11 @@ def test_leases_that_hold_gpus_of_a_lost_host_fail_and_say_how_many_they_lost(
     hold(cloud, "lease-2", "GPU-gpu2", status=status, server_id="server-2")
     assert forget(cloud, "gpu1") == hosts.Forgotten(["lease-1"], [])
     with cloud.read() as session:
-        lost, kept = leases.get(session, "lease-1"), leases.get(session, "lease-2")
-        assert leases.story(session, "lease-1")[-1].event == "fail"
+        lost, kept = (
+            leases.get(session.connection(), "lease-1"),
+            leases.get(session.connection(), "lease-2"),
+        )
+        assert leases.events(session.connection(), "lease-1")[-1].event == "fail"
     assert (lost.status, lost.fault_step) == ("ERROR", "keep-gpus")
     assert "lost 1 of its 2 cGPUs for good" in lost.fault_message
     assert "launch again" in lost.fault_message
@@ -146,7 +149,7 @@ def test_a_server_in_use_is_its_owners_to_keep_where_owners_can(
     hold(cloud, "lease-1", "GPU-gpu1", status=status, server_id="server-1", server_host="compute1")
     forget(cloud, "gpu1", servers_stay=servers_stay)
     with cloud.read() as session:
-        lease = leases.get(session, "lease-1")
+        lease = leases.get(session.connection(), "lease-1")
     assert (lease.server_id is None) == kept
     assert ("server-1" in lease.fault_message) == kept
 
@@ -156,7 +159,7 @@ def test_leases_that_are_over_already_only_go_on_giving_back(cloud: Database, st
     hold(cloud, "lease-1", "GPU-gpu1", status=status)
     assert forget(cloud, "gpu1") == hosts.Forgotten([], [])
     with cloud.read() as session:
-        assert leases.get(session, "lease-1").status == status
+        assert leases.get(session.connection(), "lease-1").status == status
 
 
 def test_a_lost_host_offers_nothing_and_goes_when_its_last_gpu_was_given_back(cloud: Database):
@@ -204,7 +207,7 @@ def test_what_a_lost_compute_host_held_counts_as_removed(cloud: Database):
     answer = forget(cloud, "compute1")
     assert answer == hosts.Forgotten([], ["lease-0", "lease-1", "lease-2"])
     with cloud.read() as session:
-        found = {n: leases.get(session, f"lease-{n}") for n in (0, 1, 2, 9)}
+        found = {n: leases.get(session.connection(), f"lease-{n}") for n in (0, 1, 2, 9)}
     assert {n: lease.status for n, lease in found.items()} == {
         0: "ACTIVE",
         1: "RELEASING",
@@ -240,6 +243,6 @@ def test_a_host_is_not_forgotten_while_one_of_its_agents_speaks_unless_forced(
     with pytest.raises(exceptions.HostAlive, match=r"gpu1 was heard of 0 s ago.* again in 60 s"):
         forget(cloud, "gpu1")
     with cloud.read() as session:
-        assert leases.get(session, "lease-1").status == "ACTIVE"
+        assert leases.get(session.connection(), "lease-1").status == "ACTIVE"
         assert not hosts.get(session, "gpu1").disabled
     assert forget(cloud, "gpu1", patience=None).failed == ["lease-1"]

@@ -20,7 +20,9 @@ def add(database: Database, *objects: object) -> None:
 
 def ids(database: Database, **filters: object) -> list[str]:
     with database.read() as session:
-        return [lease.id for lease in leases.page(session, **{"limit": 100, **filters})]
+        return [
+            lease.id for lease in leases.page(session.connection(), **{"limit": 100, **filters})
+        ]
 
 
 # Reading
@@ -29,17 +31,19 @@ def ids(database: Database, **filters: object) -> list[str]:
 def test_a_lease_is_found_by_its_id(database: Database):
     add(database, rows.lease(name="training"))
     with database.read() as session:
-        assert leases.get(session, "lease-1").name == "training"
-        assert leases.get(session, "lease-1", project_id="project-1").name == "training"
+        assert leases.get(session.connection(), "lease-1").name == "training"
+        assert (
+            leases.get(session.connection(), "lease-1", project_id="project-1").name == "training"
+        )
 
 
 def test_another_projects_lease_is_as_unknown_as_none(database: Database):
     add(database, rows.lease())
     with database.read() as session:
         with pytest.raises(exceptions.NotFound) as theirs:
-            leases.get(session, "lease-1", project_id="project-2")
+            leases.get(session.connection(), "lease-1", project_id="project-2")
         with pytest.raises(exceptions.NotFound) as nobodys:
-            leases.get(session, "lease-2", project_id="project-2")
+            leases.get(session.connection(), "lease-2", project_id="project-2")
     assert str(theirs.value) == "there is no lease lease-1"
     assert str(nobodys.value) == "there is no lease lease-2"
 
@@ -111,14 +115,16 @@ def test_a_transition_moves_the_lease_and_adds_to_its_story(database: Database):
     add(database, rows.lease())
     with database.write() as session:
         lease = leases.transition(
-            session, "lease-1", Event.BOOT, "the cloud has made it", server_id="s1"
+            session.connection(), "lease-1", Event.BOOT, "the cloud has made it", server_id="s1"
         )
         assert (lease.status, lease.server_id) == ("BOOTING", "s1")
     with database.write() as session:
-        leases.transition(session, "lease-1", Event.ACTIVATE)
+        leases.transition(session.connection(), "lease-1", Event.ACTIVATE)
     with database.read() as session:
-        assert leases.get(session, "lease-1").status == "ACTIVE"
-        assert [(e.event, e.status, e.detail) for e in leases.story(session, "lease-1")] == [
+        assert leases.get(session.connection(), "lease-1").status == "ACTIVE"
+        assert [
+            (e.event, e.status, e.detail) for e in leases.events(session.connection(), "lease-1")
+        ] == [
             ("boot", "BOOTING", "the cloud has made it"),
             ("activate", "ACTIVE", None),
         ]
@@ -127,46 +133,50 @@ def test_a_transition_moves_the_lease_and_adds_to_its_story(database: Database):
 def test_an_illegal_transition_tells_the_story_and_changes_nothing(database: Database):
     add(database, rows.lease())
     with database.write() as session:
-        leases.transition(session, "lease-1", Event.BOOT)
+        leases.transition(session.connection(), "lease-1", Event.BOOT)
     with pytest.raises(exceptions.IllegalTransition) as error, database.write() as session:
-        leases.transition(session, "lease-1", Event.FINISH, bound_host="cpu1")
+        leases.transition(session.connection(), "lease-1", Event.FINISH, bound_host="cpu1")
     assert error.value.facts["story"] == "boot -> BOOTING"
     with database.read() as session:
-        lease = leases.get(session, "lease-1")
+        lease = leases.get(session.connection(), "lease-1")
         assert (lease.status, lease.bound_host) == ("BOOTING", None)
-        assert len(leases.story(session, "lease-1")) == 1
+        assert len(leases.events(session.connection(), "lease-1")) == 1
 
 
 def test_a_finished_lease_has_a_time_of_release(database: Database):
     add(database, rows.lease("at-once", status="RELEASING"))
     add(database, rows.lease("before", status="RELEASING", released_at=rows.second(7)))
     with database.write() as session:
-        assert leases.transition(session, "at-once", Event.FINISH).released_at is not None
-        assert leases.transition(session, "before", Event.FINISH).released_at == rows.second(7)
+        assert (
+            leases.transition(session.connection(), "at-once", Event.FINISH).released_at is not None
+        )
+        assert leases.transition(
+            session.connection(), "before", Event.FINISH
+        ).released_at == rows.second(7)
 
 
 def test_an_update_sets_columns_and_tells_no_story(database: Database):
     add(database, rows.lease())
     with database.write() as session:
-        leases.update(session, "lease-1", server_host="cpu1", avoided_hosts=["gpu1"])
+        leases.update(session.connection(), "lease-1", server_host="cpu1", avoided_hosts=["gpu1"])
     with database.read() as session:
-        lease = leases.get(session, "lease-1")
+        lease = leases.get(session.connection(), "lease-1")
         assert (lease.server_host, lease.avoided_hosts) == ("cpu1", ["gpu1"])
-        assert leases.story(session, "lease-1") == []
+        assert leases.events(session.connection(), "lease-1") == []
 
 
 @pytest.mark.parametrize("changes", [{"status": "ACTIVE"}, {"id": "x"}, {"sever_id": "s1"}])
 def test_an_update_refuses_what_is_not_a_column_to_change(database: Database, changes: dict):
     add(database, rows.lease())
     with pytest.raises(TypeError, match=next(iter(changes))), database.write() as session:
-        leases.update(session, "lease-1", **changes)
+        leases.update(session.connection(), "lease-1", **changes)
 
 
 def test_a_lease_that_is_not_there_cannot_be_moved(database: Database):
     with pytest.raises(exceptions.NotFound), database.write() as session:
-        leases.transition(session, "lease-1", Event.BOOT)
+        leases.transition(session.connection(), "lease-1", Event.BOOT)
     with pytest.raises(exceptions.NotFound), database.write() as session:
-        leases.update(session, "lease-1", server_id="s1")
+        leases.update(session.connection(), "lease-1", server_id="s1")
 
 
 # What the engine asks
@@ -197,7 +207,7 @@ def test_unsettled_leases_are_those_on_their_way_and_failed_ones_that_hold_somet
     )
     add(database, rows.claim("failed-with-claim"))
     with database.read() as session:
-        assert leases.unsettled(session) == list(wanted)
+        assert leases.unsettled(session.connection()) == list(wanted)
 
 
 def test_leases_bound_to_a_host_are_all_that_its_endpoint_should_hold(database: Database):
@@ -209,4 +219,4 @@ def test_leases_bound_to_a_host_are_all_that_its_endpoint_should_hold(database: 
         rows.lease("4", created_at=rows.second(4), bound_host="cpu1"),
     )
     with database.read() as session:
-        assert [lease.id for lease in leases.bound_to(session, "cpu1")] == ["1", "4"]
+        assert [lease.id for lease in leases.bound_to(session.connection(), "cpu1")] == ["1", "4"]

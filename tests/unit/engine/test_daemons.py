@@ -133,7 +133,7 @@ def test_a_host_that_is_gone_for_good_keeps_nobody(world):
     with world.database.write() as session:
         hosts.forget(session, GPU_HOST, patience=None, servers_stay=False)
     world.drive(lease_id)
-    assert world.lease(lease_id).claims == []
+    assert world.lease(lease_id).claims == ()
 
 
 def test_without_daemons_of_its_own_a_silent_monitor_keeps_no_claims(furnished, tmp_path):
@@ -226,7 +226,7 @@ def test_the_story_of_a_lease_tells_of_its_daemons_ends_once_each(world):
         world.gpu_hosts.note(GPU_HOST, world.monitor.report(GPU_HOST))
     assert world.story(lease_id)[-2:] == ["daemon-down", "daemon-up"]
     with world.database.read() as session:
-        details = [event.detail for event in leases.story(session, lease_id)][-2:]
+        details = [event.detail for event in leases.events(session.connection(), lease_id)][-2:]
     assert details == [
         "the daemon of cGPU 0 is down: ended with status 1",
         "the daemon of cGPU 0 is well again, after 1 restart",
@@ -255,7 +255,7 @@ def test_a_release_gives_everything_back_whenever_the_engine_dies(make_world):
 def test_who_redeemed_a_grant_is_admitted_until_the_lease_is_over(world):
     lease_id = active(world)
     with world.database.write() as session:
-        leases.update(session, lease_id, admitted_address="10.1.1.1")
+        leases.update(session.connection(), lease_id, admitted_address="10.1.1.1")
     world.drive(lease_id)
     (port,) = daemon_ports(world, lease_id)
     assert Admission("10.1.1.1", port) in world.monitor.admitted
@@ -272,7 +272,7 @@ def test_who_redeemed_a_grant_is_admitted_until_the_lease_is_over(world):
 def test_no_claims_are_returned_and_no_port_is_free_while_a_fence_still_lets_its_consumer_in(world):
     lease_id = active(world)
     with world.database.write() as session:
-        leases.update(session, lease_id, admitted_address="10.1.1.1")
+        leases.update(session.connection(), lease_id, admitted_address="10.1.1.1")
     world.drive(lease_id)
     world.monitor.obeys = False
     world.release(lease_id)

@@ -256,7 +256,7 @@ def test_a_cloud_that_falls_silent_when_asked_for_the_server_ends_the_launch(wor
     lease = world.lease(lease_id)
     assert (lease.status, lease.fault_step) == (Status.ERROR, "create-server")
     assert lease.fault_message == "the cloud does not answer"
-    assert lease.claims == []
+    assert lease.claims == ()
 
 
 def test_a_server_that_the_cloud_made_all_the_same_is_deleted_when_it_turns_up(world):
@@ -315,7 +315,7 @@ def test_a_shelved_server_gives_its_cgpus_back_and_stays_its_owners(world):
     world.cloud.servers[lease_id] = replace(server, status=ServerStatus.SHELVED, host=None)
     world.drive(lease_id)
     lease = world.lease(lease_id)
-    assert (lease.status, lease.server_id, lease.claims) == (Status.RELEASED, None, [])
+    assert (lease.status, lease.server_id, lease.claims) == (Status.RELEASED, None, ())
     assert list(world.cloud.servers) == [lease_id]
     assert world.endpoint.bindings == []
 
@@ -355,7 +355,7 @@ def test_a_lease_whose_gpu_host_is_gone_gives_back_what_it_held_and_its_owner_ke
     forget(world, "gpu1")
     assert world.drive(lease_id) is None
     lease = world.lease(lease_id)
-    assert (lease.status, lease.claims, lease.bound_host) == (Status.ERROR, [], None)
+    assert (lease.status, lease.claims, lease.bound_host) == (Status.ERROR, (), None)
     assert world.endpoint.bindings == []
     assert list(world.cloud.servers) == [lease_id]
     with world.database.write() as session:
@@ -407,9 +407,9 @@ def test_nobody_asks_a_gpu_host_that_is_gone_whom_it_still_admits(world):
     lease_id = world.launch()
     world.drive(lease_id)
     with world.database.write() as session:
-        leases.update(session, lease_id, admitted_address="192.0.2.7")
+        leases.update(session.connection(), lease_id, admitted_address="192.0.2.7")
     world.monitor.answers = False
     forget(world, "gpu1")
     world.drive(lease_id)
     lease = world.lease(lease_id)
-    assert (lease.status, lease.claims, lease.admitted_address) == (Status.ERROR, [], None)
+    assert (lease.status, lease.claims, lease.admitted_address) == (Status.ERROR, (), None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import uuid
 
 from gsaas.context import RequestContext
-from gsaas.db import leases, plain
-from gsaas.gpgpums.claims import Claims, WaitPolicy
+from gsaas.db import leases
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.wait_queue import WaitPolicy
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.unit.engine.world import Killed, World
@@ -15,8 +17,9 @@ ALL = Request(2)
 CALLER = RequestContext(user_id="u", project_id="p", roles=["member"], auth_token="secret")
 
 
-def new_lease(request: Request) -> plain.Lease:
-    return plain.Lease(
+def new_lease(request: Request) -> Lease:
+    return Lease(
+        status=Status.QUEUED,
         id=str(uuid.uuid4()),
         project_id="p",
         user_id="u",
@@ -33,7 +36,7 @@ def claim(world: World, request: Request = ALL) -> str:
 
 
 def queue_up(world: World, request: Request = ALL) -> str:
-    return world.claims.wait(new_lease(request), request, patience=WaitPolicy()).id
+    return world.claims.queue.join(new_lease(request), request, policy=WaitPolicy()).id
 
 
 def another(world: World) -> Claims:
@@ -59,7 +62,7 @@ def test_the_caller_of_a_lease_that_gave_up_waiting_is_forgotten(world):
     waiting = queue_up(world)
     engine = world.engine()
     engine.callers.keep(waiting, CALLER)
-    world.claims.leave(waiting)
+    world.claims.queue.leave(waiting)
 
     engine.drive(waiting)
 
@@ -83,11 +86,11 @@ def test_when_it_is_its_turn_it_is_booted_like_any_other(world):
 def test_time_in_the_queue_does_not_count_as_time_to_boot(world):
     holder = claim(world)
     waiting = queue_up(world)
-    world.claims.release(holder)
+    world.claims.returns.release(holder)
     with world.database.write() as session:
-        lease = leases.get(session, waiting)
+        lease = leases.get(session.connection(), waiting)
         long_ago = lease.created_at.replace(year=2020)
-        leases.update(session, waiting, created_at=long_ago, queued_at=long_ago)
+        leases.update(session.connection(), waiting, created_at=long_ago, queued_at=long_ago)
 
     world.drive(waiting)
 
@@ -103,7 +106,7 @@ def test_whoever_is_killed_at_any_moment_of_a_release_somebody_else_serves_who_w
         holder, waiting = claim(world), queue_up(world)
         world.fuse.left = effects
         try:
-            world.claims.release(holder)
+            world.claims.returns.release(holder)
         except Killed:
             died = True
         else:
@@ -111,8 +114,8 @@ def test_whoever_is_killed_at_any_moment_of_a_release_somebody_else_serves_who_w
         world.fuse.left = None
 
         other = another(world)
-        other.release(holder)
-        other.tend()
+        other.returns.release(holder)
+        other.run_audit()
 
         assert world.lease(waiting).status == Status.CLAIMED
         assert world.story(waiting) == ["queue", "claim"]

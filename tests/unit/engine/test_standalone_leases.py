@@ -113,7 +113,7 @@ def test_without_an_endpoint_there_is_nothing_to_drive(world):
 def test_terminated_by_its_owner_it_is_over_in_one_transaction(world):
     lease_id = world.alloc("laptop")
 
-    assert world.claims.terminate(lease_id).status == Status.RELEASED
+    assert world.claims.returns.terminate(lease_id).status == Status.RELEASED
 
     world.check_nothing_is_left(lease_id, Status.RELEASED)
     assert world.story(lease_id) == ["claim", "activate", "release", "finish"]

@@ -19,13 +19,13 @@ from typing import Any
 import gsaas.conf
 from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
-from gsaas.db import endpoints, gpus, leases, migration, models, plain
+from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.objects.binding import Binding
+from gsaas.objects.binding import Binding, binding_of
 from gsaas.objects.daemon import (
     Admission,
     Condition,
@@ -36,10 +36,10 @@ from gsaas.objects.daemon import (
     FenceReport,
 )
 from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
-from gsaas.remoting import devices
 from gsaas.remoting.base import load
 from gsaas.rpc.hosts import Unconfirmed
 from tests.support import sqlite
@@ -292,7 +292,8 @@ class World:
 
     def _claim(self, request: Request, **columns: Any) -> str:
         lease_id = str(uuid.uuid4())
-        lease = plain.Lease(
+        lease = Lease(
+            status=Status.QUEUED,
             id=lease_id,
             project_id="p",
             user_id="u",
@@ -305,7 +306,7 @@ class World:
 
     def release(self, lease_id: str) -> None:
         with self.database.write() as session:
-            leases.transition(session, lease_id, Event.RELEASE)
+            leases.transition(session.connection(), lease_id, Event.RELEASE)
 
     def drive(self, lease_id: str) -> float | None:
         """Let a new engine take all the steps that can be taken now."""
@@ -337,15 +338,15 @@ class World:
 
     def lease(self, lease_id: str) -> models.LeaseRow:
         with self.database.read() as session:
-            return leases.get(session, lease_id)
+            return leases.get(session.connection(), lease_id)
 
     def age(self, lease_id: str, seconds: float) -> None:
         """Have a lease be claimed that much earlier."""
         with self.database.write() as session:
-            lease = leases.get(session, lease_id)
+            lease = leases.get(session.connection(), lease_id)
             ago = datetime.timedelta(seconds=seconds)
             leases.update(
-                session,
+                session.connection(),
                 lease_id,
                 created_at=lease.created_at - ago,
                 claimed_at=lease.claimed_at - ago,
@@ -353,7 +354,7 @@ class World:
 
     def story(self, lease_id: str) -> list[str]:
         with self.database.read() as session:
-            return [event.event for event in leases.story(session, lease_id)]
+            return [event.event for event in leases.events(session.connection(), lease_id)]
 
     def used_mb(self) -> int:
         with self.database.read() as session:
@@ -363,12 +364,12 @@ class World:
         """At no moment does an endpoint hold a way to a GPU that its lease has given back."""
         for binding in self.endpoint.bindings:
             with self.database.read() as session:
-                lease = leases.get(session, binding.lease_id)
+                lease = leases.get(session.connection(), binding.lease_id)
                 assert lease.claims, f"{binding} outlived its claims"
                 assert lease.bound_host, f"{binding} is unknown to the database"
         for daemon in self.monitor.serving:
             with self.database.read() as session:
-                lease = leases.get(session, daemon.lease_id)
+                lease = leases.get(session.connection(), daemon.lease_id)
                 ports = [claim.daemon_port for claim in lease.claims]
                 assert daemon.port in ports, f"{daemon} outlived its claim"
 
@@ -379,7 +380,7 @@ class World:
         assert list(self.cloud.servers) == [lease_id]
         assert lease.server_id == self.cloud.servers[lease_id].id
         with self.database.read() as session:
-            expected = devices.binding_of(leases.get(session, lease_id))
+            expected = binding_of(leases.get(session.connection(), lease_id))
         assert self.endpoint.held == {HOST: {lease.port_id: expected}}
         assert self.used_mb() == 4096
 
@@ -387,11 +388,11 @@ class World:
         """A lease is over, and nothing of it is anywhere."""
         lease = self.lease(lease_id)
         assert lease.status == status, self.story(lease_id)
-        assert (lease.claims, lease.server_id, lease.bound_host) == ([], None, None)
+        assert (lease.claims, lease.server_id, lease.bound_host) == ((), None, None)
         assert self.cloud.servers == {}
         assert self.endpoint.bindings == []
         assert self.monitor.serving == set()
         assert self.monitor.admitted == set()
         assert self.used_mb() == 0
         with self.database.read() as session:
-            assert leases.unsettled(session) == []
+            assert leases.unsettled(session.connection()) == []

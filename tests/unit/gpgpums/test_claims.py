@@ -15,10 +15,12 @@ from oslo_utils import timeutils
 from sqlalchemy import event, select
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, hosts, models, plain
+from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
@@ -45,8 +47,9 @@ def open_claims(database: Database, attempts: int = 3) -> Claims:
     return Claims(database, attempts=attempts, heartbeat_timeout=35, masked=MASKED)
 
 
-def new_lease(request: Request) -> plain.Lease:
-    return plain.Lease(
+def new_lease(request: Request) -> Lease:
+    return Lease(
+        status=Status.QUEUED,
         id=f"lease-{next(serial)}",
         project_id="project-1",
         user_id="user-1",
@@ -153,11 +156,11 @@ def test_checking_claims_nothing(cloud, claims):
 )
 def test_a_released_lease_returns_exactly_what_it_took(cloud, claims, request_):
     other = claims.claim(new_lease(Request(1, "shared", 1)), Request(1, "shared", 1), "first-fit")
-    claims.release(other.id)
+    claims.returns.release(other.id)
     before = used(cloud)
 
     lease = claims.claim(new_lease(request_), request_)
-    claims.release(lease.id)
+    claims.returns.release(lease.id)
 
     assert used(cloud) == before
     with cloud.read() as session:
@@ -168,11 +171,11 @@ def test_a_released_lease_returns_exactly_what_it_took(cloud, claims, request_):
 def test_releasing_twice_or_what_never_was_changes_nothing(cloud, claims):
     gone = claims.claim(new_lease(PART), PART)
     claims.claim(new_lease(PART), PART)
-    claims.release(gone.id)
+    claims.returns.release(gone.id)
     before = everything(cloud)
 
-    claims.release(gone.id)
-    claims.release("no such lease")
+    claims.returns.release(gone.id)
+    claims.returns.release("no such lease")
 
     assert everything(cloud) == before
 
@@ -180,7 +183,7 @@ def test_releasing_twice_or_what_never_was_changes_nothing(cloud, claims):
 def test_what_was_given_back_can_be_claimed_again(claims):
     request = Request(3)
     for _ in range(3):
-        claims.release(claims.claim(new_lease(request), request).id)
+        claims.returns.release(claims.claim(new_lease(request), request).id)
 
 
 # Who is refused
@@ -316,7 +319,7 @@ def test_a_worker_returns_what_it_knows_only_as_it_was(cloud, claims):
     open_claims(cloud).claim(
         new_lease(PART), PART, "best-fit"
     )  # of the same GPU, unseen by the other worker
-    claims.release(mine.id)
+    claims.returns.release(mine.id)
     assert [used_mb for used_mb, _ in used(cloud).values()] == [1000]
     everybody_s = [worker.check(Request(8)) for worker in (claims, open_claims(cloud))]
     assert everybody_s[0] == everybody_s[1]
@@ -325,7 +328,7 @@ def test_a_worker_returns_what_it_knows_only_as_it_was(cloud, claims):
 @pytest.mark.parametrize("request_", [WHOLE, PART, Request(2)])
 def test_a_worker_need_not_read_what_it_returned_itself(cloud, claims, request_):
     lease = claims.claim(new_lease(request_), request_)
-    claims.release(lease.id)
+    claims.returns.release(lease.id)
     read = []
     event.listen(
         cloud.engine, "before_cursor_execute", lambda *call: read.append(" ".join(call[2].split()))
@@ -397,7 +400,7 @@ def test_a_claim_that_loses_a_deadlock_is_tried_again(cloud, claims, deadlock, s
     with cloud.read() as session:
         assert len(session.scalars(select(models.ClaimRow)).all()) == 3
         assert len(session.scalars(select(models.LeaseEventRow)).all()) == 1
-    claims.release(lease.id)
+    claims.returns.release(lease.id)
     assert used(cloud) == {}
 
 
@@ -406,7 +409,7 @@ def test_a_release_that_loses_a_deadlock_is_tried_again(cloud, claims, deadlock,
     lease = claims.claim(new_lease(WHOLE), WHOLE)
     deadlock(statement)
 
-    claims.release(lease.id)
+    claims.returns.release(lease.id)
 
     assert used(cloud) == {}
 
@@ -436,8 +439,7 @@ def test_a_change_that_leaves_count_and_sum_as_they_were_is_found_all_the_same(c
 
 def test_a_lease_that_is_stored_already_is_an_error_and_no_race(cloud, claims):
     lease = claims.claim(new_lease(PART), PART)
-    twin = new_lease(PART)
-    twin.id = lease.id
+    twin = new_lease(PART).with_(id=lease.id)
     before = everything(cloud)
 
     with pytest.raises(db_exception.DBDuplicateEntry):
@@ -481,7 +483,7 @@ def test_a_host_without_free_ports_is_refused_and_nothing_is_claimed(database):
     with pytest.raises(exceptions.NoDaemonPort):
         claims.claim(new_lease(PART), PART)
     assert used(database) == {"gpu10": (2000, None)}
-    claims.release(held.id)
+    claims.returns.release(held.id)
     assert daemons_of(claims.claim(new_lease(first), first)) != [(None, None)] * 2
 
 
@@ -504,12 +506,11 @@ def test_an_attempt_that_was_lost_leaves_no_trace_in_what_is_asked_next(cloud, d
         host = session.scalars(select(models.GpuRow.host_name)).first()
     claims = Claims(cloud, attempts=2, heartbeat_timeout=35, masked=MASKED, native=True)
     request = Request.from_dict(WHOLE.to_dict(), host)
-    lease = new_lease(request)
-    lease.has_server, lease.consumer_host = False, host
+    lease = new_lease(request).with_(has_server=False, consumer_host=host)
     deadlock("INSERT INTO leases", times=2)
 
     with pytest.raises(exceptions.ClaimConflict):
         claims.claim(lease, request)
 
-    assert (lease.remoting, lease.access, lease.claims) == ("rcuda", None, [])
-    assert (lease.claimed_at, lease.bound_host, lease.status) == (None, None, None)
+    assert (lease.remoting, lease.access, lease.claims) == ("rcuda", None, ())
+    assert (lease.claimed_at, lease.bound_host, lease.status) == (None, None, Status.QUEUED)

@@ -25,11 +25,13 @@ from hypothesis.stateful import (
 from sqlalchemy import select
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, hosts, models, plain
+from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
 from tests.support import sqlite
@@ -80,9 +82,10 @@ class Books(RuleBasedStateMachine):
     @rule(target=leases, worker=WORKERS, request=strategies.requests(), policy=POLICIES)
     def somebody_claims(self, worker, request, policy):
         before, cloud, hosts = self.rows(), self.cloud(), self.compute_hosts()
-        mix = (*self.workers[worker].mix, (request.with_(**ONE_OF_A_KIND), request.count))
+        mix = (*self.workers[worker].scheduler.mix, (request.with_(**ONE_OF_A_KIND), request.count))
         expected = reference.choose(request, cloud, hosts, reference.KEYS[policy], mix)
-        lease = plain.Lease(
+        lease = Lease(
+            status=Status.QUEUED,
             id=f"lease-{next(self.serial)}",
             project_id="project-1",
             user_id="user-1",
@@ -108,7 +111,7 @@ class Books(RuleBasedStateMachine):
         before, key = self.rows(), reference.KEYS[policy]
         answer = self.workers[worker].check(request, policy)
 
-        mix = self.workers[worker].mix
+        mix = self.workers[worker].scheduler.mix
         expected = reference.choose(request, self.cloud(), self.compute_hosts(), key, mix)
         if isinstance(answer, Placement):
             assert [share.gpu_uuid for share in answer.shares] == expected

@@ -15,11 +15,14 @@ from sqlalchemy import event, select
 
 from gsaas import exceptions
 from gsaas.conf import load
-from gsaas.db import gpus, models, plain, queue
+from gsaas.db import gpus, models, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims, WaitPolicy
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.limits.configured import ConfiguredLimits
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Refusal
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
@@ -62,11 +65,11 @@ class Cloud(Claims):
     def take(self, name: str, request: Request = WHOLE, **columns: Any) -> models.LeaseRow:
         return self.claim(new_lease(name, request, **columns), request)
 
-    def queue(
-        self, name: str, request: Request = WHOLE, patience: WaitPolicy = FOR_EVER, **columns: Any
+    def enqueue(
+        self, name: str, request: Request = WHOLE, policy: WaitPolicy = FOR_EVER, **columns: Any
     ) -> str:
-        """Ask to wait; return the status right after."""
-        self.wait(new_lease(name, request, **columns), request, patience=patience)
+        """Have a new lease join the queue; return its status right after."""
+        self.queue.join(new_lease(name, request, **columns), request, policy=policy)
         return self.status(name)
 
     def status(self, name: str) -> str:
@@ -75,12 +78,12 @@ class Cloud(Claims):
 
     def places(self) -> list[str]:
         with self.database.read() as session:
-            return [row.id for row in queue.everybody(session, 60)]
+            return [row.id for row in queue.waiting(session.connection(), 60)]
 
 
-def new_lease(name: str, request: Request, **columns: Any) -> plain.Lease:
+def new_lease(name: str, request: Request, **columns: Any) -> Lease:
     defaults = {"project_id": "blue", "user_id": "user", "name": name, "remoting": "rcuda"}
-    return plain.Lease(id=name, **(defaults | columns), **request.to_dict())
+    return Lease(status=Status.QUEUED, id=name, **(defaults | columns), **request.to_dict())
 
 
 @pytest.fixture
@@ -91,9 +94,9 @@ def claims(cloud: Database) -> Cloud:
 def test_a_release_serves_who_came_first(claims):
     claims.take("holder-1")
     claims.take("holder-2")
-    assert [claims.queue("first"), claims.queue("second")] == ["QUEUED", "QUEUED"]
+    assert [claims.enqueue("first"), claims.enqueue("second")] == ["QUEUED", "QUEUED"]
 
-    claims.release("holder-1")
+    claims.returns.release("holder-1")
 
     assert (claims.left, claims.places()) == (["first"], ["second"])
     assert claims.status("first") == "CLAIMED"
@@ -103,38 +106,38 @@ def test_one_release_serves_as_many_as_it_has_room_for(claims):
     both = Request(2)
     claims.take("holder", both)
     for name in ("first", "second", "third"):
-        claims.queue(name)
+        claims.enqueue(name)
 
-    claims.release("holder")
+    claims.returns.release("holder")
 
     assert (claims.left, claims.places()) == (["first", "second"], ["third"])
 
 
 def test_higher_priority_goes_first_and_within_one_who_came_first(claims):
     claims.take("holder", Request(2))
-    claims.queue("low", priority=-1)
-    claims.queue("usual-1")
-    claims.queue("usual-2")
-    claims.queue("high", priority=7)
+    claims.enqueue("low", priority=-1)
+    claims.enqueue("usual-1")
+    claims.enqueue("usual-2")
+    claims.enqueue("high", priority=7)
 
     assert claims.places() == ["high", "usual-1", "usual-2", "low"]
 
 
 def test_who_asks_anew_overtakes_nobody_even_if_there_is_a_gpu_free(claims):
     claims.take("holder")
-    claims.queue("wants both", Request(2))
+    claims.enqueue("wants both", Request(2))
 
     with pytest.raises(exceptions.NoCapacity, match="1 request waits in the queue"):
         claims.take("impatient")
 
     assert isinstance(claims.check(WHOLE), Refusal)
     assert claims.status("impatient") is None
-    assert claims.queue("patient") == "QUEUED"
+    assert claims.enqueue("patient") == "QUEUED"
 
 
 def test_who_has_a_higher_priority_than_all_that_wait_goes_before_them(claims):
     claims.take("holder")
-    claims.queue("wants both", Request(2))
+    claims.enqueue("wants both", Request(2))
 
     assert claims.take("urgent", priority=1).status == "CLAIMED"
 
@@ -142,13 +145,13 @@ def test_who_has_a_higher_priority_than_all_that_wait_goes_before_them(claims):
 def test_the_head_is_never_starved_by_small_requests(claims):
     claims.take("holder-1")
     claims.take("holder-2")
-    claims.queue("wants both", Request(2))
+    claims.enqueue("wants both", Request(2))
     for number in range(5):
-        claims.queue(f"small-{number}")
+        claims.enqueue(f"small-{number}")
 
-    claims.release("holder-1")
+    claims.returns.release("holder-1")
     assert claims.left == []
-    claims.release("holder-2")
+    claims.returns.release("holder-2")
 
     assert claims.left == ["wants both"]
 
@@ -157,11 +160,11 @@ def test_with_backfill_those_go_first_whose_gpus_nobody_before_them_could_use(cl
     claims = Cloud(cloud, backfill=True)
     claims.take("holder of large", Request(1, "shared", 8000))
     claims.take("holder of small", Request(1, "shared", 4000))
-    claims.queue("wants large", Request(1, "shared", 6000))
-    claims.queue("wants little", Request(1, "shared", 1000))
-    claims.queue("wants a whole one")
+    claims.enqueue("wants large", Request(1, "shared", 6000))
+    claims.enqueue("wants little", Request(1, "shared", 1000))
+    claims.enqueue("wants a whole one")
 
-    claims.release("holder of small")
+    claims.returns.release("holder of small")
 
     assert claims.left == ["wants little"]
 
@@ -172,13 +175,13 @@ def test_a_head_whose_project_has_used_up_its_quota_is_passed_and_keeps_its_plac
     claims = Cloud(cloud, quotas=ConfiguredLimits(load(files=[str(settings)])))
     claims.take("blue-1")
     claims.take("red-1", project_id="red")
-    claims.queue("blue-2")
-    claims.queue("green-1", project_id="green")
+    claims.enqueue("blue-2")
+    claims.enqueue("green-1", project_id="green")
 
-    claims.release("red-1")
+    claims.returns.release("red-1")
     assert (claims.left, claims.places()) == (["green-1"], ["blue-2"])
 
-    claims.release("blue-1")
+    claims.returns.release("blue-1")
     assert claims.places() == []
 
 
@@ -187,7 +190,7 @@ def test_what_a_project_could_never_hold_is_not_queued(claims):
     both = Request(2)
 
     with pytest.raises(exceptions.QuotaExceeded):
-        claims.wait(new_lease("greedy", both), both, quota=quota)
+        claims.queue.join(new_lease("greedy", both), both, quota=quota)
 
     assert claims.status("greedy") is None
 
@@ -195,37 +198,37 @@ def test_what_a_project_could_never_hold_is_not_queued(claims):
 def test_a_project_has_no_more_requests_in_the_queue_than_it_may(claims):
     claims.take("holder", Request(2))
     patience = WaitPolicy(most=1)
-    claims.queue("first", patience=patience)
+    claims.enqueue("first", policy=patience)
 
     with pytest.raises(exceptions.QueueFull, match="has 1 requests"):
-        claims.queue("second", patience=patience)
+        claims.enqueue("second", policy=patience)
 
-    assert claims.queue("another's", patience=patience, project_id="red") == "QUEUED"
+    assert claims.enqueue("another's", policy=patience, project_id="red") == "QUEUED"
 
 
 def test_leaving_lets_the_next_one_in(claims):
     claims.take("holder")
-    claims.queue("wants both", Request(2))
-    claims.queue("small")
+    claims.enqueue("wants both", Request(2))
+    claims.enqueue("small")
 
-    assert claims.leave("wants both", "its client went away")
+    assert claims.queue.leave("wants both", "its client went away")
 
     assert claims.left == ["wants both", "small"]
     with claims.database.read() as session:
         lease = session.get(models.LeaseRow, "wants both")
     assert (lease.status, lease.fault_step) == ("RELEASED", "queue")
     assert lease.fault_message == "its client went away"
-    assert not claims.leave("wants both")
+    assert not claims.queue.leave("wants both")
 
 
 def test_who_has_waited_for_as_long_as_he_wanted_is_not_served(claims):
     claims.take("holder-1")
     claims.take("holder-2")
     over = timeutils.utcnow() - datetime.timedelta(seconds=1)
-    claims.queue("too late", patience=WaitPolicy(until=over))
-    claims.queue("in time")
+    claims.enqueue("too late", policy=WaitPolicy(until=over))
+    claims.enqueue("in time")
 
-    claims.release("holder-1")
+    claims.returns.release("holder-1")
 
     assert claims.left == ["in time"]
     assert claims.status("too late") == "QUEUED"  # until somebody tells it
@@ -238,22 +241,22 @@ def test_who_asked_in_vain_before_he_queued_up_holds_nothing_while_he_waits(clou
         claims.claim(lease, WHOLE)
     claims.take("holder", Request(2))
 
-    claims.wait(lease, WHOLE)
+    claims.queue.join(lease, WHOLE)
 
     with cloud.read() as session:
         stored = session.get(models.LeaseRow, "late")
         assert (stored.status, stored.claims, stored.claimed_at) == ("QUEUED", [], None)
-    claims.release("holder")
+    claims.returns.release("holder")
     assert claims.left == ["late"]
 
 
 def test_who_is_next_and_finds_no_port_for_his_daemons_bars_nobodys_way(cloud):
     claims = Cloud(cloud, daemon_ports={"rcuda": PortRange(20000, 20001)})
     claims.take("holder", Request(2))
-    claims.queue("too many", Request(3, "shared", 100))
-    claims.queue("next", Request(1, "shared", 100))
+    claims.enqueue("too many", Request(3, "shared", 100))
+    claims.enqueue("next", Request(1, "shared", 100))
 
-    claims.release("holder")
+    claims.returns.release("holder")
 
     assert claims.left[0] == "too many"
     with cloud.read() as session:

@@ -59,7 +59,7 @@ def test_what_is_given_back_keeps_its_turn(cloud):
     for uuid in ("a0", "a1", "a2", "a3", "a0"):
         lease = claims.claim(new_lease(WHOLE), WHOLE, "round-robin")
         assert [claim.gpu_uuid for claim in lease.claims] == [uuid]
-        claims.release(lease.id)
+        claims.returns.release(lease.id)
 
 
 def test_the_last_cgpu_of_a_lease_is_the_one_given_last(cloud):

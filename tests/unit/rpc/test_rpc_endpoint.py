@@ -16,10 +16,9 @@ from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.objects.address import Address
-from gsaas.objects.binding import Binding
+from gsaas.objects.binding import Binding, binding_of
 from gsaas.objects.gpu_report import GpuInfo, GpuReport, Reading, Sight
 from gsaas.objects.lifecycle import Status
-from gsaas.remoting import devices
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 from tests.support.waiting import until
@@ -93,7 +92,7 @@ def bound(database):
                 )
             )
         with database.read() as session:
-            return leases.get(session, lease_id)
+            return leases.get(session.connection(), lease_id)
 
     return make
 
@@ -185,7 +184,7 @@ def test_an_endpoint_that_starts_is_told_all_it_should_hold_and_nothing_else(des
     answer = desk.engine.endpoint_started("compute1")
     assert {binding.port_id for binding in answer} == expected
     with database.read() as session:
-        assert answer == [devices.binding_of(leases.get(session, b.lease_id)) for b in answer]
+        assert answer == [binding_of(leases.get(session.connection(), b.lease_id)) for b in answer]
 
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])

@@ -1,0 +1,261 @@
+"""The queue of leases that wait for GPUs: joining it, leaving it, and serving those that are next."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oslo_utils import timeutils
+
+from gsaas import exceptions
+from gsaas.db import claims as claim_rows
+from gsaas.db import leases, settings
+from gsaas.db import limits as limit_rows
+from gsaas.db import queue as queue_rows
+from gsaas.db.database import Database, OvertakenError
+from gsaas.db.leases import LeaseEvent
+from gsaas.gpgpums.allocation import UNREACHABLE, Allocator
+from gsaas.gpgpums.queue_scheduler import amounts_at_least, amounts_of, request_of
+from gsaas.gpgpums.retry import retry
+from gsaas.gpgpums.returns import Announce
+from gsaas.gpgpums.scheduler import Scheduler
+from gsaas.limits import Limits
+from gsaas.limits import base as limits
+from gsaas.objects import timings
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.placement import Refusal
+from gsaas.objects.request import Request
+
+LOG = logging.getLogger(__name__)
+
+TIME_OVER = "no GPUs became free for it in the time that it was to wait; ask again, or wait longer"
+SILENT = "the client that waited for it has stopped asking"
+
+
+@dataclass(frozen=True)
+class WaitPolicy:
+    """How a request waits in the queue."""
+
+    until: datetime.datetime | None = None
+    """When it gives up; None: never."""
+    attended: bool = False
+    """Its client promises to keep asking, and is taken for gone if it does not."""
+    most: int = limits.UNLIMITED
+    """Requests of its project that may wait at once, this one included."""
+
+
+class _Departure(NamedTuple):
+    """A lease that has left the queue, as it is announced."""
+
+    lease_id: str
+    status: str
+    policy: str | None = None
+    timings: Mapping[str, float] | None = None
+
+
+class WaitQueue:
+    """The queue of the database, served from the pool of *scheduler*.
+
+    *attempts* is how often the next lease is tried while other transactions are faster; *quotas* are those of leases in
+    the queue; *announce* is told of leases that have left the queue, once that is committed; *attended* says whether
+    the client of a lease waits for it in this very process.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scheduler: Scheduler,
+        allocator: Allocator,
+        quotas: Limits,
+        *,
+        attempts: int,
+        client_timeout: float,
+        announce: Announce,
+        attended: Callable[[str], bool],
+    ) -> None:
+        self._database = database
+        self._scheduler = scheduler
+        self._allocator = allocator
+        self._quotas = quotas
+        self._attempts = attempts
+        self._client_timeout = client_timeout
+        self._announce = announce
+        self._attended = attended
+        self._advancing = threading.Lock()
+        self._calls = itertools.count(1)
+        self._last_call = self._answered = 0
+
+    def join(
+        self,
+        lease: Lease,
+        request: Request,
+        policy_name: str | None = None,
+        quota: limits.Amounts = limits.NO_LIMITS,
+        policy: WaitPolicy = WaitPolicy(),
+    ) -> Lease:
+        """Store *lease* as the last of its priority in the queue, and advance the queue. Return it as it is stored.
+
+        For a request that was refused just now, and might fit later. *lease* is new, as for `Claims.claim`.
+
+        Raises `QuotaExceeded` if its project's quota could never allow it, `QueueFull`, `UnknownPolicy`,
+        `PolicyNotAllowed`, `BadRequest` if there are too few masked addresses.
+        """
+        if policy_name is not None:
+            with self._database.read() as session:
+                default = settings.get(session, settings.DEFAULT_POLICY)
+            self._scheduler.policies.named(policy_name, default)
+        if lease.has_server:
+            self._allocator.check_masked(request.count)
+        if limits.limited(quota):
+            limits.check(quota, limits.NOTHING, amounts_at_least(request))
+        queued = retry(self._attempts, lambda _: self._join(lease, policy_name, policy))
+        self.advance()
+        return queued
+
+    def leave(self, lease_id: str, why: str | None = None) -> bool:
+        """Take a lease out of the queue and end it; False if it is not in the queue (any more).
+
+        *why* becomes its fault; None if its owner asked for it. Raises what the database raises.
+        """
+        with self._database.writing() as connection:
+            left = queue_rows.leave(connection, lease_id, why)
+        if left:
+            self._announce(lease_id, Status.RELEASED, None, None)
+            self.advance()
+        return left
+
+    def advance(self) -> None:
+        """Serve the leases at the front of the queue for as long as the next one fits.
+
+        To be called when something was committed that may let a lease be served. Errors are logged: the engine's next
+        audit calls again. Of two calls at once, the later one sees what both callers have written, so no call is lost.
+        """
+        call = self._last_call = next(self._calls)
+        with self._advancing:
+            if self._answered >= call:  # another thread has looked since this call began
+                return
+            covers = self._last_call
+            try:
+                while departure := self._serve_next():
+                    self._announce(*departure)
+            except Exception:
+                LOG.exception("the queue stays as it is until the next audit")
+            self._answered = covers
+
+    def drop_overdue(self) -> None:
+        """End the leases in the queue whose time to wait is over."""
+        with self._database.reading() as connection:
+            overdue = queue_rows.overdue(connection)
+        for lease_id in overdue:
+            self.leave(lease_id, TIME_OVER)
+
+    def drop_hopeless_head(self) -> None:
+        """End the first lease of the queue if the cloud can no longer give what it asks for."""
+        with self._database.reading() as connection:
+            head = queue_rows.head(connection, self._client_timeout)
+        if head is not None and (reason := self._hopeless(head)):
+            self.leave(head.id, f"the cloud can no longer give what it asks for: {reason}")
+
+    def _hopeless(self, head: queue_rows.QueuedLease) -> str | None:
+        """Return why the head of the queue will never fit; None if it may."""
+        scheduler = self._scheduler
+        with scheduler.lock, self._database.reading() as connection:
+            scheduler.reload(connection)
+            policy = scheduler.queue.policy_of(connection, head)
+            answer = scheduler.propose_anew(connection, request_of(head), policy)
+        return answer.reason if isinstance(answer, Refusal) and answer.impossible else None
+
+    def _serve_next(self) -> _Departure | None:
+        """Give the next lease its GPUs, or end one that no consumer could reach; None if no lease can be served."""
+
+        def write(overtaken: bool) -> Lease | None:
+            with self._database.reading() as connection:
+                if queue_rows.is_empty(connection):
+                    return None
+            with self._scheduler.lock:
+                served = self._try_next(overtaken)
+            self._database.settle()
+            return served
+
+        try:
+            lease = retry(self._attempts, write)
+        except _UnreachableError as error:
+            # It would keep every lease behind it from being served.
+            with self._database.writing() as connection:
+                queue_rows.leave(connection, error.lease_id, f"it was its turn, but {error}")
+            return _Departure(error.lease_id, Status.RELEASED)
+        return lease and _Departure(lease.id, lease.status, lease.policy, lease.timings)
+
+    def _try_next(self, overtaken: bool) -> Lease | None:
+        """Claim GPUs for the next lease in one transaction; raises `OvertakenError`, `_UnreachableError`."""
+        scheduler = self._scheduler
+        watch = timeutils.StopWatch()
+        watch.start()
+        with self._database.writing(linger=True) as connection:
+            if overtaken:
+                claim_rows.wait_for_claims(connection)
+            scheduler.refresh(connection, overtaken)
+            found = scheduler.queue.next(connection)
+            if found is None:
+                return None
+            waiting, placement = found
+            if not scheduler.is_confirmed(connection, waiting.request, placement):
+                scheduler.reload(connection)
+                raise OvertakenError
+            quota = self._quotas.of(waiting.project_id)
+            if limits.limited(quota):
+                limit_rows.lock_project(connection, waiting.project_id)
+            lease = leases.lock(connection, waiting.lease_id)
+            if lease.status != Status.QUEUED or lease.queued_at is None:
+                raise OvertakenError
+            if limits.limited(quota):
+                used = limit_rows.usage(connection, waiting.project_id)
+                if not limits.fits(quota, used, amounts_of(placement)):
+                    raise OvertakenError
+            waited = (timeutils.utcnow() - lease.queued_at).total_seconds()
+            lease = lease.with_(timings={**(lease.timings or {}), timings.QUEUE: waited})
+            if self._attended(lease.id):  # its client is told at once, and need not keep asking
+                lease = lease.with_(waiter_seen_at=None)
+            claimed: list[Gpu]
+            try:
+                lease, claimed = self._allocator.allocate(
+                    connection, lease, waiting.request, placement, waiting.policy, watch
+                )
+            except UNREACHABLE as error:
+                raise _UnreachableError(lease.id, str(error)) from error
+        scheduler.put(claimed)
+        return lease
+
+    def _join(self, lease: Lease, policy_name: str | None, policy: WaitPolicy) -> Lease:
+        now = timeutils.utcnow()
+        with self._database.writing() as connection:
+            if policy.most != limits.UNLIMITED:
+                limit_rows.lock_project(connection, lease.project_id)
+                waiting = queue_rows.length(connection, lease.project_id)
+                if waiting >= policy.most:
+                    raise exceptions.QueueFull(waiting=waiting)
+            queued = lease.with_(
+                status=Status.QUEUED,
+                policy=policy_name,
+                queued_at=now,
+                wait_until=policy.until,
+                waiter_seen_at=now if policy.attended else None,
+            )
+            leases.insert(connection, queued)
+            leases.record_events(connection, lease.id, [LeaseEvent("queue", Status.QUEUED)])
+        return queued
+
+
+class _UnreachableError(Exception):
+    """There are GPUs for the next lease, but its consumer could not reach them."""
+
+    def __init__(self, lease_id: str, why: str) -> None:
+        super().__init__(why)
+        self.lease_id = lease_id

@@ -1,0 +1,211 @@
+"""A lease and its claims, as they are read from the database and passed around: frozen values.
+
+The fields of `Lease` and `Claim` are the columns of the tables `leases` and `claims`, with the same names and in the
+same order (`gsaas.db.models`). A changed lease is a new value, made with
+`Lease.with_`; `gsaas.db.leases` writes it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oslo_utils import timeutils
+
+from gsaas.objects.address import Address
+from gsaas.objects.lifecycle import Status
+
+KEPT_ALIVE = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
+"""Statuses in which a lease with a keepalive ends when its client falls silent."""
+
+
+@dataclass(frozen=True)
+class GpuHost:
+    """The host of a claimed GPU, as its gsaas-monitor reported it last."""
+
+    name: str
+    gpu_address: str | None
+    """Its address on the GPU network, where its daemons listen."""
+    forgotten: bool
+    """An operator said that the host is gone for good."""
+    monitor_seen_at: datetime.datetime | None
+    """When its monitor reported last (UTC); None before the first report."""
+    monitor_report: Mapping[str, Any] | None
+    """Its daemons and its fence: `gsaas.objects.daemon.DaemonReport.to_dict()`."""
+    monitor_interval: float | None
+    """Seconds after which its monitor said it would report again."""
+
+
+@dataclass(frozen=True)
+class ClaimedGpu:
+    """The GPU that a claim is a share of, and its host."""
+
+    uuid: str
+    daemon_port: int
+    """TCP port of the GPU's own daemon."""
+    withdrawn_reason: str | None
+    """Why the GPU cannot be used; None while it can."""
+    host: GpuHost
+
+    @property
+    def host_name(self) -> str:
+        """Return the name of its host."""
+        return self.host.name
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One cGPU: the share of one GPU that one lease has."""
+
+    lease_id: str
+    position: int
+    """The cGPU's number in its lease, from 0: the device number that the VM sees."""
+    gpu_uuid: str
+    memory_mb: int
+    """MiB claimed; in exclusive mode all the GPU has."""
+    masked_ip: str | None = None
+    """The address that the consumer is told; None if that is the daemon's real address, or none is needed."""
+    masked_port: int | None = None
+    masked_host: str | None = None
+    """The host whose programs use the masked address; None for the masked address of a VM."""
+    daemon_host: str | None = None
+    """The GPU host, if the cGPU has a daemon of its own; None: the GPU's daemon serves it."""
+    daemon_port: int | None = None
+    """TCP port of that daemon."""
+    claimed_gpu: ClaimedGpu | None = None
+    """Not a column: None where only the rows of the lease itself were read."""
+
+    @property
+    def gpu(self) -> ClaimedGpu:
+        """Return the GPU; raises `LookupError` if it was not read along with the claim."""
+        if self.claimed_gpu is None:
+            raise LookupError(f"the GPU of claim {self.lease_id}/{self.position} was not read")
+        return self.claimed_gpu
+
+    @property
+    def masked_address(self) -> Address | None:
+        """Return the masked address; None if the claim has none."""
+        if self.masked_ip is None or self.masked_port is None:
+            return None
+        return Address(self.masked_ip, self.masked_port)
+
+    @property
+    def real_address(self) -> Address:
+        """Return where the daemon of the cGPU listens: its own daemon, or the one of its GPU.
+
+        Raises `LookupError` if the GPU was not read, or the address of its host is not known.
+        """
+        if self.gpu.host.gpu_address is None:
+            raise LookupError(f"host {self.gpu.host_name} has not reported its GPU address")
+        return Address(self.gpu.host.gpu_address, self.daemon_port or self.gpu.daemon_port)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """*count* cGPUs of equal size for one consumer. Times are UTC, without a time zone in the value."""
+
+    id: str
+    project_id: str
+    user_id: str
+    name: str
+    status: str
+    """`gsaas.objects.lifecycle.Status`."""
+    count: int
+    mode: str
+    memory_mb: int | None
+    """MiB per cGPU in shared mode; None in exclusive mode."""
+    locality: str
+    requirements: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `gsaas.objects.request.Request` that the caller gave."""
+    policy: str | None = None
+    """The scheduling policy that chose; before that the one asked for, None for the default."""
+    remoting: str = ""
+    """The remoting driver that its environment is for."""
+    wanted_host: str | None = None
+    """The compute host that locality `local` pins the VM to."""
+    avoided_hosts: Sequence[str] = ()
+    """GPU hosts that the VM of a lease with locality `remote` must not run on."""
+    has_server: bool = True
+    """False: it stands alone, for a consumer that GSaaS did not boot."""
+    consumer_host: str | None = None
+    """The host on which the consumer of a lease without a server runs, as its caller says."""
+    consumer_uid: int | None = None
+    """The only user of that host who may use it; None: every user may."""
+    consumer_address: str | None = None
+    """The only address that its grant may be redeemed from; None: the first that shows the grant."""
+    access: str | None = None
+    """How its consumer reaches its GPUs: `gsaas.objects.access.Access`; None until it has claims."""
+    admitted_address: str | None = None
+    """The address that the fences of its GPU hosts admit; it has to be removed before the GPUs are returned."""
+    server_request: Mapping[str, Any] = field(default_factory=dict)
+    """The caller's server fields, as Nova takes them."""
+    server_id: str | None = None
+    server_host: str | None = None
+    port_id: str | None = None
+    port_tap: str | None = None
+    port_mac: str | None = None
+    port_ip: str | None = None
+    bound_host: str | None = None
+    """The host whose endpoint was told of the binding; it has to be removed there."""
+    fault_step: str | None = None
+    fault_message: str | None = None
+    created_at: datetime.datetime = field(default_factory=timeutils.utcnow)
+    updated_at: datetime.datetime = field(default_factory=timeutils.utcnow)
+    priority: int = 0
+    """In the queue; a larger one is served sooner."""
+    queued_at: datetime.datetime | None = None
+    wait_until: datetime.datetime | None = None
+    """When it gives up waiting in the queue; None: never."""
+    waiter_seen_at: datetime.datetime | None = None
+    """When the client that waits for it asked last; None: no client needs to ask, or it knows the outcome."""
+    keepalive: int | None = None
+    """Seconds of silence of its client after which it ends; None: it lasts until it is released."""
+    kept_until: datetime.datetime | None = None
+    """When it ends unless its client asks; None while it waits, or without a keepalive."""
+    claimed_at: datetime.datetime | None = None
+    claimed_mb: int | None = None
+    """MiB that it claimed in all; stays as history, as `claimed_gpus` does."""
+    claimed_gpus: float | None = None
+    """The same in GPUs: the sum over its shares of the part of their GPU."""
+    released_at: datetime.datetime | None = None
+    """When its GPUs were returned."""
+    driven_by: str | None = None
+    """The engine that owns it, and takes its steps until `driven_until`."""
+    driven_until: datetime.datetime | None = None
+    timings: Mapping[str, float] | None = field(default_factory=dict)
+    """Phase of the launch -> seconds it took; see `gsaas.objects.timings`."""
+    claims: tuple[Claim, ...] = ()
+    """Not a column: its cGPUs, by position."""
+
+    def with_(self, **changes: Any) -> Lease:
+        """Return this lease with other values in the fields of *changes*; raises `TypeError` for an unknown field.
+
+        Does what `dataclasses.replace` does, in a tenth of the time: a claim changes a lease several times.
+        """
+        if unknown := changes.keys() - self.__dict__.keys():
+            raise TypeError(f"a lease has no field named {', '.join(sorted(unknown))}")
+        changed = object.__new__(Lease)
+        changed.__dict__.update(self.__dict__)
+        changed.__dict__.update(changes)
+        return changed
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether a consumer without a server can use the lease as soon as it has its claims."""
+        own_daemons = any(claim.daemon_port is not None for claim in self.claims)
+        return not self.has_server and self.bound_host is None and not own_daemons
+
+    @property
+    def has_only_claims(self) -> bool:
+        """Return whether there is nothing but claims to give back, so that it can end in one transaction."""
+        return self.is_ready and self.admitted_address is None
+
+    def is_abandoned(self, now: datetime.datetime) -> bool:
+        """Return whether its client has been silent for longer than its keepalive."""
+        return self.status in KEPT_ALIVE and self.kept_until is not None and self.kept_until < now
+
+    def has_silent_client(self, since: datetime.datetime) -> bool:
+        """Return whether its client promised to keep asking, and has not asked since then."""
+        return self.waiter_seen_at is not None and self.waiter_seen_at < since
