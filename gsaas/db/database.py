@@ -4,59 +4,93 @@
     with database.write() as session:
         session.add(models.HostRow(name="gpu1"))
 
-or, for statements that everybody waits for, without one:
+or, for statements that every request waits for, without a session:
 
     with database.reading() as connection:
         connection.scalar(select(func.count()).select_from(models.GpuRow))
 
-Objects read in a session stay readable after it (they are not expired), as plain values; changing
-them then changes nothing.
+Rows read in a session stay readable after it (they are not expired), as plain values; changing them then changes
+nothing.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy
 from oslo_config import cfg
 from oslo_db import api as db_api
 from oslo_db.sqlalchemy import engines
-from sqlalchemy import event, orm
+from sqlalchemy import orm
+from stevedore import driver as stevedore_driver
 
-from gsaas.db.journal import Journal
-from gsaas.db.prepared import HANDED_OVER, Prepared
+F = TypeVar("F", bound=Callable[..., Any])
 
-retried = db_api.wrap_db_retry(
+STORAGE = "gsaas.db.storage"
+"""Entry points by dialect: a `Storage` for databases that live inside the process."""
+
+_retried = db_api.wrap_db_retry(
     max_retries=5,
     retry_interval=0.05,
     inc_retry_interval=True,
     max_retry_interval=0.5,
     retry_on_deadlock=True,
 )
-"""For functions that write, and may simply be called again when the database ends a deadlock by
-giving up their transaction. Decorate what opens the session, not what is called in it."""
+
+
+def retried(function: F) -> F:
+    """Call *function* again when the database ends a deadlock by giving up its transaction.
+
+    For functions that write, and may simply be called again. Decorate the function that opens the session, not one
+    that is called in it.
+    """
+    return cast(F, _retried(function))
+
 
 READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}}
 """What readers need to have one consistent view; elsewhere that is the default."""
 WRITES = {"mysql": "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"}
-"""What writers say first, to see what others committed, and to lock the rows that they name, not the gaps between.
+"""The first statement of transactions that write: they see what others committed, and lock the rows that they name,
+not the gaps between.
 
 Under the default, REPEATABLE READ, two claims of neighbouring keys can end in a deadlock.
 """
 
-PAGE_BYTES = 1024
-"""Of a new SQLite database. A claim writes a little to each of a dozen pages, and they go to the disk as a whole."""
-CHECKPOINT_PAGES = 4000
-"""Of SQLite that are written ahead before they go where they belong. Most are written again and again, so rarely is
-cheaper; reading is not slower up to here."""
-
 
 class OvertakenError(Exception):
-    """Another transaction was first; this one cannot go on, and may be tried again."""
+    """Another transaction was faster; this one cannot go on, and may be tried again."""
+
+
+class Connections(Protocol):
+    """A source of connections."""
+
+    def begun(self) -> AbstractContextManager[sqlalchemy.Connection]:
+        """A connection in a transaction, which is committed when the block ends well."""
+
+    def close(self) -> None:
+        """Close every connection that is not in use."""
+
+
+class Storage(Protocol):
+    """How a database that lives inside the process is read and written."""
+
+    readers: Connections
+    writers: Connections
+    write_lock: threading.Lock
+    """Acquired by each transaction that writes: they come one after the other."""
+
+    @staticmethod
+    def tune(engine: sqlalchemy.Engine) -> None:
+        """Have each connection of *engine* set up."""
+
+    def settle(self) -> None:
+        """Return when all that was committed is on the disk; raises `oslo_db.exception.DBError`."""
+
+    def settle_soon(self) -> None:
+        """Have all that was committed on the disk a moment later."""
 
 
 class Database:
@@ -64,21 +98,21 @@ class Database:
 
     def __init__(self, engine: sqlalchemy.Engine) -> None:
         self.engine = engine
-        reading = engine.execution_options(**READS.get(engine.dialect.name, {}))
-        self._readers: _Connections = _Pooled(reading)
-        self._writers: _Connections = _Pooled(engine, WRITES.get(engine.dialect.name))
-        self._turn: threading.Lock | nullcontext = nullcontext()
         self.one_writer = engine.dialect.name == "sqlite"
         """Do transactions that write come one after the other, so that each sees what those before it wrote?"""
-        self._journal: Journal | None = None
-        """Of a database whose commits are not on the disk by themselves."""
+        self._storage: Storage | None = None
+        """None for a server, whose commits are on its disk by themselves, and for a database in memory."""
+        self._readers: Connections
+        self._writers: Connections
+        self._write_lock: AbstractContextManager[Any] = nullcontext()
         if engine.dialect.name == "sqlite" and engine.url.database:
-            # A transaction that reads first and writes later cannot have the write lock once another has written
-            # (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
-            self._readers, self._writers = _Kept(engine, "BEGIN"), _Kept(engine, "BEGIN IMMEDIATE")
-            # SQLite has one writer at a time, and whoever finds it busy sleeps for milliseconds.
-            self._turn = threading.Lock()
-            self._journal = Journal(engine.url.database)
+            self._storage = _storage(engine.dialect.name)(engine)
+            self._readers, self._writers = self._storage.readers, self._storage.writers
+            self._write_lock = self._storage.write_lock
+        else:
+            reading = engine.execution_options(**READS.get(engine.dialect.name, {}))
+            self._readers = _Pooled(reading)
+            self._writers = _Pooled(engine, WRITES.get(engine.dialect.name))
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, **overrides: object) -> Database:
@@ -110,7 +144,7 @@ class Database:
             _complete(url), sqlite_fk=True, thread_checkin=False, **options
         )
         if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _tune_sqlite)
+            _storage(engine.dialect.name).tune(engine)
         return cls(engine)
 
     @contextmanager
@@ -140,21 +174,23 @@ class Database:
     def writing(self, *, linger: bool = False) -> Iterator[sqlalchemy.Connection]:
         """What `write` is, for statements only.
 
-        With *linger*, SQLite may bring the changes to the disk a moment later (`gsaas.db.journal.LINGER`): for what is
-        better lost in a power cut than waited for, or for who calls `settle` afterwards, when others need not wait with
-        him. They come before all that is written later, in any case.
+        With *linger*, a database inside the process may bring the changes to the disk a moment later: for changes that
+        are better lost in a power cut than waited for, or for a caller that calls `settle` later, after it has
+        released a lock. They come before all that is written later, in any case.
         """
-        with self._turn, self._writers.begun() as connection:
+        with self._write_lock, self._writers.begun() as connection:
             yield connection
-        if linger and self._journal:
-            self._journal.settle_soon()
+        if self._storage is None:
+            return
+        if linger:
+            self._storage.settle_soon()
         else:
-            self.settle()
+            self._storage.settle()
 
     def settle(self) -> None:
         """Return when all that was written before is on the disk."""
-        if self._journal:
-            self._journal.settle()
+        if self._storage is not None:
+            self._storage.settle()
 
     def close(self) -> None:
         """Drop every connection."""
@@ -164,7 +200,7 @@ class Database:
 
 
 class _Pooled:
-    """Connections as the engine's pool hands them out; *first* is what is said in each transaction."""
+    """Connections of the engine's pool; *first* is the first statement of each transaction."""
 
     def __init__(self, engine: sqlalchemy.Engine, first: str | None = None) -> None:
         self._engine = engine
@@ -181,52 +217,13 @@ class _Pooled:
         """The pool is the engine's, which closes it."""
 
 
-class _Kept:
-    """Connections to an SQLite file that stay open between transactions, each of which *begin* begins.
-
-    oslo.db has SQLite opened anew for each, which takes longer than most of them do. Here are none of its listeners
-    either, which begin transactions: every statement would have to ask whether somebody listens to it.
-    """
-
-    def __init__(self, engine: sqlalchemy.Engine, begin: str) -> None:
-        self._engine = sqlalchemy.Engine(
-            engine.pool,
-            engine.dialect,
-            engine.url,
-            execution_options=engine.get_execution_options().union({HANDED_OVER: True}),
-        )
-        self._begin = Prepared(sqlalchemy.text(begin))
-        self._idle: list[sqlalchemy.Connection] = []
-        self._owner = os.getpid()
-
-    @contextmanager
-    def begun(self) -> Iterator[sqlalchemy.Connection]:
-        if self._owner != os.getpid():  # after a fork they are the parent's
-            self._idle, self._owner = [], os.getpid()
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._engine.connect()
-        try:
-            with connection.begin():
-                self._begin.run(connection)
-                yield connection
-        finally:
-            if connection.closed or connection.invalidated:
-                connection.close()
-            else:
-                self._idle.append(connection)
-
-    def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
-
-
-_Connections = _Pooled | _Kept
+def _storage(dialect: str) -> Any:
+    """Return the class of the `Storage` of a dialect."""
+    return stevedore_driver.DriverManager(STORAGE, dialect).driver
 
 
 def _complete(url: str) -> str:
-    """Say in *url* what we need to be so: on MariaDB and MySQL, all of Unicode.
+    """Add to *url* what GSaaS needs: on MariaDB and MySQL, all of Unicode.
 
     oslo.db would ask for `utf8`, which these two take for the three-byte subset, and it knows both
     by the name of `mysql` only.
@@ -240,12 +237,3 @@ def _complete(url: str) -> str:
 
 def _session(connection: sqlalchemy.Connection) -> orm.Session:
     return orm.Session(connection, expire_on_commit=False)
-
-
-def _tune_sqlite(connection: Any, _record: Any) -> None:
-    """Readers never wait for the one writer, and a writer takes its turn instead of failing."""
-    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")  # the rest is for `Journal` to do
-    connection.execute("PRAGMA busy_timeout = 30000")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")

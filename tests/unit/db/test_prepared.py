@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, event, insert, select, update
 
 from gsaas.db import models
 from gsaas.db.database import Database
-from gsaas.db.prepared import HANDED_OVER, Prepared
+from gsaas.db.prepared import RUNNER, Prepared
 from tests.support import sqlite
 
 HOSTS, EVENTS = models.HostRow.__table__, models.LeaseEventRow.__table__
@@ -43,9 +43,7 @@ def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     )
     models.Base.metadata.create_all(database.engine)
     with database.reading() as connection:
-        assert (HANDED_OVER in connection.get_execution_options()) == (
-            request.param == "the driver"
-        )
+        assert (RUNNER in connection.get_execution_options()) == (request.param == "the driver")
     yield database
     database.close()
 

@@ -65,7 +65,7 @@ class Books(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for lease_id in list(self.held):
-            self.workers[0].release(lease_id)
+            self.workers[0].returns.release(lease_id)
         with self.database.read() as session:
             assert session.scalars(select(models.GpuRow.used_mb)).all() == [0] * len(self.cloud())
         self.database.close()
@@ -94,7 +94,7 @@ class Books(RuleBasedStateMachine):
             **columns(request),
         )
         try:
-            self.workers[worker].claim(lease, request, policy)
+            lease = self.workers[worker].claim(lease, request, policy)
         except (exceptions.NoCapacity, exceptions.NeverFits):
             assert expected is None
             assert self.rows() == before
@@ -122,11 +122,11 @@ class Books(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, lease_id=consumes(leases))
     def a_lease_is_released(self, worker, lease_id):
-        self.workers[worker].release(lease_id)
+        self.workers[worker].returns.release(lease_id)
         self.held.pop(lease_id, None)
 
         before = self.rows()
-        self.workers[1 - worker].release(lease_id)
+        self.workers[1 - worker].returns.release(lease_id)
         assert self.rows() == before
 
     # What the cloud does
