@@ -144,7 +144,7 @@ def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None
     return gpu
 
 
-def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Sequence[Row]:
+def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Sequence[Row[Any]]:
     """Return what a report concerns: the GPUs of its host, and those that it names.
 
     They are rows without the machinery of objects, which few reports need.
@@ -173,7 +173,7 @@ def _hold(session: Session, uuids: Sequence[str]) -> list[GpuRow]:
 
 
 def _agrees(
-    reported: dict[str, GpuInfo], known: Sequence[Row], host_name: str, blind: str | None
+    reported: dict[str, GpuInfo], known: Sequence[Row[Any]], host_name: str, blind: str | None
 ) -> bool:
     """Would taking over *reported* change nothing?"""
     return reported.keys() <= {gpu.uuid for gpu in known} and all(
@@ -184,17 +184,17 @@ def _agrees(
     )
 
 
-def _stays(gpu: GpuRow | Row, blind: str | None) -> bool:
+def _stays(gpu: GpuRow | Row[Any], blind: str | None) -> bool:
     """Is a GPU that is not reported kept in mind?"""
     return bool(blind or gpu.used_mb or gpu.disabled or gpu.awaits_operator)
 
 
-def _absence(gpu: GpuRow | Row, blind: str | None) -> str | None:
+def _absence(gpu: GpuRow | Row[Any], blind: str | None) -> str | None:
     """Why a GPU that is not reported is withdrawn."""
     return gpu.withdrawn_reason if gpu.awaits_operator else blind or NOT_REPORTED
 
 
-def _is_as(gpu: GpuRow | Row, info: GpuInfo, host_name: str) -> bool:
+def _is_as(gpu: GpuRow | Row[Any], info: GpuInfo, host_name: str) -> bool:
     return (
         gpu.host_name == host_name
         and gpu.device_index == info.device_index
@@ -208,13 +208,13 @@ def _is_as(gpu: GpuRow | Row, info: GpuInfo, host_name: str) -> bool:
     )
 
 
-def _is_new_error(gpu: GpuRow | Row, info: GpuInfo) -> bool:
+def _is_new_error(gpu: GpuRow | Row[Any], info: GpuInfo) -> bool:
     return info.fatal_error_at is not None and (
         gpu.fatal_error_at is None or info.fatal_error_at > gpu.fatal_error_at
     )
 
 
-def _memory(gpu: GpuRow | Row, info: GpuInfo) -> int:
+def _memory(gpu: GpuRow | Row[Any], info: GpuInfo) -> int:
     """MiB to store: what is claimed stays claimed, so a GPU that shrank below it counts as full."""
     return gpu.memory_mb if gpu.exclusive_lease_id else max(info.memory_mb, gpu.used_mb)
 

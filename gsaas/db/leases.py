@@ -15,10 +15,11 @@ import dataclasses
 import datetime
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, exists, or_, select
 from sqlalchemy import insert as insert_rows
 from sqlalchemy import update as update_rows
 
@@ -119,7 +120,7 @@ def lock(connection: Connection, lease_id: str) -> Lease:
     if not rows:
         raise exceptions.NotFound(noun="lease", id=lease_id)
     claims = tuple(Claim(*row) for row in _CLAIMS_OF.rows(connection, this=lease_id))
-    return Lease(*rows[0], claims)
+    return Lease(*rows[0]).with_(claims=claims)
 
 
 def located(connection: Connection, lease: Lease) -> Lease:
@@ -406,11 +407,12 @@ def _oldest_first(query: Select[Any]) -> Select[Any]:
     return query.order_by(_LEASES.c.created_at, _LEASES.c.id)
 
 
-def _claim(row: Row[Any] | Sequence[Any], hosts: Mapping[str, GpuHost]) -> Claim:
+def _claim(row: Sequence[Any], hosts: Mapping[str, GpuHost]) -> Claim:
     """Return the claim of a row of `_CLAIMS_WITH_GPUS`."""
-    *columns, host_name, daemon_port, withdrawn_reason = row
-    gpu = ClaimedGpu(columns[2], daemon_port, withdrawn_reason, hosts[host_name])
-    return Claim(*columns, gpu)
+    host_name, daemon_port, withdrawn_reason = row[-3:]
+    claim = Claim(*row[:-3])
+    gpu = ClaimedGpu(claim.gpu_uuid, daemon_port, withdrawn_reason, hosts[host_name])
+    return replace(claim, claimed_gpu=gpu)
 
 
 def _check_columns(changes: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from oslo_utils import timeutils
 from sqlalchemy import Row, case, func, or_, select
@@ -124,7 +125,7 @@ def state(session: Session, patience: float) -> State:
         leases=_leases(session),
         degraded=_degraded(session, monitored, patience),
         longest_wait=_longest_wait(session),
-        cgpus=session.scalar(select(func.count()).select_from(ClaimRow)),
+        cgpus=session.scalars(select(func.count()).select_from(ClaimRow)).one(),
         gpus=_gpus(session),
         monitors=_agents(
             (host.monitor_seen_at, hosts.patience_with(patience, host.monitor_interval))
@@ -166,7 +167,7 @@ def _leases(session: Session) -> dict[str, int]:
     return {status: found.get(status, 0) for status in LIVE}
 
 
-def _degraded(session: Session, monitored: Sequence[Row], patience: float) -> int:
+def _degraded(session: Session, monitored: Sequence[Row[Any]], patience: float) -> int:
     silent = [
         host.name
         for host in monitored
@@ -181,7 +182,7 @@ def _degraded(session: Session, monitored: Sequence[Row], patience: float) -> in
             or_(GpuRow.withdrawn_reason.is_not(None), GpuRow.host_name.in_(silent)),
         )
     )
-    return session.scalar(query)
+    return session.scalars(query).one()
 
 
 def _longest_wait(session: Session) -> float:
@@ -191,7 +192,7 @@ def _longest_wait(session: Session) -> float:
     return 0.0 if first is None else max(0.0, (timeutils.utcnow() - first).total_seconds())
 
 
-def _daemons(monitored: Iterable[Row]) -> Daemons:
+def _daemons(monitored: Iterable[Row[Any]]) -> Daemons:
     states = Counter(dict.fromkeys(DAEMON_STATES, 0))
     restarts = refused = troubled = 0
     for host in monitored:

@@ -117,20 +117,20 @@ class Allocator:
         access: dict[str, Any]
         if lease.has_server:
             access = {"access": Access.MASKED}
-            masked = [
+            addresses: list[dict[str, Any]] = [
                 {"masked_ip": address.ip, "masked_port": address.port}
                 for address in self._masked.first(lease.count)
             ]
         else:
-            access, masked = self._reach(connection, lease, {gpu.host for gpu in gpus.values()})
+            access, addresses = self._reach(connection, lease, {gpu.host for gpu in gpus.values()})
         daemons: Sequence[Mapping[str, Any]] = [{}] * len(placement.shares)
         if ports := self._daemon_ports.get(access.get("remoting", lease.remoting)):
             hosts = [gpus[share.gpu_uuid].host for share in placement.shares]
             daemons = _daemon_ports(connection, lease.id, hosts, ports)
         claims = tuple(
-            Claim(lease.id, position, share.gpu_uuid, share.memory_mb, **masks, **daemon)
-            for position, (share, masks, daemon) in enumerate(
-                zip(placement.shares, masked, daemons, strict=True)
+            Claim(lease.id, position, share.gpu_uuid, share.memory_mb, **{**address, **daemon})
+            for position, (share, address, daemon) in enumerate(
+                zip(placement.shares, addresses, daemons, strict=True)
             )
         )
         allocated = lease.with_(status=Status.CLAIMED, claims=claims, **changes, **access)

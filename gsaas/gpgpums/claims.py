@@ -45,8 +45,8 @@ from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.returns import Announce, Returns
 from gsaas.gpgpums.scheduler import Scheduler
 from gsaas.gpgpums.wait_queue import SILENT, WaitQueue
-from gsaas.limits import Limits
 from gsaas.limits import base as limits
+from gsaas.limits.base import Limits
 from gsaas.limits.cached import CachedLimits
 from gsaas.limits.configured import NoLimits
 from gsaas.objects.lease import Lease

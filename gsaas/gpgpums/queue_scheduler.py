@@ -16,8 +16,8 @@ from gsaas.gpgpums import queue
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.gpgpums.queue import Waiting
-from gsaas.limits import Limits
 from gsaas.limits import base as limits
+from gsaas.limits.base import Limits
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
 

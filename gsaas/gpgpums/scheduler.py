@@ -19,7 +19,7 @@ from gsaas.gpgpums.pool import Mix
 from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.gpgpums.queue_scheduler import QueueScheduler
 from gsaas.gpgpums.recent_requests import RecentRequests
-from gsaas.limits import Limits
+from gsaas.limits.base import Limits
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import ANY, Request

@@ -24,8 +24,8 @@ from gsaas.gpgpums.queue_scheduler import amounts_at_least, amounts_of, request_
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.returns import Announce
 from gsaas.gpgpums.scheduler import Scheduler
-from gsaas.limits import Limits
 from gsaas.limits import base as limits
+from gsaas.limits.base import Limits
 from gsaas.objects import timings
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
@@ -191,7 +191,9 @@ class WaitQueue:
             with self._database.writing() as connection:
                 queue_rows.leave(connection, error.lease_id, f"it was its turn, but {error}")
             return _Departure(error.lease_id, Status.RELEASED)
-        return lease and _Departure(lease.id, lease.status, lease.policy, lease.timings)
+        if lease is None:
+            return None
+        return _Departure(lease.id, lease.status, lease.policy, lease.timings)
 
     def _try_next(self, overtaken: bool) -> Lease | None:
         """Claim GPUs for the next lease in one transaction; raises `OvertakenError`, `_UnreachableError`."""

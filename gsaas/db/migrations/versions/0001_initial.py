@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
@@ -11,14 +13,14 @@ down_revision = None
 
 NAME = sa.String(255)
 TIMESTAMP = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-STORAGE = {
+STORAGE: dict[str, Any] = {
     "mysql_engine": "InnoDB",
     "mysql_charset": "utf8mb4",
     "mysql_collate": "utf8mb4_bin",
 }
 
 
-def set_only(column: str) -> dict[str, sa.TextClause]:
+def set_only(column: str) -> dict[str, Any]:
     condition = sa.text(f"{column} IS NOT NULL")
     return {"sqlite_where": condition, "postgresql_where": condition}
 
