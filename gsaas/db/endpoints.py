@@ -1,4 +1,4 @@
-"""RODVR endpoints: what each compute host's agent said last, and when."""
+"""RODVR endpoints: what each one reported last, and when."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
         session.add(endpoint)
     endpoint.seen_at = timeutils.utcnow()
     endpoint.report = report
-    if report.get("gpu_address"):  # one that starts does not know yet, and still has the one it had
+    if report.get(
+        "gpu_address"
+    ):  # an endpoint that starts does not know it yet; the stored one holds
         endpoint.gpu_address = report["gpu_address"]
     session.flush()
 
@@ -37,7 +39,7 @@ def get(session: Session, host_name: str) -> EndpointRow:
 
 
 def gpu_addresses(session: Session, host_names: Collection[str]) -> dict[str, str]:
-    """Return the addresses on the GPU network of those of these hosts that have told it."""
+    """Return the addresses on the GPU network of these hosts, by host; without hosts that have not reported one."""
     query = (
         select(HostRow.name, func.coalesce(EndpointRow.gpu_address, HostRow.gpu_address))
         .outerjoin(EndpointRow, EndpointRow.host_name == HostRow.name)

@@ -1,14 +1,14 @@
 """The inventory of GPUs, as their monitors report it.
 
-1. A report names every GPU of its host. What it does not name is gone, and is forgotten as soon
-   as no lease claims it and no operator is needed for it: one that is disabled, or failed, would come back
-   as if nothing had been. A monitor that sees nothing at all says so, and nothing is forgotten.
-2. What is claimed is never taken back by a report: a GPU that vanished, or shrank, under a lease
-   stays until the lease lets go, and nothing more of it is given away.
-3. Every change of a row grows its `generation`, by which `gsaas.gpgpums.claims` notices. Readings
-   are kept apart: they change all the time, and no generation.
-4. A GPU is withdrawn while its monitor says so. After an error that its monitor calls fatal it stays
-   withdrawn until an operator enables it, and then until the next such error.
+1. A report names every GPU of its host. A GPU that is not named is gone. Its row is deleted once no lease claims it
+   and no operator has to act on it: a GPU that is disabled, or that failed, would otherwise come back as if it were
+   new. A monitor that cannot see its GPUs at all says so, and no row is deleted.
+2. A report never takes back what is claimed: a GPU that vanished, or shrank, while leases claim it stays until they
+   return it, and nothing more of it is given to leases.
+3. Every change of a row increases its `generation`, by which claims notice the change. Readings are in a table of
+   their own: they change all the time, and change no generation.
+4. A GPU is withdrawn while its monitor says so. After an error that its monitor calls fatal it stays withdrawn until
+   an operator enables it, and then until the next such error.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def register(
     if host.monitor_problems != list(problems):
         host.monitor_problems = list(problems)
     reported = {info.uuid: info for info in infos}
-    # Most reports bring nothing new. Only one that does waits for the claims under way.
+    # Most reports bring nothing new. Only one that does waits for the row locks of claims.
     known = _known(session, host_name, reported)
-    if not _agrees(reported, known, host_name, blind):
-        held = _hold(session, [gpu.uuid for gpu in known])
-        _take_over(session, host_name, reported, held, blind)
+    if not _is_up_to_date(reported, known, host_name, blind):
+        locked = _lock(session, [gpu.uuid for gpu in known])
+        _take_over(session, host_name, reported, locked, blind)
     session.flush()
     found = sorted((readings or {}).items())
     upsert(session, GpuReadingRow, [_row(*item) for item in found if item[0] in reported])
@@ -88,7 +88,7 @@ def page(session: Session, *, limit: int, marker: str | None = None) -> list[Gpu
 
 
 def leases_on(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:
-    """Return the ids of the leases that hold something of each of these GPUs; idle ones are left out."""
+    """Return the ids of the leases that claim something of each of these GPUs; idle GPUs are left out."""
     query = (
         select(ClaimRow.gpu_uuid, ClaimRow.lease_id)
         .where(ClaimRow.gpu_uuid.in_(uuids))
@@ -128,11 +128,11 @@ def totals(session: Session) -> dict[str, int]:
 
 
 def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None = None) -> GpuRow:
-    """Stop or resume offering a GPU, and say why. Leases that hold it keep it.
+    """Stop or resume offering a GPU, and say why. Leases that claim it keep it.
 
-    To resume is also to say that its fatal error has been seen to. Raises `NotFound`.
+    To resume also confirms that its fatal error was dealt with. Raises `NotFound`.
     """
-    _hold(session, [uuid])
+    _lock(session, [uuid])
     gpu = get(session, uuid)
     gpu.disabled = disabled
     gpu.disabled_reason = reason if disabled else None
@@ -147,7 +147,7 @@ def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None
 def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Sequence[Row[Any]]:
     """Return what a report concerns: the GPUs of its host, and those that it names.
 
-    They are rows without the machinery of objects, which few reports need.
+    They are plain rows: most reports change nothing, and need no objects of the mapper.
     """
     query = select(GpuRow.__table__).where(
         or_(GpuRow.host_name == host_name, GpuRow.uuid.in_(reported))
@@ -155,11 +155,11 @@ def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Se
     return session.execute(query).all()
 
 
-def _hold(session: Session, uuids: Sequence[str]) -> list[GpuRow]:
-    """Read GPUs as they are now, and keep others from changing them until the transaction ends.
+def _lock(session: Session, uuids: Sequence[str]) -> list[GpuRow]:
+    """Return GPUs as they are now, with their rows locked until the transaction ends.
 
-    They are locked in the order of their UUIDs, as claims lock them, so that nobody waits in a circle;
-    for the same reason their hosts are left out.
+    They are locked in the order of their UUIDs, as claims lock them, so that there is no deadlock; for the same reason
+    their hosts are not locked.
     """
     query = (
         select(GpuRow)
@@ -172,29 +172,29 @@ def _hold(session: Session, uuids: Sequence[str]) -> list[GpuRow]:
     return list(session.scalars(query))
 
 
-def _agrees(
+def _is_up_to_date(
     reported: dict[str, GpuInfo], known: Sequence[Row[Any]], host_name: str, blind: str | None
 ) -> bool:
-    """Would taking over *reported* change nothing?"""
+    """Return whether the rows say already what was *reported*."""
     return reported.keys() <= {gpu.uuid for gpu in known} and all(
-        _is_as(gpu, reported[gpu.uuid], host_name)
+        _matches(gpu, reported[gpu.uuid], host_name)
         if gpu.uuid in reported
-        else _stays(gpu, blind) and gpu.withdrawn_reason == _absence(gpu, blind)
+        else _row_stays(gpu, blind) and gpu.withdrawn_reason == _absence_reason(gpu, blind)
         for gpu in known
     )
 
 
-def _stays(gpu: GpuRow | Row[Any], blind: str | None) -> bool:
-    """Is a GPU that is not reported kept in mind?"""
+def _row_stays(gpu: GpuRow | Row[Any], blind: str | None) -> bool:
+    """Return whether the row of a GPU that is not reported stays."""
     return bool(blind or gpu.used_mb or gpu.disabled or gpu.awaits_operator)
 
 
-def _absence(gpu: GpuRow | Row[Any], blind: str | None) -> str | None:
-    """Why a GPU that is not reported is withdrawn."""
+def _absence_reason(gpu: GpuRow | Row[Any], blind: str | None) -> str | None:
+    """Return why a GPU that is not reported is withdrawn."""
     return gpu.withdrawn_reason if gpu.awaits_operator else blind or NOT_REPORTED
 
 
-def _is_as(gpu: GpuRow | Row[Any], info: GpuInfo, host_name: str) -> bool:
+def _matches(gpu: GpuRow | Row[Any], info: GpuInfo, host_name: str) -> bool:
     return (
         gpu.host_name == host_name
         and gpu.device_index == info.device_index
@@ -226,9 +226,9 @@ def _take_over(
     known: Sequence[GpuRow],
     blind: str | None,
 ) -> None:
-    """Make the rows that were *known*, and are held, say what was *reported*."""
+    """Make the rows that were *known*, and are locked, say what was *reported*."""
     for gpu in known:
-        if gpu.uuid not in reported and not _stays(gpu, blind):
+        if gpu.uuid not in reported and not _row_stays(gpu, blind):
             session.delete(gpu)
     remaining = [gpu for gpu in known if gpu not in session.deleted]
     if not blind:
@@ -237,8 +237,8 @@ def _take_over(
     for gpu in remaining:
         info = reported.get(gpu.uuid)
         if info is None:
-            _withdraw(gpu, _absence(gpu, blind))
-        elif not _is_as(gpu, info, host_name):
+            _withdraw(gpu, _absence_reason(gpu, blind))
+        elif not _matches(gpu, info, host_name):
             _adopt(gpu, info, host_name)
     found = {gpu.uuid for gpu in known}
     session.add_all(

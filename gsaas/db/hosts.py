@@ -1,8 +1,8 @@
 """Reading hosts, taking them out of service, and forgetting those that are gone for good.
 
-They come into being when their agents report. One that is forgotten goes in two steps: at once its leases lose it, and
-its rows go when the last of them has given its GPUs back (`bury`). So even if such a host comes back, none of its
-GPUs is given to anybody while a former holder can still reach it.
+The rows of a host are inserted when its agents first report. A host that is forgotten goes in two steps: its leases
+lose it at once, and its rows are deleted when the last of these leases has returned its GPUs (`delete_forgotten`). So
+even if such a host comes back, none of its GPUs is given to a lease while a former lease can still reach it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gsaas.db.upsert import upsert
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 
 GONE = "gone for good"
-"""Why a forgotten host is disabled, and stays so if it comes back before its rows are gone."""
+"""Why a forgotten host is disabled. It stays disabled if it comes back before its rows are deleted."""
 
 _WHOLE = (selectinload(HostRow.gpus), joinedload(HostRow.endpoint))
 
 MISSED_REPORTS = 3.5
-"""A monitor that reports seldom may be silent for so many of its intervals, whatever the timeout."""
+"""A monitor may be silent for this many of its report intervals, even if that is longer than the timeout."""
 
 
 def get(session: Session, name: str) -> HostRow:
@@ -50,7 +50,7 @@ def page(session: Session, *, limit: int, marker: str | None = None) -> list[Hos
 
 
 def set_disabled(session: Session, name: str, disabled: bool, reason: str | None = None) -> HostRow:
-    """Stop or resume offering the GPUs of a host, and say why. Leases that hold them keep them.
+    """Stop or resume offering the GPUs of a host, and say why. Leases that claim them keep them.
 
     Raises `NotFound`.
     """
@@ -67,20 +67,20 @@ def set_disabled(session: Session, name: str, disabled: bool, reason: str | None
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What became of the leases of a host that is gone, by their ids."""
+    """What happened to the leases of a host that is gone, by their ids."""
 
     failed: list[str]
-    """Those that held its GPUs, and are in ERROR now."""
+    """Leases that claimed its GPUs, and are in ERROR now."""
     unbound: list[str]
-    """Those whose VMs it ran: no binding is left there, by an operator's word."""
+    """Leases whose VMs it ran: no binding is left there, an operator says."""
 
 
-def forget(session: Session, name: str, *, patience: float | None, servers_stay: bool) -> Forgotten:
-    """Believe an operator that a host is gone for good, with its GPUs, its VMs and what its endpoint held.
+def forget(session: Session, name: str, *, timeout: float | None, servers_stay: bool) -> Forgotten:
+    """Forget a host that an operator says is gone for good, with its GPUs, its VMs and its bindings.
 
-    Raises `HostAlive` if one of its agents was heard of in the last *patience* seconds (None: do not ask), and
-    `NotFound` for a host that neither is there nor has a binding. With *servers_stay*, a server that was in use
-    is left to its owner; otherwise it goes with its lease.
+    Raises `HostAlive` if one of its agents reported in the last *timeout* seconds (None: do not check), and `NotFound`
+    for a host that is not known and has no binding. With *servers_stay*, a server that was in use is left to its
+    owner; otherwise it is deleted with its lease.
     """
     host = session.get(HostRow, name, with_for_update=True, populate_existing=True)
     unbound = list(
@@ -92,15 +92,17 @@ def forget(session: Session, name: str, *, patience: float | None, servers_stay:
         raise exceptions.NotFound(noun="host", id=name)
     failed = []
     if host is not None:
-        if patience is not None:
-            _check_silence(session, host, patience)
-        set_disabled(session, name, True, GONE)  # claims under way are overtaken by this
+        if timeout is not None:
+            _check_silence(session, host, timeout)
+        set_disabled(
+            session, name, True, GONE
+        )  # claims that are being written are overtaken by this
         host.forgotten = True
         session.execute(delete(EndpointRow).where(EndpointRow.host_name == name))
         failed = _fail_holders(session, name, servers_stay)
     for lease_id in unbound:
         leases.update(session.connection(), lease_id, bound_host=None)
-    # Its daemons, too, are gone by the operator's word: nobody waits for their end any more.
+    # Its daemons are gone as well, the operator says: no release waits for their end any more.
     session.execute(
         update(ClaimRow)
         .where(ClaimRow.daemon_host == name)
@@ -108,19 +110,19 @@ def forget(session: Session, name: str, *, patience: float | None, servers_stay:
         .execution_options(synchronize_session=False)
     )
     session.expire_all()
-    bury(session)
+    delete_forgotten(session)
     return Forgotten(failed, unbound)
 
 
-def any_forgotten(session: Session) -> bool:
-    """Is there a host that `bury` might remove?"""
+def has_forgotten(session: Session) -> bool:
+    """Return whether there is a host that `delete_forgotten` might delete."""
     return (
         session.scalar(select(HostRow.name).where(HostRow.forgotten.is_(True)).limit(1)) is not None
     )
 
 
-def bury(session: Session) -> None:
-    """Remove the rows of forgotten hosts whose GPUs nobody claims any more."""
+def delete_forgotten(session: Session) -> None:
+    """Delete the rows of forgotten hosts whose GPUs no lease claims any more."""
     claimed = exists().where(GpuRow.host_name == HostRow.name, GpuRow.used_mb > 0)
     query = select(HostRow.name).where(HostRow.forgotten.is_(True), ~claimed).order_by(HostRow.name)
     for name in session.scalars(query.with_for_update()).all():
@@ -134,23 +136,24 @@ def bury(session: Session) -> None:
             )
 
 
-def _check_silence(session: Session, host: HostRow, patience: float) -> None:
+def _check_silence(session: Session, host: HostRow, timeout: float) -> None:
+    """Raise `HostAlive` if one of the agents of *host* reported less than *timeout* seconds ago."""
     endpoint = session.scalar(select(EndpointRow.seen_at).where(EndpointRow.host_name == host.name))
-    heard = [at for at in (host.monitor_seen_at, endpoint) if at is not None]
-    if not heard:
+    reports = [at for at in (host.monitor_seen_at, endpoint) if at is not None]
+    if not reports:
         return
-    ago = max(0.0, (timeutils.utcnow() - max(heard)).total_seconds())
-    enough = patience_with(patience, host.monitor_interval)
+    ago = max(0.0, (timeutils.utcnow() - max(reports)).total_seconds())
+    enough = silence_limit(timeout, host.monitor_interval)
     if ago < enough:
         raise exceptions.HostAlive(name=host.name, ago=ago, wait=math.ceil(enough - ago))
 
 
 def _fail_holders(session: Session, name: str, servers_stay: bool) -> list[str]:
-    """Fail the leases that hold GPUs of a host; what is over already goes on giving back. Return their ids."""
-    holds = exists().where(
+    """Fail the leases that claim GPUs of a host and return their ids; leases that are being released go on."""
+    claims_there = exists().where(
         ClaimRow.lease_id == LeaseRow.id, ClaimRow.gpu_uuid == GpuRow.uuid, GpuRow.host_name == name
     )
-    query = select(LeaseRow).where(holds).order_by(LeaseRow.id).with_for_update()
+    query = select(LeaseRow).where(claims_there).order_by(LeaseRow.id).with_for_update()
     failed = []
     for lease in session.scalars(query).all():
         if (Status(lease.status), Event.FAIL) not in TRANSITIONS:
@@ -182,54 +185,55 @@ def _fail_holders(session: Session, name: str, servers_stay: bool) -> list[str]:
 
 
 def is_silent(seen_at: datetime.datetime | None, interval: float | None, timeout: float) -> bool:
-    """Was nothing heard of a monitor for too long?
+    """Return whether a monitor has not reported for too long.
 
-    It spoke last at *seen_at*, and was to speak again after *interval* seconds. Too long is more than *timeout*
-    seconds, and more than `MISSED_REPORTS` intervals.
+    It reported last at *seen_at* (None: never), and was to report again after *interval* seconds. Too long is more
+    than *timeout* seconds, and more than `MISSED_REPORTS` intervals.
     """
     if seen_at is None:
         return True
-    return (timeutils.utcnow() - seen_at).total_seconds() > patience_with(timeout, interval)
+    return (timeutils.utcnow() - seen_at).total_seconds() > silence_limit(timeout, interval)
 
 
-def patience_with(timeout: float, interval: float | None) -> float:
-    """Seconds for which a monitor that was to speak after *interval* seconds may be silent."""
+def silence_limit(timeout: float, interval: float | None) -> float:
+    """Return for how many seconds a monitor that reports every *interval* seconds may be silent."""
     return max(timeout, MISSED_REPORTS * (interval or 0.0))
 
 
 def ensure(session: Session, name: str) -> HostRow:
-    """Return the host of an agent that reports, made now if this is the first word from it.
+    """Return the host of an agent that reports, inserted now if this is its first report.
 
-    The row is held until the transaction ends, so reports of one host take turns.
+    The row is locked until the transaction ends, so reports of one host are taken over one after the other.
     """
-    host = _hold(session, name)
-    host.forgotten = False  # it speaks; that it is disabled stays as the operator left it
+    host = _lock(session, name)
+    host.forgotten = False  # it reports; whether it is disabled stays as the operator left it
     return host
 
 
-def _hold(session: Session, name: str) -> HostRow:
+def _lock(session: Session, name: str) -> HostRow:
+    """Return a host, inserted if it is new, with its row locked until the transaction ends."""
     host = session.get(HostRow, name, with_for_update=True, populate_existing=True)
     if host is None:
-        # Its other agent may speak for the first time at the same moment.
+        # The other agent of the host may report for the first time at the same moment.
         upsert(session, HostRow, [{"name": name}])
         host = session.get_one(HostRow, name, with_for_update=True, populate_existing=True)
     return host
 
 
 def next_serial(session: Session, name: str) -> int:
-    """Return a number larger than any before it for *name*, and hold the host's row until the transaction ends.
+    """Return a number larger than any before it for *name*, and lock the host's row until the transaction ends.
 
-    Milliseconds since 1970 at least: its monitor may remember numbers that we do not, if the host was forgotten or
-    the database restored.
+    At least the milliseconds since 1970: the monitor may know larger numbers than the database, if the host was
+    forgotten or the database was restored from a backup.
     """
-    host = _hold(session, name)
+    host = _lock(session, name)
     host.wanted_serial = max(host.wanted_serial + 1, time.time_ns() // 1_000_000)
     session.flush()
     return host.wanted_serial
 
 
 def monitor_reports(session: Session, names: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return what the monitors of these hosts said last of their daemons and fences; none before the first word."""
+    """Return the last reports on daemons and fences of these hosts, by host; hosts without a report are left out."""
     query = select(HostRow.name, HostRow.monitor_report).where(
         HostRow.name.in_(names), HostRow.monitor_report.is_not(None)
     )

@@ -1,4 +1,4 @@
-"""What the gauges of `/metrics` are made from: a few sums over what is there now. History is not read."""
+"""The numbers behind the gauges of `/metrics`: a few sums over the present state. History is not read."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ REASONS = ("unmapped", "refused")
 """Why endpoints drop packets; see `gsaas.objects.endpoint_report.BindingReport`."""
 
 DAEMON_STATES = ("starting", "healthy", "unresponsive", "down", "draining")
-"""How daemons fare; see `gsaas.objects.daemon.DaemonState`."""
+"""States of daemons; see `gsaas.objects.daemon.DaemonState`."""
 
 
 @dataclass(frozen=True)
-class Gpus:
+class GpuTotals:
     """The GPUs of one model; memory in MiB."""
 
     known: int
     idle: int
-    """On offer, and nobody holds anything of them."""
+    """Offered, and claimed by no lease."""
     withheld: int
-    """They have failed, or they or their hosts are disabled."""
+    """Withdrawn, or disabled, or on disabled hosts."""
     memory_mb: int
     used_mb: int
 
 
 @dataclass(frozen=True)
-class Agents:
-    """Those of hosts in service: how many there are, how many are silent, and for how long at most (seconds)."""
+class AgentTotals:
+    """Agents of hosts in service: how many there are, how many are silent, and the longest silence (seconds)."""
 
     known: int
     silent: int
@@ -48,33 +48,33 @@ class Agents:
 
 
 @dataclass(frozen=True)
-class Bindings:
-    """What the endpoints said last."""
+class BindingTotals:
+    """Bindings, as the endpoints reported them last."""
 
     installed: int = 0
     pending: int = 0
-    troubled: int = 0
+    with_problems: int = 0
     """Endpoints with problems."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """Reason -> packets of the VMs that are bound now."""
+    """Reason -> packets of the VMs that have a binding now."""
 
 
 @dataclass(frozen=True)
-class Daemons:
-    """What the monitors said last of what their hosts hold for leases."""
+class DaemonTotals:
+    """Daemons and fences of GPU hosts, as their monitors reported them last."""
 
     states: Mapping[str, int] = field(default_factory=dict)
-    """State -> daemons; every state."""
+    """CloudState -> daemons; every state."""
     restarts: int = 0
-    """Of the daemons there are now."""
+    """Of the daemons that run now."""
     refused: int = 0
     """By the fences."""
-    troubled: int = 0
+    with_problems: int = 0
     """Monitors that report something for an operator to mend."""
 
 
 @dataclass(frozen=True)
-class OneGpu:
+class GpuGauge:
     """One GPU, and what its monitor read last: MiB, percent, degrees Celsius, watts; None if it does not tell."""
 
     host: str
@@ -89,7 +89,7 @@ class OneGpu:
 
 
 @dataclass(frozen=True)
-class State:
+class CloudState:
     """The cloud at one moment."""
 
     leases: Mapping[str, int]
@@ -99,16 +99,16 @@ class State:
     longest_wait: float
     """Seconds since the first of those in the queue joined it; 0 if there is none."""
     cgpus: int
-    gpus: Mapping[str, Gpus]
+    gpus: Mapping[str, GpuTotals]
     """By model."""
-    monitors: Agents
-    endpoints: Agents
-    bindings: Bindings
-    daemons: Daemons
+    monitors: AgentTotals
+    endpoints: AgentTotals
+    bindings: BindingTotals
+    daemons: DaemonTotals
 
 
-def state(session: Session, patience: float) -> State:
-    """Read the state of the cloud. An agent is silent after *patience* seconds without a word."""
+def state(session: Session, timeout: float) -> CloudState:
+    """Read the state of the cloud. An agent is silent after *timeout* seconds without a report."""
     monitored = session.execute(
         select(
             HostRow.name,
@@ -121,24 +121,24 @@ def state(session: Session, patience: float) -> State:
     ).all()
     endpoints = list(session.scalars(select(EndpointRow)))
     in_service = [endpoint.seen_at for endpoint in endpoints if not endpoint.host.disabled]
-    return State(
+    return CloudState(
         leases=_leases(session),
-        degraded=_degraded(session, monitored, patience),
+        degraded=_degraded(session, monitored, timeout),
         longest_wait=_longest_wait(session),
         cgpus=session.scalars(select(func.count()).select_from(ClaimRow)).one(),
         gpus=_gpus(session),
         monitors=_agents(
-            (host.monitor_seen_at, hosts.patience_with(patience, host.monitor_interval))
+            (host.monitor_seen_at, hosts.silence_limit(timeout, host.monitor_interval))
             for host in monitored
             if not host.disabled
         ),
-        endpoints=_agents((at, patience) for at in in_service),
+        endpoints=_agents((at, timeout) for at in in_service),
         bindings=_bindings(endpoints),
         daemons=_daemons(host for host in monitored if not host.disabled),
     )
 
 
-def each_gpu(session: Session) -> list[OneGpu]:
+def each_gpu(session: Session) -> list[GpuGauge]:
     """Read every GPU by itself, in the order of hosts and indices."""
     query = (
         select(
@@ -155,7 +155,7 @@ def each_gpu(session: Session) -> list[OneGpu]:
         .join_from(GpuRow, GpuReadingRow, isouter=True)
         .order_by(GpuRow.host_name, GpuRow.device_index)
     )
-    return [OneGpu(*row) for row in session.execute(query)]
+    return [GpuGauge(*row) for row in session.execute(query)]
 
 
 def _leases(session: Session) -> dict[str, int]:
@@ -167,11 +167,11 @@ def _leases(session: Session) -> dict[str, int]:
     return {status: found.get(status, 0) for status in LIVE}
 
 
-def _degraded(session: Session, monitored: Sequence[Row[Any]], patience: float) -> int:
+def _degraded(session: Session, monitored: Sequence[Row[Any]], timeout: float) -> int:
     silent = [
         host.name
         for host in monitored
-        if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, patience)
+        if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout)
     ]
     query = (
         select(func.count(ClaimRow.lease_id.distinct()))
@@ -192,20 +192,20 @@ def _longest_wait(session: Session) -> float:
     return 0.0 if first is None else max(0.0, (timeutils.utcnow() - first).total_seconds())
 
 
-def _daemons(monitored: Iterable[Row[Any]]) -> Daemons:
+def _daemons(monitored: Iterable[Row[Any]]) -> DaemonTotals:
     states = Counter(dict.fromkeys(DAEMON_STATES, 0))
-    restarts = refused = troubled = 0
+    restarts = refused = with_problems = 0
     for host in monitored:
         report = host.monitor_report or {}
-        troubled += bool(report.get("problems") or host.monitor_problems)
+        with_problems += bool(report.get("problems") or host.monitor_problems)
         refused += (report.get("fence") or {}).get("refused", 0)
         for daemon in report.get("daemons", {}).values():
             states[daemon["state"]] += 1
             restarts += daemon["restarts"]
-    return Daemons(dict(states), restarts, refused, troubled)
+    return DaemonTotals(dict(states), restarts, refused, with_problems)
 
 
-def _gpus(session: Session) -> dict[str, Gpus]:
+def _gpus(session: Session) -> dict[str, GpuTotals]:
     withheld = or_(
         GpuRow.disabled.is_(True), GpuRow.withdrawn_reason.is_not(None), HostRow.disabled.is_(True)
     )
@@ -221,28 +221,28 @@ def _gpus(session: Session) -> dict[str, Gpus]:
         .join_from(GpuRow, HostRow)
         .group_by(GpuRow.model)
     )
-    return {model: Gpus(*map(int, sums)) for model, *sums in session.execute(query)}
+    return {model: GpuTotals(*map(int, sums)) for model, *sums in session.execute(query)}
 
 
-def _agents(seen: Iterable[tuple[datetime.datetime, float]]) -> Agents:
+def _agents(seen: Iterable[tuple[datetime.datetime, float]]) -> AgentTotals:
     """Count agents that were heard of at a time, and are silent after so many seconds."""
     now = timeutils.utcnow()
-    silences = [(max(0.0, (now - at).total_seconds()), patience) for at, patience in seen]
-    return Agents(
+    silences = [(max(0.0, (now - at).total_seconds()), timeout) for at, timeout in seen]
+    return AgentTotals(
         known=len(silences),
-        silent=sum(silence > patience for silence, patience in silences),
+        silent=sum(silence > timeout for silence, timeout in silences),
         longest=max((silence for silence, _ in silences), default=0.0),
     )
 
 
-def _bindings(endpoints: Iterable[EndpointRow]) -> Bindings:
+def _bindings(endpoints: Iterable[EndpointRow]) -> BindingTotals:
     installed: Counter[bool] = Counter()
     dropped = Counter(dict.fromkeys(REASONS, 0))
-    troubled = 0
+    with_problems = 0
     for endpoint in endpoints:
-        troubled += bool(endpoint.report.get("problems"))
+        with_problems += bool(endpoint.report.get("problems"))
         for binding in endpoint.report.get("bindings", {}).values():
             installed[binding["installed"]] += 1
             counted = binding.get("dropped_packets", {})
             dropped.update({reason: counted.get(reason, 0) for reason in REASONS})
-    return Bindings(installed[True], installed[False], troubled, dict(dropped))
+    return BindingTotals(installed[True], installed[False], with_problems, dict(dropped))

@@ -20,8 +20,8 @@ from alembic.script import ScriptDirectory
 
 from gsaas.db.database import Database
 
-LOCK = 4733225  # any number of our own: PostgreSQL names its advisory locks by numbers
-LOCK_PATIENCE = 600  # seconds
+LOCK = 4733225  # an arbitrary number: PostgreSQL names its advisory locks by numbers
+LOCK_TIMEOUT = 600  # seconds
 
 
 def upgrade(target: str | Database, revision: str = "head") -> None:
@@ -50,7 +50,7 @@ def head() -> str:
 
 
 def knows(revision: str) -> bool:
-    """Is *revision* one of this release's, rather than a newer one's?"""
+    """Return whether *revision* belongs to this release, rather than to a newer one."""
     scripts = ScriptDirectory.from_config(_config())
     return revision in {script.revision for script in scripts.walk_revisions()}
 
@@ -83,9 +83,9 @@ def _exclusively(target: str | Database) -> Iterator[sqlalchemy.Connection]:
                 yield connection
             case "mysql":
                 # Tables are made outside transactions here, so the lock belongs to the connection.
-                lock = f"SELECT GET_LOCK('gsaas-migration', {LOCK_PATIENCE})"
+                lock = f"SELECT GET_LOCK('gsaas-migration', {LOCK_TIMEOUT})"
                 if connection.exec_driver_sql(lock).scalar() != 1:
-                    raise TimeoutError(f"another migration has run for {LOCK_PATIENCE} seconds")
+                    raise TimeoutError(f"another migration has run for {LOCK_TIMEOUT} seconds")
                 try:
                     yield connection
                 finally:

@@ -1,4 +1,4 @@
-"""Is the database that the configuration names there, and as this release needs it? Told in sentences for operators."""
+"""Checks that the configured database can be used by this release, and says in sentences what is wrong if not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gsaas.db import migration
 from gsaas.db.database import Database
 
 ERRORS = (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError)
-"""What a database raises that cannot do what it is asked."""
+"""Errors of a database that cannot do what it is asked."""
 
 
 class Unusable(Exception):
@@ -18,7 +18,7 @@ class Unusable(Exception):
 
 
 def connect(conf: cfg.ConfigOpts) -> Database:
-    """Connect as `[database]` says, tried once: who starts something wants to know now. Raises `Unusable`."""
+    """Connect as `[database]` says, tried once, to tell at once what is wrong. Raises `Unusable`."""
     url = conf.database.connection
     if not url:
         raise Unusable("no database is configured: set connection in the section [database]")
@@ -35,7 +35,7 @@ def connect(conf: cfg.ConfigOpts) -> Database:
 
 
 def problem(current: str | None) -> str | None:
-    """What keeps services from working on a database at revision *current*, and what to do; None if nothing."""
+    """Return what is wrong with a database at revision *current*, and what to do; None if it can be used."""
     if current == migration.head():
         return None
     if current is None:
@@ -52,12 +52,12 @@ def problem(current: str | None) -> str | None:
 
 
 def printable(url: str) -> str:
-    """A database URL without its password; raises `sqlalchemy.exc.ArgumentError` for what is none."""
+    """Return a database URL without its password; raises `sqlalchemy.exc.ArgumentError` for what is none."""
     return sqlalchemy.make_url(url).render_as_string(hide_password=True)
 
 
 def cause(error: BaseException) -> str:
-    """The driver's own words, without what SQLAlchemy and oslo.db wrap around them."""
+    """Return the driver's own message, without what SQLAlchemy and oslo.db wrap around it."""
     while inner := getattr(error, "inner_exception", None) or getattr(error, "orig", None):
         error = inner
     return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""What an admin changed while the service ran. It goes before the configuration files."""
+"""Settings that an admin changed while the service ran. They override the configuration files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DEFAULT_POLICY = "default_policy"
 
 
 def get(session: Session, name: str) -> Any:
-    """Return what *name* was set to; None if it was not, or no more."""
+    """Return what *name* was set to; None if it is not set."""
     setting = session.get(SettingRow, name, populate_existing=True)
     return setting and setting.value
 
 
 def put(session: Session, name: str, value: Any, by: str | None = None) -> None:
-    """Set *name*, or with None go back to what the configuration says. *by* is the id of a user."""
+    """Set *name*, or with None return to the value of the configuration. *by* is the id of a user."""
     if value is None:
         session.execute(delete(SettingRow).where(SettingRow.name == name))
     else:

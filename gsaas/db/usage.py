@@ -1,4 +1,4 @@
-"""What leases held in a period, as their history says."""
+"""What leases had in a period, from their history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def holdings(
     end: datetime.datetime,
     project_id: str | None = None,
 ) -> Iterator[Holding]:
-    """Read what leases held from *start* until *end* (UTC): those of one project, or of all."""
+    """Return what leases had from *start* until *end* (UTC): those of one project, or of all."""
     query = select(
         LeaseRow.project_id,
         LeaseRow.claimed_at,

@@ -120,7 +120,7 @@ class Engine:
                 deserted = self._claims.run_audit()
                 with self._database.read() as session:
                     found = [*deserted, *leases.unsettled(session.connection())]
-                    forgotten = hosts.any_forgotten(session)
+                    forgotten = hosts.has_forgotten(session)
                 if forgotten:
                     self._bury()
             except Exception:  # a database that is away comes back
@@ -133,7 +133,7 @@ class Engine:
     @retried
     def _bury(self) -> None:
         with self._database.write() as session:
-            hosts.bury(session)
+            hosts.delete_forgotten(session)
 
     def _watch(self) -> None:
         """Look at the leases whose servers changed, or may be gone, behind our back."""

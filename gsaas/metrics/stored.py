@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from gsaas.db.metrics import Agents, Bindings, Daemons, Gpus, OneGpu, State
+from gsaas.db.metrics import AgentTotals, BindingTotals, CloudState, DaemonTotals, GpuTotals
 
 MIB = 2**20
 
 
-def gauges(state: State) -> Iterator[Metric]:
+def gauges(state: CloudState) -> Iterator[Metric]:
     """Every gauge of a cloud that is in *state*."""
     yield _labelled(
         "gsaas_leases",
@@ -38,7 +38,7 @@ def gauges(state: State) -> Iterator[Metric]:
     yield from _daemons(state.daemons)
 
 
-def each_gpu(gpus: Sequence[OneGpu]) -> Iterator[Metric]:
+def each_gpu(gpus: Sequence[GpuGauge]) -> Iterator[Metric]:
     """The gauges of every GPU by itself; none of them for no GPU. What a GPU does not tell is left out."""
     for name, text, value in _OF_A_GPU if gpus else ():
         family = GaugeMetricFamily(name, text, labels=["host", "gpu", "model"])
@@ -57,7 +57,7 @@ def _ratio(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-_OF_A_GPU: tuple[tuple[str, str, Callable[[OneGpu], float | None]], ...] = (
+_OF_A_GPU: tuple[tuple[str, str, Callable[[GpuGauge], float | None]], ...] = (
     (
         "gsaas_gpu_utilisation_ratio",
         "Part of the time in which a GPU was busy, from 0 to 1.",
@@ -87,7 +87,7 @@ _OF_A_GPU: tuple[tuple[str, str, Callable[[OneGpu], float | None]], ...] = (
 )
 
 
-def _gpus(models: Mapping[str, Gpus]) -> Iterator[Metric]:
+def _gpus(models: Mapping[str, GpuTotals]) -> Iterator[Metric]:
     told = (
         ("gsaas_gpus", "GPUs", lambda gpus: gpus.known),
         (
@@ -112,7 +112,7 @@ def _gpus(models: Mapping[str, Gpus]) -> Iterator[Metric]:
         yield _labelled(name, f"{text}, by model.", "model", values)
 
 
-def _agents(name: str, what: str, agent: str, agents: Agents) -> Iterator[Metric]:
+def _agents(name: str, what: str, agent: str, agents: AgentTotals) -> Iterator[Metric]:
     yield GaugeMetricFamily(name, f"{what}.", agents.known)
     yield GaugeMetricFamily(
         f"{name}_silent",
@@ -126,17 +126,17 @@ def _agents(name: str, what: str, agent: str, agents: Agents) -> Iterator[Metric
     )
 
 
-def _bindings(bindings: Bindings) -> Iterator[Metric]:
+def _bindings(bindings: BindingTotals) -> Iterator[Metric]:
     yield _labelled(
         "gsaas_bindings",
-        "Bindings that endpoints hold; one is pending while its VM has no tap.",
+        "BindingTotals that endpoints hold; one is pending while its VM has no tap.",
         "state",
         {"installed": bindings.installed, "pending": bindings.pending},
     )
     yield GaugeMetricFamily(
         "gsaas_endpoints_with_problems",
         "RODVR endpoints that report something for an operator to mend.",
-        bindings.troubled,
+        bindings.with_problems,
     )
     yield _labelled(
         "gsaas_dropped_packets",
@@ -147,9 +147,9 @@ def _bindings(bindings: Bindings) -> Iterator[Metric]:
     )
 
 
-def _daemons(daemons: Daemons) -> Iterator[Metric]:
+def _daemons(daemons: DaemonTotals) -> Iterator[Metric]:
     yield _labelled(
-        "gsaas_daemons", "Daemons on GPU hosts in service, by state.", "state", daemons.states
+        "gsaas_daemons", "DaemonTotals on GPU hosts in service, by state.", "state", daemons.states
     )
     yield GaugeMetricFamily(
         "gsaas_daemon_restarts",
@@ -164,7 +164,7 @@ def _daemons(daemons: Daemons) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "gsaas_gpu_hosts_with_problems",
         "GPU hosts that report something for an operator to mend.",
-        daemons.troubled,
+        daemons.with_problems,
     )
 
 

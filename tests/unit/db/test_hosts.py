@@ -101,7 +101,7 @@ def hold(database: Database, lease_id: str, *uuids: str, **columns: object) -> N
 
 def forget(database: Database, name: str, **options: object) -> hosts.Forgotten:
     with database.write() as session:
-        return hosts.forget(session, name, **{"patience": 60, "servers_stay": True, **options})
+        return hosts.forget(session, name, **{"timeout": 60, "servers_stay": True, **options})
 
 
 def known(database: Database) -> list[str]:
@@ -116,7 +116,7 @@ def test_a_host_that_nobody_uses_is_forgotten_at_once_with_all_its_rows(cloud: D
     with cloud.read() as session:
         assert [gpu.uuid for gpu in gpus.page(session, limit=10)] == ["GPU-gpu2"]
         assert endpoints.page(session, limit=10) == []
-        assert not hosts.any_forgotten(session)
+        assert not hosts.has_forgotten(session)
 
 
 @pytest.mark.parametrize("status", ["CLAIMED", "BOOTING", "ACTIVE"])
@@ -166,16 +166,16 @@ def test_a_lost_host_offers_nothing_and_goes_when_its_last_gpu_was_given_back(cl
     hold(cloud, "lease-1", "GPU-gpu1", status="ACTIVE", server_id="server-1")
     forget(cloud, "gpu1")
     with cloud.write() as session:
-        hosts.bury(session)
+        hosts.delete_forgotten(session)
         host = hosts.get(session, "gpu1")
         assert (host.disabled, host.disabled_reason) == (True, hosts.GONE)
-        assert hosts.any_forgotten(session)
+        assert hosts.has_forgotten(session)
     assert forget(cloud, "gpu1") == hosts.Forgotten([], [])
     with cloud.write() as session:
         session.execute(delete(models.ClaimRow))
         gpus.get(session, "GPU-gpu1").used_mb = 0
     with cloud.write() as session:
-        hosts.bury(session)
+        hosts.delete_forgotten(session)
     assert known(cloud) == ["compute1", "gpu2"]
 
 
@@ -187,7 +187,7 @@ def test_a_host_that_comes_back_before_it_is_gone_stays_disabled_until_somebody_
     with cloud.write() as session:
         infos = [gpus.GpuInfo("GPU-gpu1", 0, "Quadro M4000", 8192, 8308)]
         gpus.register(session, "gpu1", "192.0.2.1", infos)
-        assert not hosts.any_forgotten(session)
+        assert not hosts.has_forgotten(session)
         assert hosts.get(session, "gpu1").disabled
 
 
@@ -196,7 +196,7 @@ def test_who_enables_a_lost_host_takes_his_word_back(cloud: Database):
     forget(cloud, "gpu1")
     with cloud.write() as session:
         hosts.set_disabled(session, "gpu1", False)
-        assert not hosts.any_forgotten(session)
+        assert not hosts.has_forgotten(session)
 
 
 def test_what_a_lost_compute_host_held_counts_as_removed(cloud: Database):
@@ -245,4 +245,4 @@ def test_a_host_is_not_forgotten_while_one_of_its_agents_speaks_unless_forced(
     with cloud.read() as session:
         assert leases.get(session.connection(), "lease-1").status == "ACTIVE"
         assert not hosts.get(session, "gpu1").disabled
-    assert forget(cloud, "gpu1", patience=None).failed == ["lease-1"]
+    assert forget(cloud, "gpu1", timeout=None).failed == ["lease-1"]

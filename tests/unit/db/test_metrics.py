@@ -8,12 +8,12 @@ from oslo_utils import timeutils
 
 from gsaas.db import endpoints, metrics, models
 from gsaas.db.database import Database
-from gsaas.db.metrics import Agents, Bindings, Daemons, Gpus, OneGpu
+from gsaas.db.metrics import AgentTotals, BindingTotals, DaemonTotals, GpuTotals
 from gsaas.objects.daemon import DaemonState
 from tests.support import rows
 
 
-def state(database: Database) -> metrics.State:
+def state(database: Database) -> metrics.CloudState:
     with database.read() as session:
         return metrics.state(session, patience=60)
 
@@ -25,16 +25,16 @@ def add(database: Database, *added: object) -> None:
 
 
 def test_an_empty_cloud_has_nothing_of_anything(database):
-    assert state(database) == metrics.State(
+    assert state(database) == metrics.CloudState(
         leases=dict.fromkeys(("QUEUED", "CLAIMED", "BOOTING", "ACTIVE", "RELEASING", "ERROR"), 0),
         degraded=0,
         longest_wait=0.0,
         cgpus=0,
         gpus={},
-        monitors=Agents(0, 0, 0.0),
-        endpoints=Agents(0, 0, 0.0),
-        bindings=Bindings(dropped={"unmapped": 0, "refused": 0}),
-        daemons=Daemons(dict.fromkeys(map(str, DaemonState), 0)),
+        monitors=AgentTotals(0, 0, 0.0),
+        endpoints=AgentTotals(0, 0, 0.0),
+        bindings=BindingTotals(dropped={"unmapped": 0, "refused": 0}),
+        daemons=DaemonTotals(dict.fromkeys(map(str, DaemonState), 0)),
     )
 
 
@@ -64,8 +64,8 @@ def test_gpus_are_added_up_by_model(database):
         rows.gpu("GPU-e", host_name="gpu2", model="B", memory_mb=20),
     )
     assert state(database).gpus == {
-        "A": Gpus(known=3, idle=1, withheld=1, memory_mb=30, used_mb=4),
-        "B": Gpus(known=2, idle=1, withheld=1, memory_mb=40, used_mb=0),
+        "A": GpuTotals(known=3, idle=1, withheld=1, memory_mb=30, used_mb=4),
+        "B": GpuTotals(known=2, idle=1, withheld=1, memory_mb=40, used_mb=0),
     }
 
 
@@ -103,7 +103,7 @@ def test_what_monitors_report_of_daemons_and_fences_is_added_up(database):
         "healthy": 2,
         "down": 1,
     }
-    assert (found.restarts, found.refused, found.troubled) == (4, 5, 2)
+    assert (found.restarts, found.refused, found.with_problems) == (4, 5, 2)
 
 
 def test_leases_whose_gpus_fail_or_are_silent_are_degraded(database):
@@ -150,6 +150,6 @@ def test_every_gpu_is_read_with_what_its_monitor_said_last(database):
     )
     with database.read() as session:
         assert metrics.each_gpu(session) == [
-            OneGpu("gpu1", "GPU-a", "A", 10, 4, 3, 50.0, 61.5, None),
-            OneGpu("gpu1", "GPU-b", "A", 20, 0, None, None, None, None),
+            GpuGauge("gpu1", "GPU-a", "A", 10, 4, 3, 50.0, 61.5, None),
+            GpuGauge("gpu1", "GPU-b", "A", 20, 0, None, None, None, None),
         ]

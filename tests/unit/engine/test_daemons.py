@@ -131,7 +131,7 @@ def test_a_host_that_is_gone_for_good_keeps_nobody(world):
     world.monitor.answers = False
     world.monitor.daemons.clear()
     with world.database.write() as session:
-        hosts.forget(session, GPU_HOST, patience=None, servers_stay=False)
+        hosts.forget(session, GPU_HOST, timeout=None, servers_stay=False)
     world.drive(lease_id)
     assert world.lease(lease_id).claims == ()
 
@@ -292,7 +292,7 @@ def test_no_claims_are_returned_and_no_port_is_free_while_a_fence_still_lets_its
 def test_orders_for_a_host_that_was_gone_for_good_and_came_back_are_the_newest_it_has_heard(world):
     with world.database.write() as session:
         before = hosts.next_serial(session, "gpu9")
-        hosts.forget(session, "gpu9", patience=None, servers_stay=False)
+        hosts.forget(session, "gpu9", timeout=None, servers_stay=False)
     with world.database.write() as session:
         assert session.get(models.HostRow, "gpu9") is None
         assert hosts.next_serial(session, "gpu9") > before
@@ -302,7 +302,7 @@ def test_orders_do_not_make_a_host_come_back_that_is_gone_for_good(world):
     active(world)
     world.monitor.daemons.clear()
     with world.database.write() as session:
-        hosts.forget(session, GPU_HOST, patience=None, servers_stay=False)
+        hosts.forget(session, GPU_HOST, timeout=None, servers_stay=False)
 
     world.gpu_hosts.orders(GPU_HOST)
 

@@ -346,7 +346,7 @@ def test_the_phases_of_a_launch_are_timed_where_they_happen(world):
 
 def forget(world, host):
     with world.database.write() as session:
-        hosts.forget(session, host, patience=None, servers_stay=True)
+        hosts.forget(session, host, timeout=None, servers_stay=True)
 
 
 def test_a_lease_whose_gpu_host_is_gone_gives_back_what_it_held_and_its_owner_keeps_the_vm(world):
@@ -359,7 +359,7 @@ def test_a_lease_whose_gpu_host_is_gone_gives_back_what_it_held_and_its_owner_ke
     assert world.endpoint.bindings == []
     assert list(world.cloud.servers) == [lease_id]
     with world.database.write() as session:
-        hosts.bury(session)
+        hosts.delete_forgotten(session)
         assert [host.name for host in hosts.page(session, limit=10)] == [HOST]
     world.release(lease_id)
     world.drive(lease_id)
