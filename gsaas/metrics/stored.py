@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from gsaas.db.metrics import AgentTotals, BindingTotals, CloudState, DaemonTotals, GpuTotals
+from gsaas.db.metrics import (
+    AgentTotals,
+    BindingTotals,
+    CloudState,
+    DaemonTotals,
+    GpuGauge,
+    GpuTotals,
+)
 
 MIB = 2**20
 

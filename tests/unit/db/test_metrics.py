@@ -8,14 +8,20 @@ from oslo_utils import timeutils
 
 from gsaas.db import endpoints, metrics, models
 from gsaas.db.database import Database
-from gsaas.db.metrics import AgentTotals, BindingTotals, DaemonTotals, GpuTotals
+from gsaas.db.metrics import (
+    AgentTotals,
+    BindingTotals,
+    DaemonTotals,
+    GpuGauge,
+    GpuTotals,
+)
 from gsaas.objects.daemon import DaemonState
 from tests.support import rows
 
 
 def state(database: Database) -> metrics.CloudState:
     with database.read() as session:
-        return metrics.state(session, patience=60)
+        return metrics.state(session, timeout=60)
 
 
 def add(database: Database, *added: object) -> None:
