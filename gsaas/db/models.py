@@ -1,11 +1,11 @@
-"""The tables. Constraints here make impossible states impossible, whoever writes.
+"""The tables, and a class of rows for each. Constraints make impossible states impossible, whatever writes.
 
-What a row may say is checked by the database itself: no GPU holds more than its memory, an
-exclusively held GPU is held whole, a lease's memory is named in shared mode and only there, a lease
-in ERROR has a fault. Code above may have bugs; an over-committed GPU still cannot be stored.
+The database itself checks that no GPU has more claimed than its memory, that a GPU claimed in exclusive mode is claimed
+whole, that a lease has a memory size in shared mode and only there, that a lease in ERROR has a fault. The code above
+may have bugs; an over-committed GPU still cannot be stored.
 
-What hangs on a row for certain (a claim's GPU, its host) is read along with it, and so stays
-readable after the session. Change a table only together with a new file in `migrations/versions`.
+Classes of rows are used in `gsaas.db` only, but for hosts, GPUs and endpoints, which the API shows. A lease is a value
+of `gsaas.objects.lease` outside. Change a table only together with a new file in `migrations/versions`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STORAGE = {
 
 
 def _set_only(column: str) -> dict[str, Any]:
-    """Have an index leave out rows in which *column* is not set, where the database can; writing them is cheaper so."""
+    """Return options of an index without the rows whose *column* is NULL, where the database can: it is cheaper."""
     condition = text(f"{column} IS NOT NULL")
     return {"sqlite_where": condition, "postgresql_where": condition}
 
@@ -81,28 +81,28 @@ class HostRow(Base):
     gpu_address: Mapped[str | None] = mapped_column(String(45))
     """Its address on the GPU network, where its daemons listen; None for a host without GPUs."""
     disabled: Mapped[bool] = mapped_column(default=False)
-    """Set by an operator: its GPUs are not offered. Leases that hold them keep them."""
+    """Set by an operator: its GPUs are not offered. Leases that claim them keep them."""
     disabled_reason: Mapped[str | None] = mapped_column(Text)
     forgotten: Mapped[bool] = mapped_column(default=False)
-    """Gone for good, by an operator's word: its rows go as soon as no lease claims its GPUs."""
+    """An operator says that it is gone for good: its rows are deleted as soon as no lease claims its GPUs."""
     monitor_seen_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp, index=True)
     """Last report of its gsaas-monitor; None before the first."""
     monitor_report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What its gsaas-monitor said last of its daemons and its fence: `gsaas.objects.daemon.DaemonReport.to_dict()`;
+    """The last report of its gsaas-monitor on daemons and fence: `gsaas.objects.daemon.DaemonReport.to_dict()`;
     None before the first."""
     wanted_serial: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Grows each time its monitor is told what it should hold, so that the monitor knows which of two is newer."""
+    """Grows each time its monitor is told its desired state, so that the monitor knows which of two is newer."""
     monitor_problems: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """What its gsaas-monitor says somebody has to mend, in words."""
+    """Problems that an operator has to solve, in sentences of its gsaas-monitor."""
     monitor_interval: Mapped[float | None] = mapped_column(Float)
-    """Seconds after which its gsaas-monitor said it would report again."""
+    """Seconds between two reports of its gsaas-monitor, as it said last."""
 
     gpus: Mapped[list[GpuRow]] = relationship(back_populates="host", order_by="GpuRow.device_index")
     endpoint: Mapped[EndpointRow | None] = relationship(back_populates="host")
 
 
 class EndpointRow(Base):
-    """The RODVR endpoint of a compute host, and what it said last."""
+    """The RODVR endpoint of a compute host, and its last report."""
 
     __tablename__ = "endpoints"
 
@@ -117,7 +117,7 @@ class EndpointRow(Base):
 
 
 def _first_generation() -> int:
-    """Milliseconds since 1970: more than a forgotten GPU had grown to, so its successor shows."""
+    """Return milliseconds since 1970: larger than the generation of a deleted row, so caches notice its successor."""
     return time.time_ns() // 1_000_000
 
 
@@ -151,36 +151,36 @@ class GpuRow(Base):
     used_mb: Mapped[int] = mapped_column(default=0)
     """MiB claimed by leases; the sum of its claims."""
     exclusive_lease_id: Mapped[str | None] = mapped_column(ForeignKey("leases.id"))
-    """The lease that holds the whole GPU in exclusive mode."""
+    """The lease that claims the whole GPU in exclusive mode."""
     leases: Mapped[int] = mapped_column(default=0)
     """Number of leases that claim some of it."""
     given: Mapped[int] = mapped_column(BigInteger, default=0)
-    """The generation of the last claim of it; larger is later, 0 never. What is given back leaves it."""
+    """The generation of the last claim of it; larger is later, 0 never. Returns leave it."""
     parent_uuid: Mapped[str | None] = mapped_column(String(96))
     """The GPU that a MIG instance is part of."""
     compute_capability: Mapped[str | None] = mapped_column(String(8))
     """CUDA's, such as 9.0; None if its monitor cannot tell."""
     daemon_port: Mapped[int]
-    """TCP port of its daemon at the host's GPU address."""
+    """TCP port of its own daemon at the GPU address of its host."""
     disabled: Mapped[bool] = mapped_column(default=False)
-    """Set by an operator: it is not offered. Leases that hold it keep it."""
+    """Set by an operator: it is not offered. Leases that claim it keep it."""
     disabled_reason: Mapped[str | None] = mapped_column(Text)
     withdrawn_reason: Mapped[str | None] = mapped_column(Text)
-    """Why it cannot be used, from its monitor; None while it can. It is not offered, and leases that hold it are
+    """Why it cannot be used, from its monitor; None while it can. It is not offered, and leases that claim it are
     degraded."""
     awaits_operator: Mapped[bool] = mapped_column(default=False)
-    """It was withdrawn by an error after which only an operator puts it back on offer."""
+    """It was withdrawn after an error, and stays so until an operator enables it."""
     fatal_error_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
-    """When the last such error was, by the clock of its host: the same one is not held against it twice."""
+    """Time of the last such error, by the clock of its host, so that the same error withdraws the GPU only once."""
     generation: Mapped[int] = mapped_column(BigInteger, default=_first_generation)
-    """Grows with every change of the row. The count and the sum of all generations together change
-    whenever any GPU does, so a cache needs to ask only for those two."""
+    """Grows with every change of the row. The number of rows and the sum of all generations together change whenever
+    any GPU does, so a cache needs to read only those two."""
 
     host: Mapped[HostRow] = relationship(back_populates="gpus", lazy="joined", innerjoin=True)
 
 
 class GpuReadingRow(Base):
-    """What the monitor last read of one GPU. Apart from `gpus`, so that reading changes no generation."""
+    """The last reading of one GPU. In a table of its own, so that readings change no generation."""
 
     __tablename__ = "gpu_readings"
 
@@ -189,7 +189,7 @@ class GpuReadingRow(Base):
     )
     at: Mapped[datetime.datetime] = mapped_column(Timestamp)
     used_mb: Mapped[int | None]
-    """MiB in use, by whomever."""
+    """MiB in use, by any process."""
     utilisation: Mapped[float | None] = mapped_column(Float)
     """Percent of the time since the reading before in which a kernel ran."""
     mean_utilisation: Mapped[float | None] = mapped_column(Float)
@@ -201,7 +201,7 @@ class GpuReadingRow(Base):
 
 
 class LeaseRow(Base):
-    """*count* cGPUs of equal size held by one consumer. Rows stay when released, as history."""
+    """A lease: `gsaas.objects.lease.Lease`. Rows of released leases stay as history."""
 
     __tablename__ = "leases"
     __table_args__ = (
@@ -249,32 +249,19 @@ class LeaseRow(Base):
     count: Mapped[int]
     mode: Mapped[str] = mapped_column(String(16))
     memory_mb: Mapped[int | None]
-    """MiB per cGPU in shared mode; None in exclusive mode."""
     locality: Mapped[str] = mapped_column(String(16))
     requirements: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    """What else its GPUs must be: `gsaas.objects.request.Request`'s further words."""
     policy: Mapped[str | None] = mapped_column(String(64))
-    """The scheduling policy that chose; before that the one asked for, None for the default."""
     remoting: Mapped[str] = mapped_column(String(64))
-    """The remoting driver that its environment is for."""
     wanted_host: Mapped[str | None] = mapped_column(Name)
-    """The compute host that locality pins the VM to."""
     avoided_hosts: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """GPU hosts that a `remote` lease's VM must stay off."""
     has_server: Mapped[bool] = mapped_column(default=True)
-    """False: it stands alone, for a consumer that GSaaS did not boot."""
     consumer_host: Mapped[str | None] = mapped_column(Name)
-    """Where the consumer of a lease that stands alone says it runs."""
     consumer_uid: Mapped[int | None] = mapped_column(BigInteger)
-    """The only user of that host who may use it; None: every one may."""
     consumer_address: Mapped[str | None] = mapped_column(String(15))
-    """The only address that its grant may be redeemed from; None: the first that shows it."""
     access: Mapped[str | None] = mapped_column(String(16))
-    """How its consumer reaches its GPUs: `gsaas.objects.access.Access`; None until it has some."""
     admitted_address: Mapped[str | None] = mapped_column(String(15))
-    """Whom the fences of its GPU hosts were told to let in: where there is something to remove."""
     server_request: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    """The caller's server fields."""
     server_id: Mapped[str | None] = mapped_column(String(36))
     server_host: Mapped[str | None] = mapped_column(Name)
     port_id: Mapped[str | None] = mapped_column(String(36))
@@ -282,7 +269,6 @@ class LeaseRow(Base):
     port_mac: Mapped[str | None] = mapped_column(String(17))
     port_ip: Mapped[str | None] = mapped_column(String(15))
     bound_host: Mapped[str | None] = mapped_column(Name)
-    """Host whose endpoint was told of the binding: where there is something to remove."""
     fault_step: Mapped[str | None] = mapped_column(String(64))
     fault_message: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
@@ -290,28 +276,18 @@ class LeaseRow(Base):
         Timestamp, default=timeutils.utcnow, onupdate=timeutils.utcnow
     )
     priority: Mapped[int] = mapped_column(default=0)
-    """In the queue; more is sooner."""
     queued_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     wait_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
-    """When it gives up waiting in the queue; None: never."""
     waiter_seen_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
-    """When the client that waits for it was last heard of; None: nobody need, or its answer is known."""
     keepalive: Mapped[int | None]
-    """Seconds of silence of its client after which it ends; None: it lasts until somebody ends it."""
     kept_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
-    """When it ends unless its client is heard of; None while it waits, or if it needs no keeping."""
     claimed_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     claimed_mb: Mapped[int | None] = mapped_column(BigInteger)
-    """MiB that it claimed in all; stays as history, as `claimed_gpus` does."""
     claimed_gpus: Mapped[float | None] = mapped_column(Float)
-    """The same in GPUs: the sum of its shares' parts of theirs."""
     released_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
-    """When its GPUs were given back."""
     driven_by: Mapped[str | None] = mapped_column(Name)
-    """The engine that is taking its steps; others leave it alone until `driven_until`."""
     driven_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     timings: Mapped[dict[str, float] | None] = mapped_column(JSON, default=dict)
-    """Phase of the launch -> seconds it took; see `gsaas.objects.timings`."""
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"
@@ -320,13 +296,9 @@ class LeaseRow(Base):
         order_by="LeaseEventRow.id", cascade="all, delete-orphan", lazy="raise"
     )
 
-    def __init__(self, **columns: Any) -> None:
-        """Decisions are made about leases that are not stored yet, when defaults of columns are not there."""
-        super().__init__(**{"has_server": True, **columns})
-
 
 class ProjectRow(Base):
-    """A project of the cloud; its row is what its claims queue up for while its quota is counted."""
+    """A project of the cloud. Its claims lock its row while its quota is counted."""
 
     __tablename__ = "projects"
 
@@ -334,7 +306,7 @@ class ProjectRow(Base):
 
 
 class ClaimRow(Base):
-    """One cGPU: the share of one GPU that one lease holds. Giving it back deletes the row."""
+    """One cGPU: the share of one GPU that one lease claims: `gsaas.objects.lease.Claim`. A return deletes the row."""
 
     __tablename__ = "claims"
     __table_args__ = (
@@ -364,26 +336,20 @@ class ClaimRow(Base):
 
     lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id"), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
-    """The cGPU's number in its lease, from 0: the device number the VM sees."""
     gpu_uuid: Mapped[str] = mapped_column(ForeignKey("gpus.uuid"), index=True)
     memory_mb: Mapped[int]
-    """MiB claimed; in exclusive mode all the GPU has."""
     masked_ip: Mapped[str | None] = mapped_column(String(15))
-    """What its consumer is told; None if that is the daemon's real address, or none is needed."""
     masked_port: Mapped[int | None]
     masked_host: Mapped[str | None] = mapped_column(Name)
-    """The host whose programs use the masked address, if they do; None for a VM's, which is its own."""
     daemon_host: Mapped[str | None] = mapped_column(Name)
-    """The GPU host, if the cGPU has a daemon of its own; None: the GPU's daemon serves it."""
     daemon_port: Mapped[int | None]
-    """TCP port of that daemon."""
 
     lease: Mapped[LeaseRow] = relationship(back_populates="claims")
     gpu: Mapped[GpuRow] = relationship(lazy="joined", innerjoin=True)
 
 
 class LeaseEventRow(Base):
-    """What happened to a lease, in order: its story, for whoever is called at night."""
+    """An event in the life of a lease, for operators who look for the cause of a problem."""
 
     __tablename__ = "lease_events"
 
@@ -397,7 +363,7 @@ class LeaseEventRow(Base):
 
 
 class SettingRow(Base):
-    """Something an admin changed while the service ran; it goes before the configuration file."""
+    """A setting that an admin changed while the service ran; it overrides the configuration file."""
 
     __tablename__ = "settings"
 

@@ -39,12 +39,12 @@ _LEASE = {
 
 def lease(lease_id: str = "lease-1", **columns: Any) -> LeaseRow:
     held = {"status": "CLAIMED", "policy": "least-load-fit"}
-    return LeaseRow(**{"id": lease_id, **_LEASE, **held, **columns})
+    return LeaseRow(**{"id": lease_id, "has_server": True, **_LEASE, **held, **columns})
 
 
 def new_lease(lease_id: str = "lease-1", **columns: Any) -> Lease:
     """One that has not been claimed yet."""
-    return Lease(status=Status.QUEUED, **{"id": lease_id, **_LEASE, **columns})
+    return Lease(**{"id": lease_id, "status": Status.QUEUED, **_LEASE, **columns})
 
 
 def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) -> ClaimRow:

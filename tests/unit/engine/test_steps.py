@@ -7,10 +7,11 @@ import datetime
 import pytest
 
 from gsaas.cloud.base import Port, Server, ServerStatus
-from gsaas.db.models import ClaimRow, LeaseRow
 from gsaas.engine import steps
 from gsaas.engine.steps import Seen, Timeouts
+from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
+from tests.support import rows
 
 BOOT_TIMEOUT = 600
 PATIENCE = Timeouts(boot=BOOT_TIMEOUT, caller=60)
@@ -47,17 +48,14 @@ NO_ENDPOINT = None
 SILENCE = Seen(None, NO_ENDPOINT, trouble="Nova does not answer")
 
 
-def lease(status: Status, claims: int = 1, **columns: object) -> LeaseRow:
+def lease(status: Status, claims: int = 1, **columns: object) -> Lease:
     columns = {"timings": {"activation": 1.3}, "locality": "any", **columns}
-    return LeaseRow(
-        status=status,
-        created_at=CREATED,
-        claims=[ClaimRow(position=position) for position in range(claims)],
-        **columns,
+    return rows.new_lease(status=status, created_at=CREATED, **columns).with_(
+        claims=tuple(Claim("lease-1", position, "GPU-a", 2048) for position in range(claims))
     )
 
 
-def next_step(lease: LeaseRow, seen: Seen, now: datetime.datetime = IN_TIME) -> steps.Step:
+def next_step(lease: Lease, seen: Seen, now: datetime.datetime = IN_TIME) -> steps.Step:
     return steps.next_step(lease, seen, now, PATIENCE)
 
 
