@@ -125,4 +125,5 @@ def test_an_installation_that_failed_is_tried_again(workshop: Workshop, command:
 @pytest.mark.parametrize("tool", ["check .", "format --check", "--no-cache"])
 def test_lint_fails_with_any_of_its_tools(workshop: Workshop, tool: str) -> None:
     assert workshop.dev("lint") == 0
+    assert workshop.called("mypy")
     assert workshop.dev("lint", fail=tool) != 0
