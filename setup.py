@@ -1,6 +1,7 @@
-"""What pyproject.toml cannot say: `gsaas` is a small C program, where there is a compiler for it.
+"""Builds the program `gsaas`, which setup.cfg cannot describe: it is compiled from the C sources in launcher/.
 
-It needs nothing but a C library. Where it cannot be built, a script of the same name does the same in Python.
+The program needs a C library and nothing else. Where no compiler can build it, a Python script of the same name is
+installed in its place and behaves the same.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ SCRIPT = "#!python\nfrom gsaas.cli.main import main\n\nraise SystemExit(main())\
 
 
 class BuildLauncher(build_scripts):
-    """Compile the launcher, or write the script in its place."""
+    """Compiles the launcher, or writes the script in its place."""
 
     def run(self) -> None:
         folder = Path(self.build_dir)
         folder.mkdir(parents=True, exist_ok=True)
         program = folder / "gsaas"
-        if not compiled(program):
+        if not compile_launcher(program):
             self.warn("no C compiler that builds the launcher: gsaas run will start more slowly")
             program.write_text(SCRIPT)
         program.chmod(0o755)
 
 
 class Wheel(bdist_wheel):
-    """A wheel for one platform, since a program of that platform is in it."""
+    """Tags the wheel with its platform, unless it contains the script instead of a compiled program."""
 
     def get_tag(self) -> tuple[str, str, str]:
         built = Path(self.get_finalized_command("build_scripts").build_dir, "gsaas")
@@ -46,11 +47,11 @@ class Wheel(bdist_wheel):
         return "py3", "none", re.sub(r"[-.]", "_", sysconfig.get_platform())
 
 
-def compiled(program: Path) -> bool:
-    """Build *program*; False if that is not possible here."""
+def compile_launcher(program: Path) -> bool:
+    """Compile *program*; return False if there is no compiler or the compiler fails."""
     compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), "")
     flags = ["-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wl,-z,now"]
-    program.unlink(missing_ok=True)
+    program.unlink(missing_ok=True)  # a build directory may contain the script of an earlier build
     try:
         command = [*shlex.split(compiler), *flags, "-o", str(program), *SOURCES]
         return bool(compiler) and subprocess.run(command, check=False).returncode == 0

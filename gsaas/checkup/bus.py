@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gsaas import rpc
 from gsaas.checkup.findings import Finding, fail, ok, reason, warn
+from gsaas.rpc.queues import NotObservable, Queue, find_queue
 
 PART = "message bus"
 ENGINE = "engine"
@@ -21,12 +22,12 @@ def look(bus: rpc.Bus) -> Iterator[Finding]:
         return
     yield ok(PART, "it takes messages")
     try:
-        yield engines(rpc.queue(bus, rpc.ENGINE))
-    except rpc.NotObservable:
+        yield engines(find_queue(bus, rpc.ENGINE))
+    except NotObservable:
         return
 
 
-def engines(queue: rpc.Queue | None) -> Finding:
+def engines(queue: Queue | None) -> Finding:
     """Whether somebody does the engine's work; *queue* is its own on the bus."""
     if queue is None or not queue.consumers:
         return fail(

@@ -15,6 +15,7 @@ from oslo_config import cfg
 from gsaas import exceptions, rpc
 from gsaas.checkup import agents, identity
 from gsaas.checkup.findings import Finding, fail, ok, reason, warn
+from gsaas.rpc.queues import NotObservable, Queue, find_queue
 
 if TYPE_CHECKING:
     from gsaas.cloud.nova.clients import Clients
@@ -89,10 +90,10 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     topics = conf.nova.notification_topics
     try:
         queues = {
-            name: rpc.queue(bus, name)
+            name: find_queue(bus, name)
             for name in (conf.nova.notification_pool, *(f"{topic}.info" for topic in topics))
         }
-    except rpc.NotObservable:
+    except NotObservable:
         return
     except rpc.BusError as error:
         yield fail(
@@ -106,7 +107,7 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     yield from told(conf.nova.notification_pool, queues)
 
 
-def told(ours: str, queues: Mapping[str, rpc.Queue | None]) -> Iterator[Finding]:
+def told(ours: str, queues: Mapping[str, Queue | None]) -> Iterator[Finding]:
     """What the queues of notifications say: ours, called *ours*, and those that Nova makes for itself."""
     theirs = {name: queue for name, queue in queues.items() if name != ours}
     if not any(theirs.values()):

@@ -109,7 +109,7 @@ class EndpointRow(Base):
     host_name: Mapped[str] = mapped_column(ForeignKey("hosts.name"), primary_key=True)
     seen_at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
     report: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    """`gsaas.rodvr.endpoint.Report.to_dict()`: bindings, dropped packets, problems."""
+    """`gsaas.objects.endpoint_report.EndpointReport.to_dict()`: bindings, dropped packets, problems."""
     gpu_address: Mapped[str | None] = mapped_column(String(45))
     """Its host's address on the GPU network, which fences admit; the last that it reported."""
 

@@ -9,23 +9,18 @@ oslo.messaging, because what it runs on is decided here.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
-from oslo_service import backend
 
-# futurist and oslo.service use eventlet wherever they find it installed. GSaaS runs on threads only: a module
-# that cannot be imported keeps it out, whatever else is installed, and halves the time a process takes to start.
-if "eventlet" not in sys.modules:
-    sys.modules["eventlet"] = None  # type: ignore[assignment]
-backend.init_backend(backend.BackendType.THREADING)
+from gsaas.rpc.threads import keep_to_threads
 
-import oslo_messaging  # noqa: E402  (only now: it chooses its backend when imported)
-from amqp.exceptions import AMQPError, NotFound  # noqa: E402
+keep_to_threads()
+
+import oslo_messaging  # noqa: E402  (only now: it looks for eventlet when it is imported)
+from amqp.exceptions import AMQPError  # noqa: E402
 from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
@@ -80,41 +75,6 @@ def check(bus: Bus) -> None:
     Client(bus, "gsaas-nobody", "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
 
 
-@dataclass(frozen=True)
-class Queue:
-    """A queue of the bus, as it is now."""
-
-    messages: int
-    """That wait for somebody to take them."""
-    consumers: int
-
-
-class NotObservable(Exception):
-    """This kind of bus does not tell of its queues."""
-
-
-def queue(bus: Bus, name: str) -> Queue | None:
-    """Look at the queue *name*; None if there is none. Raises `BusError`, and `NotObservable`.
-
-    oslo.messaging has no word for this, so a copy of its connection asks a question of AMQP's own: to declare a queue
-    passively declares nothing.
-    """
-    driver = bus._driver
-    if not hasattr(driver, "_get_connection"):
-        raise NotObservable(f"{type(driver).__name__} does not tell of its queues")
-    with (
-        _as_bus_error(),
-        driver._get_connection(retry=ONCE_MORE) as borrowed,
-        borrowed.connection.connection.clone() as copy,
-    ):
-        copy.ensure_connection(max_retries=ONCE_MORE)
-        try:
-            found = copy.default_channel.queue_declare(name, passive=True)
-        except NotFound:
-            return None
-        return Queue(found.message_count, found.consumer_count)
-
-
 class Client:
     """Speaks to whoever serves *topic*, which must understand *version*.
 
@@ -136,7 +96,7 @@ class Client:
         **arguments: Any,
     ) -> None:
         """Hand over a message that is not answered; with *fanout*, to all who serve the topic."""
-        with _as_bus_error():
+        with as_bus_error():
             client = self._client.prepare(retry=retry, fanout=fanout)
             client.cast(context, method, **arguments)
 
@@ -156,12 +116,12 @@ class Client:
         """
         chosen = {} if server is None else {"server": server}
         client = self._client.prepare(timeout=timeout, retry=ONCE_MORE, **chosen)
-        with _as_bus_error():
+        with as_bus_error():
             return client.call(context, method, **arguments)
 
 
 @contextmanager
-def _as_bus_error() -> Iterator[None]:
+def as_bus_error() -> Iterator[None]:
     """oslo.messaging 18 lets the errors of its libraries through when it makes a first connection."""
     try:
         yield

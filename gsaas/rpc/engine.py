@@ -81,7 +81,7 @@ class EngineClient:
         return [binding_from_dict(binding) for binding in answer]
 
     def endpoint_report(self, host: str, report: Mapping[str, Any]) -> None:
-        """Send `gsaas.rodvr.endpoint.Report.to_dict()` of *host*."""
+        """Send `gsaas.objects.endpoint_report.EndpointReport.to_dict()` of *host*."""
         context = RequestContext(overwrite=False)
         self._client.cast(context, "endpoint_report", host=host, report=dict(report))
 

@@ -8,7 +8,7 @@ import pytest
 
 from gsaas.checkup import agents, bus, database, findings, identity, nova
 from gsaas.checkup.findings import Finding, Level
-from gsaas.rpc import Queue
+from gsaas.rpc.queues import Queue
 
 NOW = datetime.datetime(2026, 1, 1, 12)
 KIND = agents.Kind("endpoints", "compute host", "gsaas-rodvr", "no VM can reach GPUs")

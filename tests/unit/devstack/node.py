@@ -29,7 +29,7 @@ CONTROLLER = ("mysql", "rabbit", "key", "n-api", "n-cond", "n-sch")
 COMPUTE_HOST = ("n-cpu",)
 GPU_HOST = ("gsaas-monitor",)
 
-# The plug-in makes its environment with `python -m venv`. The programs in this one only say that they were called.
+# The plug-in makes its environment with `python -m venv`. The programs in this one only record their calls.
 VENV = """\
 #!/bin/bash
 echo "python $*" >>"$JOURNAL"
@@ -43,7 +43,7 @@ done
 
 @dataclass
 class Node:
-    """What is at *root* is what the node has instead of /etc, /opt/stack and so on."""
+    """One node; *root* is the folder that it uses instead of /etc, /opt/stack and so on."""
 
     root: Path
     services: tuple[str, ...]
@@ -100,7 +100,7 @@ class Node:
         )
 
     def did(self, verb: str) -> list[str]:
-        """What *verb* was called with, in order."""
+        """Return the arguments of each call of the function or program *verb*, in order."""
         lines = self._journal.read_text().splitlines() if self._journal.exists() else []
         calls = [line.partition(" ") for line in lines]
         return [rest for called, _, rest in calls if called == verb]
@@ -117,7 +117,7 @@ class Node:
         return {name: dict(parser[name]) for name in parser.sections()}
 
     def files(self) -> set[str]:
-        """Every file and link there is, but for what stands for the machine and for Nova."""
+        """Return every file and link of the node, without the programs of the machine and Nova's files."""
         return {
             str(path.relative_to(self.root))
             for path in self.root.rglob("*")

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016  # what is in single quotes is for awk
 #
-# DevStack's functions, as far as the plug-in calls them. Those that write files write what DevStack
-# would write; all write into $JOURNAL, one call per line, what they were asked to do. Whatever would
-# change the machine only does that.
+# Stand-ins for the functions of DevStack that the plug-in calls. Those that write files write what
+# DevStack writes. Those that would change the machine only write their call into $JOURNAL, one per
+# line.
 
 function note {
     echo "$*" >>"$JOURNAL"
@@ -107,7 +107,7 @@ function database_connection_url {
     echo "$DATABASE/$1.sqlite$([[ "$MYSQL_GATHER_PERFORMANCE" == False ]] || echo "?plugin=dbcounter")"
 }
 
-# What would change the machine
+# Functions that would change the machine
 
 function sudo { "$@"; }
 function is_ubuntu { :; }

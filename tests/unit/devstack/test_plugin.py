@@ -1,4 +1,4 @@
-"""The DevStack plug-in: what it writes, registers, starts and takes back on each kind of node.
+"""The DevStack plug-in: what it writes, registers, starts and removes on each kind of node.
 
 All of its phases run in order, with stand-ins for DevStack's functions. GSaaS itself reads what they wrote.
 """
@@ -31,7 +31,7 @@ ANOTHER_RULE = '"os_compute_api:servers:create": "role:member"'
 
 @pytest.fixture(scope="module")
 def stacked(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """One node for all, after `stack.sh`. Tests look at it and leave it as it is."""
+    """One node after `stack.sh`, shared by all tests, which only read from it."""
     node = Node(tmp_path_factory.mktemp("node"), CONTROLLER + COMPUTE_HOST)
     node.run(*STACK)
     return node
@@ -125,7 +125,7 @@ def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
 
 
 def test_every_option_that_is_written_is_one_that_there_is(stacked: Node) -> None:
-    said = subprocess.run(
+    validated = subprocess.run(
         [
             PROGRAMS / "oslo-config-validator",
             f"--input-file={stacked.conf}",
@@ -135,7 +135,7 @@ def test_every_option_that_is_written_is_one_that_there_is(stacked: Node) -> Non
         text=True,
         check=False,
     )
-    assert said.returncode == 0, said.stderr
+    assert validated.returncode == 0, validated.stderr
 
 
 def generated() -> list[str]:
@@ -265,15 +265,15 @@ def test_nova_tells_of_changes_also_on_a_node_without_gsaas(tmp_path: Path) -> N
     assert not node.conf.exists()
 
 
-def may_choose_a_host(policy: Path, **who: list[str]) -> bool:
+def may_choose_a_host(policy: Path, **credentials: list[str]) -> bool:
     rules = Rules.load(policy.read_text())
 
     class Enforcer:
-        """All that oslo.policy's checks ask of theirs."""
+        """The part of oslo.policy's Enforcer that its checks use."""
 
     enforcer = Enforcer()
     enforcer.rules = rules  # type: ignore[attr-defined]
-    return bool(rules[HOST_RULE]({}, {"roles": [], **who}, enforcer))
+    return bool(rules[HOST_RULE]({}, {"roles": [], **credentials}, enforcer))
 
 
 def test_a_service_may_choose_the_host_of_a_tenants_server_and_a_tenant_may_not(
@@ -347,7 +347,7 @@ def test_an_empty_database_gets_its_tables(stacked: Node) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# What is taken back
+# What is removed
 
 
 def test_unstack_stops_everything_and_leaves_no_vm_its_gpus(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every shell script of the project is one that shellcheck has nothing to say about."""
+"""shellcheck finds nothing in any shell script of the project."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SCRIPTS = ("dev", ".ci/run", "devstack/settings", "devstack/plugin.sh", "devstac
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, str((HERE / "standins.sh").relative_to(SOURCE))])
-def test_shellcheck_has_nothing_to_say(script: str) -> None:
-    said = subprocess.run(
+def test_shellcheck_finds_nothing(script: str) -> None:
+    checked = subprocess.run(
         ["shellcheck", "--external-sources", script],
         cwd=SOURCE,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (said.returncode, said.stdout) == (0, "")
+    assert (checked.returncode, checked.stdout) == (0, "")

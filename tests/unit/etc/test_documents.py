@@ -1,4 +1,4 @@
-"""README.md and doc/ name only options, commands, files and headings that exist."""
+"""README.md, CONTRIBUTING.md and doc/ name only options, commands, files and headings that exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gsaas.cli.spelling import HelpWanted, parse
 ROOT = Path(__file__).parents[3]
 PAGES = {
     str(page.relative_to(ROOT)): page.read_text(encoding="utf-8")
-    for page in (ROOT / "README.md", *sorted((ROOT / "doc").glob("*.md")))
+    for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").glob("*.md")))
 }
 OF_A_USER = {"username", "password", "project_name", "user_domain_name", "project_domain_name"}
 """What [keystone_authtoken] takes beside the options that it declares, as every keystoneauth section does."""

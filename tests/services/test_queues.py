@@ -1,0 +1,60 @@
+"""gsaas-manage check looks at the queues of a real RabbitMQ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import gsaas.conf
+from gsaas import rpc
+from gsaas.context import RequestContext
+from gsaas.rpc.queues import Queue, find_queue
+from tests.support.rabbitmq import RabbitMQ
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+
+TOPIC = "desk"
+CONTEXT = RequestContext(overwrite=False)
+
+
+class Desk:
+    def tell(self, context: object) -> None:
+        """Take a message."""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RabbitMQ]:
+    with RabbitMQ() as broker:
+        yield broker
+
+
+@pytest.fixture
+def bus(broker: RabbitMQ) -> Iterator[rpc.Bus]:
+    bus = rpc.connect(gsaas.conf.load(files=[]), broker.url)
+    yield bus
+    bus.cleanup()
+
+
+def test_a_queue_that_does_not_exist_is_not_found_and_not_made(bus: rpc.Bus) -> None:
+    assert find_queue(bus, TOPIC) is None
+    assert find_queue(bus, TOPIC) is None
+
+
+def test_a_queue_tells_its_consumers_and_what_waits_in_it(bus: rpc.Bus) -> None:
+    server = rpc.server(bus, TOPIC, "a", Desk())
+    server.start()
+    until(lambda: find_queue(bus, TOPIC) == Queue(messages=0, consumers=1), "a consumer", 20)
+    server.stop()
+    server.wait()
+    until(lambda: find_queue(bus, TOPIC) == Queue(messages=0, consumers=0), "no consumer", 20)
+    rpc.Client(bus, TOPIC, "1.0").cast(CONTEXT, "tell")
+    until(lambda: find_queue(bus, TOPIC) == Queue(messages=1, consumers=0), "one message", 20)
+
+
+def test_a_broker_that_does_not_answer_is_an_error_of_the_bus() -> None:
+    bus = rpc.connect(gsaas.conf.load(files=[]), "rabbit://guest:guest@127.0.0.1:1/")
+    with pytest.raises(rpc.BusError, match="cannot connect"):
+        find_queue(bus, TOPIC)
+    bus.cleanup()

@@ -1,0 +1,129 @@
+"""./dev: what its commands install into the virtual environment, and when.
+
+A stand-in for Python makes an environment whose programs only record how they were called.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+INPUTS = ("dev", "pyproject.toml", "setup.cfg", "setup.py", "constraints.txt", "launcher")
+
+PYTHON = """\
+#!/bin/bash
+echo "python $*" >>"$JOURNAL"
+[ "$1 $2" = "-m venv" ] || exit 0
+mkdir -p "$3/bin"
+for program in python pip ruff lint-imports mypy oslo-config-generator oslopolicy-sample-generator; do
+    printf '#!/bin/bash\\necho "%s $*" >>"$JOURNAL"\\n[[ "$*" != *"$FAIL"* ]]\\n' $program >"$3/bin/$program"
+    chmod +x "$3/bin/$program"
+done
+"""
+GSAAS = "-e ."
+WITH_TESTS = "-e . --group test"
+
+
+class Workshop:
+    """A copy of what ./dev reads, at *root*."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._journal = root / "journal"
+        for name in INPUTS:
+            source = REPOSITORY / name
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, root / name)
+        (root / "python").write_text(PYTHON)
+        (root / "python").chmod(0o755)
+
+    def dev(self, *arguments: str, fail: str = "nothing fails") -> int:
+        """Run ./dev in the copy; programs fail whose arguments contain *fail*. Return the exit status."""
+        self._journal.write_text("")
+        environment = os.environ | {
+            "PYTHON": str(self.root / "python"),
+            "JOURNAL": str(self._journal),
+            "FAIL": fail,
+        }
+        found = subprocess.run(
+            [self.root / "dev", *arguments], env=environment, capture_output=True, check=False
+        )
+        return found.returncode
+
+    def installed(self) -> list[str]:
+        """What the last command had pip install from this source tree, e.g. `-e . --group test`."""
+        calls = [line for line in self._journal.read_text().splitlines() if line.startswith("pip")]
+        return [line[line.index("-e .") :] for line in calls if "-e ." in line]
+
+    def called(self, program: str) -> bool:
+        """Whether the last command called *program*."""
+        lines = self._journal.read_text().splitlines()
+        return any(line.partition(" ")[0] == program for line in lines)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "installed"),
+    [
+        (["run", "true"], GSAAS),
+        (["sample"], GSAAS),
+        (["lint"], WITH_TESTS),
+        (["bench", "grants"], WITH_TESTS),
+    ],
+)
+def test_a_command_installs_what_it_needs(
+    workshop: Workshop, command: list[str], installed: str
+) -> None:
+    assert workshop.dev(*command) == 0
+    assert workshop.installed() == [installed]
+
+
+def test_nothing_is_installed_twice(workshop: Workshop) -> None:
+    workshop.dev("run", "true")
+    assert workshop.dev("run", "true") == 0
+    assert not workshop.called("pip")
+    assert not workshop.called("python")
+
+
+def test_the_tools_of_the_tests_are_added_to_what_is_there(workshop: Workshop) -> None:
+    workshop.dev("run", "true")
+    workshop.dev("lint")
+    assert workshop.installed() == [WITH_TESTS]
+    workshop.dev("lint")
+    assert workshop.installed() == []
+    workshop.dev("run", "true")
+    assert workshop.installed() == []
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", "setup.cfg", "setup.py", "constraints.txt"])
+def test_what_changed_is_installed_anew(workshop: Workshop, changed: str) -> None:
+    workshop.dev("lint")
+    with (workshop.root / changed).open("a") as file:
+        file.write("\n# changed\n")
+    workshop.dev("run", "true")
+    assert workshop.installed() == [GSAAS]
+    workshop.dev("lint")
+    assert workshop.installed() == [WITH_TESTS]
+
+
+@pytest.mark.parametrize("command", [["run", "true"], ["sample"], ["lint"]])
+def test_an_installation_that_failed_is_tried_again(workshop: Workshop, command: list[str]) -> None:
+    assert workshop.dev(*command, fail="-e .") != 0
+    assert workshop.dev(*command) == 0
+    assert len(workshop.installed()) == 1
+
+
+@pytest.mark.parametrize("tool", ["check .", "format --check", "--no-cache"])
+def test_lint_fails_with_any_of_its_tools(workshop: Workshop, tool: str) -> None:
+    assert workshop.dev("lint") == 0
+    assert workshop.called("mypy")
+    assert workshop.dev("lint", fail=tool) != 0
