@@ -48,7 +48,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             local_prefix=options.local_prefix,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
-            farewell=options.farewell,
+            grace=options.grace,
         )
         idle = make()
     except ValueError as error:

@@ -56,7 +56,8 @@ OPTS = [
         "fill the log while the cause stands, large ones keep a VM waiting after it is mended.",
     ),
     cfg.FloatOpt(
-        "farewell",
+        "grace",
+        deprecated_name="farewell",
         default=60.0,
         min=0.0,
         help="Seconds for which a VM whose binding was removed still has its masked addresses "

@@ -15,7 +15,7 @@ and tests) also needs `CAP_SYS_ADMIN`, to open its sockets there.
 """
 
 from gsaas.netlink.transport import Refused
-from gsaas.rodvr.kernel.datapath import Datapath
+from gsaas.rodvr.kernel.datapath import Datapath, Found
 from gsaas.rodvr.kernel.events import Events, Watch
 
-__all__ = ["Datapath", "Events", "Refused", "Watch"]
+__all__ = ["Datapath", "Events", "Found", "Refused", "Watch"]

@@ -93,8 +93,10 @@ def test_a_removed_binding_reaches_nothing_from_that_moment(lab: Lab, endpoint: 
     assert held == ["240.71.0.2"]
 
 
-def test_a_removed_binding_leaves_no_trace_after_its_farewell(lab: Lab, make_endpoint: Any) -> None:
-    endpoint = make_endpoint(farewell=0.5)
+def test_a_removed_binding_leaves_no_trace_after_its_grace_period(
+    lab: Lab, make_endpoint: Any
+) -> None:
+    endpoint = make_endpoint(grace=0.5)
     endpoint.replace([binding("vm1", USUAL["vm1"])])
     lab.ask("vm1", A)
     endpoint.remove("port-vm1")
@@ -116,7 +118,7 @@ def test_removing_twice_or_what_never_was_is_no_error(lab: Lab, endpoint: Endpoi
     assert [(report.bindings, report.problems) for report in reports] == [({}, ())] * 3
 
 
-def test_a_binding_may_return_during_its_farewell(lab: Lab, endpoint: Endpoint) -> None:
+def test_a_binding_may_return_during_its_grace_period(lab: Lab, endpoint: Endpoint) -> None:
     endpoint.remove("port-vm1")
     assert endpoint.apply(binding("vm1", {A: G1})).bindings["port-vm1"].installed
     assert lab.reaches("vm1", A) == "g1:8308"

@@ -72,7 +72,7 @@ def test_a_restarted_endpoint_keeps_what_it_does_not_know_until_it_is_told(
     lab: Lab, endpoint: Endpoint, make_endpoint: Any
 ) -> None:
     endpoint.stop()
-    restarted = make_endpoint(farewell=0)
+    restarted = make_endpoint(grace=0)
     restarted.apply(binding("vm2", {A: G1}))
     assert [lab.reaches("vm1", A), lab.reaches("vm2", A)] == ["g1:8308", "g1:8308"]
     restarted.replace([binding("vm2", {A: G1})])
@@ -84,7 +84,7 @@ def test_what_a_former_endpoint_left_is_removed_when_nobody_wants_it(
     lab: Lab, endpoint: Endpoint, make_endpoint: Any
 ) -> None:
     endpoint.stop()
-    make_endpoint(farewell=0.2).replace([])
+    make_endpoint(grace=0.2).replace([])
     assert lab.map_elements("ip", "real") == []
     eventually(lambda: "in-tap" not in str(lab.ruleset()))
     assert lab.map_elements("netdev", "back") == []
@@ -222,7 +222,7 @@ def test_a_binding_the_kernel_cannot_take_does_not_stop_the_others(
 def test_identities_that_run_out_are_a_problem_until_one_is_given_back(
     lab: Lab, make_endpoint: Any
 ) -> None:
-    endpoint = make_endpoint(identity_network="240.71.0.0/30", farewell=0, retry_interval=0.1)
+    endpoint = make_endpoint(identity_network="240.71.0.0/30", grace=0, retry_interval=0.1)
     endpoint.replace(binding(vm, {A: G1}) for vm in ("vm1", "vm2"))
     third = endpoint.apply(binding("vm3", {A: G1}))
     assert not third.bindings["port-vm3"].installed
