@@ -251,7 +251,7 @@ class Endpoint:
             self._local.put(former)  # another call of `remove` tries again
             reasons = "; ".join(self._problems.texts())
             raise NotRemoved(f"lease {port_id} may still be connected on {self.host}: {reasons}")
-        self._session.datapath.uncount_local({masked.ip for masked in former.mappings})
+        self._session.datapath.reset_unmapped_local({masked.ip for masked in former.mappings})
 
     # -- reports ------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class EventLoop:
 
     def _react(self, events: Events) -> None:
         datapath = self._session.datapath
-        changed_by_others = events.tables - {datapath.port}
+        changed_by_others = events.tables - {datapath.port_id}
         names = set(events.links.values())
         retry = time.monotonic() >= self._problems.retry_at
         if retry or events.overrun or changed_by_others or names & datapath.own_links:

@@ -16,17 +16,17 @@ class PlanExecutor:
     def __init__(self, session: KernelSession, problems: Problems) -> None:
         self._session = session
         self._problems = problems
-        self.state = plan.State()
+        self.state = plan.DatapathState()
         """What the tables contain: as they were read last, with all changes since."""
         self.synced = False
         """Whether `state` can be relied on: the last reading succeeded."""
         self.changes = 0
         """Counts the executed plans: an audit that sees it change knows that what it has read is outdated."""
-        self._pending_cuts: list[plan.Cut | plan.CutLocal] = []
+        self._pending_cuts: list[plan.Cut | plan.LocalCut] = []
         """Connections that must end and have not yet."""
 
     @property
-    def pending_cuts(self) -> tuple[plan.Cut | plan.CutLocal, ...]:
+    def pending_cuts(self) -> tuple[plan.Cut | plan.LocalCut, ...]:
         """Connections that the kernel has so far refused to cut."""
         return tuple(self._pending_cuts)
 
@@ -34,7 +34,7 @@ class PlanExecutor:
         """Stop relying on `state`, until `load`."""
         self.synced = False
 
-    def load(self, state: plan.State) -> None:
+    def load(self, state: plan.DatapathState) -> None:
         """Rely on *state*, which was just read."""
         self.synced = True
         self.state = state
@@ -49,11 +49,11 @@ class PlanExecutor:
             self._session.datapath.apply(change.operations, rebuild=rebuild)
             self.changes += 1
             if rebuild:
-                self.state = plan.State()
+                self.state = plan.DatapathState()
             self.state.commit(change.operations)
         self.cut(change.cuts)
 
-    def cut(self, cuts: Iterable[plan.Cut | plan.CutLocal] = ()) -> None:
+    def cut(self, cuts: Iterable[plan.Cut | plan.LocalCut] = ()) -> None:
         """Cut connections, those that are pending included; what the kernel refuses stays pending."""
         self._pending_cuts.extend(cuts)
         if not self._pending_cuts:
@@ -70,7 +70,7 @@ class PlanExecutor:
         """Whether programs of the host certainly reach nothing by *binding* any more."""
         masked = set(binding.mappings)
         pending = any(cut.masked in masked for cut in self._pending_cuts)
-        mapped = any(way in self.state.local for way in plan.ways(binding))
+        mapped = any(key in self.state.local_mappings for key in plan.local_mappings(binding))
         return self.synced and not pending and not mapped
 
     def is_cut_off(self, identity: str | None) -> bool:

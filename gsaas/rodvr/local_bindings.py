@@ -56,23 +56,27 @@ class LocalBindings:
         return self._desired.pop(port_id, None)
 
     def plan_one(
-        self, state: plan.State, former: LocalBinding | None, wanted: LocalBinding | None
+        self, state: plan.DatapathState, former: LocalBinding | None, wanted: LocalBinding | None
     ) -> plan.Plan:
         """The plan that puts *wanted* into the place of *former*; None stands for no binding."""
-        return plan.relocate(
-            state, plan.ways(former) if former else {}, plan.ways(wanted) if wanted else {}
+        return plan.replace_local(
+            state,
+            plan.local_mappings(former) if former else {},
+            plan.local_mappings(wanted) if wanted else {},
         )
 
-    def plan_all(self, state: plan.State) -> plan.Plan:
+    def plan_all(self, state: plan.DatapathState) -> plan.Plan:
         """The plan after which *state* has the wanted bindings and, once all are known, no other."""
         wanted = {
-            way: real
+            key: real
             for binding in self._desired.values()
-            for way, real in plan.ways(binding).items()
+            for key, real in plan.local_mappings(binding).items()
         }
-        return plan.relocate(state, list(state.local) if self._complete else [], wanted)
+        return plan.replace_local(
+            state, list(state.local_mappings) if self._complete else [], wanted
+        )
 
-    def record_installed(self, state: plan.State) -> None:
+    def record_installed(self, state: plan.DatapathState) -> None:
         """Record which of the wanted bindings *state* contains."""
         for port_id, binding in self._desired.items():
             self._installations.record(port_id, is_in(state, binding))
@@ -95,6 +99,6 @@ class LocalBindings:
         }
 
 
-def is_in(state: plan.State, binding: LocalBinding) -> bool:
+def is_in(state: plan.DatapathState, binding: LocalBinding) -> bool:
     """Whether *state* contains all mappings of *binding*."""
-    return plan.ways(binding).items() <= state.local.items()
+    return plan.local_mappings(binding).items() <= state.local_mappings.items()

@@ -97,7 +97,7 @@ class PortBindings:
     # -- what the kernel has to contain -------------------------------------------------------------
 
     def plan_port(
-        self, port_id: str, state: plan.State, interface_index: InterfaceIndex
+        self, port_id: str, state: plan.DatapathState, interface_index: InterfaceIndex
     ) -> tuple[plan.Plan, bool]:
         """The plan for one port that owns its tap, and whether it is installed afterwards.
 
@@ -109,11 +109,11 @@ class PortBindings:
         if index is None:
             return plan.detach(state, binding.tap), False
         identity = self.identities.allocate(port_id)
-        attachment = plan.Attachment.of(binding, identity, index)
+        attachment = plan.Attachment.for_binding(binding, identity, index)
         return plan.attach(state, binding.tap, attachment), True
 
     def plan_all(
-        self, state: plan.State, interface_index: InterfaceIndex
+        self, state: plan.DatapathState, interface_index: InterfaceIndex
     ) -> tuple[dict[str, plan.Attachment], set[str]]:
         """What every tap's chain has to be, given what the tables contain, and the taps to leave alone.
 
@@ -135,7 +135,7 @@ class PortBindings:
                 index = interface_index(binding.tap)
                 if index is not None:
                     identity = self.identities.allocate(port_id)
-                    attachments[binding.tap] = plan.Attachment.of(binding, identity, index)
+                    attachments[binding.tap] = plan.Attachment.for_binding(binding, identity, index)
             except (ValueError, NoIdentityLeft) as error:
                 self._problems.add(f"port {port_id}", f"port {port_id}: {error}")
         keep = self._plan_unwanted(state, interface_index, attachments)
@@ -143,7 +143,7 @@ class PortBindings:
 
     def _plan_unwanted(
         self,
-        state: plan.State,
+        state: plan.DatapathState,
         interface_index: InterfaceIndex,
         attachments: dict[str, plan.Attachment],
     ) -> set[str]:
@@ -168,7 +168,7 @@ class PortBindings:
         return keep
 
     def record_installed(
-        self, state: plan.State, attachments: Mapping[str, plan.Attachment]
+        self, state: plan.DatapathState, attachments: Mapping[str, plan.Attachment]
     ) -> None:
         """Record which of the wanted bindings *state* contains; *attachments* are those of `plan_all`."""
         for tap, attachment in attachments.items():
@@ -182,7 +182,9 @@ class PortBindings:
 
     # -- grace --------------------------------------------------------------------------------------
 
-    def start_grace(self, port_id: str, state: plan.State) -> list[tuple[str, plan.Tag]]:
+    def start_grace(
+        self, port_id: str, state: plan.DatapathState
+    ) -> list[tuple[str, plan.ChainTag]]:
         """Start the grace period of a port that is not wanted; its chains in *state*, as (tap, tag)."""
         chains = [
             (tap, tag)
@@ -210,7 +212,7 @@ class PortBindings:
         """Forget the grace period of *tap*, whose chain is gone."""
         del self._grace_ends[tap]
 
-    def unused_identities(self, state: plan.State) -> list[tuple[str, str]]:
+    def unused_identities(self, state: plan.DatapathState) -> list[tuple[str, str]]:
         """(port id, identity) of ports that are not wanted and have no chain in *state*."""
         attached = {tag.port_id for tag in state.chains.values() if tag is not None}
         return [

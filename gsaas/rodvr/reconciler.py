@@ -15,7 +15,7 @@ from gsaas.rodvr import plan
 from gsaas.rodvr.executor import PlanExecutor
 from gsaas.rodvr.identities import NoIdentityLeft
 from gsaas.rodvr.installations import Installations
-from gsaas.rodvr.kernel import Found
+from gsaas.rodvr.kernel import DatapathSnapshot
 from gsaas.rodvr.local_bindings import LocalBindings
 from gsaas.rodvr.port_bindings import PortBindings
 from gsaas.rodvr.problems import Problems
@@ -84,7 +84,7 @@ class Reconciler:
             self._executor.load(found.state)
             intact = matching and found.intact
             attachments, keep = self._ports.plan_all(found.state, datapath.index)
-            base = found.state if intact else plan.State()
+            base = found.state if intact else plan.DatapathState()
             change = plan.reconcile(base, attachments, keep=keep)
             change.extend(self._local.plan_all(base))
             if change.operations or not intact:
@@ -104,7 +104,7 @@ class Reconciler:
             # Others can change these tables unnoticed.
             self._session.watch.watch_tables()
 
-    def verify(self, found: Found) -> None:
+    def verify(self, found: DatapathSnapshot) -> None:
         """Reconcile, unless *found*, which was just read, is what it should be."""
         datapath = self._session.datapath
         attachments, keep = self._ports.plan_all(self._executor.state, datapath.index)
@@ -120,7 +120,7 @@ class Reconciler:
     def _execute_all(
         self,
         change: plan.Plan,
-        base: plan.State,
+        base: plan.DatapathState,
         attachments: Mapping[str, plan.Attachment],
         keep: Set[str],
         *,
@@ -207,7 +207,7 @@ class Reconciler:
         for port_id, identity in self._ports.unused_identities(self._executor.state):
             # A connection may have been under way while the first cut was made.
             datapath.cut([plan.Cut(identity)], silently=True)
-            datapath.uncount(identity)
+            datapath.reset_unmapped(identity)
             self._ports.identities.release(port_id)
 
     # -- one local binding --------------------------------------------------------------------------

@@ -219,14 +219,14 @@ def test_a_binding_the_kernel_cannot_take_does_not_stop_the_others(
     assert lab.reaches("vm1", A) == "g1:8308"
 
 
-def test_identities_that_run_out_are_a_problem_until_one_is_given_back(
+def test_identities_that_run_out_are_a_problem_until_one_is_released(
     lab: Lab, make_endpoint: Any
 ) -> None:
     endpoint = make_endpoint(identity_network="240.71.0.0/30", grace=0, retry_interval=0.1)
     endpoint.replace(binding(vm, {A: G1}) for vm in ("vm1", "vm2"))
     third = endpoint.apply(binding("vm3", {A: G1}))
     assert not third.bindings["port-vm3"].installed
-    assert "all 2 identity addresses of this host are held" in third.problems[0]
+    assert "all 2 identity addresses of this host are assigned" in third.problems[0]
     endpoint.remove("port-vm1")
     eventually(lambda: endpoint.report().bindings["port-vm3"].installed)
     assert endpoint.report().problems == ()
