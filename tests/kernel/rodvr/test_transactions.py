@@ -20,7 +20,7 @@ from gsaas.rodvr.plan import (
     DeleteMappings,
     DeleteReturnPath,
 )
-from tests.kernel.rodvr.lab import G1, G2, VMS, A, Lab, Monitor
+from tests.kernel.rodvr.lab import G1, G2, VMS, A, Lab, RulesetMonitor
 
 pytestmark = pytest.mark.kernel
 
@@ -49,7 +49,7 @@ def datapath(lab: Lab) -> Iterator[Datapath]:
 def test_one_refused_step_undoes_all_and_is_named(
     lab: Lab, datapath: Datapath, bad: object, code: int, culprit: str
 ) -> None:
-    with Monitor(lab) as monitor:
+    with RulesetMonitor(lab) as monitor:
         with pytest.raises(NetlinkRefused, match=culprit) as refusal:
             datapath.apply([AddMappings(IDENTITY, {A: G1}), bad])  # type: ignore[list-item]
         assert refusal.value.errno == code
