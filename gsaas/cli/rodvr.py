@@ -29,7 +29,7 @@ CAP_NET_ADMIN = 12
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command until it is told to stop; returns its exit status."""
+    """Run the endpoint until a signal stops it; returns its exit status."""
     return service.run("gsaas-rodvr", DESCRIPTION, start, argv, cli=[CLEAN])
 
 

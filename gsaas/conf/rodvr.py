@@ -61,7 +61,7 @@ OPTS = [
         default=60.0,
         min=0.0,
         help="Seconds for which a VM whose binding was removed still has its masked addresses "
-        "answered with a reset. At 0, programs that held a connection wait for a time-out instead "
+        "answered with a reset. At 0, programs with open connections wait for a time-out instead "
         "of failing at once; with large values the tap keeps its chain that much longer. It ends early when "
         "the tap disappears.",
     ),
@@ -69,9 +69,11 @@ OPTS = [
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this section with *conf*."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """The options of this section by group, for oslo.config's generator of sample files."""
     return {GROUP: OPTS}

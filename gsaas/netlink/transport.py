@@ -87,7 +87,7 @@ class Nfnetlink:
         with self._lock:
             first = self._sequence
             last = first + len(messages)
-            self._sequence = (last + 2) & 0x7FFFFFFF
+            self._sequence = (last + 2) & 0x7FFFFFFF  # one for the end of the batch
             parts = [_batch_edge(_BATCH_BEGIN, first)]
             sequence = first
             for message in messages:
@@ -164,6 +164,7 @@ class Nfnetlink:
     def _receive(self) -> Iterator[tuple[int, int, int, bytes]]:
         """One datagram as (type, flags, sequence, body after the netlink header)."""
         size = self._socket.recv_into(self._buffer)
+        # A copy: callers keep slices of it, and the buffer is used again.
         datagram = bytes(memoryview(self._buffer)[:size])
         offset = 0
         while offset + 16 <= size:

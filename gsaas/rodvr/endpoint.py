@@ -1,4 +1,4 @@
-"""The RODVR endpoint of one host: keeps the kernel equal to the bindings it was given.
+"""The RODVR endpoint of one host: keeps the kernel equal to the wanted bindings.
 
 Its rules:
 

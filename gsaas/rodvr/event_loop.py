@@ -73,7 +73,7 @@ class EventLoop:
                     return
                 deadline = self._reconciler.next_deadline()
             events = watch.wait(deadline - time.monotonic())
-            if self._stopping:
+            if self._stopping:  # `stop` waits for this thread; do not begin anything long
                 return
             try:
                 with self._lock:
@@ -122,5 +122,6 @@ class EventLoop:
                 return
         found = datapath.read()
         with self._lock:
+            # What was read before a change is outdated; the change itself has left the kernel as wanted.
             if not self._stopping and changes == self._executor.changes:
                 self._reconciler.verify(found)

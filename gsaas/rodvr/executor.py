@@ -51,6 +51,7 @@ class PlanExecutor:
             if rebuild:
                 self.state = plan.DatapathState()
             self.state.commit(change.operations)
+        # After the transaction: before it, the client could connect again by the old mapping.
         self.cut(change.cuts)
 
     def cut(self, cuts: Iterable[plan.Cut | plan.LocalCut] = ()) -> None:

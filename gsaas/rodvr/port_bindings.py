@@ -41,7 +41,7 @@ class PortBindings:
         self._complete = False
         """Whether all wanted bindings are known; until then, unknown chains are kept."""
         self._grace_ends: dict[str, float] = {}
-        """Tap of a removed binding -> when its chain goes, as `time.monotonic` counts."""
+        """Tap of a removed binding -> when its chain is removed, as `time.monotonic` counts."""
 
     # -- what is wanted -----------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class PortBindings:
         """The plan for one port that owns its tap, and whether it is installed afterwards.
 
         Raises `ValueError` for an impossible tap name, `NoIdentityLeft`, and `OSError` if the kernel
-        cannot be asked for the tap.
+        cannot look up the tap.
         """
         binding = self._desired[port_id]
         index = interface_index(binding.tap)
@@ -156,6 +156,7 @@ class PortBindings:
         for tap, tag in state.chains.items():
             if tap in self._owners or tag is None or tag.port_id in self._desired:
                 continue
+            # With another index, the tap is a new one of the same name: the chain has no VM any more.
             present = interface_index(tap) == tag.ifindex
             if tap in self._grace_ends or self._complete:
                 if present and now < self._grace_ends.setdefault(tap, now + self._grace):

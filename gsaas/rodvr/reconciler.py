@@ -76,6 +76,7 @@ class Reconciler:
         self._installations.start_timing()
         self.schedule_audit()
         self._problems.clear()
+        # Until the kernel was read. If that fails, `synced` stays False, and every later call reconciles.
         self._executor.invalidate()
         datapath = self._session.datapath
         try:
@@ -134,6 +135,7 @@ class Reconciler:
             LOG.warning("%s: %s; trying each tap by itself", self._host, error)
         if rebuild:
             self._executor.execute(plan.Plan(), rebuild=True)
+        # Removals first: they free identities and return paths that additions may need.
         present = attachments.keys() & base.chains.keys()
         self._executor.execute(plan.reconcile(self._executor.state, {}, keep=keep | present))
         for tap, attachment in attachments.items():

@@ -61,7 +61,7 @@ class EndpointService:
         """Start the endpoint, then serve calls and report. Raises what `Endpoint.start` raises."""
         self._endpoint.start()
         self._call_lock.acquire()  # released by the reporter, after the engine's first answer
-        self._server.start(override_pool_size=1)
+        self._server.start(override_pool_size=1)  # one thread: calls are served in their order
         self._reporter.start()
 
     def stop(self) -> None:

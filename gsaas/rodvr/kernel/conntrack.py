@@ -72,6 +72,7 @@ class Conntrack:
         self._cut_local({cut.masked for cut in cuts if isinstance(cut, LocalCut)})
         if silently and self._delete_by_filter(port_cuts):
             return
+        # Before they are deleted: afterwards, it is unknown which clients to reset.
         entries = [
             entry
             for identity in sorted({cut.identity for cut in port_cuts})
@@ -123,7 +124,7 @@ class Conntrack:
         except NetlinkRefused as refusal:
             if refusal.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise
-            self._filtered = False
+            self._filtered = False  # this kernel does not support filters; do not ask again
         return self._filtered
 
     def _delete(self, entry: _Entry) -> None:
@@ -134,7 +135,7 @@ class Conntrack:
         try:
             self._netlink.request(Message(kind, socket.AF_INET, body, 0, "cut connection", 1))
         except NetlinkRefused as refusal:
-            if refusal.errno != errno.ENOENT:
+            if refusal.errno != errno.ENOENT:  # it ended by itself meanwhile
                 raise
 
     def _entries(self, filter_: bytes = b"") -> Iterator[_Entry]:

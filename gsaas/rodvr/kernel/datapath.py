@@ -71,6 +71,7 @@ class Datapath:
         self._local_prefix = local_prefix
         self._netns = netns
         self._netlink = Nfnetlink(netns)
+        # A socket of its own: a long dump must not delay changes.
         self._reader = Nfnetlink(netns)
         self._links = Links(netns)
         self._conntrack = Conntrack(self._netlink, netns, filtered=filtered_cuts)
@@ -158,6 +159,7 @@ class Datapath:
         except NetlinkRefused as refusal:
             if refusal.errno != errno.ENOENT:
                 raise
+            # Without tables, or one was deleted between two dumps.
             return DatapathSnapshot(plan.DatapathState(), intact=False)
         counted = {
             (family, chain): count
@@ -184,6 +186,7 @@ class Datapath:
         deletions = [ex.delete_table(family, TABLE) for family in self._tables()]
         try:
             created = ruleset.add_tables(self._config, self._flags)
+            # In one transaction: at no moment is a packet forwarded without rules.
             self._netlink.transact([*deletions, *created, *base, *messages])
         except NetlinkRefused as refusal:
             unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
@@ -259,9 +262,10 @@ class Datapath:
     def teardown(self) -> None:
         """Remove everything of RODVR, and restore the GPU NIC's forwarding setting."""
         tables = self._tables()
-        self._take_over(tables)
+        self._take_over(tables)  # only their owner may delete them
         if tables:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
+        # After the tables: no new connections are translated any more.
         identities = {connection.identity for connection in self.connections()}
         self._conntrack.cut(plan.Cut(identity) for identity in sorted(identities))
         local = {masked for masked, _ in self.local_connections()}

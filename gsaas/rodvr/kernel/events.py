@@ -79,6 +79,8 @@ class Watch:
             os.eventfd_read(self._wake)
         if self._links.fileno() in ready:
             for kind, _, body in _received(self._links, events):
+                # A port that leaves a bridge is announced as a deleted link too, of the bridge family. The
+                # link is looked up again in any case, so this needs no distinction.
                 if kind in (RTM_NEWLINK, RTM_DELLINK):
                     _, _, index, _, _ = _LINK_HEADER.unpack_from(body)
                     fields = wire.by_kind(body[_LINK_HEADER.size :])

@@ -92,17 +92,17 @@ def add_tables(config: RulesetConfig, flags: int) -> list[Message]:
 def base(config: RulesetConfig) -> list[Message]:
     """The messages that add the sets, maps, base chains and their rules."""
     back = (nft.DATA_TYPE_IFINDEX, nft.DATA_TYPE_ETHERADDR, nft.DATA_TYPE_IPADDR)
-    asked = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
+    requested = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     real = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     identity = (nft.DATA_TYPE_IPADDR,)
-    user_asked = (nft.DATA_TYPE_UID, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
+    user_requested = (nft.DATA_TYPE_UID, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     return [
         ex.add_set(NETDEV, TABLE, "back", 1, identity, 4, data=back, data_length=16),
         ex.add_chain(NETDEV, TABLE, "back", _INGRESS, TAP_PRIORITY, device=OUTER),
         *[ex.add_rule(NETDEV, TABLE, r.chain, r.expressions) for r in netdev_rules(config)],
-        ex.add_set(IPV4, TABLE, "real", 1, asked, 12, data=real, data_length=8),
+        ex.add_set(IPV4, TABLE, "real", 1, requested, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped", 2, identity, 4, counts=_COUNTED_IDENTITIES),
-        ex.add_set(IPV4, TABLE, "local", 3, user_asked, 12, data=real, data_length=8),
+        ex.add_set(IPV4, TABLE, "local", 3, user_requested, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped-local", 4, identity, 4, counts=_COUNTED_IDENTITIES),
         ex.add_chain(IPV4, TABLE, "stale", _PREROUTING, -150),
         ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, -100, type="nat"),
@@ -250,7 +250,7 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.compare(R, prefix.network_address.packed),
         ex.load(NETWORK, 8, 10, R),
         ex.store(NETWORK, 18, 10, R),  # target := sender
-        ex.store(NETWORK, 14, 4, R + 4),  # sender := the address asked for
+        ex.store(NETWORK, 14, 4, R + 4),  # sender := the requested address
         ex.load(LINK, 6, 6, R),
         ex.store(LINK, 0, 6, R),
         ex.immediate(R, inner),

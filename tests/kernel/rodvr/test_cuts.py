@@ -89,8 +89,8 @@ def test_a_removed_binding_reaches_nothing_from_that_moment(lab: Lab, endpoint: 
     endpoint.remove("port-vm1")
     assert lab.reaches("vm1", A) == "ConnectionRefusedError"
     assert lab.connections("-s", "240.71.0.1") == []
-    held = [element[0]["concat"][0] for element in lab.map_elements("ip", "real")]
-    assert held == ["240.71.0.2"]
+    identities = [element[0]["concat"][0] for element in lab.map_elements("ip", "real")]
+    assert identities == ["240.71.0.2"]
 
 
 def test_a_removed_binding_leaves_no_trace_after_its_grace_period(

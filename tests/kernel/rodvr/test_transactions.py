@@ -1,4 +1,4 @@
-"""What is sent to the kernel holds as a whole or not at all."""
+"""A transaction takes effect as a whole or not at all."""
 
 from __future__ import annotations
 

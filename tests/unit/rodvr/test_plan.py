@@ -245,8 +245,8 @@ def test_every_mapping_that_is_lost_is_cut(
 ) -> None:
     made = plan.reconcile(state, wanted)
     after = accepted(state, made.operations)
-    for identity, held in state.mappings.items():
-        for masked, real in held.items():
+    for identity, former in state.mappings.items():
+        for masked, real in former.items():
             if after.mappings.get(identity, {}).get(masked) != real:
                 assert {Cut(identity), Cut(identity, masked)} & set(made.cuts)
 
