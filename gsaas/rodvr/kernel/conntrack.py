@@ -35,7 +35,7 @@ _PROTOCOL_NUMBER, _PORT_SOURCE, _PORT_DESTINATION = 1, 2, 3
 _FILTER_ORIGINAL_FLAGS = 1
 
 
-class _Entry(NamedTuple):
+class _TrackedConnection(NamedTuple):
     """One IPv4 TCP connection.
 
     To delete it, the kernel has to be given its original tuple and its zone as they were read.
@@ -127,7 +127,7 @@ class Conntrack:
             self._filtered = False  # this kernel does not support filters; do not ask again
         return self._filtered
 
-    def _delete(self, entry: _Entry) -> None:
+    def _delete(self, entry: _TrackedConnection) -> None:
         body = wire.nested(_TUPLE_ORIGINAL, entry.original)
         if entry.zone is not None:
             body += wire.attribute(_ZONE, entry.zone)
@@ -138,7 +138,7 @@ class Conntrack:
             if refusal.errno != errno.ENOENT:  # it ended by itself meanwhile
                 raise
 
-    def _entries(self, filter_: bytes = b"") -> Iterator[_Entry]:
+    def _entries(self, filter_: bytes = b"") -> Iterator[_TrackedConnection]:
         kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_GET
         request = Message(kind, socket.AF_INET, filter_, 0, "read connections", 1)
         for body in self._netlink.dump(request):
@@ -147,7 +147,7 @@ class Conntrack:
             if original is not None and reply is not None and _is_tcp(original):
                 client, masked = _ends(original)
                 real, _ = _ends(reply)
-                yield _Entry(original, fields.get(_ZONE), client, masked, real)
+                yield _TrackedConnection(original, fields.get(_ZONE), client, masked, real)
 
 
 def _filter(cut: Cut) -> bytes:
