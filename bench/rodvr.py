@@ -67,7 +67,7 @@ def _reach(rows: dict[tuple[int, int], dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _beside(others: int) -> list[dict[str, Any]]:
     with _node(taps=others + ROUNDS) as node:
-        endpoint = Endpoint("bench", "gpu0", netns=node, farewell=0, audit_interval=3600)
+        endpoint = Endpoint("bench", "gpu0", netns=node, grace=0, audit_interval=3600)
         endpoint.start()
         try:
             report = endpoint.replace(_binding(vm, CGPUS_OF_OTHERS) for vm in range(others))

@@ -1,4 +1,4 @@
-"""`gsaas-rodvr`: the RODVR endpoint of a compute host. It needs CAP_NET_ADMIN and nothing else."""
+"""`gsaas-rodvr`: the RODVR endpoint of a compute host. The only privilege that it needs is CAP_NET_ADMIN."""
 
 from __future__ import annotations
 
@@ -25,14 +25,20 @@ CLEAN = cfg.BoolOpt(
     help="Take everything that was ever made out of the kernel, and exit. All VMs of this host lose their GPUs.",
 )
 CAP_NET_ADMIN = 12
+"""The number of the capability, from linux/capability.h."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the endpoint until a signal stops it; returns its exit status."""
     return service.run("gsaas-rodvr", DESCRIPTION, start, argv, cli=[CLEAN])
 
 
 def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
-    """Start an endpoint, or clean up and exit; raises `service.Unstartable`."""
+    """Start the endpoint of this host, or with `--clean` remove everything and exit.
+
+    What has to be stopped at the end is added to *parts*. Raises `service.Unstartable` without CAP_NET_ADMIN,
+    with an invalid configuration, without the GPU NIC, or if the tables to remove belong to another endpoint.
+    """
     options = conf.rodvr
     if not _may_administer_networks():
         raise service.Unstartable(
@@ -48,13 +54,13 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             local_prefix=options.local_prefix,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
-            farewell=options.farewell,
+            grace=options.grace,
         )
-        idle = make()
+        endpoint = make()  # checks the options; nothing is started
     except ValueError as error:
         raise service.Unstartable(f"the section [rodvr] cannot be used: {error}") from error
     if conf.clean:
-        _clean(idle)
+        _clean(endpoint)
         sys.exit(0)
     if options.gpu_device not in (name for _, name in socket.if_nameindex()):
         raise service.Unstartable(
@@ -63,14 +69,14 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         )
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
-    endpoint = EndpointService(
+    endpoint_service = EndpointService(
         bus,
         service.host_name(conf),
         lambda on_installed: make(on_installed=on_installed),
         report_interval=options.audit_interval,
     )
-    endpoint.start()
-    parts.callback(endpoint.stop)
+    endpoint_service.start()
+    parts.callback(endpoint_service.stop)
 
 
 def _clean(endpoint: Endpoint) -> None:
@@ -78,7 +84,7 @@ def _clean(endpoint: Endpoint) -> None:
         endpoint.teardown()
     except OSError as error:
         raise service.Unstartable(
-            f"the kernel would not let go ({error.strerror}): stop gsaas-rodvr first"
+            f"the kernel refuses to remove the tables ({error.strerror}): stop gsaas-rodvr first"
         ) from error
 
 

@@ -11,15 +11,15 @@ OPTS = [
         "masked_prefix",
         default="169.254.71.0/24",
         help="IPv4 network in which VMs see their cGPUs: the first is at its first address. The same on "
-        "controllers and on every compute host. Its size bounds the cGPUs of one VM; it must not "
-        "contain 169.254.169.254 (Nova's metadata) or anything VMs have to reach. VMs keep the "
-        "addresses they were born with, so change it only on a cloud without leases.",
+        "controllers and on every compute host. Its size limits the cGPUs of one VM; it must not "
+        "contain 169.254.169.254 (Nova's metadata) or anything else that VMs have to reach. VMs keep the "
+        "addresses they were created with, so change it only on a cloud without leases.",
     ),
     cfg.StrOpt(
         "local_prefix",
         default="169.254.72.0/21",
         help="IPv4 network in which programs of a compute host itself see the cGPUs of leases without a VM. "
-        "The same on controllers and on every compute host. Its size bounds the cGPUs that all such leases "
+        "The same on controllers and on every compute host. Its size limits the cGPUs that all such leases "
         "of one host can have together: /21 allows 2,046. It must not overlap with masked_prefix, contain "
         "169.254.169.254, or be used by anything else on compute hosts. Change it only on a cloud without "
         "such leases.",
@@ -27,8 +27,8 @@ OPTS = [
     cfg.StrOpt(
         "gpu_device",
         default="gpu0",
-        help="Network interface of this host that reaches the GPU network. RODVR lets it forward, for "
-        "its own packets only. A wrong name keeps every VM of this host from its GPUs, and the "
+        help="Network interface of this host that reaches the GPU network. RODVR enables forwarding on it, for "
+        "its own packets only. With a wrong name, no VM of this host reaches its GPUs, and the "
         "endpoint reports it.",
     ),
     cfg.StrOpt(
@@ -36,41 +36,44 @@ OPTS = [
         default="240.71.0.0/16",
         help="IPv4 network from which every VM port gets a node-local address. It never leaves the "
         "host, so all hosts may use the same; it must not be used by anything else here. Its size "
-        "bounds the VM ports of one host: /16 allows 65,534, /24 allows 254. Changing it rebuilds "
+        "limits the VM ports of one host: /16 allows 65,534, /24 allows 254. Changing it rebuilds "
         "the datapath and ends all connections.",
     ),
     cfg.FloatOpt(
         "audit_interval",
         default=30.0,
         min=1.0,
-        help="Seconds between two comparisons of the kernel with what it should hold. New and "
-        "returning VMs do not wait for it, they are noticed at once; it only bounds how long an "
-        "interference by others stays. Small values cost a little CPU, very large ones leave "
-        "damage unseen.",
+        help="Seconds between two comparisons of the kernel with what it should contain. New and "
+        "restarted VMs do not wait for it, they are noticed at once; it only limits how long a change by "
+        "another program stays in force. Small values cost a little CPU time, with very large ones "
+        "damage stays unnoticed.",
     ),
     cfg.FloatOpt(
         "retry_interval",
         default=5.0,
         min=0.1,
         help="Seconds to wait after the kernel refused something, before trying again. Small values "
-        "fill the log while the cause stands, large ones keep a VM waiting after it is mended.",
+        "fill the log while the cause persists, with large ones a VM waits longer once it is removed.",
     ),
     cfg.FloatOpt(
-        "farewell",
+        "grace",
+        deprecated_name="farewell",
         default=60.0,
         min=0.0,
         help="Seconds for which a VM whose binding was removed still has its masked addresses "
-        "answered with a reset. At 0, programs that held a connection wait for a time-out instead "
-        "of failing at once; at large values the tap keeps its chain that much longer. A tap that "
-        "disappears ends it at once.",
+        "answered with a reset. At 0, programs with open connections wait for a time-out instead "
+        "of failing at once; with large values the tap keeps its chain that much longer. It ends early when "
+        "the tap disappears.",
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this section with *conf*."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """The options of this section by group, for oslo.config's generator of sample files."""
     return {GROUP: OPTS}

@@ -1,5 +1,5 @@
-"""Netfilter netlink, for whoever programs nftables: RODVR on compute hosts, the fence on GPU hosts.
+"""Netfilter netlink, for what programs nftables: RODVR on compute hosts, the fence on GPU hosts.
 
 wire         attributes and messages as bytes     transport  atomic batches, dumps, errors
-expressions  rule expressions, built by pyroute2  namespace  opening things in a network namespace
+expressions  rule expressions, built by pyroute2  namespace  opening sockets in a network namespace
 """

@@ -1,6 +1,7 @@
 """Rule expressions and base objects of nftables, encoded by pyroute2.
 
-Registers are the 4-byte ones: `R`, `R + 1`, … A value longer than four bytes fills the following ones.
+Registers are the 4-byte ones: `R`, `R + 1`, … A value longer than four bytes fills the following ones too.
+The functions that add or delete objects return the message for that; `NetlinkRefused` comes when it is sent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyroute2.nftables.expressions import genex
 from gsaas.netlink.wire import Message
 
 # pyroute2 0.9.7 gives NFTA_FWD_NFPROTO the type "u32", which it does not have: any `fwd` raises
-# AttributeError. Put right before the first use; pyproject.toml pins the release.
+# AttributeError. Corrected here, before the first use; pyproject.toml pins the release.
 nft.nft_contains_expr.nft_expr.nft_fwd.nla_map = (
     ("NFTA_FWD_UNSPEC", "none"),
     ("NFTA_FWD_SREG_DEV", "regs"),
@@ -26,36 +27,43 @@ nft.nft_contains_expr.nft_expr.nft_fwd.nla_map = (
 )
 
 Expression = dict[str, Any]
+"""An expression in the form that pyroute2 encodes."""
 
 SUBSYSTEM = NFNL_SUBSYS_NFTABLES << 8
 R = 8
+"""The first 4-byte register (NFT_REG32_00)."""
 DROP, ACCEPT = 0, 1
 EQUAL, NOT_EQUAL = 0, 1
 LINK, NETWORK, TRANSPORT = 0, 1, 2
-"""Where a payload offset counts from."""
+"""The header from which a payload offset counts."""
 OWNER, PERSIST = 0x2, 0x4
-"""Table flags, Linux 5.12 and 6.9: only the owner may change it; it outlives the owner's socket."""
+"""Table flags, of Linux 5.12 and 6.9: only the owner may change the table; it outlives the owner's socket."""
 
 
 def immediate(register: int, value: bytes) -> Expression:
-    return genex("immediate", {"dreg": register, "data": _data(value)})
+    """Load the constant *value*."""
+    return _expression("immediate", {"dreg": register, "data": _data(value)})
 
 
 def verdict(code: int) -> Expression:
+    """End the evaluation of the packet with `ACCEPT` or `DROP`."""
     value = {"attrs": [("NFTA_VERDICT_CODE", code)]}
-    return genex("immediate", {"dreg": 0, "data": {"attrs": [("NFTA_DATA_VERDICT", value)]}})
+    return _expression("immediate", {"dreg": 0, "data": {"attrs": [("NFTA_DATA_VERDICT", value)]}})
 
 
 def meta(key: int, register: int) -> Expression:
-    return genex("meta", {"key": key, "dreg": register})
+    """Load what the kernel knows about the packet, such as its interface (NFT_META_*)."""
+    return _expression("meta", {"key": key, "dreg": register})
 
 
 def compare(register: int, value: bytes, operator: int = EQUAL) -> Expression:
-    return genex("cmp", {"sreg": register, "op": operator, "data": _data(value)})
+    """End this rule unless the register equals *value*, or with `NOT_EQUAL` differs from it."""
+    return _expression("cmp", {"sreg": register, "op": operator, "data": _data(value)})
 
 
 def load(base: int, offset: int, length: int, register: int) -> Expression:
-    return genex("payload", {"dreg": register, "base": base, "offset": offset, "len": length})
+    """Load *length* packet bytes at *offset* of the header *base*."""
+    return _expression("payload", {"dreg": register, "base": base, "offset": offset, "len": length})
 
 
 def store(
@@ -68,35 +76,39 @@ def store(
     else:
         fields |= {"csum_type": 1, "csum_offset": checksum}
         fields |= {"csum_flags": {"NFT_PAYLOAD_L4CSUM_PSEUDOHDR"}}
-    return genex("payload", fields)
+    return _expression("payload", fields)
 
 
 def mask(register: int, bits: bytes) -> Expression:
+    """Clear all bits of the register but *bits*."""
     fields = {"sreg": register, "dreg": register, "len": len(bits)}
-    return genex("bitwise", {**fields, "mask": _data(bits), "xor": _data(bytes(len(bits)))})
+    return _expression("bitwise", {**fields, "mask": _data(bits), "xor": _data(bytes(len(bits)))})
 
 
 def lookup(name: str, source: int, destination: int) -> Expression:
-    return genex("lookup", {"set": name, "sreg": source, "dreg": destination})
+    """Load the data of map *name* for the key in *source*; end this rule if it has no such key."""
+    return _expression("lookup", {"set": name, "sreg": source, "dreg": destination})
 
 
 def count_in(name: str, set_id: int, key: int) -> Expression:
     """Add to the packet counter that set *name* keeps for the key in the register."""
     fields = {"set_name": name, "set_id": set_id, "op": 0, "sreg_key": key, "expr": counter()}
-    return genex("dynset", fields)
+    return _expression("dynset", fields)
 
 
 def counter() -> Expression:
-    return genex("counter", {"bytes": 0, "packets": 0})
+    """Count packets and bytes."""
+    return _expression("counter", {"bytes": 0, "packets": 0})
 
 
 def forward_to(register: int) -> Expression:
     """Send the packet out of the interface whose index is in *register* (netdev family only)."""
-    return genex("fwd", {"sreg_dev": register})
+    return _expression("fwd", {"sreg_dev": register})
 
 
 def conntrack(key: int, register: int) -> Expression:
-    return genex("ct", {"key": key, "dreg": register})
+    """Load what connection tracking knows about the packet (NFT_CT_*)."""
+    return _expression("ct", {"key": key, "dreg": register})
 
 
 def untracked() -> Expression:
@@ -105,37 +117,44 @@ def untracked() -> Expression:
 
 
 def reset_connection() -> Expression:
-    return genex("reject", {"type": 1, "icmp_code": 0})
+    """Answer with a TCP reset and drop the packet."""
+    return _expression("reject", {"type": 1, "icmp_code": 0})
 
 
 def translate_destination(address: int, port: int) -> Expression:
-    return genex("nat", {"type": 1, "family": 2, "reg_addr_min": address, "reg_proto_min": port})
+    """Send the connection to the address and port in these registers (nat chains only)."""
+    return _expression(
+        "nat", {"type": 1, "family": 2, "reg_addr_min": address, "reg_proto_min": port}
+    )
 
 
 def masquerade() -> Expression:
-    return genex("masq", {})
+    """Give the connection the outgoing interface's address as its source (nat chains only)."""
+    return _expression("masq", {})
 
 
 def clamp_mss(register: int) -> list[Expression]:
-    """Lower the MSS option of a SYN to what the route's MTU carries, whatever it is at that moment."""
+    """Lower the MSS option of a SYN to what the route's current MTU can carry."""
     option = {"sreg": register, "type": 2, "offset": 2, "len": 2, "op": 1}
-    # TCPMSS comes in host order; the option wants network order.
+    # `rt tcpmss` is in host byte order, the option in network byte order.
     swap = {"sreg": register, "dreg": register, "op": 1, "len": 2, "size": 2}
     return [
-        genex("rt", {"key": 3, "dreg": register}),
-        genex("byteorder", swap),
-        genex("exthdr", option),
+        _expression("rt", {"key": 3, "dreg": register}),
+        _expression("byteorder", swap),
+        _expression("exthdr", option),
     ]
 
 
 def add_table(family: int, name: str, flags: int, comment: str) -> Message:
-    fields = [("NFTA_TABLE_NAME", name), ("NFTA_TABLE_FLAGS", flags)]
+    """Add a table, or become the owner of one that has none."""
+    fields: list[tuple[str, Any]] = [("NFTA_TABLE_NAME", name), ("NFTA_TABLE_FLAGS", flags)]
     if comment:
         fields.append(("NFTA_TABLE_USERDATA", comment))
     return encode(nft.nft_table_msg, nft.NFT_MSG_NEWTABLE, family, fields, NLM_F_CREATE, name)
 
 
 def delete_table(family: int, name: str) -> Message:
+    """Delete a table with everything in it."""
     fields = [("NFTA_TABLE_NAME", name)]
     return encode(nft.nft_table_msg, nft.NFT_MSG_DELTABLE, family, fields, 0, name)
 
@@ -150,7 +169,8 @@ def add_chain(
     type: str = "filter",
     device: str | None = None,
 ) -> Message:
-    place = [("NFTA_HOOK_HOOKNUM", hook), ("NFTA_HOOK_PRIORITY", priority)]
+    """Add a base chain that accepts by default; *device* is for chains of the netdev family."""
+    place: list[tuple[str, Any]] = [("NFTA_HOOK_HOOKNUM", hook), ("NFTA_HOOK_PRIORITY", priority)]
     if device:
         place.append(("NFTA_HOOK_DEV", device))
     fields = [
@@ -164,6 +184,7 @@ def add_chain(
 
 
 def add_rule(family: int, table: str, chain: str, expressions: Sequence[Expression]) -> Message:
+    """Append a rule to a chain."""
     fields = [
         ("NFTA_RULE_TABLE", table),
         ("NFTA_RULE_CHAIN", chain),
@@ -185,7 +206,10 @@ def add_set(
     data_length: int = 0,
     counts: int = 0,
 ) -> Message:
-    """A map if it has *data*; a set of *counts* counters that packets fill if it has that."""
+    """Add a map if there is *data*, the types of its values; a set of up to *counts* counters if there is that.
+
+    Packets add elements to a set of counters. *set_id* names the set within the transaction that adds it.
+    """
     fields: list[tuple[str, Any]] = [
         ("NFTA_SET_TABLE", table),
         ("NFTA_SET_NAME", name),
@@ -206,7 +230,12 @@ def add_set(
 
 
 def encode(
-    message_class: type, kind: int, family: int, fields: list, flags: int, name: str
+    message_class: type[Any],
+    kind: int,
+    family: int,
+    fields: list[tuple[str, Any]],
+    flags: int,
+    name: str,
 ) -> Message:
     """A `Message` from a pyroute2 message class and its attributes."""
     encoded = message_class()
@@ -214,8 +243,14 @@ def encode(
     encoded["nfgen_family"] = family
     encoded["header"]["sequence_number"] = encoded["header"]["pid"] = 0
     encoded.encode()
+    # Without the netlink and nfnetlink headers (16 and 4 bytes), which `transport` writes.
     what = f"{_VERBS[kind]} {name}"
     return Message(SUBSYSTEM | kind, family, bytes(encoded.data[20:]), flags, what)
+
+
+def _expression(name: str, fields: dict[str, Any]) -> Expression:
+    expression: Expression = genex(name, fields)
+    return expression
 
 
 def _data(value: bytes) -> dict[str, Any]:
@@ -223,6 +258,7 @@ def _data(value: bytes) -> dict[str, Any]:
 
 
 def _concatenated(types: tuple[int, ...]) -> int:
+    """The number of a concatenated type: six bits for each of its parts."""
     number = 0
     for part in types:
         number = number << 6 | part
@@ -230,6 +266,7 @@ def _concatenated(types: tuple[int, ...]) -> int:
 
 
 def host32(value: int) -> bytes:
+    """*value* as 32 bits in this machine's byte order, as registers contain most numbers."""
     return struct.pack("=I", value)
 
 

@@ -1,7 +1,7 @@
-"""Opening sockets and files inside a named network namespace, without staying there.
+"""Opens sockets and files inside a named network namespace.
 
-A namespace belongs to a thread. Only the calling thread moves, and it always comes back, so other
-threads of the process (endpoints of other simulated hosts) never notice.
+Each thread has a network namespace of its own. Only the calling thread enters the other one, and it always
+returns, so other threads of the process (endpoints of other simulated hosts) are not affected.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ DIRECTORY = Path("/run/netns")
 
 @contextmanager
 def entered(name: str | None) -> Iterator[None]:
-    """Run the block in the namespace *name* (None: stay here, which needs no privilege)."""
+    """Run the block in the namespace *name*; with None in the present one, which needs no privilege.
+
+    Raises `FileNotFoundError` if there is no such namespace, and `OSError` without CAP_SYS_ADMIN.
+    """
     if name is None:
         yield
         return
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    original = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        away = os.open(DIRECTORY / name, os.O_RDONLY | os.O_CLOEXEC)
+        target = os.open(DIRECTORY / name, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            pyroute2_netns.setns(away)
+            pyroute2_netns.setns(target)
         finally:
-            os.close(away)
+            os.close(target)
         try:
             yield
         finally:
-            pyroute2_netns.setns(home)
+            pyroute2_netns.setns(original)
     finally:
-        os.close(home)
+        os.close(original)

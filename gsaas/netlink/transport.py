@@ -1,8 +1,8 @@
-"""Netfilter netlink: one atomic batch, one request, one dump. Errors name the message that failed.
+"""Netfilter netlink: atomic batches, requests and dumps. Errors name the message that failed.
 
-pyroute2 0.9.7 has sockets for this too; they are not used because a batch refused as a whole (out of
-memory, say) is never reported by them, and because a table owner is a *socket*: it has to live as long
-as the agent, whatever thread is calling.
+pyroute2 0.9.7 has sockets for this too. They are not used because they never report a batch that is
+refused as a whole (out of memory, for example), and because a table owner is a *socket*: it has to live as
+long as the service, whichever thread is calling.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ _ANSWER = struct.Struct("=IHHII")
 _DUMP_TRIES = 10
 
 
-class Refused(OSError):
-    """The kernel would not do it; nothing of the batch was applied. `errno` says why, `what` to what."""
+class NetlinkRefused(OSError):
+    """The kernel refused a message, and applied nothing of its batch.
+
+    `errno` is the reason, `what` the description of the message, *extack* the kernel's own explanation.
+    """
 
     def __init__(self, code: int, what: str, extack: str = "") -> None:
         super().__init__(code, f"{what}: {os.strerror(code)}" + (f" ({extack})" if extack else ""))
@@ -51,7 +54,11 @@ class Refused(OSError):
 
 
 class Nfnetlink:
-    """One netfilter socket. Safe to share between threads: exchanges take turns."""
+    """One netfilter socket, in the network namespace *netns* (None: this process's).
+
+    Safe to share between threads: exchanges are serialized. *timeout* is the time in seconds after which
+    an answer that does not come raises `TimeoutError`.
+    """
 
     def __init__(self, netns: str | None = None, *, timeout: float = 30.0) -> None:
         with entered(netns):
@@ -63,23 +70,24 @@ class Nfnetlink:
         self._socket.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
         self._socket.bind((0, 0))
         self._socket.settimeout(timeout)
-        self.port = self._socket.getsockname()[0]
-        """The kernel's number for this socket: a table's owner, a notification's sender."""
+        self.port_id: int = self._socket.getsockname()[0]
+        """The kernel's number for this socket: it names a table's owner and a notification's sender."""
         self._buffer = bytearray(256 << 10)
         self._sequence = int.from_bytes(os.urandom(3), "big")
         self._lock = threading.Lock()
 
     def close(self) -> None:
+        """Close the socket. Tables that it owns disappear, unless they are persistent."""
         self._socket.close()
 
     def transact(self, messages: Sequence[Message]) -> None:
-        """Apply *messages* as ONE transaction, or raise `Refused` for the first one not taken."""
+        """Apply *messages* as one transaction, or raise `NetlinkRefused` for the first one refused."""
         if not messages:
             return
         with self._lock:
             first = self._sequence
             last = first + len(messages)
-            self._sequence = (last + 2) & 0x7FFFFFFF
+            self._sequence = (last + 2) & 0x7FFFFFFF  # one for the end of the batch
             parts = [_batch_edge(_BATCH_BEGIN, first)]
             sequence = first
             for message in messages:
@@ -89,7 +97,7 @@ class Nfnetlink:
                 parts.append(_encode(message, sequence, flags))
             parts.append(_batch_edge(_BATCH_END, last + 1))
             self._socket.send(b"".join(parts))
-            refusal: Refused | None = None
+            refusal: NetlinkRefused | None = None
             done = False
             while not done:
                 for kind, flags, sequence, body in self._receive():
@@ -97,12 +105,12 @@ class Nfnetlink:
                         continue
                     code, extack = _error(body, flags)
                     if code and refusal is None:
-                        culprit = (
+                        what = (
                             "nftables batch"
                             if sequence == first
                             else messages[sequence - first - 1].what
                         )
-                        refusal = Refused(code, culprit, extack)
+                        refusal = NetlinkRefused(code, what, extack)
                     # An error about the batch itself is the only answer there will be.
                     if sequence == last or (sequence == first and code):
                         done = True
@@ -110,34 +118,43 @@ class Nfnetlink:
                 raise refusal
 
     def request(self, message: Message) -> list[bytes]:
-        """Send one message outside any batch; the bodies of the answers, if it has any."""
-        return self._ask(message, NLM_F_ACK)
+        """Send one message outside any batch and return the bodies of the answers.
+
+        Raises `NetlinkRefused` if the kernel refuses it.
+        """
+        return self._exchange(message, NLM_F_ACK)
 
     def dump(self, message: Message) -> list[bytes]:
-        """All objects *message* asks for, as bodies without headers; consistent, or retried."""
+        """All objects that *message* asks for, as bodies without headers.
+
+        A dump that changes while it is read is repeated. Raises `NetlinkRefused` if the kernel refuses it, or
+        with EBUSY if it changed every time.
+        """
         for _ in range(_DUMP_TRIES):
             try:
-                return self._ask(message, NLM_F_DUMP)
+                return self._exchange(message, NLM_F_DUMP)
             except InterruptedError:
                 continue
-        raise Refused(errno.EBUSY, f"{message.what}: changed under the reader {_DUMP_TRIES} times")
+        raise NetlinkRefused(
+            errno.EBUSY, f"{message.what}: changed {_DUMP_TRIES} times while it was read"
+        )
 
-    def _ask(self, message: Message, extra: int) -> list[bytes]:
+    def _exchange(self, message: Message, extra: int) -> list[bytes]:
         with self._lock:
-            mine = self._sequence
-            self._sequence = (mine + 1) & 0x7FFFFFFF
-            self._socket.send(_encode(message, mine, extra))
+            own_sequence = self._sequence
+            self._sequence = (own_sequence + 1) & 0x7FFFFFFF
+            self._socket.send(_encode(message, own_sequence, extra))
             answers: list[bytes] = []
             interrupted = False
             while True:
                 for kind, flags, sequence, body in self._receive():
-                    if sequence != mine:
-                        continue
+                    if sequence != own_sequence:
+                        continue  # a late answer to a request that timed out
                     interrupted |= bool(flags & NLM_F_DUMP_INTR) and extra == NLM_F_DUMP
                     if kind == NLMSG_ERROR:
                         code, extack = _error(body, flags)
                         if code:
-                            raise Refused(code, message.what, extack)
+                            raise NetlinkRefused(code, message.what, extack)
                     if kind in (NLMSG_ERROR, NLMSG_DONE):
                         if interrupted:
                             raise InterruptedError
@@ -147,6 +164,7 @@ class Nfnetlink:
     def _receive(self) -> Iterator[tuple[int, int, int, bytes]]:
         """One datagram as (type, flags, sequence, body after the netlink header)."""
         size = self._socket.recv_into(self._buffer)
+        # A copy: callers keep slices of it, and the buffer is used again.
         datagram = bytes(memoryview(self._buffer)[:size])
         offset = 0
         while offset + 16 <= size:
@@ -168,7 +186,7 @@ def _batch_edge(kind: int, sequence: int) -> bytes:
 
 
 def _error(body: bytes, flags: int) -> tuple[int, str]:
-    """(errno or 0, the kernel's own words if it gave any) of an NLMSG_ERROR."""
+    """(errno or 0, the kernel's explanation or "") of an NLMSG_ERROR."""
     (code,) = struct.unpack_from("=i", body)
     if not flags & _NLM_F_ACK_TLVS:
         return -code, ""

@@ -1,8 +1,8 @@
 """Netlink attributes and messages as bytes.
 
-pyroute2 encodes what is built once (rules, base chains). What is built for every VM or read by the
-thousand goes through these few functions instead: its generic encoder takes about 40 us per set
-element, which is most of an install.
+pyroute2 encodes what is built once (rules, base chains). What is built for every VM, or read by the
+thousand, goes through these few functions instead: pyroute2's generic encoder takes about 40 us per set
+element, which would be most of the time of an installation.
 """
 
 from __future__ import annotations
@@ -28,29 +28,33 @@ class Message:
     body: bytes
     flags: int = 0
     what: str = ""
-    """Names the message when the kernel refuses it."""
+    """Describes the message in the error when the kernel refuses it."""
     version: int = 0
-    """1 makes connection tracking honour `family`; nftables wants 0."""
+    """With 1, connection tracking restricts itself to `family`; nftables requires 0."""
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
+    """One attribute: header, *payload*, and padding to a multiple of four bytes."""
     return _HEADER.pack(len(payload) + 4, kind) + payload + bytes(-len(payload) % 4)
 
 
 def nested(kind: int, *parts: bytes) -> bytes:
+    """An attribute that contains the attributes *parts*."""
     return attribute(kind | NESTED, b"".join(parts))
 
 
 def text(kind: int, value: str) -> bytes:
+    """An attribute with a null-terminated string."""
     return attribute(kind, value.encode() + b"\0")
 
 
 def be32(kind: int, value: int) -> bytes:
+    """An attribute with a 32-bit number in network byte order."""
     return attribute(kind, struct.pack(">i" if value < 0 else ">I", value))
 
 
 def attributes(buffer: bytes) -> Iterator[tuple[int, bytes]]:
-    """The attributes in *buffer*, in order; stops quietly at what is not one."""
+    """The attributes in *buffer* as (kind, payload), in order, up to the first bytes that are none."""
     offset, end = 0, len(buffer)
     while offset + 4 <= end:
         length, kind = _HEADER.unpack_from(buffer, offset)
@@ -61,10 +65,12 @@ def attributes(buffer: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def by_kind(buffer: bytes) -> dict[int, bytes]:
+    """The payloads of the attributes in *buffer* by their kind, the last one of each."""
     return dict(attributes(buffer))
 
 
 def string(payload: bytes | None) -> str:
+    """The string that `text` wrote; empty for None, an attribute that is missing."""
     return (payload or b"").rstrip(b"\0").decode(errors="replace")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Address:
-    """A TCP address: IPv4 dotted quad and port."""
+    """A TCP address: IPv4 dotted quad and port; `ValueError` if either is invalid."""
 
     ip: str
     port: int
@@ -23,6 +23,6 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read what `str` wrote: `Address.parse("192.0.2.1:8308")`."""
+        """The address that `str` wrote, such as `192.0.2.1:8308`; `ValueError` if *text* is none."""
         ip, _, port = text.rpartition(":")
         return cls(ip, int(port))

@@ -1,8 +1,7 @@
-"""What RODVR is asked to do, as values: which masked addresses somebody may use, and what they reach.
+"""What RODVR is asked to do, as values: which masked addresses a consumer may use, and what they reach.
 
-Somebody is a VM, known by its port, or programs of the host itself.
-
-Nothing here knows how a binding gets into the kernel; `plan` decides that and `kernel` does it.
+A consumer is a VM, known by its port, or programs of the host itself. This module does not know how a
+binding gets into the kernel: `gsaas.rodvr.plan` decides that, and `gsaas.rodvr.kernel` does it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Binding:
     """Name of the VM's interface on the compute host, at most 15 bytes."""
     mac: str
     ip: str
-    """The port's fixed IPv4 address: the only source address RODVR accepts from the tap."""
+    """The port's fixed IPv4 address: the only source address that RODVR accepts from the tap."""
     mappings: MappingABC[Address, Address]
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,8 +46,8 @@ class Binding:
 
     @classmethod
     def from_dict(cls, data: MappingABC[str, Any]) -> Binding:
-        """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not one."""
-        return cls(**{**data, "mappings": _parsed(data["mappings"])})
+        """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not such a dictionary."""
+        return cls(**{**data, "mappings": _parse_mappings(data["mappings"])})
 
 
 @dataclass(frozen=True)
@@ -56,18 +55,18 @@ class LocalBinding:
     """Programs of the host and the daemons they reach: masked address -> real address.
 
     The masked addresses are in the host's local prefix, and no other binding of the host has any of
-    them: there is no port that could tell two consumers apart.
+    them: there is no port by which two consumers could be told apart.
     """
 
     port_id: str
-    """What this binding is known by, among those of VM ports: the lease's id."""
+    """The id of this binding, among those of VM ports: the lease's id."""
     lease_id: str
     uid: int | None
-    """The only user whose programs they serve; None: every user's."""
+    """The id of the user whose programs may use the masked addresses; None for all users."""
     mappings: MappingABC[Address, Address]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form for RPC, told apart from a `Binding` by its kind."""
+        """Plain form for RPC; its `kind` distinguishes it from that of a `Binding`."""
         return {
             "kind": LOCAL,
             "port_id": self.port_id,
@@ -78,16 +77,16 @@ class LocalBinding:
 
     @classmethod
     def from_dict(cls, data: MappingABC[str, Any]) -> LocalBinding:
-        """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not one."""
-        if data["uid"] is not None and not 0 <= data["uid"] < NOBODY:
+        """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not such a dictionary."""
+        if data["uid"] is not None and not 0 <= data["uid"] < INVALID_UID:
             raise ValueError(f"{data['uid']} is no user id")
         fields = {key: value for key, value in data.items() if key != "kind"}
-        return cls(**{**fields, "mappings": _parsed(data["mappings"])})
+        return cls(**{**fields, "mappings": _parse_mappings(data["mappings"])})
 
 
 LOCAL = "local"
-NOBODY = 2**32 - 1
-"""The number that is no user's (-1 in the kernel's interfaces)."""
+INVALID_UID = 2**32 - 1
+"""The number that is no user's id: (uid_t)-1 in the kernel's interfaces."""
 
 
 HAVING_BINDINGS = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
@@ -122,9 +121,9 @@ def binding_of(lease: Lease) -> Binding | LocalBinding:
 
 
 def binding_from_dict(data: MappingABC[str, Any]) -> Binding | LocalBinding:
-    """Undo `to_dict` of either; `ValueError` or `KeyError` if *data* is none."""
+    """Undo `to_dict` of either class; `ValueError` or `KeyError` if *data* is no such dictionary."""
     return LocalBinding.from_dict(data) if data.get("kind") == LOCAL else Binding.from_dict(data)
 
 
-def _parsed(mappings: MappingABC[str, str]) -> dict[Address, Address]:
+def _parse_mappings(mappings: MappingABC[str, str]) -> dict[Address, Address]:
     return {Address.parse(masked): Address.parse(real) for masked, real in mappings.items()}

@@ -1,4 +1,4 @@
-"""What an endpoint says about itself, in values that travel as JSON."""
+"""What a RODVR endpoint reports, as values with a JSON form."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BindingReport:
-    """One port: is its binding in the kernel, and what did the VM try in vain."""
+    """One binding: whether it is in the kernel, and what was refused to its VM or its programs."""
 
     installed: bool
     unmapped: int = 0
-    """Connections asked of masked addresses without a mapping; each was answered with a reset."""
+    """Connections to masked addresses without a mapping; each was answered with a reset."""
     refused: int = 0
-    """Packets dropped at the tap: a source that is not the port's address, or not TCP."""
+    """Packets dropped at the tap: their source is not the port's address, or they are not TCP."""
     seconds: float | None = None
-    """How long it took to install, from when its tap was there; None while it is not installed."""
+    """How long it took to install, in seconds, from when its tap was there; None while it is not installed."""
 
 
 @dataclass(frozen=True)
 class EndpointReport:
-    """Ports, and what an operator has to mend (empty when all is well)."""
+    """The bindings of a host by port id, and the problems that an operator has to solve (empty if there are none)."""
 
     host: str
     bindings: Mapping[str, BindingReport] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     gpu_address: str | None = None
-    """IPv4 address of this host on the GPU network, from which daemons see its VMs come."""
+    """IPv4 address of this host on the GPU network: the source of its VMs' connections, as daemons see it."""
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain form for JSON; a binding's counters are under `dropped_packets`."""
         return {
             "host": self.host,
             "bindings": {

@@ -1,14 +1,14 @@
-"""What the kernel holds, what it should hold, and the steps from one to the other.
+"""What the kernel contains, what it should contain, and the operations that lead from one to the other.
 
-Plain values in, plain values out: this file knows the shape of the datapath (a chain per tap, the way
-back per identity, the mappings per identity; and apart from them the mappings of the host's own
-programs) and nothing of netlink, clocks or threads. Its rules:
+This module computes with values only. It knows the shape of the datapath: a chain per tap; a return path
+and mappings per identity, the node-local address of a VM port; and, apart from these, the mappings of the
+host's own programs. It knows nothing of netlink, clocks or threads. Its rules:
 
-1. One port is one chain on its tap, one way back, and its mappings. The three change together.
+1. One port is one chain on its tap, one return path, and its mappings. The three change together.
 2. Deletions of a port come before its additions: the kernel refuses to overwrite a map element.
-3. A mapping that goes away or changes takes its live connections with it: every plan names the
+3. A mapping that is removed or changed takes its live connections with it: every plan names the
    connections to cut once its operations are in force.
-4. The tag on a chain is the memory of the datapath. Whatever an agent has to know after a restart is
+4. The tag on a chain is the memory of the datapath. Whatever an endpoint has to know after a restart is
    read back from there, never from a file.
 """
 
@@ -22,11 +22,12 @@ from gsaas.objects.binding import Binding, LocalBinding
 
 
 @dataclass(frozen=True)
-class Tag:
-    """Who a tap's chain works for, as written into the chain's comment."""
+class ChainTag:
+    """The port that a tap's chain serves, as written into the chain's comment."""
 
     identity: str
     ifindex: int
+    """Interface index of the tap when the chain was made: a tap of the same name may be another one."""
     mac: str
     ip: str
     port_id: str
@@ -35,19 +36,21 @@ class Tag:
         return f"{self.identity} {self.ifindex} {self.mac} {self.ip} {self.port_id}"
 
     @classmethod
-    def parse(cls, text: str) -> Tag:
+    def parse(cls, text: str) -> ChainTag:
         """Undo `str`; `ValueError` if *text* is not a tag."""
+        # Only the last field, the port id, may contain spaces.
         identity, ifindex, mac, ip, port_id = text.split(" ", 4)
         return cls(identity, int(ifindex), mac, ip, port_id)
 
     @property
-    def way_back(self) -> WayBack:
-        return WayBack(self.ifindex, self.mac, self.ip)
+    def return_path(self) -> ReturnPath:
+        """Where replies to the port go."""
+        return ReturnPath(self.ifindex, self.mac, self.ip)
 
 
 @dataclass(frozen=True)
-class WayBack:
-    """Where replies to an identity go: the tap, and the addresses the VM knows as its own."""
+class ReturnPath:
+    """Where replies to an identity go: the tap, and the addresses that the VM itself uses."""
 
     ifindex: int
     mac: str
@@ -56,99 +59,116 @@ class WayBack:
 
 @dataclass(frozen=True)
 class Attachment:
-    """What one tap should hold. No mappings: attached, and every masked address is answered no."""
+    """What one tap's chain should be. Without mappings, every connection to a masked address is reset."""
 
-    tag: Tag
+    tag: ChainTag
     mappings: Mapping[Address, Address] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, binding: Binding, identity: str, ifindex: int) -> Attachment:
-        tag = Tag(identity, ifindex, binding.mac.lower(), binding.ip, binding.port_id)
+    def for_binding(cls, binding: Binding, identity: str, ifindex: int) -> Attachment:
+        """The attachment of *binding* to the tap with this interface index."""
+        tag = ChainTag(identity, ifindex, binding.mac.lower(), binding.ip, binding.port_id)
         return cls(tag, binding.mappings)
 
 
 @dataclass(frozen=True)
 class DeleteChain:
+    """Delete the chain of a tap."""
+
     tap: str
 
 
 @dataclass(frozen=True)
 class AddChain:
+    """Add a chain to a tap."""
+
     tap: str
-    tag: Tag
+    tag: ChainTag
 
 
 @dataclass(frozen=True)
-class DeleteWayBack:
+class DeleteReturnPath:
+    """Delete the return path of an identity."""
+
     identity: str
 
 
 @dataclass(frozen=True)
-class AddWayBack:
+class AddReturnPath:
+    """Add the return path of an identity."""
+
     identity: str
-    way: WayBack
+    path: ReturnPath
 
 
 @dataclass(frozen=True)
 class DeleteMappings:
+    """Delete the mappings of these masked addresses of an identity."""
+
     identity: str
     masked: tuple[Address, ...]
 
 
 @dataclass(frozen=True)
 class AddMappings:
+    """Add mappings of an identity: masked address -> real address."""
+
     identity: str
     mappings: Mapping[Address, Address]
 
 
 @dataclass(frozen=True)
-class Way:
-    """A masked address as programs of the host may use it: those of one user, or with None everybody's."""
+class LocalKey:
+    """A masked address as programs of the host may use it: those of one user, or of all users (None)."""
 
     masked: Address
     uid: int | None
 
 
 @dataclass(frozen=True)
-class DeleteLocal:
-    ways: tuple[Way, ...]
+class DeleteLocalMappings:
+    """Delete mappings of the host's own programs."""
+
+    keys: tuple[LocalKey, ...]
 
 
 @dataclass(frozen=True)
-class AddLocal:
-    mappings: Mapping[Way, Address]
+class AddLocalMappings:
+    """Add mappings of the host's own programs to real addresses."""
+
+    mappings: Mapping[LocalKey, Address]
 
 
 Operation = (
     DeleteChain
     | AddChain
-    | DeleteWayBack
-    | AddWayBack
+    | DeleteReturnPath
+    | AddReturnPath
     | DeleteMappings
     | AddMappings
-    | DeleteLocal
-    | AddLocal
+    | DeleteLocalMappings
+    | AddLocalMappings
 )
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Connections to end: those of one masked address, or all of an identity."""
+    """Connections to end: those to one masked address, or all of an identity (None)."""
 
     identity: str
     masked: Address | None = None
 
 
 @dataclass(frozen=True)
-class CutLocal:
-    """Connections of the host's own programs to end: those of one masked address."""
+class LocalCut:
+    """Connections of the host's own programs to end: those to one masked address."""
 
     masked: Address
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection the kernel tracks: who opened it, to what, and the daemon it was sent to."""
+    """A connection that the kernel tracks: the identity that opened it, to what, and where it was sent."""
 
     identity: str
     masked: Address
@@ -157,147 +177,161 @@ class Connection:
 
 @dataclass
 class Plan:
-    """Operations for ONE transaction, in order, and what to cut after it."""
+    """Operations for one transaction, in order, and the connections to cut after it."""
 
     operations: list[Operation] = field(default_factory=list)
-    cuts: list[Cut | CutLocal] = field(default_factory=list)
+    cuts: list[Cut | LocalCut] = field(default_factory=list)
 
     def extend(self, other: Plan) -> None:
+        """Append the operations and cuts of *other*."""
         self.operations += other.operations
         self.cuts += other.cuts
 
 
 @dataclass
-class State:
-    """What the two tables hold. A chain whose comment or rules are not ours has the tag None."""
+class DatapathState:
+    """What the two tables contain."""
 
-    chains: dict[str, Tag | None] = field(default_factory=dict)
-    ways_back: dict[str, WayBack] = field(default_factory=dict)
+    chains: dict[str, ChainTag | None] = field(default_factory=dict)
+    """By tap. The tag is None where the chain's comment or rules are not RODVR's."""
+    return_paths: dict[str, ReturnPath] = field(default_factory=dict)
+    """By identity."""
     mappings: dict[str, dict[Address, Address]] = field(default_factory=dict)
-    local: dict[Way, Address] = field(default_factory=dict)
+    """Masked address -> real address, by identity; no identity has an empty dictionary."""
+    local_mappings: dict[LocalKey, Address] = field(default_factory=dict)
+    """The mappings of the host's own programs."""
 
-    def copy(self) -> State:
-        mappings = {identity: dict(held) for identity, held in self.mappings.items()}
-        return State(dict(self.chains), dict(self.ways_back), mappings, dict(self.local))
+    def copy(self) -> DatapathState:
+        """A state that can be changed without changing this one."""
+        mappings = {identity: dict(current) for identity, current in self.mappings.items()}
+        return DatapathState(
+            dict(self.chains), dict(self.return_paths), mappings, dict(self.local_mappings)
+        )
 
     def commit(self, operations: Iterable[Operation]) -> None:
-        """Follow what the kernel has accepted."""
+        """Change this state as *operations*, which the kernel has accepted, changed the tables."""
         for operation in operations:
             match operation:
                 case AddMappings(identity, mappings):
                     self.mappings.setdefault(identity, {}).update(mappings)
                 case DeleteMappings(identity, masked):
-                    held = self.mappings[identity]
+                    current = self.mappings[identity]
                     for address in masked:
-                        del held[address]
-                    if not held:
+                        del current[address]
+                    if not current:
                         del self.mappings[identity]
                 case AddChain(tap, tag):
                     self.chains[tap] = tag
                 case DeleteChain(tap):
                     del self.chains[tap]
-                case AddWayBack(identity, way):
-                    self.ways_back[identity] = way
-                case DeleteWayBack(identity):
-                    del self.ways_back[identity]
-                case AddLocal(mappings):
-                    self.local.update(mappings)
-                case DeleteLocal(ways):
-                    for way in ways:
-                        del self.local[way]
+                case AddReturnPath(identity, path):
+                    self.return_paths[identity] = path
+                case DeleteReturnPath(identity):
+                    del self.return_paths[identity]
+                case AddLocalMappings(local_mappings):
+                    self.local_mappings.update(local_mappings)
+                case DeleteLocalMappings(keys):
+                    for key in keys:
+                        del self.local_mappings[key]
 
 
-def attach(state: State, tap: str, wanted: Attachment) -> Plan:
-    """Make *tap* hold exactly *wanted*; an empty plan if it does already."""
+def attach(state: DatapathState, tap: str, wanted: Attachment) -> Plan:
+    """Make the chain of *tap* exactly *wanted*; an empty plan if it is that already."""
     plan = Plan()
     tag = wanted.tag
-    held_tag = state.chains.get(tap)
-    if tap in state.chains and held_tag != tag:
+    current_tag = state.chains.get(tap)
+    if tap in state.chains and current_tag != tag:
         plan.operations.append(DeleteChain(tap))
-        if held_tag is not None and held_tag.identity != tag.identity:
-            plan.extend(_forget_identity(state, held_tag.identity))
-    way = tag.way_back
-    held_way = state.ways_back.get(tag.identity)
-    if held_way is not None and held_way != way:
-        plan.operations.append(DeleteWayBack(tag.identity))
-    changes, cuts = _mapping_changes(state, tag.identity, wanted.mappings)
+        if current_tag is not None and current_tag.identity != tag.identity:
+            plan.extend(_remove_identity(state, current_tag.identity))
+    path = tag.return_path
+    current_path = state.return_paths.get(tag.identity)
+    if current_path is not None and current_path != path:
+        plan.operations.append(DeleteReturnPath(tag.identity))
+    changes, cuts = _change_mappings(state, tag.identity, wanted.mappings)
     plan.operations += changes
     plan.cuts += cuts
-    if held_way != way:
-        plan.operations.append(AddWayBack(tag.identity, way))
-    if held_tag != tag:
+    if current_path != path:
+        plan.operations.append(AddReturnPath(tag.identity, path))
+    # The chain comes last: once it is there, packets come, and everything behind it must be ready.
+    if current_tag != tag:
         plan.operations.append(AddChain(tap, tag))
     return plan
 
 
-def detach(state: State, tap: str) -> Plan:
-    """Make *tap* hold nothing; whatever belonged to its identity goes with it."""
+def detach(state: DatapathState, tap: str) -> Plan:
+    """Remove the chain of *tap*, and everything of the identity that it serves."""
     plan = Plan()
     if tap in state.chains:
         plan.operations.append(DeleteChain(tap))
         tag = state.chains[tap]
         if tag is not None:
-            plan.extend(_forget_identity(state, tag.identity))
+            plan.extend(_remove_identity(state, tag.identity))
     return plan
 
 
 def reconcile(
-    state: State, wanted: Mapping[str, Attachment], *, keep: Collection[str] = ()
+    state: DatapathState, wanted: Mapping[str, Attachment], *, keep: Collection[str] = ()
 ) -> Plan:
-    """Make the whole state equal to *wanted* (tap -> attachment); taps in *keep* stay as they are."""
+    """Make all chains equal to *wanted*, by tap; taps in *keep* stay as they are.
+
+    Mappings of the host's own programs are not changed.
+    """
     plan = Plan()
-    ahead = state.copy()
+    planned = state.copy()
 
-    def step(part: Plan) -> None:
-        ahead.commit(part.operations)
-        plan.operations.extend(part.operations)
-        plan.cuts.extend(part.cuts)
+    def append(part: Plan) -> None:
+        planned.commit(part.operations)
+        plan.extend(part)
 
-    # What lets go of an identity comes before what takes it: ports may have changed places.
+    # Chains that stop using an identity come before those that begin to: ports may have swapped taps.
     for tap in sorted(state.chains.keys() - set(keep)):
         tag = state.chains[tap]
-        heir = wanted.get(tap)
-        if heir is None or (tag is not None and tag.identity != heir.tag.identity):
-            step(detach(ahead, tap))
+        attachment = wanted.get(tap)
+        if attachment is None or (tag is not None and tag.identity != attachment.tag.identity):
+            append(detach(planned, tap))
     for tap in sorted(wanted):
-        step(attach(ahead, tap, wanted[tap]))
-    held = {tag.identity for tag in ahead.chains.values() if tag is not None}
-    for identity in sorted((ahead.ways_back.keys() | ahead.mappings.keys()) - held):
-        step(_forget_identity(ahead, identity))
+        append(attach(planned, tap, wanted[tap]))
+    used = {tag.identity for tag in planned.chains.values() if tag is not None}
+    for identity in sorted((planned.return_paths.keys() | planned.mappings.keys()) - used):
+        append(_remove_identity(planned, identity))
     plan.cuts = list(dict.fromkeys(plan.cuts))
     return plan
 
 
-def ways(binding: LocalBinding) -> dict[Way, Address]:
-    """What the state holds for *binding*."""
-    return {Way(masked, binding.uid): real for masked, real in binding.mappings.items()}
+def local_mappings(binding: LocalBinding) -> dict[LocalKey, Address]:
+    """What `DatapathState.local_mappings` has for *binding* when it is installed."""
+    return {LocalKey(masked, binding.uid): real for masked, real in binding.mappings.items()}
 
 
-def relocate(state: State, former: Collection[Way], wanted: Mapping[Way, Address]) -> Plan:
-    """Make the host's own programs have *wanted* in the place of *former*; other ways stay as they are."""
-    held = [way for way in dict.fromkeys([*former, *wanted]) if way in state.local]
-    gone = [way for way in held if state.local[way] != wanted.get(way)]
-    new = {way: real for way, real in wanted.items() if state.local.get(way) != real}
+def replace_local(
+    state: DatapathState, former: Collection[LocalKey], wanted: Mapping[LocalKey, Address]
+) -> Plan:
+    """Put *wanted* into the place of the local mappings *former*; others stay as they are."""
+    concerned = dict.fromkeys([*former, *wanted])
+    current = [key for key in concerned if key in state.local_mappings]
+    removed = [key for key in current if state.local_mappings[key] != wanted.get(key)]
+    added = {key: real for key, real in wanted.items() if state.local_mappings.get(key) != real}
     plan = Plan()
-    if gone:
-        plan.operations.append(DeleteLocal(tuple(gone)))
-        plan.cuts += dict.fromkeys(CutLocal(way.masked) for way in gone)
-    if new:
-        plan.operations.append(AddLocal(new))
+    if removed:
+        plan.operations.append(DeleteLocalMappings(tuple(removed)))
+        plan.cuts += dict.fromkeys(LocalCut(key.masked) for key in removed)
+    if added:
+        plan.operations.append(AddLocalMappings(added))
     return plan
 
 
 def stale_local_connections(
-    connections: Iterable[tuple[Address, Address]], state: State
-) -> list[CutLocal]:
-    """Cuts for connections, (masked, real), of the host's own programs that no mapping sends there."""
-    sent = {(way.masked, real) for way, real in state.local.items()}
-    stale = {masked for masked, real in connections if (masked, real) not in sent}
-    return [CutLocal(masked) for masked in sorted(stale)]
+    connections: Iterable[tuple[Address, Address]], state: DatapathState
+) -> list[LocalCut]:
+    """Cuts for connections of the host's own programs, (masked, real), that go where no mapping leads."""
+    mapped = {(key.masked, real) for key, real in state.local_mappings.items()}
+    stale = {masked for masked, real in connections if (masked, real) not in mapped}
+    return [LocalCut(masked) for masked in sorted(stale)]
 
 
-def stale_connections(connections: Iterable[Connection], state: State) -> list[Cut]:
-    """Cuts for connections that go where no mapping sends them (an agent died before cutting them)."""
+def stale_connections(connections: Iterable[Connection], state: DatapathState) -> list[Cut]:
+    """Cuts for connections that go where no mapping leads: an endpoint may die before it cuts them."""
     cuts = {
         Cut(connection.identity, connection.masked)
         for connection in connections
@@ -306,26 +340,27 @@ def stale_connections(connections: Iterable[Connection], state: State) -> list[C
     return sorted(cuts, key=lambda cut: (cut.identity, cut.masked))
 
 
-def _mapping_changes(
-    state: State, identity: str, wanted: Mapping[Address, Address]
+def _change_mappings(
+    state: DatapathState, identity: str, wanted: Mapping[Address, Address]
 ) -> tuple[list[Operation], list[Cut]]:
-    held = state.mappings.get(identity)
-    if not held:
+    current = state.mappings.get(identity)
+    if not current:
         return ([AddMappings(identity, dict(wanted))] if wanted else []), []
-    gone = tuple(masked for masked, real in held.items() if wanted.get(masked) != real)
-    new = {masked: real for masked, real in wanted.items() if held.get(masked) != real}
+    removed = tuple(masked for masked, real in current.items() if wanted.get(masked) != real)
+    added = {masked: real for masked, real in wanted.items() if current.get(masked) != real}
     operations: list[Operation] = []
-    if gone:
-        operations.append(DeleteMappings(identity, gone))
-    if new:
-        operations.append(AddMappings(identity, new))
-    # One walk over the connection table ends all of an identity; prefer it when nothing survives.
-    whole = len(gone) == len(held)
-    return operations, [Cut(identity)] if whole else [Cut(identity, masked) for masked in gone]
+    if removed:
+        operations.append(DeleteMappings(identity, removed))
+    if added:
+        operations.append(AddMappings(identity, added))
+    # One walk over the connection table ends all of an identity; prefer it when no mapping stays.
+    if len(removed) == len(current):
+        return operations, [Cut(identity)]
+    return operations, [Cut(identity, masked) for masked in removed]
 
 
-def _forget_identity(state: State, identity: str) -> Plan:
-    operations, cuts = _mapping_changes(state, identity, {})
-    if identity in state.ways_back:
-        operations.append(DeleteWayBack(identity))
-    return Plan(operations, cuts)
+def _remove_identity(state: DatapathState, identity: str) -> Plan:
+    operations, cuts = _change_mappings(state, identity, {})
+    if identity in state.return_paths:
+        operations.append(DeleteReturnPath(identity))
+    return Plan(operations, [*cuts])

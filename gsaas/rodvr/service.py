@@ -1,9 +1,9 @@
-"""The endpoint of one host on the message bus: takes the engine's calls, reports what it holds.
+"""The endpoint of one host on the message bus: serves the engine's calls, and reports to the engine.
 
-1. Calls are taken one at a time in the order they arrive: a binding the engine asked for first and gave up on can
-   never come back after its removal was confirmed.
-2. At start, and until it succeeded, the endpoint asks for everything it should hold. Calls wait meanwhile, for
-   they may be newer than that answer.
+1. Calls are served one at a time in the order in which they arrive: a binding that the engine asked for and then
+   gave up can never be installed again after its removal was confirmed.
+2. At start, the service asks the engine for all bindings of its host until it gets an answer. Calls wait
+   meanwhile, because they may be newer than that answer.
 3. It reports after every change, when a waiting binding gets installed, and every `report_interval` seconds.
 """
 
@@ -25,12 +25,16 @@ LOG = logging.getLogger(__name__)
 
 RETRY_PAUSE = 1.0
 """Seconds between two attempts to reach the engine at start."""
-STOP_PATIENCE = 2.0
-"""Seconds for which an end waits for the last report."""
+STOP_TIMEOUT = 2.0
+"""Seconds for which `stop` waits for the last report."""
 
 
 class EndpointService:
-    """Serves the endpoint that *make_endpoint* makes, given what to call when a binding gets installed."""
+    """Serves one endpoint.
+
+    *make_endpoint* creates it, given the function to call when a binding gets installed without a call.
+    *report_interval* is in seconds.
+    """
 
     target = rpc.Target(version=EndpointClient.VERSION)
 
@@ -42,60 +46,62 @@ class EndpointService:
         report_interval: float,
     ) -> None:
         self.host = host
-        self._endpoint = make_endpoint(lambda _port_id: self._news.set())
+        self._endpoint = make_endpoint(lambda _port_id: self._report_due.set())
         self._engine = EngineClient(bus)
         self._report_interval = report_interval
-        self._calls = threading.Lock()
-        self._news = threading.Event()
+        self._call_lock = threading.Lock()
+        self._report_due = threading.Event()
         self._stopping = threading.Event()
         self._server = rpc.server(bus, rpc.RODVR, host, self)
-        self._reporter = threading.Thread(target=self._report, name=f"endpoint-{host}", daemon=True)
+        self._reporter = threading.Thread(
+            target=self._run_reporter, name=f"endpoint-{host}", daemon=True
+        )
 
     def start(self) -> None:
-        """Bring the kernel's side up, then serve. Raises what `Endpoint.start` raises."""
+        """Start the endpoint, then serve calls and report. Raises what `Endpoint.start` raises."""
         self._endpoint.start()
-        self._calls.acquire()  # let go by the reporter, after the first answer of the engine
-        self._server.start(override_pool_size=1)
+        self._call_lock.acquire()  # released by the reporter, after the engine's first answer
+        self._server.start(override_pool_size=1)  # one thread: calls are served in their order
         self._reporter.start()
 
     def stop(self) -> None:
-        """Serve no more, and leave the kernel as it is: what is bound goes on working."""
+        """Stop serving and reporting. The kernel stays as it is, and VMs go on reaching their GPUs."""
         self._stopping.set()
-        self._news.set()
+        self._report_due.set()
         self._server.stop()
-        self._reporter.join(STOP_PATIENCE)  # it may be waiting for an engine that does not answer
+        self._reporter.join(STOP_TIMEOUT)  # it may be waiting for an engine that does not answer
         self._endpoint.stop()
 
     def apply(self, context: RequestContext, binding: dict[str, Any]) -> dict[str, Any]:
-        """Install a binding; raises `ValueError` or `KeyError` for what is not one."""
+        """Install a binding and return the report on it; `ValueError` or `KeyError` if *binding* is none."""
         wanted = binding_from_dict(binding)
-        with self._calls:
+        with self._call_lock:
             report = self._endpoint.apply(wanted)
-        self._news.set()
+        self._report_due.set()
         return report.to_dict()
 
     def remove(self, context: RequestContext, port_id: str) -> dict[str, Any]:
-        """Remove a binding and cut its connections."""
-        with self._calls:
+        """Remove a binding and cut its connections; raises what `Endpoint.remove` raises."""
+        with self._call_lock:
             report = self._endpoint.remove(port_id)
-        self._news.set()
+        self._report_due.set()
         return report.to_dict()
 
-    def _report(self) -> None:
+    def _run_reporter(self) -> None:
         try:
-            self._take_over()
+            self._fetch_bindings()
         finally:
-            self._calls.release()
+            self._call_lock.release()
         while not self._stopping.is_set():
-            self._news.clear()
+            self._report_due.clear()
             try:
                 self._engine.endpoint_report(self.host, self._endpoint.report().to_dict())
             except rpc.BusError as error:
                 LOG.warning("the endpoint of %s could not report: %s", self.host, error)
-            self._news.wait(self._report_interval)
+            self._report_due.wait(self._report_interval)
 
-    def _take_over(self) -> None:
-        """Hold what the engine says, and nothing else."""
+    def _fetch_bindings(self) -> None:
+        """Make the engine's bindings of this host all that is wanted; returns when it succeeded or is to stop."""
         while not self._stopping.is_set():
             try:
                 bindings = self._engine.endpoint_started(self.host)
@@ -103,7 +109,9 @@ class EndpointService:
                     return
                 self._endpoint.replace(bindings)
             except (rpc.BusError, ValueError, KeyError) as error:
-                LOG.warning("the endpoint of %s waits for the engine: %s", self.host, error)
+                LOG.warning(
+                    "the endpoint of %s has no bindings from the engine yet: %s", self.host, error
+                )
                 self._stopping.wait(RETRY_PAUSE)
             else:
                 return

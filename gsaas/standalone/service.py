@@ -217,7 +217,7 @@ class Standalone:
             local_prefix=options.local_prefix,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
-            farewell=options.farewell,
+            grace=options.grace,
         )
         return EndpointService(
             self._bus,

@@ -16,7 +16,7 @@ from gsaas.gpu_host.fence.ruleset import ADMITTED, INET, TABLE
 from gsaas.netlink import expressions as ex
 from gsaas.netlink import wire
 from gsaas.netlink.expressions import SUBSYSTEM
-from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.objects.daemon import Admission
 
@@ -59,14 +59,14 @@ class Table:
     def read(self, layout: Layout) -> Found | None:
         """What is there; None if there is no table. Takes it over if its owner has gone.
 
-        `Refused` if another process owns it.
+        `NetlinkRefused` if another process owns it.
         """
         table = self._table()
         if table is None:
             return None
         flags, comment, owner = table
-        if flags & ex.OWNER and owner != self._netlink.port:
-            raise Refused(
+        if flags & ex.OWNER and owner != self._netlink.port_id:
+            raise NetlinkRefused(
                 errno.EPERM,
                 f"table {TABLE} belongs to another process (netlink port {owner}); is a second "
                 "monitor running on this host",
@@ -87,7 +87,7 @@ class Table:
         elements = _elements(True, admissions)
         try:
             self._netlink.transact([*remains, *ruleset.build(layout, self._flags), *elements])
-        except Refused as refusal:
+        except NetlinkRefused as refusal:
             unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
             if not (self._flags and unknown and refusal.what.startswith("add table")):
                 raise
@@ -95,7 +95,7 @@ class Table:
             self._netlink.transact([*remains, *ruleset.build(layout, 0), *elements])
 
     def change(self, add: Iterable[Admission], remove: Iterable[Admission]) -> None:
-        """Admit some and admit others no more; `Refused` if the set is not as we think, and nothing has changed."""
+        """Admit some and no longer others; `NetlinkRefused` if the set is not as expected, and nothing has changed."""
         self._netlink.transact([*_elements(False, remove), *_elements(True, add)])
 
     def remove(self) -> None:

@@ -1,21 +1,22 @@
 """The kernel's side of RODVR: nftables, links and connection tracking through netlink.
 
-This is the only place in `gsaas.rodvr` that knows netlink. `Datapath` is what the agent uses; the rest
-are its parts:
+This is the only place in `gsaas.rodvr` that uses netlink. `Datapath` is what the endpoint uses; the other
+modules are its parts:
 
-    ruleset    our two tables as data                 ports   the messages of one port, packed by hand
-    links      veth pair, route, sysctls              events  link and ruleset notifications
-    conntrack  reading and cutting connections        hooks   other people's forward chains
-    resets     provoking resets of cut connections
+    ruleset    RODVR's two tables as data              encoder         the operations of a plan as messages
+    links      veth pair, route, sysctls               decoder         the state that dumps describe
+    conntrack  reading and cutting connections         events          link and table notifications
+    resets     provoking resets of cut connections     forward_chains  forward chains of other programs
+    attributes  numbers of netlink attributes
 
-What is not RODVR's alone is in `gsaas.netlink`.
+What the GPU hosts' fence uses too is in `gsaas.netlink`.
 
 `CAP_NET_ADMIN` is enough for all of it. A datapath inside a *named* network namespace (standalone mode
 and tests) also needs `CAP_SYS_ADMIN`, to open its sockets there.
 """
 
-from gsaas.netlink.transport import Refused
-from gsaas.rodvr.kernel.datapath import Datapath
+from gsaas.netlink.transport import NetlinkRefused
+from gsaas.rodvr.kernel.datapath import Datapath, DatapathSnapshot
 from gsaas.rodvr.kernel.events import Events, Watch
 
-__all__ = ["Datapath", "Events", "Refused", "Watch"]
+__all__ = ["Datapath", "DatapathSnapshot", "Events", "NetlinkRefused", "Watch"]

@@ -1,8 +1,9 @@
-"""Connections the kernel tracks: which of them are ours, and ending them.
+"""The connections that the kernel tracks: finds those of RODVR, and cuts them.
 
-Ending one means to forget it. The VM's next packet then belongs to nothing, and the `stale` chain
-answers it with a reset; `resets` sees to it that there is a next packet. The daemon's next packet
-finds no socket on this host and is reset too; a silent daemon finds out by its TCP keepalive.
+A connection is cut by deleting its entry in the kernel's table. The VM's next packet then belongs to no
+connection, and the `stale` chain answers it with a reset; `resets` makes the VM send such a packet. The
+daemon's next packet finds no socket on this host and is reset too; a daemon that sends none finds out by
+its TCP keepalive.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_CTNETLINK
 from pyroute2.netlink.nfnetlink import nfctsocket as nfct
 
 from gsaas.netlink import wire
-from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
 from gsaas.rodvr.kernel import resets
-from gsaas.rodvr.plan import Connection, Cut, CutLocal
+from gsaas.rodvr.plan import Connection, Cut, LocalCut
 
 _SUBSYSTEM = NFNL_SUBSYS_CTNETLINK << 8
 _TCP = b"\x06"
@@ -34,8 +35,11 @@ _PROTOCOL_NUMBER, _PORT_SOURCE, _PORT_DESTINATION = 1, 2, 3
 _FILTER_ORIGINAL_FLAGS = 1
 
 
-class _Entry(NamedTuple):
-    """One IPv4 TCP connection: what the kernel wants back to delete it, and its ends."""
+class _TrackedConnection(NamedTuple):
+    """One IPv4 TCP connection.
+
+    To delete it, the kernel has to be given its original tuple and its zone as they were read.
+    """
 
     original: bytes
     zone: bytes | None
@@ -45,10 +49,10 @@ class _Entry(NamedTuple):
 
 
 class Conntrack:
-    """Cuts connections by who opened them.
+    """Reads and cuts connections.
 
-    Linux 6.8 and later delete by filter. Before that, and with *filtered* False, every connection
-    is deleted by itself.
+    Linux 6.8 and later delete all connections that a filter matches. Before that, and with *filtered*
+    False, every connection is deleted by itself.
     """
 
     def __init__(self, netlink: Nfnetlink, netns: str | None, *, filtered: bool = True) -> None:
@@ -56,39 +60,41 @@ class Conntrack:
         self._netns = netns
         self._filtered = filtered
 
-    def cut(self, cuts: Iterable[Cut | CutLocal], *, silently: bool = False) -> None:
-        """End the connections of *cuts* and tell their clients; `Refused` if the kernel would not.
+    def cut(self, cuts: Iterable[Cut | LocalCut], *, silently: bool = False) -> None:
+        """Delete the connections of *cuts* and reset them at their clients.
 
-        None to end is fine. Finding out whom to tell is what takes time: the kernel goes through
-        its whole table (10 ms). *silently* leaves that out.
+        It is no error if there are none. Raises `NetlinkRefused` if the kernel refuses. *silently* leaves
+        the resets out, and with them what takes time: to find the clients, the kernel goes through its
+        whole table (10 ms).
         """
         cuts = set(cuts)
-        wanted = {cut for cut in cuts if isinstance(cut, Cut)}
-        self._cut_local({cut.masked for cut in cuts if isinstance(cut, CutLocal)})
-        if silently and self._delete_by_filter(wanted):
+        port_cuts = {cut for cut in cuts if isinstance(cut, Cut)}
+        self._cut_local({cut.masked for cut in cuts if isinstance(cut, LocalCut)})
+        if silently and self._delete_by_filter(port_cuts):
             return
-        doomed = [
+        # Before they are deleted: afterwards, it is unknown which clients to reset.
+        entries = [
             entry
-            for identity in sorted({cut.identity for cut in wanted})
-            for entry in self._entries(_of(Cut(identity)))
-            if not wanted.isdisjoint((Cut(identity), Cut(identity, entry.masked)))
+            for identity in sorted({cut.identity for cut in port_cuts})
+            for entry in self._entries(_filter(Cut(identity)))
+            if not port_cuts.isdisjoint((Cut(identity), Cut(identity, entry.masked)))
             and entry.client.ip == identity  # kernels before 5.8 do not filter
         ]
-        if not self._delete_by_filter(wanted):
-            for entry in doomed:
+        if not self._delete_by_filter(port_cuts):
+            for entry in entries:
                 self._delete(entry)
-        resets.provoke(self._netns, ((entry.client, entry.masked) for entry in doomed))
+        resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
 
     def connections(self, network: ipaddress.IPv4Network) -> list[Connection]:
-        """All TCP connections opened from *network*: the identities."""
+        """All TCP connections that were opened from *network*, the identity network."""
         return [
             Connection(entry.client.ip, entry.masked, entry.real)
             for entry in self._entries()
             if ipaddress.IPv4Address(entry.client.ip) in network
         ]
 
-    def to(self, network: ipaddress.IPv4Network) -> list[tuple[Address, Address]]:
-        """All TCP connections opened to *network*, the local prefix, as (masked, real)."""
+    def connections_to(self, network: ipaddress.IPv4Network) -> list[tuple[Address, Address]]:
+        """All TCP connections that were opened to *network*, the local prefix, as (masked, real)."""
         return [
             (entry.masked, entry.real)
             for entry in self._entries()
@@ -96,13 +102,16 @@ class Conntrack:
         ]
 
     def _cut_local(self, masked: Set[Address]) -> None:
-        """End the connections to *masked*: one walk for all of them, since nothing else tells them from others."""
+        """Cut the connections to *masked*.
+
+        The table is read once for all of them: they have no identity to filter by.
+        """
         if not masked:
             return
-        doomed = [entry for entry in self._entries() if entry.masked in masked]
-        for entry in doomed:
+        entries = [entry for entry in self._entries() if entry.masked in masked]
+        for entry in entries:
             self._delete(entry)
-        resets.provoke(self._netns, ((entry.client, entry.masked) for entry in doomed))
+        resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
 
     def _delete_by_filter(self, cuts: Iterable[Cut]) -> bool:
         if not self._filtered:
@@ -111,38 +120,38 @@ class Conntrack:
             for cut in cuts:
                 kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_DELETE
                 what = f"cut connections of {cut.identity}"
-                self._netlink.request(Message(kind, socket.AF_INET, _of(cut), 0, what, 1))
-        except Refused as refusal:
+                self._netlink.request(Message(kind, socket.AF_INET, _filter(cut), 0, what, 1))
+        except NetlinkRefused as refusal:
             if refusal.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise
-            self._filtered = False
+            self._filtered = False  # this kernel does not support filters; do not ask again
         return self._filtered
 
-    def _delete(self, entry: _Entry) -> None:
+    def _delete(self, entry: _TrackedConnection) -> None:
         body = wire.nested(_TUPLE_ORIGINAL, entry.original)
         if entry.zone is not None:
             body += wire.attribute(_ZONE, entry.zone)
         kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_DELETE
         try:
             self._netlink.request(Message(kind, socket.AF_INET, body, 0, "cut connection", 1))
-        except Refused as refusal:
-            if refusal.errno != errno.ENOENT:
+        except NetlinkRefused as refusal:
+            if refusal.errno != errno.ENOENT:  # it ended by itself meanwhile
                 raise
 
-    def _entries(self, chosen: bytes = b"") -> Iterator[_Entry]:
+    def _entries(self, filter_: bytes = b"") -> Iterator[_TrackedConnection]:
         kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_GET
-        request = Message(kind, socket.AF_INET, chosen, 0, "read connections", 1)
+        request = Message(kind, socket.AF_INET, filter_, 0, "read connections", 1)
         for body in self._netlink.dump(request):
             fields = wire.by_kind(body)
             original, reply = fields.get(_TUPLE_ORIGINAL), fields.get(_TUPLE_REPLY)
             if original is not None and reply is not None and _is_tcp(original):
                 client, masked = _ends(original)
                 real, _ = _ends(reply)
-                yield _Entry(original, fields.get(_ZONE), client, masked, real)
+                yield _TrackedConnection(original, fields.get(_ZONE), client, masked, real)
 
 
-def _of(cut: Cut) -> bytes:
-    """Attributes that choose the connections of *cut* in a request."""
+def _filter(cut: Cut) -> bytes:
+    """The attributes of a request that restrict it to the connections of *cut*."""
     flags = nfct.FILTER_FLAG_CTA_IP_SRC | nfct.FILTER_FLAG_CTA_PROTO_NUM
     ip = [wire.attribute(_IP_SOURCE, socket.inet_aton(cut.identity))]
     protocol = [wire.attribute(_PROTOCOL_NUMBER, _TCP)]

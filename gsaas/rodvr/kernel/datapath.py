@@ -1,8 +1,9 @@
-"""The datapath of one host: what the agent reads from the kernel and tells it.
+"""The datapath of one host: what the endpoint reads from the kernel and changes in it.
 
-Stateless but for one socket, which owns the tables where the kernel knows owners (Linux 6.9 and
-later): nobody else can change or flush them, and they stay when the socket closes. Older kernels take
-no such flags; then others can flush us, and the agent has to watch and rebuild.
+Its only state is one socket, which owns the tables where the kernel supports table owners (Linux 6.9 and
+later): no other program can change or flush them, and they stay when the socket closes. Older kernels
+refuse these flags; there, other programs can flush the tables, and the endpoint has to watch and rebuild
+them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.netlink import expressions as ex
 from gsaas.netlink import wire
-from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
 from gsaas.rodvr import forwarding, plan
-from gsaas.rodvr.kernel import hooks, ports, ruleset
+from gsaas.rodvr.kernel import decoder, encoder, forward_chains, ruleset
 from gsaas.rodvr.kernel.conntrack import Conntrack
 from gsaas.rodvr.kernel.events import Watch
 from gsaas.rodvr.kernel.links import Links
-from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, Layout
+from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, RulesetConfig
 
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
 
@@ -37,16 +38,21 @@ class _Table:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was read from our tables."""
+class DatapathSnapshot:
+    """What was read from RODVR's tables."""
 
-    state: plan.State
+    state: plan.DatapathState
     intact: bool
-    """Everything that does not belong to a single port is there: on this, ports can be added."""
+    """Whether everything that does not belong to a single port is there, so that ports can be added."""
 
 
 class Datapath:
-    """Both tables, the veth pair and the connections of one host."""
+    """Both tables, the veth pair and the connections of one host.
+
+    *netns* is the name of its network namespace, None for that of this process. *protected* asks for table
+    owners, *filtered_cuts* for deletion of connections by filter; kernels without them do without.
+    Methods raise `OSError`, mostly as `NetlinkRefused`, if the kernel refuses what they ask for.
+    """
 
     def __init__(
         self,
@@ -65,40 +71,45 @@ class Datapath:
         self._local_prefix = local_prefix
         self._netns = netns
         self._netlink = Nfnetlink(netns)
+        # A socket of its own: a long dump must not delay changes.
         self._reader = Nfnetlink(netns)
         self._links = Links(netns)
         self._conntrack = Conntrack(self._netlink, netns, filtered=filtered_cuts)
         self._flags = ex.OWNER | ex.PERSIST if protected else 0
-        self._layout: Layout | None = None
-        self._encoder: ports.Encoder | None = None
+        self._config: RulesetConfig | None = None
+        self._encoder: encoder.OperationEncoder | None = None
         self._forwarded_before: bool | None = None
 
     @property
     def protected(self) -> bool:
-        """Whether the kernel keeps others from changing our tables."""
+        """Whether the kernel keeps other programs from changing RODVR's tables."""
         return bool(self._flags)
 
     @property
     def own_links(self) -> set[str]:
-        """Links whose events may mean that something of ours has to be put right."""
+        """Interfaces that RODVR configures: when one of them changes, everything is to be compared."""
         return {OUTER, INNER, self.gpu_device}
 
     @property
-    def port(self) -> int:
-        """Who we are in notifications."""
-        return self._netlink.port
+    def port_id(self) -> int:
+        """The netlink port id that notifications name as the sender of this datapath's changes."""
+        return self._netlink.port_id
 
     def watch(self) -> Watch:
-        """Events of this datapath's namespace. The caller closes it."""
+        """A watch for the events of this datapath's namespace. The caller closes it."""
         return Watch(self._netns)
 
     def close(self) -> None:
-        """Leave the kernel as it is."""
+        """Close the sockets. What is in the kernel stays there."""
         self._netlink.close()
         self._reader.close()
         self._links.close()
 
     def index(self, tap: str) -> int | None:
+        """The interface index of *tap*, None if there is no such interface.
+
+        Raises `ValueError` for a name that no interface can have.
+        """
         return self._links.index(tap)
 
     def gpu_address(self) -> str | None:
@@ -106,130 +117,141 @@ class Datapath:
         return self._links.address(self.gpu_device)
 
     def prepare(self) -> bool:
-        """Put links and settings right and take over tables that are ours.
+        """Configure links and settings, and become the owner of RODVR's tables.
 
-        False: the tables are missing or not of the layout we need, and `apply` has to rebuild them.
-        `Refused` if another process owns them.
+        Returns False if the tables are missing or of another configuration, so that `apply` has to rebuild
+        them. Raises `NetlinkRefused` if another process owns them.
         """
         outer = self._links.ensure_pair(self._identity_network)
         tables = self._tables()
-        before = self._allow_forwarding(tables)
+        forwarded_before = self._enable_forwarding(tables)
         self._links.ensure_route(self.gpu_device, self._local_prefix)
-        layout = Layout(
+        config = RulesetConfig(
             self._masked_prefix,
             self._identity_network,
             self._local_prefix,
             self.gpu_device,
             outer,
-            not before,
+            not forwarded_before,
         )
-        if layout != self._layout:
-            self._layout, self._encoder = layout, ports.Encoder(layout)
+        if config != self._config:
+            self._config, self._encoder = config, encoder.OperationEncoder(config)
         return self._take_over(tables)
 
-    def read(self) -> Found:
-        """What our tables hold; nothing if there are none.
+    def read(self) -> DatapathSnapshot:
+        """What RODVR's tables contain; without tables, an empty state that is not intact.
 
-        It goes through a socket of its own, so it may be called while another thread changes things.
+        It uses a socket of its own, so it may be called while another thread changes the tables. Raises
+        `RuntimeError` before `prepare`.
         """
-        if self._layout is None:
+        if self._config is None:
             raise RuntimeError("read comes after prepare")
         reader = self._reader
         try:
-            rules = {family: reader.dump(ports.list_rules(family)) for family in (NETDEV, IPV4)}
-            state = ports.read_state(
-                chains=reader.dump(ports.list_chains(NETDEV)),
+            rules = {family: reader.dump(decoder.list_rules(family)) for family in (NETDEV, IPV4)}
+            state = decoder.read_state(
+                chains=reader.dump(decoder.list_chains(NETDEV)),
                 rules=rules[NETDEV],
-                back=reader.dump(ports.list_elements(NETDEV, "back")),
-                real=reader.dump(ports.list_elements(IPV4, "real")),
-                local=reader.dump(ports.list_elements(IPV4, "local")),
+                back=reader.dump(decoder.list_elements(NETDEV, "back")),
+                real=reader.dump(decoder.list_elements(IPV4, "real")),
+                local=reader.dump(decoder.list_elements(IPV4, "local")),
             )
-        except Refused as refusal:
+        except NetlinkRefused as refusal:
             if refusal.errno != errno.ENOENT:
                 raise
-            return Found(plan.State(), intact=False)
+            # Without tables, or one was deleted between two dumps.
+            return DatapathSnapshot(plan.DatapathState(), intact=False)
         counted = {
             (family, chain): count
             for family, bodies in rules.items()
-            for chain, count in ports.count_rules(bodies).items()
+            for chain, count in decoder.count_rules(bodies).items()
         }
-        wanted = ruleset.rules_per_chain(self._layout)
-        return Found(state, all(counted.get(chain) == count for chain, count in wanted.items()))
+        expected = ruleset.rules_per_chain(self._config)
+        intact = all(counted.get(chain) == count for chain, count in expected.items())
+        return DatapathSnapshot(state, intact)
 
     def apply(self, operations: Iterable[plan.Operation], *, rebuild: bool = False) -> None:
         """Carry out *operations* as one transaction, on top of new tables if *rebuild*.
 
-        `Refused` if the kernel would not, and then nothing has changed.
+        Raises `NetlinkRefused` if the kernel refuses one of them, `ValueError` if one cannot be encoded, and
+        `RuntimeError` before `prepare`; then nothing has changed.
         """
-        if self._layout is None or self._encoder is None:
+        if self._config is None or self._encoder is None:
             raise RuntimeError("apply comes after prepare")
         messages = self._encoder.messages(operations)
         if not rebuild:
             self._netlink.transact(messages)
             return
-        base = ruleset.base(self._layout)
-        present = self._tables()
-        remains = [ex.delete_table(family, TABLE) for family in present]
+        base = ruleset.base(self._config)
+        deletions = [ex.delete_table(family, TABLE) for family in self._tables()]
         try:
-            created = ruleset.add_tables(self._layout, self._flags)
-            self._netlink.transact([*remains, *created, *base, *messages])
-        except Refused as refusal:
+            created = ruleset.add_tables(self._config, self._flags)
+            # In one transaction: at no moment is a packet forwarded without rules.
+            self._netlink.transact([*deletions, *created, *base, *messages])
+        except NetlinkRefused as refusal:
             unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
             if not (self._flags and unknown and refusal.what.startswith("add table")):
                 raise
-            self._flags = 0  # this kernel knows no owners
-            created = ruleset.add_tables(self._layout, self._flags)
-            self._netlink.transact([*remains, *created, *base, *messages])
+            self._flags = 0  # this kernel does not support table owners
+            created = ruleset.add_tables(self._config, self._flags)
+            self._netlink.transact([*deletions, *created, *base, *messages])
 
-    def cut(self, cuts: Iterable[plan.Cut | plan.CutLocal], *, silently: bool = False) -> None:
-        """End connections and tell who opened them, unless *silently*, which takes a fiftieth of the time."""
+    def cut(self, cuts: Iterable[plan.Cut | plan.LocalCut], *, silently: bool = False) -> None:
+        """End connections and reset them at their clients.
+
+        *silently* leaves the resets out and takes a fiftieth of the time.
+        """
         self._conntrack.cut(cuts, silently=silently)
 
     def connections(self) -> list[plan.Connection]:
+        """All tracked connections of VM ports."""
         return self._conntrack.connections(self._identity_network)
 
     def local_connections(self) -> list[tuple[Address, Address]]:
-        return self._conntrack.to(self._local_prefix)
+        """All tracked connections of the host's own programs to masked addresses, as (masked, real)."""
+        return self._conntrack.connections_to(self._local_prefix)
 
-    def uncount(self, identity: str) -> None:
-        """Let the next port that gets *identity* start with a clean count."""
+    def reset_unmapped(self, identity: str) -> None:
+        """Set the count of *identity* in `unmapped` to zero, for the next port that gets it."""
         try:
-            self._netlink.transact([ports.uncount(identity)])
-        except Refused as refusal:
+            self._netlink.transact([encoder.reset_unmapped(identity)])
+        except NetlinkRefused as refusal:
             if refusal.errno != errno.ENOENT:
                 raise
 
-    def uncount_local(self, masked: Set[str]) -> None:
-        """Let the next consumers that get these addresses start with a clean count."""
+    def reset_unmapped_local(self, masked: Set[str]) -> None:
+        """Set the counts of these masked IP addresses to zero, for the next leases that get them."""
         counted = self.unmapped_local().keys() & masked
-        self._netlink.transact([ports.uncount_local(ip) for ip in sorted(counted)])
+        self._netlink.transact([encoder.reset_unmapped_local(ip) for ip in sorted(counted)])
 
     def unmapped(self) -> dict[str, int]:
-        """Identity -> connections asked of masked addresses without a mapping."""
-        return ports.read_unmapped(self._reader.dump(ports.list_elements(IPV4, "unmapped")))
+        """Identity -> refused connections to masked addresses without a mapping."""
+        return decoder.read_unmapped(self._reader.dump(decoder.list_elements(IPV4, "unmapped")))
 
     def unmapped_local(self) -> dict[str, int]:
-        """Local masked address -> connections asked of it by whom it is not for."""
-        return ports.read_unmapped(self._reader.dump(ports.list_elements(IPV4, "unmapped-local")))
+        """Masked IP address of the local prefix -> refused connections of users without a mapping for it."""
+        return decoder.read_unmapped(
+            self._reader.dump(decoder.list_elements(IPV4, "unmapped-local"))
+        )
 
     def refused(self) -> dict[str, int]:
         """Tap -> packets dropped there for a forged source or a protocol other than TCP."""
-        return ports.read_refused(self._reader.dump(ports.list_rules(NETDEV)))
+        return decoder.read_refused(self._reader.dump(decoder.list_rules(NETDEV)))
 
     def obstacles(self) -> list[str]:
-        """What others have set up on this host that keeps the datapath from working."""
+        """What else is configured on this host that keeps the datapath from working, for an operator."""
         gpu = self.gpu_device
         packets = (
-            forwarding.Packet(INNER, gpu, answer=False),
-            forwarding.Packet(gpu, INNER, answer=True),
+            forwarding.Packet(INNER, gpu, reply=False),
+            forwarding.Packet(gpu, INNER, reply=True),
         )
         found = [
-            forwarding.problem(chain, gpu, INNER)
-            for chain, rules_of in hooks.forward_chains(self._reader)
+            forwarding.obstacle(chain, gpu, INNER)
+            for chain, rules_of in forward_chains.read(self._reader)
             if any(forwarding.drops(chain, rules_of, packet) for packet in packets)
         ]
         if "filter" in self._links.legacy_tables():
-            found.append(forwarding.legacy_note(gpu, INNER))
+            found.append(forwarding.legacy_obstacle(gpu, INNER))
         if not self._links.loose_pickup():
             found.append(
                 "net.netfilter.nf_conntrack_tcp_loose is 0: connections to GPUs that were taken away "
@@ -238,20 +260,21 @@ class Datapath:
         return found
 
     def teardown(self) -> None:
-        """Take everything of ours away and give the GPU NIC its setting back."""
+        """Remove everything of RODVR, and restore the GPU NIC's forwarding setting."""
         tables = self._tables()
-        self._take_over(tables)
+        self._take_over(tables)  # only their owner may delete them
         if tables:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
+        # After the tables: no new connections are translated any more.
         identities = {connection.identity for connection in self.connections()}
         self._conntrack.cut(plan.Cut(identity) for identity in sorted(identities))
         local = {masked for masked, _ in self.local_connections()}
-        self._conntrack.cut(plan.CutLocal(masked) for masked in sorted(local))
+        self._conntrack.cut(plan.LocalCut(masked) for masked in sorted(local))
         self._links.remove(self._local_prefix)
-        self._layout = self._encoder = None
+        self._config = self._encoder = None
 
     def _tables(self) -> dict[int, _Table]:
-        """Our tables by family."""
+        """The tables of RODVR that exist, by family."""
         found = {}
         for family in (NETDEV, IPV4):
             request = Message(ex.SUBSYSTEM | nft.NFT_MSG_GETTABLE, family, b"", 0, "read tables")
@@ -265,8 +288,8 @@ class Datapath:
                     )
         return found
 
-    def _allow_forwarding(self, tables: dict[int, _Table]) -> bool:
-        """Let the GPU NIC forward; whether it did before RODVR came."""
+    def _enable_forwarding(self, tables: dict[int, _Table]) -> bool:
+        """Enable forwarding on the GPU NIC; whether it was enabled before RODVR was started here first."""
         gpu = self.gpu_device
         remembered = self._links.remembered_forwarding()
         if remembered is not None and remembered[0] != gpu:
@@ -277,9 +300,12 @@ class Datapath:
                 self._forwarded_before = remembered[1]
             else:
                 if self._forwarded_before is None:
-                    # With rodvr0 deleted by hand our note is gone; the tables tell the same.
-                    ours = any(ruleset.was_guarded(t.comment, gpu) for t in tables.values())
-                    self._forwarded_before = self._links.forwarding(gpu) and not ours
+                    # An operator who deletes rodvr0 deletes its alias, which recorded the setting; the
+                    # comments of the tables record the same.
+                    enabled_by_rodvr = any(
+                        ruleset.was_guarded(table.comment, gpu) for table in tables.values()
+                    )
+                    self._forwarded_before = self._links.forwarding(gpu) and not enabled_by_rodvr
                 self._links.remember_forwarding(gpu, self._forwarded_before)
             self._links.set_forwarding(gpu, True)
         except FileNotFoundError:
@@ -287,12 +313,12 @@ class Datapath:
         return self._forwarded_before
 
     def _take_over(self, tables: dict[int, _Table]) -> bool:
-        """Own what is there; whether both tables are there and of the layout we want."""
+        """Become the owner of *tables*; whether both are there and of the wanted configuration."""
         if not tables:
             return False
         for table in tables.values():
-            if table.flags & ex.OWNER and table.owner != self._netlink.port:
-                raise Refused(
+            if table.flags & ex.OWNER and table.owner != self._netlink.port_id:
+                raise NetlinkRefused(
                     errno.EPERM,
                     "tables rodvr belong to another process "
                     f"(netlink port {table.owner}); is a second endpoint running on this host",
@@ -303,8 +329,8 @@ class Datapath:
             if table.flags & (ex.OWNER | ex.PERSIST) == ex.PERSIST
         ]
         self._netlink.transact(orphans)
-        if self._layout is None or len(tables) != 2:
+        if self._config is None or len(tables) != 2:
             return False
         if self._flags and not all(table.flags & ex.PERSIST for table in tables.values()):
             return False  # a table cannot get an owner later
-        return all(table.comment == self._layout.comment for table in tables.values())
+        return all(table.comment == self._config.comment for table in tables.values())

@@ -1,7 +1,7 @@
-"""What the kernel tells without being asked: links that come and go, and others at our tables.
+"""Events of the kernel: links that appear, change and disappear, and changes to RODVR's tables.
 
-Events are hints. Each says where to look again, never what to believe; losing some (`overrun`) means
-looking everywhere.
+An event only says what to read again; its content is not relied on. When some are lost (`overrun`),
+everything is to be read again.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ _MESSAGE_HEADER = struct.Struct("=IHHII")
 
 @dataclass
 class Events:
-    """What happened since the last wait."""
+    """The events since the last wait."""
 
     links: dict[int, str] = field(default_factory=dict)
-    """Interface index -> name, of links that appeared, changed or went."""
+    """Interface index -> its latest name, of links that appeared, changed or disappeared."""
     tables: set[int] = field(default_factory=set)
-    """Senders that changed our tables, ourselves included."""
+    """Netlink port ids of the senders that changed RODVR's tables, the endpoint's own included."""
     overrun: bool = False
     """Some events were lost."""
 
 
 class Watch:
-    """A wait that ends at the next event, at a call of `wake`, or in time."""
+    """Waits for events in one thread; `wake` and `watch_tables` may be called from any.
+
+    *netns* is the name of a network namespace, None for that of this process; *tables* as `watch_tables`.
+    """
 
     def __init__(self, netns: str | None = None, *, tables: bool = False) -> None:
         with entered(netns):
@@ -58,21 +61,26 @@ class Watch:
             self.watch_tables()
 
     def watch_tables(self) -> None:
-        """Also report changes to our tables: for kernels that cannot protect them."""
+        """Also report changes to RODVR's tables, for kernels without table owners. May be repeated."""
         self._tables.setsockopt(_SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, _GROUP_NFTABLES)
 
     def wake(self) -> None:
-        """End the wait of another thread."""
+        """End the current wait, or the next one if there is none."""
         os.eventfd_write(self._wake, 1)
 
     def wait(self, seconds: float) -> Events:
-        """Events that came in, after *seconds* at the latest; empty if none did."""
+        """The events since the last call; waits up to *seconds* for the first of them.
+
+        They are empty after that time, and after `wake`.
+        """
         events = Events()
         ready = [descriptor for descriptor, _ in self._poll.poll(max(0, seconds) * 1000)]
         if self._wake in ready:
             os.eventfd_read(self._wake)
         if self._links.fileno() in ready:
             for kind, _, body in _received(self._links, events):
+                # A port that leaves a bridge is announced as a deleted link too, of the bridge family. The
+                # link is looked up again in any case, so this needs no distinction.
                 if kind in (RTM_NEWLINK, RTM_DELLINK):
                     _, _, index, _, _ = _LINK_HEADER.unpack_from(body)
                     fields = wire.by_kind(body[_LINK_HEADER.size :])
@@ -88,14 +96,15 @@ class Watch:
         return events
 
     def close(self) -> None:
+        """Close the sockets. No wait may be under way."""
         self._links.close()
         self._tables.close()
         os.close(self._wake)
 
 
 def _received(source: socket.socket, events: Events) -> list[tuple[int, int, bytes]]:
-    """(type, sender, body) of all messages that are there now."""
-    messages = []
+    """(type, sender, body) of all messages that can be received now."""
+    messages: list[tuple[int, int, bytes]] = []
     while True:
         try:
             datagram = source.recv(1 << 18, socket.MSG_DONTWAIT)

@@ -1,8 +1,8 @@
-"""The veth pair, its route and the per-device settings; names of taps to their indexes.
+"""The veth pair, the routes and the per-device settings; the interface indexes of taps.
 
-Only devices are configured, never the host: forwarding is switched on for rodvr1 and the GPU NIC
-alone. What the GPU NIC had before is written into rodvr0's alias, where any later process (and any
-operator, with `ip link`) finds it, so that `remove` can put it back.
+Only devices are configured, never the host: forwarding is enabled for rodvr1 and the GPU NIC alone. The
+GPU NIC's former setting is written into rodvr0's alias, where any later process (and any operator, with
+`ip link`) finds it, so that `remove` can restore it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,27 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from gsaas.netlink.namespace import entered
-from gsaas.netlink.transport import Refused
+from gsaas.netlink.transport import NetlinkRefused
 from gsaas.rodvr.kernel.ruleset import INNER, INNER_MAC, OUTER, OUTER_MAC
 
 MTU = 65535
-"""veth drops what is longer than its MTU and not segmentable, so the pair must never be the limit."""
+"""veth drops packets that are longer than its MTU and cannot be segmented, so the pair must not be the limit."""
 _SIOCGIFINDEX = 0x8933
 _SIOCGIFADDR = 0x8915
 _NAME_SIZE = 16
 _PERMANENT = 0x80
-_UP = 0x1
+_UP, _NO_ARP = 0x1, 0x80
 _LINK_SCOPE = 253
 PROTOCOL = 71
-"""Marks our routes: `ip route show proto 71`. The number is nobody else's in iproute2's list."""
+"""Marks RODVR's routes: `ip route show proto 71`. iproute2's list has no other use of this number."""
 _ALIAS = re.compile(r"rodvr: (\S+) forwarding was ([01])")
 
 
 class Links:
-    """Links of one network namespace. Safe to share between threads."""
+    """Links of one network namespace; safe to share between threads.
+
+    Methods raise `OSError`, mostly as `NetlinkRefused`, if the kernel refuses what they ask for.
+    """
 
     def __init__(self, netns: str | None = None) -> None:
         self._netns = netns
@@ -46,10 +49,11 @@ class Links:
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def close(self) -> None:
+        """Close the socket."""
         self._socket.close()
 
     def index(self, name: str) -> int | None:
-        """The interface index of *name*, None if there is none; `ValueError` if there cannot be."""
+        """The interface index of *name*, None if there is none; `ValueError` for a name of another length."""
         if not 0 < len(name.encode()) < _NAME_SIZE:
             raise ValueError(f"{name!r} is no interface name: it has to have 1 to 15 bytes")
         request = struct.pack("16si20x", name.encode(), 0)
@@ -62,7 +66,7 @@ class Links:
         return int(struct.unpack_from("16si", answer)[1])
 
     def address(self, name: str) -> str | None:
-        """The first IPv4 address of *name*; None if it has none, or is not there."""
+        """The first IPv4 address of *name*; None if it has none, or if there is no such interface."""
         request = struct.pack("16s24x", name.encode())
         try:
             answer = fcntl.ioctl(self._socket, _SIOCGIFADDR, request)
@@ -73,15 +77,15 @@ class Links:
         return socket.inet_ntoa(answer[20:24])
 
     def ensure_pair(self, identity_network: ipaddress.IPv4Network) -> int:
-        """Make the pair, its neighbour and its route be there; the index of rodvr0.
+        """Create the pair, its neighbour and its route where they are missing; the index of rodvr0.
 
-        What is right already is not touched: others listen to changes of routes and links.
+        What is right already is not touched: other programs listen to changes of routes and links.
         """
         with self._routing(f"set up {OUTER} and {INNER}") as route:
             if self.index(OUTER) is None:
                 peer = {"ifname": INNER, "mtu": MTU}
                 route.link("add", ifname=OUTER, kind="veth", mtu=MTU, peer=peer)
-            outer, inner = self._existing(OUTER), self._existing(INNER)
+            outer, inner = self._required_index(OUTER), self._required_index(INNER)
             _ensure_link(route, outer, OUTER_MAC, arp=True)
             _ensure_link(route, inner, INNER_MAC, arp=False)
         with self._routing(f"route {identity_network} to {INNER} (is lo up?)") as route:
@@ -89,38 +93,40 @@ class Links:
         for device in (OUTER, INNER):
             # Nothing but forwarded IPv4 belongs here; a host without IPv6 has no such file.
             with suppress(FileNotFoundError):
-                self._set(f"ipv6/conf/{device}/disable_ipv6", "1")
-        self._set(f"ipv4/conf/{INNER}/forwarding", "1")
+                self._write_sysctl(f"ipv6/conf/{device}/disable_ipv6", "1")
+        self._write_sysctl(f"ipv4/conf/{INNER}/forwarding", "1")
         return outer
 
     def ensure_route(self, device: str, prefix: ipaddress.IPv4Network) -> None:
-        """Have connections of this host to *prefix* leave by *device*, with its address and its MTU.
+        """Route connections of this host to *prefix* out of *device*, with its address and its MTU.
 
-        Without such a device there is none; a link event tells when it comes.
+        Without such a device, or while it is down, do nothing; a link event follows when it is up.
         """
         index = self.index(device)
         if index is None:
             return
         with self._routing(f"route {prefix} to {device}") as route:
             link = route.get_links(index)[0]
-            if not link["flags"] & _UP or _routes_of_ours(route, prefix) == [index]:
+            if not link["flags"] & _UP or _route_interfaces(route, prefix) == [index]:
                 return
             route.route("replace", dst=str(prefix), oif=index, scope=_LINK_SCOPE, proto=PROTOCOL)
 
     def forwarding(self, device: str) -> bool:
         """Whether *device* forwards; `FileNotFoundError` if there is no such device."""
-        return self._read(f"ipv4/conf/{device}/forwarding") == "1"
+        return self._read_sysctl(f"ipv4/conf/{device}/forwarding") == "1"
 
-    def set_forwarding(self, device: str, on: bool) -> None:
-        self._set(f"ipv4/conf/{device}/forwarding", "1" if on else "0")
+    def set_forwarding(self, device: str, enabled: bool) -> None:
+        """Let *device* forward or not; `FileNotFoundError` if there is no such device."""
+        self._write_sysctl(f"ipv4/conf/{device}/forwarding", "1" if enabled else "0")
 
-    def remember_forwarding(self, device: str, was: bool) -> None:
+    def remember_forwarding(self, device: str, enabled: bool) -> None:
+        """Write into rodvr0's alias what the GPU NIC's setting was before RODVR."""
         with self._routing(f"write the alias of {OUTER}") as route:
-            alias = f"rodvr: {device} forwarding was {int(was)}"
-            route.link("set", index=self._existing(OUTER), ifalias=alias)
+            alias = f"rodvr: {device} forwarding was {int(enabled)}"
+            route.link("set", index=self._required_index(OUTER), ifalias=alias)
 
     def remembered_forwarding(self) -> tuple[str, bool] | None:
-        """(GPU NIC, whether it forwarded before RODVR), None if nothing was remembered."""
+        """(GPU NIC, whether it forwarded before RODVR), None without a record of it."""
         index = self.index(OUTER)
         if index is None:
             return None
@@ -130,22 +136,22 @@ class Links:
         return (match[1], match[2] == "1") if match else None
 
     def restore_forwarding(self) -> None:
-        """Give the remembered GPU NIC the setting it had before RODVR."""
+        """Restore the setting that `remember_forwarding` recorded, if any."""
         remembered = self.remembered_forwarding()
         if remembered is not None:
-            device, was = remembered
+            device, enabled = remembered
             with suppress(FileNotFoundError):  # the NIC is gone, and its setting with it
-                self.set_forwarding(device, was)
+                self.set_forwarding(device, enabled)
 
     def loose_pickup(self) -> bool:
-        """Whether connection tracking takes up connections in their middle, as it does by default."""
+        """Whether the kernel begins to track connections in their middle, as it does by default."""
         try:
-            return self._read("netfilter/nf_conntrack_tcp_loose") != "0"
+            return self._read_sysctl("netfilter/nf_conntrack_tcp_loose") != "0"
         except FileNotFoundError:
             return True
 
     def legacy_tables(self) -> list[str]:
-        """iptables-legacy tables in use here; empty also where we may not read which."""
+        """The tables of iptables-legacy that are in use; also empty without the permission to read them."""
         try:
             with entered(self._netns):
                 return Path("/proc/thread-self/net/ip_tables_names").read_text().split()
@@ -153,45 +159,47 @@ class Links:
             return []
 
     def remove(self, prefix: ipaddress.IPv4Network) -> None:
-        """Delete the pair; neighbour, route and settings go with it. GPU NIC as it was before, and
-        no route to *prefix*."""
+        """Delete the pair and the route to *prefix*, and restore the GPU NIC's setting.
+
+        Neighbour, route and settings of the pair disappear with it.
+        """
         self.restore_forwarding()
         with self._routing(f"delete the route to {prefix}") as route:
-            for index in _routes_of_ours(route, prefix):
+            for index in _route_interfaces(route, prefix):
                 route.route("del", dst=str(prefix), oif=index, scope=_LINK_SCOPE, proto=PROTOCOL)
-        index = self.index(OUTER)
-        if index is not None:
+        outer = self.index(OUTER)
+        if outer is not None:
             with self._routing(f"delete {OUTER}") as route:
-                route.link("del", index=index)
+                route.link("del", index=outer)
 
     @contextmanager
     def _routing(self, what: str) -> Iterator[IPRoute]:
-        """A routing socket in our namespace, whose errors say *what* was being done."""
+        """A routing socket in the namespace; its errors become `NetlinkRefused`, which name *what* was done."""
         try:
             with entered(self._netns), IPRoute() as route:
                 yield route
         except NetlinkError as error:
-            raise Refused(error.code, what) from error
+            raise NetlinkRefused(error.code, what) from error
 
-    def _existing(self, name: str) -> int:
+    def _required_index(self, name: str) -> int:
         index = self.index(name)
         if index is None:
             raise OSError(errno.ENODEV, f"there is no interface {name}, though its peer is there")
         return index
 
-    def _read(self, key: str) -> str:
+    def _read_sysctl(self, key: str) -> str:
         with entered(self._netns):
             return (Path("/proc/sys/net") / key).read_text().strip()
 
-    def _set(self, key: str, value: str) -> None:
+    def _write_sysctl(self, key: str, value: str) -> None:
         with entered(self._netns):
             path = Path("/proc/sys/net") / key
             if path.read_text().strip() != value:
                 path.write_text(value)
 
 
-def _routes_of_ours(route: IPRoute, prefix: ipaddress.IPv4Network) -> list[int]:
-    """The interfaces of our routes to *prefix*."""
+def _route_interfaces(route: IPRoute, prefix: ipaddress.IPv4Network) -> list[int]:
+    """The indexes of the interfaces to which RODVR's routes to *prefix* lead."""
     network = str(prefix.network_address)
     return [
         found.get_attr("RTA_OIF")
@@ -201,17 +209,17 @@ def _routes_of_ours(route: IPRoute, prefix: ipaddress.IPv4Network) -> list[int]:
 
 
 def _ensure_link(route: IPRoute, index: int, mac: str, *, arp: bool) -> None:
-    """Touch the link only if it differs, so that a restarted agent changes nothing."""
+    """Change the link only if it differs, so that a restarted endpoint changes nothing."""
     link = route.get_links(index)[0]
-    no_arp = bool(link["flags"] & 0x80)
-    up = bool(link["flags"] & 0x1)
-    right = (link.get_attr("IFLA_ADDRESS"), link.get_attr("IFLA_MTU"), no_arp, up)
-    if right != (mac, MTU, not arp, True):
+    no_arp = bool(link["flags"] & _NO_ARP)
+    up = bool(link["flags"] & _UP)
+    current = (link.get_attr("IFLA_ADDRESS"), link.get_attr("IFLA_MTU"), no_arp, up)
+    if current != (mac, MTU, not arp, True):
         route.link("set", index=index, address=mac, mtu=MTU, arp=arp, state="up")
 
 
 def _ensure_route(route: IPRoute, inner: int, network: ipaddress.IPv4Network) -> None:
-    """All identities are behind one neighbour: the neighbour table does not grow with VMs."""
+    """Route *network* by one permanent neighbour, so that the neighbour table does not grow with VMs."""
     gateway = str(network.network_address)
     neighbours = [
         (neighbour.get_attr("NDA_LLADDR"), neighbour["state"])

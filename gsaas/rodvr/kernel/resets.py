@@ -1,8 +1,8 @@
-"""Telling a VM that a connection has ended, also when it only sits there and waits for an answer.
+"""Provokes the reset of a connection that was cut, also when its client only waits for an answer.
 
-A reset must carry the sequence number the VM expects, which nobody but the VM knows. So it is asked:
-a segment far outside its window makes it repeat where it stands (RFC 9293, 3.10.7.4), that answer
-belongs to no connection any more, and the `stale` chain resets it with the number it has just given.
+A reset must carry the sequence number that the client expects, which only the client knows. A segment far
+outside its window makes the client acknowledge what it expects (RFC 9293, 3.10.7.4). That answer belongs
+to no connection any more, and the `stale` chain resets it with the number that it carries.
 
 The segment comes from a socket in repair mode, which needs CAP_NET_ADMIN where a raw socket would need
 CAP_NET_RAW. Such a socket connects and closes without a packet; leaving the mode sends exactly one.
@@ -24,25 +24,27 @@ LOG = logging.getLogger(__name__)
 _IP_TRANSPARENT = 19
 _TCP_REPAIR, _TCP_REPAIR_QUEUE, _TCP_QUEUE_SEQ = 19, 20, 21
 _RECEIVE_QUEUE, _SEND_QUEUE = 1, 2
-_HALF = 1 << 31
+_HALF_SEQUENCE_SPACE = 1 << 31
 
 
-def provoke(netns: str | None, connections: Iterable[tuple[Address, Address]]) -> None:
-    """Make the clients of *connections*, (client, server), speak. Best effort: failures are logged.
+def provoke_resets(netns: str | None, connections: Iterable[tuple[Address, Address]]) -> None:
+    """Make the clients of *connections*, (client, server), send a packet. Failures are only logged.
 
-    Two segments half the number space apart: no window covers both.
+    Each gets two segments half the sequence space apart: no window covers both.
     """
     with entered(netns):
         for client, server in connections:
             number = int.from_bytes(os.urandom(4), "big")
             try:
-                for sequence in (number, (number + _HALF) % (1 << 32)):
-                    _speak_out_of_turn(client, server, sequence)
+                for sequence in (number, (number + _HALF_SEQUENCE_SPACE) % (1 << 32)):
+                    _send_segment(client, server, sequence)
             except OSError as error:
-                LOG.warning("the client %s of %s could not be told: %s", client, server, error)
+                LOG.warning(
+                    "the connection of %s to %s could not be reset: %s", client, server, error
+                )
 
 
-def _speak_out_of_turn(client: Address, server: Address, sequence: int) -> None:
+def _send_segment(client: Address, server: Address, sequence: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
         stream.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
         stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
@@ -54,5 +56,5 @@ def _speak_out_of_turn(client: Address, server: Address, sequence: int) -> None:
         stream.bind((server.ip, server.port))
         stream.connect((client.ip, client.port))
         stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 0)
-        # In repair mode again, closing says nothing.
+        # In repair mode again, closing sends no packet.
         stream.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)

@@ -1,18 +1,18 @@
-"""The two tables, as data.
+"""RODVR's two tables, as data.
 
-    table netdev rodvr   a chain on every bound tap, and one on rodvr0 for the way back
+    table netdev rodvr   a chain on every bound tap, and one on rodvr0 for replies
     table ip rodvr       translation, refusal and masquerading of what comes out of rodvr1, and the
                          same for what the host's own programs send to the local prefix
 
 A packet from a VM to a masked address enters at the tap's chain, before any bridge or switch sees it,
 gets the VM's identity as its source and leaves through rodvr0. It comes out of rodvr1 as an ordinary
-packet to be routed: `real` translates it, the GPU NIC masquerades it. The reply is translated back to
-the identity, is routed into rodvr1, comes out of rodvr0, and `back` knows tap, MAC and IP of the VM.
-Nothing is carried in marks, zones or policy rules, so nothing of that kind can break it.
+packet to be routed: map `real` gives its destination, and the GPU NIC masquerades it. The reply is
+translated back to the identity, is routed into rodvr1 and comes out of rodvr0, where map `back` gives tap,
+MAC and IP of the VM. No marks, zones or policy rules are used, so those of other programs cannot interfere.
 
-Programs of the host have no tap. Their masked addresses are in the local prefix, which a route sends
-out of the GPU NIC, so that connections get its address; before they are sent, `local` translates them
-by the number of the user who opened the socket. What it does not know is refused here.
+Programs of the host have no tap. Their masked addresses are in the local prefix, which is routed to the
+GPU NIC, so that connections get its address; before they are sent, map `local` gives their destination by
+the id of the user who opened the socket. Other connections to the local prefix are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyroute2.netlink.nfnetlink import nftsocket as nft
 from gsaas.netlink import expressions as ex
 from gsaas.netlink.expressions import LINK, NETWORK, TRANSPORT, Expression, R
 from gsaas.netlink.wire import Message
-from gsaas.objects.binding import NOBODY
+from gsaas.objects.binding import INVALID_UID
 
 NETDEV, IPV4 = nft.NFPROTO_NETDEV, nft.NFPROTO_IPV4
 TABLE = "rodvr"
@@ -33,8 +33,9 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-LAYOUT = 2
-"""Part of the table comment: another number, and an upgraded agent builds the tables anew."""
+VERSION = 2
+"""Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
+rebuilds the tables."""
 
 _INGRESS, _PREROUTING, _INPUT, _FORWARD, _OUTPUT, _POSTROUTING = 0, 0, 1, 2, 3, 4
 _ETHERTYPE_IPV4, _ETHERTYPE_ARP, _TCP = b"\x08\x00", b"\x08\x06", b"\x06"
@@ -44,8 +45,11 @@ _COUNTED_IDENTITIES = 65535
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Everything the tables depend on. Equal layouts have equal tables; the comment is the proof."""
+class RulesetConfig:
+    """Everything that the tables depend on, apart from the bindings.
+
+    Tables with the comment of a configuration have its rules.
+    """
 
     masked_prefix: ipaddress.IPv4Network
     identity_network: ipaddress.IPv4Network
@@ -54,48 +58,51 @@ class Layout:
     outer_index: int
     """Interface index of rodvr0: tap chains name it by number."""
     guard_gpu_device: bool
-    """The GPU NIC forwards only because of us, so nothing but ours may be forwarded from it."""
+    """Whether RODVR enabled forwarding on the GPU NIC; then only RODVR's packets may be forwarded from it."""
 
     @property
     def comment(self) -> str:
+        """The comment of tables with this configuration."""
         guard = "guarded" if self.guard_gpu_device else "open"
         return (
-            f"rodvr {LAYOUT} {self.masked_prefix} {self.identity_network} {self.local_prefix} "
+            f"rodvr {VERSION} {self.masked_prefix} {self.identity_network} {self.local_prefix} "
             f"{self.gpu_device} {self.outer_index} {guard}"
         )
 
 
 def was_guarded(comment: str, gpu_device: str) -> bool:
-    """Whether the table of this comment guarded *gpu_device*, that is: forwarding was ours."""
+    """Whether the table with this comment guarded *gpu_device*: RODVR had enabled its forwarding."""
     words = comment.split(" ")
     return words[:1] == ["rodvr"] and words[-1] == "guarded" and gpu_device in words[5:-2]
 
 
 @dataclass(frozen=True)
-class Rule:
+class ChainRule:
+    """A rule and the base chain that it belongs to."""
+
     chain: str
     expressions: list[Expression]
 
 
-def add_tables(layout: Layout, flags: int) -> list[Message]:
-    """The tables themselves, still empty."""
-    return [ex.add_table(family, TABLE, flags, layout.comment) for family in (NETDEV, IPV4)]
+def add_tables(config: RulesetConfig, flags: int) -> list[Message]:
+    """The messages that add the tables, empty; *flags* are table flags."""
+    return [ex.add_table(family, TABLE, flags, config.comment) for family in (NETDEV, IPV4)]
 
 
-def base(layout: Layout) -> list[Message]:
-    """Sets, chains and rules that every host has."""
+def base(config: RulesetConfig) -> list[Message]:
+    """The messages that add the sets, maps, base chains and their rules."""
     back = (nft.DATA_TYPE_IFINDEX, nft.DATA_TYPE_ETHERADDR, nft.DATA_TYPE_IPADDR)
-    asked = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
+    requested = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     real = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     identity = (nft.DATA_TYPE_IPADDR,)
-    user_asked = (nft.DATA_TYPE_UID, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
+    user_requested = (nft.DATA_TYPE_UID, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     return [
         ex.add_set(NETDEV, TABLE, "back", 1, identity, 4, data=back, data_length=16),
         ex.add_chain(NETDEV, TABLE, "back", _INGRESS, TAP_PRIORITY, device=OUTER),
-        *[ex.add_rule(NETDEV, TABLE, r.chain, r.expressions) for r in netdev_rules(layout)],
-        ex.add_set(IPV4, TABLE, "real", 1, asked, 12, data=real, data_length=8),
+        *[ex.add_rule(NETDEV, TABLE, r.chain, r.expressions) for r in netdev_rules(config)],
+        ex.add_set(IPV4, TABLE, "real", 1, requested, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped", 2, identity, 4, counts=_COUNTED_IDENTITIES),
-        ex.add_set(IPV4, TABLE, "local", 3, user_asked, 12, data=real, data_length=8),
+        ex.add_set(IPV4, TABLE, "local", 3, user_requested, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped-local", 4, identity, 4, counts=_COUNTED_IDENTITIES),
         ex.add_chain(IPV4, TABLE, "stale", _PREROUTING, -150),
         ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, -100, type="nat"),
@@ -107,17 +114,18 @@ def base(layout: Layout) -> list[Message]:
         ex.add_chain(IPV4, TABLE, "local", _OUTPUT, -100, type="nat"),
         ex.add_chain(IPV4, TABLE, "local-guard", _OUTPUT, -90),
         ex.add_chain(IPV4, TABLE, "masq", _POSTROUTING, 100, type="nat"),
-        *[ex.add_rule(IPV4, TABLE, r.chain, r.expressions) for r in ipv4_rules(layout)],
+        *[ex.add_rule(IPV4, TABLE, r.chain, r.expressions) for r in ipv4_rules(config)],
     ]
 
 
-def netdev_rules(layout: Layout) -> list[Rule]:
+def netdev_rules(config: RulesetConfig) -> list[ChainRule]:
+    """The rules of the base chain in the netdev table."""
     return [
-        # One lookup fills four registers' worth: tap index, VM MAC (two registers) and VM address.
-        Rule(
+        # One lookup fills four registers: tap index, VM MAC (two registers) and VM address.
+        ChainRule(
             "back",
             [
-                *_in_network(12, layout.masked_prefix),
+                *_in_network(12, config.masked_prefix),
                 ex.load(NETWORK, 16, 4, R),
                 ex.lookup("back", R, R + 4),
                 ex.store(LINK, 0, 6, R + 5),
@@ -126,13 +134,14 @@ def netdev_rules(layout: Layout) -> list[Rule]:
                 ex.forward_to(R + 4),
             ],
         ),
-        Rule("back", _drop()),
+        ChainRule("back", _drop()),
     ]
 
 
-def ipv4_rules(layout: Layout) -> list[Rule]:
+def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
+    """The rules of the base chains in the ip table, in their order within each chain."""
     from_vm, to_vm = _device("iif", INNER), _device("oif", INNER)
-    from_gpu, to_gpu = _device("iif", layout.gpu_device), _device("oif", layout.gpu_device)
+    from_gpu, to_gpu = _device("iif", config.gpu_device), _device("oif", config.gpu_device)
     tcp = [ex.meta(nft.Meta.NFT_META_L4PROTO, R), ex.compare(R, _TCP)]
     translated = _conntrack_has(_CT_STATUS, _STATUS_DNAT)
     is_reply = [ex.conntrack(_CT_DIRECTION, R), ex.compare(R, b"\x01")]
@@ -142,86 +151,94 @@ def ipv4_rules(layout: Layout) -> list[Rule]:
     accept = [ex.verdict(ex.ACCEPT)]
     counted_accept = [ex.counter(), *accept]
     source_identity = [ex.load(NETWORK, 12, 4, R)]
-    to_local = _in_network(16, layout.local_prefix)[2:]  # IPv4 it is in any case
+    to_local = _in_network(16, config.local_prefix)[2:]  # this table sees IPv4 only
     translate_local = [
         *[ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)],
         *[ex.lookup("local", R, R), ex.translate_destination(R, R + 1)],
     ]
     rules = [
-        # A connection nobody knows any more (its mapping moved, the VM migrated in): end it now.
-        Rule(
+        # A packet of a connection that is not tracked any more (its mapping moved, or the VM migrated to
+        # this host): reset it at once, or the client waits for a time-out.
+        ChainRule(
             "stale",
             [*from_vm, *tcp, *_conntrack_has(_CT_STATE, _STATE_NEW), *does_not_open]
             + [ex.counter(), ex.reset_connection()],
         ),
-        Rule(
+        ChainRule(
             "translate",
             [*from_vm, *tcp, *source_identity, ex.load(NETWORK, 16, 4, R + 1)]
             + [ex.load(TRANSPORT, 2, 2, R + 2), ex.lookup("real", R, R)]
             + [ex.translate_destination(R, R + 1)],
         ),
-        Rule("guard", [*from_vm, *translated, *accept]),
-        # A reset here could end a live connection because of one packet out of its window.
-        Rule("guard", [*from_vm, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
-        Rule(
+        ChainRule("guard", [*from_vm, *translated, *accept]),
+        # No reset here: it could end a live connection because of one packet out of its window.
+        ChainRule("guard", [*from_vm, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
+        ChainRule(
             "guard",
             [*from_vm, *tcp, *opens, *source_identity, ex.count_in("unmapped", 2, R)]
             + [ex.counter(), ex.reset_connection()],
         ),
-        Rule("guard", [*from_vm, *_drop()]),
-        Rule("forward", [*from_vm, *to_gpu, *translated, *tcp, *is_syn, *ex.clamp_mss(R)]),
-        Rule("forward", [*to_vm, *from_gpu, *translated, *tcp, *is_syn, *ex.clamp_mss(R)]),
-        Rule("forward", [*from_vm, *to_gpu, *translated, *counted_accept]),
-        Rule("forward", [*to_vm, *from_gpu, *translated, *is_reply, *counted_accept]),
-        Rule("forward", [*from_vm, *_drop()]),
-        Rule("forward", [*to_vm, *_drop()]),
-        # The local prefix is for those who are on this host.
-        Rule("forward", [*to_local, *_drop()]),
-        # A daemon on this very host is reached without forwarding.
-        Rule("input", [*from_vm, *translated, *accept]),
-        Rule("input", [*from_vm, *_drop()]),
-        # What we say to a VM by ourselves must not look like the beginning of a connection.
-        Rule("output", [*to_vm, *_in_network(12, layout.masked_prefix), ex.untracked()]),
-        Rule("output", [*_in_network(12, layout.local_prefix)[2:], ex.untracked()]),
-        Rule(
+        ChainRule("guard", [*from_vm, *_drop()]),
+        ChainRule("forward", [*from_vm, *to_gpu, *translated, *tcp, *is_syn, *ex.clamp_mss(R)]),
+        ChainRule("forward", [*to_vm, *from_gpu, *translated, *tcp, *is_syn, *ex.clamp_mss(R)]),
+        ChainRule("forward", [*from_vm, *to_gpu, *translated, *counted_accept]),
+        ChainRule("forward", [*to_vm, *from_gpu, *translated, *is_reply, *counted_accept]),
+        ChainRule("forward", [*from_vm, *_drop()]),
+        ChainRule("forward", [*to_vm, *_drop()]),
+        # The local prefix is for programs of this host, not for what it forwards.
+        ChainRule("forward", [*to_local, *_drop()]),
+        # Packets to a daemon on this very host are not forwarded.
+        ChainRule("input", [*from_vm, *translated, *accept]),
+        ChainRule("input", [*from_vm, *_drop()]),
+        # Resets that this host itself sends must not be tracked as the beginning of a connection.
+        ChainRule("output", [*to_vm, *_in_network(12, config.masked_prefix), ex.untracked()]),
+        ChainRule("output", [*_in_network(12, config.local_prefix)[2:], ex.untracked()]),
+        ChainRule(
             "local-stale",
             [*to_local, *tcp, *_conntrack_has(_CT_STATE, _STATE_NEW), *does_not_open]
             + [ex.counter(), ex.reset_connection()],
         ),
-        Rule("local", [*to_local, *tcp, ex.meta(nft.Meta.NFT_META_SKUID, R), *translate_local]),
-        Rule("local", [*to_local, *tcp, ex.immediate(R, ex.host32(NOBODY)), *translate_local]),
-        Rule("local-guard", [*to_local, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
-        Rule(
+        ChainRule(
+            "local", [*to_local, *tcp, ex.meta(nft.Meta.NFT_META_SKUID, R), *translate_local]
+        ),
+        ChainRule(
+            "local", [*to_local, *tcp, ex.immediate(R, ex.host32(INVALID_UID)), *translate_local]
+        ),
+        ChainRule("local-guard", [*to_local, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
+        ChainRule(
             "local-guard",
             [*to_local, *tcp, *opens, ex.load(NETWORK, 16, 4, R)]
             + [ex.count_in("unmapped-local", 4, R), ex.counter(), ex.reset_connection()],
         ),
-        Rule("local-guard", [*to_local, *_drop()]),
-        Rule(
+        ChainRule("local-guard", [*to_local, *_drop()]),
+        ChainRule(
             "masq",
-            [*source_identity, ex.mask(R, layout.identity_network.netmask.packed)]
-            + [ex.compare(R, layout.identity_network.network_address.packed)]
+            [*source_identity, ex.mask(R, config.identity_network.netmask.packed)]
+            + [ex.compare(R, config.identity_network.network_address.packed)]
             + [*to_gpu, ex.masquerade()],
         ),
     ]
-    if layout.guard_gpu_device:
-        rules.append(Rule("forward", [*from_gpu, *_drop()]))
+    if config.guard_gpu_device:
+        rules.append(ChainRule("forward", [*from_gpu, *_drop()]))
     return rules
 
 
-def rules_per_chain(layout: Layout) -> dict[tuple[int, str], int]:
-    """How many rules each base chain has: fewer or more, and somebody has been at them."""
+def rules_per_chain(config: RulesetConfig) -> dict[tuple[int, str], int]:
+    """(family, base chain) -> how many rules it has; if it has another number, another program changed it."""
     counts: dict[tuple[int, str], int] = {}
-    for family, rules in ((NETDEV, netdev_rules(layout)), (IPV4, ipv4_rules(layout))):
+    for family, rules in ((NETDEV, netdev_rules(config)), (IPV4, ipv4_rules(config))):
         for rule in rules:
             counts[family, rule.chain] = counts.get((family, rule.chain), 0) + 1
     return counts
 
 
-def tap_rules(layout: Layout, ip: bytes, identity: bytes) -> list[list[Expression]]:
-    """The rules of one tap's chain: answer ARP, carry what is right, drop what is not."""
+def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Expression]]:
+    """The rules of one tap's chain: answer ARP, forward what is right, drop what is not.
+
+    *ip* is the port's fixed address, *identity* its identity, 4 bytes each.
+    """
     inner = bytes.fromhex(INNER_MAC.replace(":", ""))
-    prefix = layout.masked_prefix
+    prefix = config.masked_prefix
     answer_arp = [
         ex.meta(nft.Meta.NFT_META_PROTOCOL, R),
         ex.compare(R, _ETHERTYPE_ARP),
@@ -233,7 +250,7 @@ def tap_rules(layout: Layout, ip: bytes, identity: bytes) -> list[list[Expressio
         ex.compare(R, prefix.network_address.packed),
         ex.load(NETWORK, 8, 10, R),
         ex.store(NETWORK, 18, 10, R),  # target := sender
-        ex.store(NETWORK, 14, 4, R + 4),  # sender := the address asked for
+        ex.store(NETWORK, 14, 4, R + 4),  # sender := the requested address
         ex.load(LINK, 6, 6, R),
         ex.store(LINK, 0, 6, R),
         ex.immediate(R, inner),
@@ -257,7 +274,7 @@ def tap_rules(layout: Layout, ip: bytes, identity: bytes) -> list[list[Expressio
         ex.immediate(R, inner),
         ex.store(LINK, 0, 6, R),
         ex.counter(),
-        ex.immediate(R, ex.host32(layout.outer_index)),
+        ex.immediate(R, ex.host32(config.outer_index)),
         ex.forward_to(R),
     ]
     refuse = [*_in_network(16, prefix), *_drop()]
@@ -265,7 +282,7 @@ def tap_rules(layout: Layout, ip: bytes, identity: bytes) -> list[list[Expressio
 
 
 def _in_network(offset: int, network: ipaddress.IPv4Network) -> list[Expression]:
-    """IPv4, and the address at *offset* of its header lies in *network*."""
+    """Match IPv4 packets whose address at *offset* of the header lies in *network*."""
     return [
         ex.meta(nft.Meta.NFT_META_PROTOCOL, R),
         ex.compare(R, _ETHERTYPE_IPV4),

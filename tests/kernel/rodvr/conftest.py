@@ -26,7 +26,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def make_endpoint(lab: Lab) -> Iterator[Any]:
-    """Endpoints of the compute host, started; what they leave behind is torn down and looked for."""
+    """Creates started endpoints of the compute host; afterwards they are torn down, and nothing may be left."""
     made: list[Endpoint] = []
 
     def make(**options: Any) -> Endpoint:

@@ -52,7 +52,7 @@ def binding(vm: str, mappings: dict[Address, Address], **changes: Any) -> Bindin
 
 
 USUAL = {"vm1": {A: G1, B: G2_OTHER}, "vm2": {A: G2}, "vm3": {}}
-"""What every VM may reach, unless a test says otherwise."""
+"""What every VM may reach, unless a test changes it."""
 
 
 class Peer:
@@ -66,8 +66,8 @@ class Peer:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def tell(self) -> None:
-        """Let it go on, if it waits to be told."""
+    def signal(self) -> None:
+        """Let it proceed, if it waits for a signal."""
         assert self.process.stdin is not None
         print(file=self.process.stdin, flush=True)
 
@@ -85,7 +85,7 @@ class Lab:
     def name(self, place: str) -> str:
         return self._prefix + place
 
-    # -- asking and telling
+    # -- commands
 
     def ip(self, place: str, command: str) -> None:
         """Run `ip` commands, separated by `;`, in a namespace."""
@@ -113,7 +113,7 @@ class Lab:
         return next(entry["map"] for entry in listed if "map" in entry).get("elem", [])
 
     def counter(self, family: str, chain: str, rule: int) -> int:
-        """Packets that the rule at this place (0 is the first, -1 the last) of a chain counted."""
+        """The packets that one rule of a chain has counted; 0 is the first rule, -1 the last."""
         listed = json.loads(self.nft(f"-j list chain {family} rodvr {chain}"))["nftables"]
         rules = [entry["rule"] for entry in listed if "rule" in entry]
         return next(e["counter"]["packets"] for e in rules[rule]["expr"] if "counter" in e)
@@ -143,12 +143,12 @@ class Lab:
     def talk(self, vm: str, masked: Address, count: int = 500, *, source_port: int = 0) -> Peer:
         return self._start(vm, "talk", masked.ip, masked.port, count, source_port)
 
-    def speak_when_told(self, vm: str, masked: Address) -> Peer:
-        """A connection whose client says something once it is told to."""
-        return self._start(vm, "speak_when_told", masked.ip, masked.port)
+    def send_on_signal(self, vm: str, masked: Address) -> Peer:
+        """A connection whose client sends something when it gets a signal."""
+        return self._start(vm, "send_on_signal", masked.ip, masked.port)
 
     def wait(self, vm: str, masked: Address) -> Peer:
-        """A connection whose client says nothing."""
+        """A connection whose client sends nothing."""
         return self._start(vm, "wait", masked.ip, masked.port)
 
     def ping(self, place: str, address: str, seconds: float = 3.0) -> bool:
@@ -173,7 +173,7 @@ class Lab:
 
     @contextmanager
     def watching_routes(self) -> Iterator[Callable[[], list[str]]]:
-        """Gives a function that says how routes, neighbours and our links changed until now."""
+        """Gives a function that returns how routes, neighbours and RODVR's links changed until now."""
         process = subprocess.Popen(
             ["ip", "-n", self.compute, "monitor", "route", "neigh", "link"],
             stdout=subprocess.PIPE,
@@ -183,7 +183,7 @@ class Lab:
         assert reader is not None
 
         def changes() -> list[str]:
-            """A route of our own shows that all before it has been told."""
+            """Adds a route: once it is reported, all changes before it are."""
             lines: list[str] = []
             while not any("203.0.113.1" in line for line in lines):
                 self.ip("cmp", "route add blackhole 203.0.113.1; route del blackhole 203.0.113.1")
@@ -257,7 +257,7 @@ def _call(command: list[str], text: str | None = None, *, check: bool = True) ->
     return done.stdout
 
 
-class Monitor:
+class RulesetMonitor:
     """What `nft monitor` sees change in the compute host's tables."""
 
     def __init__(self, lab: Lab) -> None:
@@ -269,7 +269,7 @@ class Monitor:
         )
         self._marks = 0
 
-    def __enter__(self) -> Monitor:
+    def __enter__(self) -> RulesetMonitor:
         self._marked()
         return self
 
@@ -282,7 +282,7 @@ class Monitor:
         self._process.communicate()
 
     def _marked(self) -> list[str]:
-        """Lines before a change of our own, which is made again until the monitor listens."""
+        """Lines before a change that this makes, which is repeated until the monitor listens."""
         assert self._process.stdout is not None
         self._marks += 1
         name = f"mark{self._marks}"

@@ -83,7 +83,7 @@ def talk(ip, port, count, source_port=0):
         print(type(error).__name__, flush=True)
 
 
-def speak_when_told(ip, port):
+def send_on_signal(ip, port):
     """Say something once a line comes in."""
     try:
         _, stream = _connect(ip, port)
@@ -146,5 +146,5 @@ def transfer(ip, port, mib):
 
 
 if __name__ == "__main__":
-    commands = (daemon, ask, talk, speak_when_told, wait, ping, transfer)
+    commands = (daemon, ask, talk, send_on_signal, wait, ping, transfer)
     {command.__name__: command for command in commands}[sys.argv[1]](*sys.argv[2:])

@@ -1,4 +1,4 @@
-"""When a mapping goes or moves, its connections end at once, and no others do."""
+"""When a mapping is changed or removed, its connections end at once, and no others do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOVED = {A: G2, B: G2_OTHER}
 
 @pytest.fixture(params=[True, False], ids=["filtered", "by walking the table"])
 def endpoint(make_endpoint: Any, request: pytest.FixtureRequest) -> Endpoint:
-    """Also with the way to cut that kernels before 6.8 need."""
+    """Cuts by filter, and connection by connection as on kernels before 6.8."""
     endpoint = make_endpoint(filtered_cuts=request.param)
     endpoint.replace(binding(vm, mappings) for vm, mappings in USUAL.items())
     return endpoint
@@ -89,12 +89,14 @@ def test_a_removed_binding_reaches_nothing_from_that_moment(lab: Lab, endpoint: 
     endpoint.remove("port-vm1")
     assert lab.reaches("vm1", A) == "ConnectionRefusedError"
     assert lab.connections("-s", "240.71.0.1") == []
-    held = [element[0]["concat"][0] for element in lab.map_elements("ip", "real")]
-    assert held == ["240.71.0.2"]
+    identities = [element[0]["concat"][0] for element in lab.map_elements("ip", "real")]
+    assert identities == ["240.71.0.2"]
 
 
-def test_a_removed_binding_leaves_no_trace_after_its_farewell(lab: Lab, make_endpoint: Any) -> None:
-    endpoint = make_endpoint(farewell=0.5)
+def test_a_removed_binding_leaves_no_trace_after_its_grace_period(
+    lab: Lab, make_endpoint: Any
+) -> None:
+    endpoint = make_endpoint(grace=0.5)
     endpoint.replace([binding("vm1", USUAL["vm1"])])
     lab.ask("vm1", A)
     endpoint.remove("port-vm1")
@@ -111,12 +113,12 @@ def test_removing_one_binding_leaves_the_others(lab: Lab, endpoint: Endpoint) ->
     assert lab.reaches("vm2", A) == "g2:8308"
 
 
-def test_removing_twice_or_what_never_was_is_no_error(lab: Lab, endpoint: Endpoint) -> None:
+def test_removing_twice_or_what_never_existed_is_no_error(lab: Lab, endpoint: Endpoint) -> None:
     reports = [endpoint.remove(port) for port in ("port-vm1", "port-vm1", "port-unheard-of")]
     assert [(report.bindings, report.problems) for report in reports] == [({}, ())] * 3
 
 
-def test_a_binding_may_return_during_its_farewell(lab: Lab, endpoint: Endpoint) -> None:
+def test_a_binding_may_return_during_its_grace_period(lab: Lab, endpoint: Endpoint) -> None:
     endpoint.remove("port-vm1")
     assert endpoint.apply(binding("vm1", {A: G1})).bindings["port-vm1"].installed
     assert lab.reaches("vm1", A) == "g1:8308"
@@ -124,11 +126,11 @@ def test_a_binding_may_return_during_its_farewell(lab: Lab, endpoint: Endpoint) 
 
 def test_an_unknown_connection_is_reset_at_once(lab: Lab, endpoint: Endpoint) -> None:
     """The host has lost its connection table, or the VM has just migrated in."""
-    speaker = lab.speak_when_told("vm1", A)
-    speaker.line()
+    client = lab.send_on_signal("vm1", A)
+    client.line()
     lab.run("cmp", "conntrack", "-F")
-    speaker.tell()
-    assert speaker.rest() == RESET
+    client.signal()
+    assert client.rest() == RESET
 
 
 def test_connections_an_endpoint_died_before_cutting_are_cut_by_the_next(

@@ -1,4 +1,4 @@
-"""Settings and firewalls of others that must not matter, or must be told."""
+"""Settings and firewalls of other programs that must not matter, or must be reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICES = ("all", "default", "rodvr1", "gpu0")
 
 @pytest.fixture
 def audited(make_endpoint: Any) -> Endpoint:
-    """Looks around every 0.2 s, so that a test needs not wait."""
+    """Runs an audit every 0.2 s, so that a test does not wait."""
     endpoint = make_endpoint(audit_interval=0.2)
     endpoint.replace(binding(vm, mappings) for vm, mappings in USUAL.items())
     return endpoint
@@ -67,10 +67,10 @@ def test_flushing_foreign_conntrack_zones_does_not_matter(lab: Lab, endpoint: En
     assert talk.rest() == ["survived"]
 
 
-def test_an_iptables_forward_policy_of_drop_is_told_with_its_remedy(
+def test_an_iptables_forward_policy_of_drop_is_reported_with_its_remedy(
     lab: Lab, audited: Endpoint, clean_firewall: None
 ) -> None:
-    """It swallows everything, and no table of ours can prevent it."""
+    """It drops everything, and no table of RODVR can prevent that."""
     iptables(lab, "-P FORWARD DROP")
     assert lab.ask("vm1", A, seconds=0.3) == "TimeoutError"
     (problem,) = eventually(lambda: audited.report().problems)
@@ -83,7 +83,7 @@ def test_an_iptables_forward_policy_of_drop_is_told_with_its_remedy(
     eventually(lambda: audited.report().problems == ())
 
 
-def test_a_foreign_nftables_chain_that_drops_is_told_with_its_remedy(
+def test_a_foreign_nftables_chain_that_drops_is_reported_with_its_remedy(
     lab: Lab, audited: Endpoint, clean_firewall: None
 ) -> None:
     lab.nft("add table inet foreign")
@@ -110,7 +110,7 @@ def test_a_foreign_nftables_chain_that_drops_is_told_with_its_remedy(
     ],
     ids=["by state", "in a chain of its own", "all of TCP", "all but another device"],
 )
-def test_a_firewall_that_lets_us_through_is_no_problem(
+def test_a_firewall_that_lets_rodvr_through_is_no_problem(
     lab: Lab, audited: Endpoint, clean_firewall: None, rules: list[str]
 ) -> None:
     iptables(lab, *rules, "-P FORWARD DROP")
@@ -137,7 +137,7 @@ def test_a_protocol_is_read_from_the_header_too(
     assert (audited.report().problems == ()) == lets_us_through
 
 
-def test_a_rule_that_rejects_us_is_a_problem_although_the_policy_accepts(
+def test_a_rule_that_rejects_rodvr_is_a_problem_although_the_policy_accepts(
     lab: Lab, audited: Endpoint, clean_firewall: None
 ) -> None:
     iptables(lab, "-A FORWARD -j REJECT")
@@ -145,7 +145,7 @@ def test_a_rule_that_rejects_us_is_a_problem_although_the_policy_accepts(
     assert not lab.ask("vm1", A, seconds=0.3).startswith("g1")
 
 
-def test_strict_connection_tracking_is_told(lab: Lab, audited: Endpoint) -> None:
+def test_strict_connection_tracking_is_reported(lab: Lab, audited: Endpoint) -> None:
     lab.sysctl("cmp", "netfilter/nf_conntrack_tcp_loose", 0)
     try:
         (problem,) = eventually(lambda: audited.report().problems)

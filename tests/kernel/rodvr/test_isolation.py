@@ -1,4 +1,4 @@
-"""A VM reaches nothing else, cannot pretend to be another, and what it tries in vain is counted."""
+"""A VM reaches nothing else, cannot use the address of another VM, and its refused packets are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases of the compute host's own programs: masked addresses without a tap, each for whom it is meant."""
+"""Leases of the compute host's own programs: masked addresses without a tap, for one user or for all."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def as_user(uid: int) -> list[str]:
 
 
 def ask(lab, masked: Address, uid: int = ALICE) -> str:
-    """What a program of the compute host is told at *masked*: the daemon's name and whom it sees, or the error."""
+    """What a program of the compute host gets at *masked*: the daemon's name and the peer it sees, or the error."""
     return lab.run("cmp", *as_user(uid), "ask", masked.ip, str(masked.port)).strip()
 
 
 def elements(lab) -> dict[tuple[int, str, int], tuple[str, int]]:
-    """The map `local`, as nft tells it."""
+    """The map `local`, as nft lists it."""
     listed = json.loads(lab.nft("-j list map ip rodvr local"))["nftables"]
     (found,) = [entry["map"] for entry in listed if "map" in entry]
     return {tuple(key["concat"]): tuple(value["concat"]) for key, value in found.get("elem", [])}
@@ -75,7 +75,7 @@ def test_another_user_of_the_host_is_turned_down_at_once_and_counted(lab, endpoi
     assert ask(lab, X, ALICE).startswith("g1")
 
 
-def test_a_lease_of_everybody_serves_everybody(lab, endpoint):
+def test_a_lease_for_all_users_serves_all_users(lab, endpoint):
     endpoint.apply(lease(uid=None, x=G1))
 
     for uid in (0, ALICE, BOB):

@@ -33,12 +33,12 @@ def unprivileged(lab: Lab) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def said(process: subprocess.Popen[str]) -> Any:
+def read_line(process: subprocess.Popen[str]) -> Any:
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
-def go_on(process: subprocess.Popen[str]) -> None:
+def proceed(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
@@ -47,18 +47,18 @@ def go_on(process: subprocess.Popen[str]) -> None:
 def test_an_endpoint_needs_only_cap_net_admin(
     lab: Lab, unprivileged: subprocess.Popen[str]
 ) -> None:
-    """Bind, cut a live connection, tear down: as nobody."""
-    first = said(unprivileged)
+    """Bind, cut a live connection, tear down, as the user nobody."""
+    first = read_line(unprivileged)
     assert (first["uid"], first["capabilities"]) == (65534, 1 << 12)
     assert first["report"]["bindings"]["port-vm1"]["installed"]
     assert first["report"]["problems"] == []
     waiting = lab.wait("vm1", A)
     assert waiting.line().startswith("g1:8308")
-    go_on(unprivileged)
-    assert said(unprivileged)["report"]["problems"] == []
+    proceed(unprivileged)
+    assert read_line(unprivileged)["report"]["problems"] == []
     assert waiting.rest() == ["ConnectionResetError"]
     assert lab.reaches("vm1", A) == "g2:8308"
-    go_on(unprivileged)
-    assert said(unprivileged) == {"done": True}
+    proceed(unprivileged)
+    assert read_line(unprivileged) == {"done": True}
     assert "rodvr" not in lab.nft("list tables") + str(lab.ip_json("cmp", "link"))
     assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "0"

@@ -89,7 +89,7 @@ OFFLOADS = {
     "nowhere": [],
     "in the VM": [("vm1", "eth0")],
     "on the GPU NIC": [("cmp", "gpu0")],
-    "on our pair": [("cmp", "rodvr0"), ("cmp", "rodvr1")],
+    "on the veth pair": [("cmp", "rodvr0"), ("cmp", "rodvr1")],
     "on the tap": [("cmp", "tap11111111-11")],
 }
 OFFLOADS["anywhere"] = [*chain.from_iterable(OFFLOADS.values()), ("g1", "eth0")]
@@ -123,7 +123,7 @@ def test_data_stays_intact_without_offloads(lab: Lab, endpoint: Endpoint, places
 def test_data_stays_intact_with_mtu(
     lab: Lab, endpoint: Endpoint, vm: int, gpu_nic: int, daemon: int
 ) -> None:
-    """Changed under a running endpoint: nothing has to be told."""
+    """Changed under a running endpoint: no call is needed."""
 
     def change(vm: int, gpu_nic: int, daemon: int) -> None:
         lab.ip("vm1", f"link set eth0 mtu {vm}")

@@ -17,7 +17,7 @@ from tests.kernel.rodvr.lab import (
     A,
     B,
     Lab,
-    Monitor,
+    RulesetMonitor,
     binding,
     eventually,
 )
@@ -31,14 +31,14 @@ def usual() -> list[Any]:
 
 @pytest.fixture
 def unprotected(make_endpoint: Any) -> Endpoint:
-    """As on kernels that let anybody change any table."""
+    """As on kernels without table owners."""
     endpoint = make_endpoint(protected=False)
     endpoint.replace(usual())
     return endpoint
 
 
 def test_applying_again_changes_nothing(lab: Lab, endpoint: Endpoint) -> None:
-    with Monitor(lab) as monitor:
+    with RulesetMonitor(lab) as monitor:
         endpoint.apply(binding("vm1", USUAL["vm1"]))
         endpoint.replace(usual())
         assert monitor.changes() == []
@@ -50,10 +50,10 @@ def test_a_restarted_endpoint_adopts_all_and_changes_nothing(
     talk = lab.talk("vm1", A, 40)
     talk.line()
     endpoint.stop()
-    with Monitor(lab) as monitor:
+    with RulesetMonitor(lab) as monitor:
         restarted = make_endpoint()
         report = restarted.replace(usual())
-        # Taking a table over is told as a new table; it keeps everything in it.
+        # Taking a table over is announced as a new table; everything in it stays.
         changes = [line for line in monitor.changes() if not line.startswith("add table")]
         assert changes == []
     assert report.to_dict()["bindings"]["port-vm1"]["installed"]
@@ -68,11 +68,11 @@ def test_connections_do_not_need_the_endpoint(lab: Lab, endpoint: Endpoint) -> N
     assert talk.rest() == ["survived"]
 
 
-def test_a_restarted_endpoint_keeps_what_it_does_not_know_until_it_is_told(
+def test_a_restarted_endpoint_keeps_what_it_does_not_know_until_replace(
     lab: Lab, endpoint: Endpoint, make_endpoint: Any
 ) -> None:
     endpoint.stop()
-    restarted = make_endpoint(farewell=0)
+    restarted = make_endpoint(grace=0)
     restarted.apply(binding("vm2", {A: G1}))
     assert [lab.reaches("vm1", A), lab.reaches("vm2", A)] == ["g1:8308", "g1:8308"]
     restarted.replace([binding("vm2", {A: G1})])
@@ -80,17 +80,17 @@ def test_a_restarted_endpoint_keeps_what_it_does_not_know_until_it_is_told(
     eventually(lambda: "tap11111111-11" not in str(lab.ruleset()))
 
 
-def test_what_a_former_endpoint_left_is_removed_when_nobody_wants_it(
+def test_what_a_former_endpoint_left_is_removed_when_it_is_not_wanted(
     lab: Lab, endpoint: Endpoint, make_endpoint: Any
 ) -> None:
     endpoint.stop()
-    make_endpoint(farewell=0.2).replace([])
+    make_endpoint(grace=0.2).replace([])
     assert lab.map_elements("ip", "real") == []
     eventually(lambda: "in-tap" not in str(lab.ruleset()))
     assert lab.map_elements("netdev", "back") == []
 
 
-def test_others_cannot_flush_or_change_our_tables(lab: Lab, endpoint: Endpoint) -> None:
+def test_others_cannot_flush_or_change_the_tables(lab: Lab, endpoint: Endpoint) -> None:
     lab.nft("flush ruleset")
     assert lab.reaches("vm1", A) == "g1:8308"
     for command in ("delete table ip rodvr", "flush chain ip rodvr guard"):
@@ -125,7 +125,7 @@ def test_a_second_endpoint_on_a_host_leaves_the_first_alone_and_says_so(
 
 
 def test_a_flush_is_noticed_and_repaired(lab: Lab, unprotected: Endpoint) -> None:
-    with Monitor(lab) as monitor:
+    with RulesetMonitor(lab) as monitor:
         lab.nft("flush ruleset")
         eventually(lambda: "table ip rodvr" in lab.nft("list tables"))
         assert "delete table ip rodvr" in monitor.changes()
@@ -148,14 +148,14 @@ def test_what_others_delete_comes_back(lab: Lab, unprotected: Endpoint, damage: 
     assert unprotected.report().problems == ()
 
 
-def test_what_others_add_to_our_maps_goes(lab: Lab, unprotected: Endpoint) -> None:
+def test_what_others_add_to_the_maps_is_removed(lab: Lab, unprotected: Endpoint) -> None:
     mapping = "240.71.9.9 . 169.254.71.1 . 8308 : 192.168.50.11 . 8308"
     lab.nft(f"add element ip rodvr real {{ {mapping} }}")
     eventually(lambda: "240.71.9.9" not in lab.nft("list map ip rodvr real"))
 
 
-def test_an_update_against_a_stale_memory_succeeds(lab: Lab, make_endpoint: Any) -> None:
-    """The mapping to be moved is gone when the update comes, and nobody has noticed yet."""
+def test_an_update_against_a_stale_state_succeeds(lab: Lab, make_endpoint: Any) -> None:
+    """The mapping to be changed is already missing when the call comes, and this was not noticed yet."""
     endpoint = make_endpoint(protected=False)
     endpoint.replace(usual())
     with endpoint._lock:  # so that the watching thread cannot repair it first
@@ -164,7 +164,7 @@ def test_an_update_against_a_stale_memory_succeeds(lab: Lab, make_endpoint: Any)
     assert lab.reaches("vm1", A) == "g2:8308"
 
 
-def test_without_our_pair_masked_traffic_is_dropped_and_the_pair_comes_back(
+def test_without_the_pair_masked_traffic_is_dropped_and_the_pair_comes_back(
     lab: Lab, endpoint: Endpoint
 ) -> None:
     lab.ip("cmp", "link del rodvr0")
@@ -189,9 +189,7 @@ def test_a_missing_gpu_nic_is_a_problem_until_it_comes(lab: Lab, endpoint: Endpo
     eventually(lambda: lab.ask("vm1", A, seconds=0.3).startswith("g1:8308"))
 
 
-def test_forwarding_that_somebody_switched_off_is_switched_on_again(
-    lab: Lab, make_endpoint: Any
-) -> None:
+def test_forwarding_that_was_disabled_is_enabled_again(lab: Lab, make_endpoint: Any) -> None:
     endpoint = make_endpoint(audit_interval=0.2)
     endpoint.replace(usual())
     lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding", 0)
@@ -219,14 +217,14 @@ def test_a_binding_the_kernel_cannot_take_does_not_stop_the_others(
     assert lab.reaches("vm1", A) == "g1:8308"
 
 
-def test_identities_that_run_out_are_a_problem_until_one_is_given_back(
+def test_identities_that_run_out_are_a_problem_until_one_is_released(
     lab: Lab, make_endpoint: Any
 ) -> None:
-    endpoint = make_endpoint(identity_network="240.71.0.0/30", farewell=0, retry_interval=0.1)
+    endpoint = make_endpoint(identity_network="240.71.0.0/30", grace=0, retry_interval=0.1)
     endpoint.replace(binding(vm, {A: G1}) for vm in ("vm1", "vm2"))
     third = endpoint.apply(binding("vm3", {A: G1}))
     assert not third.bindings["port-vm3"].installed
-    assert "all 2 identity addresses of this host are held" in third.problems[0]
+    assert "all 2 identity addresses of this host are assigned" in third.problems[0]
     endpoint.remove("port-vm1")
     eventually(lambda: endpoint.report().bindings["port-vm3"].installed)
     assert endpoint.report().problems == ()

@@ -18,7 +18,7 @@ SETTINGS = [f"/proc/sys/net/{family}/conf" for family in ("ipv4", "ipv6")]
 
 @pytest.fixture
 def routing_host(lab: Lab) -> Iterator[None]:
-    """The compute host routes between the GPU network and VM 1's network, for reasons of its own."""
+    """The compute host routes between the GPU network and VM 1's network, independently of RODVR."""
     for device in ("gpu0", "br-a"):
         lab.sysctl("cmp", f"ipv4/conf/{device}/forwarding", 1)
     lab.ip("g1", "route add 10.0.0.0/24 via 192.168.50.1")
@@ -74,7 +74,7 @@ def test_another_process_restores_what_the_gpu_nic_did_before(
         lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding", 0)
 
 
-def test_the_former_setting_is_known_even_after_our_pair_was_deleted(
+def test_the_former_setting_is_known_even_after_the_pair_was_deleted(
     lab: Lab, make_endpoint: Any
 ) -> None:
     endpoint = make_endpoint()

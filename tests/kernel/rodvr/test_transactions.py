@@ -1,4 +1,4 @@
-"""What is sent to the kernel holds as a whole or not at all."""
+"""A transaction takes effect as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from gsaas.objects.address import Address
 from gsaas.rodvr.endpoint import IDENTITY_NETWORK, LOCAL_PREFIX, MASKED_PREFIX
-from gsaas.rodvr.kernel import Datapath, Refused
+from gsaas.rodvr.kernel import Datapath, NetlinkRefused
 from gsaas.rodvr.plan import (
     AddChain,
     AddMappings,
-    AddWayBack,
+    AddReturnPath,
+    ChainTag,
+    DatapathState,
     DeleteMappings,
-    DeleteWayBack,
-    State,
-    Tag,
+    DeleteReturnPath,
 )
-from tests.kernel.rodvr.lab import G1, G2, VMS, A, Lab, Monitor
+from tests.kernel.rodvr.lab import G1, G2, VMS, A, Lab, RulesetMonitor
 
 pytestmark = pytest.mark.kernel
 
@@ -41,16 +41,16 @@ def datapath(lab: Lab) -> Iterator[Datapath]:
     ("bad", "code", "culprit"),
     [
         (DeleteMappings(IDENTITY, (Address("169.254.71.2", 1),)), errno.ENOENT, "delete from real"),
-        (DeleteWayBack("240.71.0.8"), errno.ENOENT, "delete from back of 240.71.0.8"),
+        (DeleteReturnPath("240.71.0.8"), errno.ENOENT, "delete from back of 240.71.0.8"),
         (AddMappings(IDENTITY, {A: G2}), errno.EEXIST, "add to real of 240.71.0.9"),
     ],
-    ids=["mapping", "way back", "other value"],
+    ids=["mapping", "return path", "other value"],
 )
 def test_one_refused_step_undoes_all_and_is_named(
     lab: Lab, datapath: Datapath, bad: object, code: int, culprit: str
 ) -> None:
-    with Monitor(lab) as monitor:
-        with pytest.raises(Refused, match=culprit) as refusal:
+    with RulesetMonitor(lab) as monitor:
+        with pytest.raises(NetlinkRefused, match=culprit) as refusal:
             datapath.apply([AddMappings(IDENTITY, {A: G1}), bad])  # type: ignore[list-item]
         assert refusal.value.errno == code
         assert monitor.changes() == []
@@ -59,14 +59,14 @@ def test_one_refused_step_undoes_all_and_is_named(
 
 def test_the_state_is_read_back_as_it_was_written(lab: Lab, datapath: Datapath) -> None:
     tap, _, ip, mac = VMS["vm1"]
-    tag = Tag(IDENTITY, lab.index(tap), mac, ip, "a port with spaces in its name")
+    tag = ChainTag(IDENTITY, lab.index(tap), mac, ip, "a port with spaces in its name")
     operations = [
         AddMappings(IDENTITY, {A: G1}),
-        AddWayBack(IDENTITY, tag.way_back),
+        AddReturnPath(IDENTITY, tag.return_path),
         AddChain(tap, tag),
     ]
     datapath.apply(operations)
-    wanted = State()
+    wanted = DatapathState()
     wanted.commit(operations)
     found = datapath.read()
     assert (found.state, found.intact) == (wanted, True)
@@ -79,7 +79,7 @@ def test_more_mappings_than_one_message_holds_are_still_one_transaction(
     datapath.apply([AddMappings(IDENTITY, many)])
     assert len(lab.map_elements("ip", "real")) == 4000
     assert datapath.read().state.mappings == {IDENTITY: many}
-    with pytest.raises(Refused):
+    with pytest.raises(NetlinkRefused):
         datapath.apply([DeleteMappings(IDENTITY, (*many, A, A))])
     assert len(lab.map_elements("ip", "real")) == 4000
     datapath.apply([DeleteMappings(IDENTITY, tuple(many))])

@@ -1,4 +1,4 @@
-"""An endpoint in a process that is nobody and may do nothing but CAP_NET_ADMIN. Run as root, it drops the rest.
+"""An endpoint in a process of the user nobody that has only CAP_NET_ADMIN. It is run as root and drops the rest.
 
 It prints a JSON line after each step, and takes each step when it reads a line:
 bind VM 1 to the first GPU host, move it to the second, tear down.
@@ -38,26 +38,26 @@ def effective_capabilities() -> int:
     return int(status["CapEff"], 16)
 
 
-def say(**facts: object) -> None:
+def write_line(**facts: object) -> None:
     print(json.dumps(facts), flush=True)  # noqa: T201 - read by the test
 
 
 def main() -> None:
     endpoint = Endpoint("cmp", "gpu0")
     # Once with all privileges, so that every module is loaded: the interpreter's own files may be
-    # out of nobody's reach.
+    # unreadable for the user nobody.
     endpoint.start()
     endpoint.replace([binding("vm1", {A: G1})])
     endpoint.teardown()
     drop_privileges()
     endpoint.start()
     report = endpoint.replace([binding("vm1", {A: G1})]).to_dict()
-    say(uid=os.getuid(), capabilities=effective_capabilities(), report=report)
+    write_line(uid=os.getuid(), capabilities=effective_capabilities(), report=report)
     sys.stdin.readline()
-    say(report=endpoint.apply(binding("vm1", {A: G2})).to_dict())
+    write_line(report=endpoint.apply(binding("vm1", {A: G2})).to_dict())
     sys.stdin.readline()
     endpoint.teardown()
-    say(done=True)
+    write_line(done=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pyroute2.netlink.nfnetlink import nftsocket as nft
 from gsaas.netlink import wire
 from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
-from gsaas.rodvr.kernel import ports
+from gsaas.rodvr.kernel import encoder
 
 
 def decoded(message: Message, message_class: type) -> dict[str, object]:
@@ -53,13 +53,13 @@ def test_mappings_are_packed_as_pyroute2_would() -> None:
     masked, real = Address("169.254.71.1", 8308), Address("192.0.2.7", 14833)
     key = socket.inet_aton("240.71.0.1") + socket.inet_aton("169.254.71.1") + b"\x20\x74\0\0"
     value = socket.inet_aton("192.0.2.7") + b"\x39\xf1\0\0"
-    (add,) = ports.add_mappings("240.71.0.1", {masked: real})
-    (delete,) = ports.delete_mappings("240.71.0.1", (masked,))
+    (add,) = encoder.add_mappings("240.71.0.1", {masked: real})
+    (delete,) = encoder.delete_mappings("240.71.0.1", (masked,))
     assert elements(add) == [element(key, value)]
     assert elements(delete) == [element(key, None)]
 
 
 def test_many_mappings_are_split_below_what_an_attribute_can_hold() -> None:
     many = {Address("169.254.71.1", port): Address("192.0.2.7", port) for port in range(1, 4001)}
-    messages = ports.add_mappings("240.71.0.1", many)
+    messages = encoder.add_mappings("240.71.0.1", many)
     assert [len(elements(message)) for message in messages] == [1500, 1500, 1000]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gsaas.objects.address import Address
-from gsaas.objects.binding import NOBODY, Binding, LocalBinding, binding_from_dict
+from gsaas.objects.binding import INVALID_UID, Binding, LocalBinding, binding_from_dict
 
 MAPPINGS = {Address("169.254.72.1", 8308): Address("192.0.2.7", 8309)}
 OF_A_VM = Binding("port-1", "lease-1", "tap1", "fa:16:3e:00:00:05", "10.0.0.5", MAPPINGS)
@@ -20,7 +20,7 @@ def test_a_binding_arrives_as_what_it_was(binding):
     assert binding_from_dict(json.loads(json.dumps(binding.to_dict()))) == binding
 
 
-@pytest.mark.parametrize("uid", [-1, NOBODY, NOBODY + 1])
+@pytest.mark.parametrize("uid", [-1, INVALID_UID, INVALID_UID + 1])
 def test_a_number_that_is_no_users_is_refused(uid):
     """One of them would mean everybody to the kernel."""
     with pytest.raises(ValueError, match="no user id"):

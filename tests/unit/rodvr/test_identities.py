@@ -1,4 +1,4 @@
-"""Identity addresses: one holder each, and none used again too soon."""
+"""Identity addresses: one port each, and none used again too soon."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def identities() -> Identities:
     return Identities(ipaddress.IPv4Network("240.71.0.0/29"))
 
 
-def test_addresses_are_given_in_order_without_the_network_s_own(identities: Identities) -> None:
-    given = [identities.allocate(f"port-{i}") for i in range(6)]
-    assert given == [f"240.71.0.{i}" for i in range(1, 7)]
+def test_addresses_are_allocated_in_order_without_the_network_s_own(identities: Identities) -> None:
+    allocated = [identities.allocate(f"port-{i}") for i in range(6)]
+    assert allocated == [f"240.71.0.{i}" for i in range(1, 7)]
 
 
 def test_a_port_keeps_its_address(identities: Identities) -> None:
@@ -26,11 +26,11 @@ def test_a_port_keeps_its_address(identities: Identities) -> None:
 def test_a_released_address_is_used_again_last(identities: Identities) -> None:
     identities.allocate("port-1")
     identities.release("port-1")
-    given = [identities.allocate(f"new-{i}") for i in range(6)]
-    assert given == [f"240.71.0.{i}" for i in (2, 3, 4, 5, 6, 1)]
+    allocated = [identities.allocate(f"new-{i}") for i in range(6)]
+    assert allocated == [f"240.71.0.{i}" for i in (2, 3, 4, 5, 6, 1)]
 
 
-def test_no_address_is_given_twice(identities: Identities) -> None:
+def test_no_address_is_allocated_twice(identities: Identities) -> None:
     for i in range(6):
         identities.allocate(f"port-{i}")
     with pytest.raises(NoIdentityLeft, match="all 6 identity addresses"):
@@ -39,7 +39,9 @@ def test_no_address_is_given_twice(identities: Identities) -> None:
     assert identities.allocate("one-too-many") == "240.71.0.4"
 
 
-def test_adopted_addresses_are_held_and_new_ones_come_after_them(identities: Identities) -> None:
+def test_adopted_addresses_are_assigned_and_new_ones_come_after_them(
+    identities: Identities,
+) -> None:
     assert identities.adopt("port-1", "240.71.0.3")
     assert identities.get("port-1") == "240.71.0.3"
     assert identities.allocate("port-2") == "240.71.0.4"
@@ -63,6 +65,6 @@ def test_an_address_is_adopted_by_one_port_and_a_port_adopts_one_address(
     assert identities.ports() == ["port-1"]
 
 
-def test_releasing_what_is_not_held_is_nothing(identities: Identities) -> None:
+def test_releasing_what_is_not_assigned_is_nothing(identities: Identities) -> None:
     identities.release("port-1")
     assert identities.ports() == []

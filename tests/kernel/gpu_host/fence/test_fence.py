@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from gsaas.gpu_host.fence.fence import Fence
-from gsaas.netlink.transport import Refused
+from gsaas.netlink.transport import NetlinkRefused
 from gsaas.objects.daemon import Admission
 from tests.kernel.gpu_host.fence.network import (
     ADDRESSES,
@@ -200,7 +200,7 @@ def test_other_ports_are_enclosed_without_losing_anybody(network, fence):
 
 
 def test_two_fences_on_one_host_do_not_fight(fence, make_fence):
-    with pytest.raises(Refused, match="second monitor"):
+    with pytest.raises(NetlinkRefused, match="second monitor"):
         make_fence()
 
 

@@ -1,19 +1,19 @@
-"""Reading the forward chains of other tables, for `gsaas.rodvr.forwarding` to judge."""
+"""Reads the forward chains of other programs, for `gsaas.rodvr.forwarding` to evaluate."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.netlink import wire
 from gsaas.netlink.expressions import SUBSYSTEM
-from gsaas.netlink.transport import Nfnetlink, Refused
+from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
-from gsaas.rodvr.forwarding import BaseChain, DeviceMatch, Rule, RulesOf, Verdict
-from gsaas.rodvr.kernel.ports import (
+from gsaas.rodvr.forwarding import BaseChain, DeviceMatch, ForwardRule, RulesOf, Verdict
+from gsaas.rodvr.kernel.attributes import (
     CHAIN_HOOK,
     CHAIN_NAME,
     CHAIN_POLICY,
@@ -30,17 +30,18 @@ _VERDICTS = {0: Verdict.DROP, 1: Verdict.ACCEPT}
 _VERDICTS |= {-3: Verdict.JUMP, -4: Verdict.GOTO, -5: Verdict.RETURN}
 _IIFNAME, _OIFNAME = nft.Meta.NFT_META_IIFNAME, nft.Meta.NFT_META_OIFNAME
 _L4PROTO, _NFPROTO = nft.Meta.NFT_META_L4PROTO, nft.Meta.NFT_META_NFPROTO
-_HARMLESS = {_L4PROTO: b"\x06", _NFPROTO: b"\x02"}
-"""Conditions every packet of ours meets: TCP, and IPv4."""
+_ALWAYS_MET = {_L4PROTO: b"\x06", _NFPROTO: b"\x02"}
+"""Conditions that every packet of RODVR meets: TCP, and IPv4."""
 _PROTOCOL_FIELD = (1, 9, 1)
-"""Base (network header), offset and length: where IPv4 has what `meta l4proto` says."""
+"""Base (network header), offset and length: the field of IPv4 that equals `meta l4proto`."""
 _NAME_SIZE = 16
 
-Rules = Callable[[str], Sequence[Rule]]
 
+def read(netlink: Nfnetlink) -> list[tuple[BaseChain, RulesOf]]:
+    """Base chains of other tables on the IPv4 forward hook, each with a reader of its table's rules.
 
-def forward_chains(netlink: Nfnetlink) -> list[tuple[BaseChain, RulesOf]]:
-    """Base chains of others on the IPv4 forward hook, and how to read the rules of their tables."""
+    Raises `NetlinkRefused` if the kernel refuses to list chains or rules.
+    """
     found = []
     for family, number in _FAMILIES.items():
         kind = SUBSYSTEM | nft.NFT_MSG_GETCHAIN
@@ -58,31 +59,32 @@ def forward_chains(netlink: Nfnetlink) -> list[tuple[BaseChain, RulesOf]]:
 
 def _rules_of(netlink: Nfnetlink, family: int, table: str) -> RulesOf:
     @cache
-    def read(chain: str) -> Sequence[Rule]:
+    def read_rules(chain: str) -> Sequence[ForwardRule]:
         body = wire.text(RULE_TABLE, table) + wire.text(RULE_CHAIN, chain)
         request = Message(SUBSYSTEM | nft.NFT_MSG_GETRULE, family, body, 0, f"read {chain}")
         try:
             bodies = netlink.dump(request)
-        except Refused as refusal:
+        except NetlinkRefused as refusal:
             if refusal.errno != errno.ENOENT:
                 raise
             return ()  # deleted since it was listed
         fields = [wire.by_kind(rule) for rule in bodies]
         return tuple(
-            _rule(rule.get(RULE_EXPRESSIONS, b""))
+            _parse_rule(rule.get(RULE_EXPRESSIONS, b""))
             for rule in fields
             if wire.string(rule.get(RULE_CHAIN)) == chain
             and wire.string(rule.get(RULE_TABLE)) == table
         )
 
-    return read
+    return read_rules
 
 
-def _rule(expressions: bytes) -> Rule:
+def _parse_rule(expressions: bytes) -> ForwardRule:
     devices: list[DeviceMatch] = []
     conditions: set[str] = set()
     verdict: Verdict | None = None
     target = ""
+    # Register -> the `meta` key whose value an earlier expression loaded into it.
     loaded: dict[bytes, int] = {}
     for _, expression in wire.attributes(expressions):
         parts = wire.by_kind(expression)
@@ -92,7 +94,7 @@ def _rule(expressions: bytes) -> Rule:
                 pass
             case "meta" if 1 in fields:
                 loaded[fields[1]] = int.from_bytes(fields[2], "big")
-            case "payload" if 1 in fields and _place(fields) == _PROTOCOL_FIELD:
+            case "payload" if 1 in fields and _position(fields) == _PROTOCOL_FIELD:
                 loaded[fields[1]] = _L4PROTO
             case "cmp" if fields[1] in loaded:
                 key = loaded[fields[1]]
@@ -103,7 +105,7 @@ def _rule(expressions: bytes) -> Rule:
                     devices.append(
                         DeviceMatch(key == _OIFNAME, wire.string(value), prefix, negated)
                     )
-                elif negated or _HARMLESS.get(key) != value:
+                elif negated or _ALWAYS_MET.get(key) != value:
                     conditions.add("meta")
             case "immediate" if int.from_bytes(fields[1], "big") == 0:
                 chosen = wire.by_kind(wire.by_kind(fields[2]).get(2, b""))
@@ -119,13 +121,14 @@ def _rule(expressions: bytes) -> Rule:
                 if extension != "comment":
                     conditions.add(extension)
             case "cmp" | "bitwise" | "immediate" | "byteorder":
-                pass  # they work on what another expression has loaded, which counts already
+                pass  # they use what another expression has loaded, which is a condition already
             case _:
                 conditions.add(name)
-                loaded.pop(fields.get(1, b""), None)  # it may have loaded something else there
-    return Rule(tuple(devices), frozenset(conditions), verdict, target)
+                # It may have loaded something else into that register.
+                loaded.pop(fields.get(1, b""), None)
+    return ForwardRule(tuple(devices), frozenset(conditions), verdict, target)
 
 
-def _place(payload: dict[int, bytes]) -> tuple[int, ...]:
+def _position(payload: dict[int, bytes]) -> tuple[int, ...]:
     """Base, offset and length of what a payload expression loads."""
     return tuple(int.from_bytes(payload[attribute], "big") for attribute in (2, 3, 4))

@@ -1,0 +1,158 @@
+"""Reads the two tables: the requests that list them, and the state that their dumps describe."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable
+
+from pyroute2.netlink.nfnetlink import nftsocket as nft
+
+from gsaas.netlink import wire
+from gsaas.netlink.expressions import SUBSYSTEM
+from gsaas.netlink.wire import Message
+from gsaas.objects.address import Address
+from gsaas.objects.binding import INVALID_UID
+from gsaas.rodvr import plan
+from gsaas.rodvr.kernel.attributes import (
+    CHAIN_NAME,
+    CHAIN_PREFIX,
+    CHAIN_TABLE,
+    CHAIN_USERDATA,
+    COUNTER_PACKETS,
+    ELEMENT_DATA,
+    ELEMENT_EXPRESSION,
+    ELEMENT_KEY,
+    EXPRESSION_DATA,
+    EXPRESSION_NAME,
+    LIST_ELEMENTS,
+    LIST_SET,
+    LIST_TABLE,
+    RULE_CHAIN,
+    RULE_EXPRESSIONS,
+    RULE_TABLE,
+    RULES_PER_TAP,
+)
+from gsaas.rodvr.kernel.ruleset import TABLE
+
+
+def list_elements(family: int, name: str) -> Message:
+    """The request for all elements of a set or map of RODVR's table."""
+    body = wire.text(LIST_TABLE, TABLE) + wire.text(LIST_SET, name)
+    return Message(SUBSYSTEM | nft.NFT_MSG_GETSETELEM, family, body, 0, f"read set {name}")
+
+
+def list_chains(family: int) -> Message:
+    """The request for the chains of RODVR's table. Kernels may answer with those of other tables too."""
+    body = wire.text(CHAIN_TABLE, TABLE)
+    return Message(SUBSYSTEM | nft.NFT_MSG_GETCHAIN, family, body, 0, "read chains")
+
+
+def list_rules(family: int) -> Message:
+    """The request for the rules of RODVR's table. Kernels may answer with those of other tables too."""
+    body = wire.text(RULE_TABLE, TABLE)
+    return Message(SUBSYSTEM | nft.NFT_MSG_GETRULE, family, body, 0, "read rules")
+
+
+def read_state(
+    chains: Iterable[bytes],
+    rules: Iterable[bytes],
+    back: Iterable[bytes],
+    real: Iterable[bytes],
+    local: Iterable[bytes],
+) -> plan.DatapathState:
+    """The state that dumps of the two tables describe: chains and rules of netdev, and the three maps."""
+    state = plan.DatapathState()
+    counts = count_rules(rules)
+    for name, comment in _read_chains(chains).items():
+        if name.startswith(CHAIN_PREFIX):
+            intact = counts.get(name) == RULES_PER_TAP
+            state.chains[name.removeprefix(CHAIN_PREFIX)] = _read_tag(comment) if intact else None
+    for key, value, _ in _read_elements(back):
+        (ifindex,) = struct.unpack_from("=I", value)
+        path = plan.ReturnPath(ifindex, value[4:10].hex(":"), socket.inet_ntoa(value[12:16]))
+        state.return_paths[socket.inet_ntoa(key)] = path
+    for key, value, _ in _read_elements(real):
+        masked = _read_address(key[4:])
+        state.mappings.setdefault(socket.inet_ntoa(key[:4]), {})[masked] = _read_address(value)
+    for key, value, _ in _read_elements(local):
+        (uid,) = struct.unpack_from("=I", key)
+        local_key = plan.LocalKey(_read_address(key[4:]), None if uid == INVALID_UID else uid)
+        state.local_mappings[local_key] = _read_address(value)
+    return state
+
+
+def count_rules(rules: Iterable[bytes]) -> dict[str, int]:
+    """Chain -> how many rules it has, of RODVR's table."""
+    counts: dict[str, int] = {}
+    for body in rules:
+        fields = wire.by_kind(body)
+        if wire.string(fields.get(RULE_TABLE)) == TABLE:
+            chain = wire.string(fields[RULE_CHAIN])
+            counts[chain] = counts.get(chain, 0) + 1
+    return counts
+
+
+def read_refused(rules: Iterable[bytes]) -> dict[str, int]:
+    """Tap -> packets that its chain dropped: forged source, or not TCP."""
+    refused = {}
+    for body in rules:
+        fields = wire.by_kind(body)
+        chain = wire.string(fields.get(RULE_CHAIN))
+        if chain.startswith(CHAIN_PREFIX) and wire.string(fields.get(RULE_TABLE)) == TABLE:
+            # The dropping rule is the last one of its chain, and dumps keep the order.
+            refused[chain.removeprefix(CHAIN_PREFIX)] = _read_counter(fields[RULE_EXPRESSIONS])
+    return refused
+
+
+def read_unmapped(elements: Iterable[bytes]) -> dict[str, int]:
+    """Identity, or local masked address -> connections to masked addresses without a mapping."""
+    return {
+        socket.inet_ntoa(key): _read_packets(expression)
+        for key, _, expression in _read_elements(elements)
+    }
+
+
+def _read_chains(chains: Iterable[bytes]) -> dict[str, str]:
+    """Chain -> its comment, of RODVR's table."""
+    comments = {}
+    for body in chains:
+        fields = wire.by_kind(body)
+        if wire.string(fields.get(CHAIN_TABLE)) == TABLE:
+            name = wire.string(fields[CHAIN_NAME])
+            comments[name] = wire.read_comment(fields.get(CHAIN_USERDATA))
+    return comments
+
+
+def _read_elements(bodies: Iterable[bytes]) -> Iterable[tuple[bytes, bytes, bytes]]:
+    """(key, data, expression) of every element of a dump; data and expression may be empty."""
+    for body in bodies:
+        for _, element in wire.attributes(wire.by_kind(body).get(LIST_ELEMENTS, b"")):
+            fields = wire.by_kind(element)
+            # Behind their own header, key and data contain one value attribute each.
+            key, data = fields[ELEMENT_KEY][4:], fields.get(ELEMENT_DATA, b"")[4:]
+            yield key, data, fields.get(ELEMENT_EXPRESSION, b"")
+
+
+def _read_counter(expressions: bytes) -> int:
+    """The packets that the first counter of a rule has counted."""
+    for _, expression in wire.attributes(expressions):
+        if wire.string(wire.by_kind(expression).get(EXPRESSION_NAME)) == "counter":
+            return _read_packets(expression)
+    return 0
+
+
+def _read_packets(expression: bytes) -> int:
+    data = wire.by_kind(wire.by_kind(expression).get(EXPRESSION_DATA, b""))
+    return int.from_bytes(data.get(COUNTER_PACKETS, b""), "big")
+
+
+def _read_address(value: bytes) -> Address:
+    return Address(socket.inet_ntoa(value[:4]), int.from_bytes(value[4:6], "big"))
+
+
+def _read_tag(comment: str) -> plan.ChainTag | None:
+    try:
+        return plan.ChainTag.parse(comment)
+    except ValueError:
+        return None

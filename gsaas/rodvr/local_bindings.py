@@ -1,0 +1,104 @@
+"""The bindings of programs of the host itself: which are wanted, and what the kernel has to contain for them.
+
+Such programs have no tap and no chain: their bindings are elements of one map.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+
+from gsaas.objects.binding import LocalBinding
+from gsaas.objects.endpoint_report import BindingReport
+from gsaas.rodvr import plan
+from gsaas.rodvr.installations import Installations
+
+
+class LocalBindings:
+    """Desired local bindings, by port id. Used with the endpoint's lock acquired; executes no plan."""
+
+    def __init__(self, prefix: ipaddress.IPv4Network, installations: Installations) -> None:
+        self._prefix = prefix
+        self._installations = installations
+        self._desired: dict[str, LocalBinding] = {}
+        self._complete = False
+        """Whether all wanted bindings are known; until then, unknown map elements are kept."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._desired)
+
+    def __bool__(self) -> bool:
+        return bool(self._desired)
+
+    def validate(self, binding: LocalBinding) -> None:
+        """Raise `ValueError` if *binding* has a masked address outside the local prefix."""
+        outside = [
+            str(masked)
+            for masked in binding.mappings
+            if ipaddress.IPv4Address(masked.ip) not in self._prefix
+        ]
+        if outside:
+            raise ValueError(f"{', '.join(outside)} is not in the local prefix {self._prefix}")
+
+    def replace(self, bindings: Iterable[LocalBinding]) -> None:
+        """Want exactly *bindings*."""
+        self._desired = {binding.port_id: binding for binding in bindings}
+        self._complete = True
+
+    def put(self, binding: LocalBinding) -> LocalBinding | None:
+        """Want *binding*; the one that it replaces, None if there is none."""
+        former = self._desired.pop(binding.port_id, None)
+        self._desired[binding.port_id] = binding
+        return former
+
+    def discard(self, port_id: str) -> LocalBinding | None:
+        """Want no local binding of *port_id*; the one that was wanted, None if there is none."""
+        return self._desired.pop(port_id, None)
+
+    def plan_one(
+        self, state: plan.DatapathState, former: LocalBinding | None, wanted: LocalBinding | None
+    ) -> plan.Plan:
+        """The plan that puts *wanted* into the place of *former*; None stands for no binding."""
+        return plan.replace_local(
+            state,
+            plan.local_mappings(former) if former else {},
+            plan.local_mappings(wanted) if wanted else {},
+        )
+
+    def plan_all(self, state: plan.DatapathState) -> plan.Plan:
+        """The plan after which *state* has the wanted bindings and, once all are known, no other."""
+        wanted = {
+            key: real
+            for binding in self._desired.values()
+            for key, real in plan.local_mappings(binding).items()
+        }
+        return plan.replace_local(
+            state, list(state.local_mappings) if self._complete else [], wanted
+        )
+
+    def record_installed(self, state: plan.DatapathState) -> None:
+        """Record which of the wanted bindings *state* contains."""
+        for port_id, binding in self._desired.items():
+            self._installations.record(port_id, is_in(state, binding))
+
+    def reports(
+        self, port_ids: Iterable[str], unmapped: Mapping[str, int]
+    ) -> dict[str, BindingReport]:
+        """Reports of those of *port_ids* that are wanted; *unmapped* counts connections by masked address."""
+        return {
+            port_id: BindingReport(
+                installed=port_id in self._installations,
+                seconds=self._installations.seconds(port_id),
+                unmapped=sum(
+                    unmapped.get(ip, 0)
+                    for ip in {masked.ip for masked in self._desired[port_id].mappings}
+                ),
+            )
+            for port_id in port_ids
+            if port_id in self._desired
+        }
+
+
+def is_in(state: plan.DatapathState, binding: LocalBinding) -> bool:
+    """Whether *state* contains all mappings of *binding*."""
+    return plan.local_mappings(binding).items() <= state.local_mappings.items()

@@ -1,0 +1,243 @@
+"""The bindings of VM ports: which are wanted, which owns which tap, and what each tap's chain has to be.
+
+Two ports may name the same tap for a moment, when a VM is replaced; the latest one owns it. A binding
+that was removed leaves its chain on the tap for a grace period, without mappings.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from gsaas.objects.binding import Binding
+from gsaas.objects.endpoint_report import BindingReport
+from gsaas.rodvr import plan
+from gsaas.rodvr.identities import Identities, NoIdentityLeft
+from gsaas.rodvr.installations import Installations
+from gsaas.rodvr.problems import Problems
+
+InterfaceIndex = Callable[[str], int | None]
+"""The interface index of a tap, None if there is no such tap; `ValueError` for an impossible name."""
+
+
+class PortBindings:
+    """Desired bindings of VM ports. Used with the endpoint's lock acquired; makes plans, executes none."""
+
+    def __init__(
+        self,
+        identity_network: ipaddress.IPv4Network,
+        grace: float,
+        problems: Problems,
+        installations: Installations,
+    ) -> None:
+        self._grace = grace
+        self._problems = problems
+        self._installations = installations
+        self.identities = Identities(identity_network)
+        self._desired: dict[str, Binding] = {}
+        self._owners: dict[str, str] = {}
+        """Tap -> id of the port that owns it."""
+        self._complete = False
+        """Whether all wanted bindings are known; until then, unknown chains are kept."""
+        self._grace_ends: dict[str, float] = {}
+        """Tap of a removed binding -> when its chain is removed, as `time.monotonic` counts."""
+
+    # -- what is wanted -----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._desired)
+
+    def replace(self, bindings: Iterable[Binding]) -> None:
+        """Want exactly *bindings*."""
+        self._desired = {binding.port_id: binding for binding in bindings}
+        self._owners = {binding.tap: port_id for port_id, binding in self._desired.items()}
+        self._complete = True
+
+    def put(self, binding: Binding) -> bool:
+        """Want *binding* in the place of its port's former one.
+
+        Returns whether it only concerns a tap that belonged to this port or to none. If not, other
+        bindings may be concerned too.
+        """
+        port_id = binding.port_id
+        former = self._desired.pop(port_id, None)
+        self._desired[port_id] = binding
+        former_owner = self._owners.get(binding.tap, port_id)
+        self._owners[binding.tap] = port_id
+        self._grace_ends.pop(binding.tap, None)
+        moved = former is not None and former.tap != binding.tap
+        if former is not None and moved:
+            self._release_tap(former)
+        return not moved and former_owner == port_id
+
+    def discard(self, port_id: str) -> bool:
+        """Want no binding of *port_id*; whether another binding owns its tap from now on."""
+        former = self._desired.pop(port_id, None)
+        return former is not None and self._release_tap(former)
+
+    def owner(self, tap: str) -> str | None:
+        """The id of the port that owns *tap*, None if there is none."""
+        return self._owners.get(tap)
+
+    def owns_its_tap(self, port_id: str) -> bool:
+        """Whether no other port owns the tap that the wanted binding of *port_id* names."""
+        return self._owners[self._desired[port_id].tap] == port_id
+
+    def _release_tap(self, former: Binding) -> bool:
+        """Give the tap of *former* to another binding that names it; whether there is one."""
+        if self._owners.get(former.tap) != former.port_id:
+            return False
+        del self._owners[former.tap]
+        for port_id, binding in self._desired.items():
+            if binding.tap == former.tap:
+                self._owners[former.tap] = port_id
+        return former.tap in self._owners
+
+    # -- what the kernel has to contain -------------------------------------------------------------
+
+    def plan_port(
+        self, port_id: str, state: plan.DatapathState, interface_index: InterfaceIndex
+    ) -> tuple[plan.Plan, bool]:
+        """The plan for one port that owns its tap, and whether it is installed afterwards.
+
+        Raises `ValueError` for an impossible tap name, `NoIdentityLeft`, and `OSError` if the kernel
+        cannot look up the tap.
+        """
+        binding = self._desired[port_id]
+        index = interface_index(binding.tap)
+        if index is None:
+            return plan.detach(state, binding.tap), False
+        identity = self.identities.allocate(port_id)
+        attachment = plan.Attachment.for_binding(binding, identity, index)
+        return plan.attach(state, binding.tap, attachment), True
+
+    def plan_all(
+        self, state: plan.DatapathState, interface_index: InterfaceIndex
+    ) -> tuple[dict[str, plan.Attachment], set[str]]:
+        """What every tap's chain has to be, given what the tables contain, and the taps to leave alone.
+
+        Adopts the identities in *state*, so that ports keep theirs when the endpoint restarts. Ports that
+        cannot be attached become problems.
+        """
+        for tag in state.chains.values():
+            if tag is not None:
+                self.identities.adopt(tag.port_id, tag.identity)
+        attachments: dict[str, plan.Attachment] = {}
+        for port_id, binding in self._desired.items():
+            owner = self._owners[binding.tap]
+            if owner != port_id:
+                self._problems.add(
+                    f"port {port_id}", f"port {port_id}: its tap {binding.tap} is port {owner}'s"
+                )
+                continue
+            try:
+                index = interface_index(binding.tap)
+                if index is not None:
+                    identity = self.identities.allocate(port_id)
+                    attachments[binding.tap] = plan.Attachment.for_binding(binding, identity, index)
+            except (ValueError, NoIdentityLeft) as error:
+                self._problems.add(f"port {port_id}", f"port {port_id}: {error}")
+        keep = self._plan_unwanted(state, interface_index, attachments)
+        return attachments, keep
+
+    def _plan_unwanted(
+        self,
+        state: plan.DatapathState,
+        interface_index: InterfaceIndex,
+        attachments: dict[str, plan.Attachment],
+    ) -> set[str]:
+        """Add to *attachments* the chains in *state* of ports that are not wanted and still stay.
+
+        Returns the taps of those that were made by a former process and may be wanted yet.
+        """
+        keep = set()
+        now = time.monotonic()
+        for tap, tag in state.chains.items():
+            if tap in self._owners or tag is None or tag.port_id in self._desired:
+                continue
+            # With another index, the tap is a new one of the same name: the chain has no VM any more.
+            present = interface_index(tap) == tag.ifindex
+            if tap in self._grace_ends or self._complete:
+                if present and now < self._grace_ends.setdefault(tap, now + self._grace):
+                    attachments[tap] = plan.Attachment(tag)
+            else:
+                keep.add(tap)
+                if present:
+                    attachments[tap] = plan.Attachment(tag, state.mappings.get(tag.identity, {}))
+        self._grace_ends = {tap: end for tap, end in self._grace_ends.items() if tap in attachments}
+        return keep
+
+    def record_installed(
+        self, state: plan.DatapathState, attachments: Mapping[str, plan.Attachment]
+    ) -> None:
+        """Record which of the wanted bindings *state* contains; *attachments* are those of `plan_all`."""
+        for tap, attachment in attachments.items():
+            port_id = attachment.tag.port_id
+            if self._owners.get(tap) == port_id:
+                complete = not plan.attach(state, tap, attachment).operations
+                self._installations.record(port_id, complete)
+        for port_id, binding in self._desired.items():
+            if binding.tap not in attachments or self._owners[binding.tap] != port_id:
+                self._installations.record(port_id, False)
+
+    # -- grace --------------------------------------------------------------------------------------
+
+    def start_grace(
+        self, port_id: str, state: plan.DatapathState
+    ) -> list[tuple[str, plan.ChainTag]]:
+        """Start the grace period of a port that is not wanted; its chains in *state*, as (tap, tag)."""
+        chains = [
+            (tap, tag)
+            for tap, tag in state.chains.items()
+            if tag is not None and tag.port_id == port_id and tap not in self._owners
+        ]
+        for tap, _ in chains:
+            self._grace_ends.setdefault(tap, time.monotonic() + self._grace)
+        return chains
+
+    def grace_deadlines(self) -> list[float]:
+        """When grace periods end, as `time.monotonic` counts."""
+        return list(self._grace_ends.values())
+
+    def in_grace(self, tap: str) -> bool:
+        """Whether *tap* has the chain of a removed binding."""
+        return tap in self._grace_ends
+
+    def expired_taps(self) -> list[str]:
+        """The taps whose grace period is over; each until `end_grace`."""
+        now = time.monotonic()
+        return [tap for tap, end in self._grace_ends.items() if end <= now]
+
+    def end_grace(self, tap: str) -> None:
+        """Forget the grace period of *tap*, whose chain is gone."""
+        del self._grace_ends[tap]
+
+    def unused_identities(self, state: plan.DatapathState) -> list[tuple[str, str]]:
+        """(port id, identity) of ports that are not wanted and have no chain in *state*."""
+        attached = {tag.port_id for tag in state.chains.values() if tag is not None}
+        return [
+            (port_id, self.identities.allocate(port_id))
+            for port_id in self.identities.ports()
+            if port_id not in attached and port_id not in self._desired
+        ]
+
+    # -- reports ------------------------------------------------------------------------------------
+
+    def reports(
+        self, port_ids: Iterable[str], unmapped: Mapping[str, int], refused: Mapping[str, int]
+    ) -> dict[str, BindingReport]:
+        """Reports of those of *port_ids* that are wanted.
+
+        *unmapped* counts connections by identity, *refused* packets by tap.
+        """
+        return {
+            port_id: BindingReport(
+                installed=port_id in self._installations,
+                seconds=self._installations.seconds(port_id),
+                unmapped=unmapped.get(self.identities.get(port_id) or "", 0),
+                refused=refused.get(self._desired[port_id].tap, 0),
+            )
+            for port_id in port_ids
+            if port_id in self._desired
+        }
