@@ -116,7 +116,7 @@ class Simulation:
         self._idle = self._idle_busy = self._idle_waiting = self._somebody_waited = 0.0
         self._measured = None
         for job in jobs:
-            self._clock.at(job.arrival, self._arrive, job, priority=ARRIVE)
+            self._clock.schedule(job.arrival, self._arrive, job, priority=ARRIVE)
 
     def run(self) -> Outcome:
         """Let all jobs come and go. `ValueError` for a job that the cluster could never run."""
@@ -225,7 +225,7 @@ class Simulation:
             running.pace = pace
             running.plan += 1
             end = running.since + running.remaining * pace
-            self._clock.at(end, self._finish, running, running.plan, priority=FINISH)
+            self._clock.schedule(end, self._finish, running, running.plan, priority=FINISH)
 
     def _advance(self, running: _Running) -> None:
         """Take note of what was done since the last change."""

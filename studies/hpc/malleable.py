@@ -151,7 +151,7 @@ class Simulation:
             self._check = lambda: check(self._idle, sum(job.count for job in self._running))
         self._held_time = self._measured = 0.0
         for job in coming:
-            self._clock.at(job.arrival, self._arrive, job, priority=1)
+            self._clock.schedule(job.arrival, self._arrive, job, priority=1)
 
     def run(self) -> Outcome:
         """Let all jobs come and go. `ValueError` for one that there are too few GPUs for."""
@@ -189,7 +189,9 @@ class Simulation:
         self._running[running] = None
         self._plan(running)
         if self._kind.changes:
-            self._clock.at(now + job.application.period, self._reconsider, running, priority=2)
+            self._clock.schedule(
+                now + job.application.period, self._reconsider, running, priority=2
+            )
 
     def _reconsider(self, running: _Running) -> None:
         if running not in self._running:
@@ -205,7 +207,7 @@ class Simulation:
             self._resize(running, wanted)
             self._start_waiting()
         period = running.job.application.period
-        self._clock.at(self._clock.now + period, self._reconsider, running, priority=2)
+        self._clock.schedule(self._clock.now + period, self._reconsider, running, priority=2)
 
     def _resize(self, running: _Running, count: int) -> None:
         self._advance(running)
@@ -219,7 +221,7 @@ class Simulation:
     def _plan(self, running: _Running) -> None:
         running.plan += 1
         end = running.since + running.remaining / running.job.application.speed(running.count)
-        self._clock.at(end, self._finish, running, running.plan)
+        self._clock.schedule(end, self._finish, running, running.plan)
 
     def _advance(self, running: _Running) -> None:
         elapsed = self._clock.now - running.since

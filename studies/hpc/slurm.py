@@ -112,7 +112,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Let all jobs come and go. `ValueError` for one that the cluster could never run."""
-        self._clock.at(0.0, self._start_waiting)
+        self._clock.schedule(0.0, self._start_waiting)
         self._clock.run(self._check)
         if self._waiting:
             raise ValueError(f"{self._waiting[0].name} fits nowhere in mode {self._mode}")
@@ -247,7 +247,7 @@ class Simulation:
             running.since, running.pace = now, pace
             running.plan += 1
             end = now + max(running.remaining, 0.0) * pace
-            self._clock.at(end, self._finish, running, running.plan)
+            self._clock.schedule(end, self._finish, running, running.plan)
 
     def _pace(self, running: _Running) -> float:
         crowded = max((sum(self._users[uuid].values()) for uuid, _ in running.gpus), default=0)
