@@ -1,7 +1,7 @@
-"""The simulator's recipes: what the papers claim, and what is measured here.
+"""The recipes of `studies`: what the papers claim, and what is measured here.
 
-Every recipe runs, on as many processes as there are cores; the answer does not depend on how many. The claims table and
-charts are written to build/sim/report.html.
+All recipes run, some of them in as many processes as there are cores; the results do not depend on how many. The claims
+table and charts are written to build/sim/report.html.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.report import machine
 from gsaas.gpgpums import policies
 from gsaas.sim.report import svg
 from studies import report as claims_page
 from studies.batch import tsubame
-from studies.batch.jobs import Job, JobModel, magnitude
+from studies.batch.jobs import BatchJob, BatchJobModel, magnitude
 from studies.batch.models import NODE_2014, RCUDA_2014
-from studies.batch.queues import G_QUEUE, MRQ, R_QUEUE, RQ, Queue
-from studies.batch.simulation import Simulation
-from studies.claims import Claim
+from studies.batch.queues import G_QUEUE, MRQ, R_QUEUE, RQ, QueueDiscipline
+from studies.batch.simulation import BatchSimulation
+from studies.claims import PublishedClaim
 from studies.openb import cloudified, local, trace
 from studies.openb.schedulers import SCHEDULERS
 from studies.recipes import (
@@ -39,95 +41,101 @@ MINUTE = 60.0
 GROWTH_NODES = (120, 480)
 REPORT = Path("build/sim/report.html")
 
+T = TypeVar("T")
+
 
 def run() -> dict[str, Any]:
-    """Run all; rows are points and claims, reaches the bounds of the simulator's own making."""
+    """Run all recipes; rows are results, timings and claims, the bounds are those of this project."""
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        ours = _each(pool, _openb_local, trace.WORKLOADS)
-        anywhere = _each(pool, _openb_cloudified, trace.WORKLOADS)
-        points = _each(pool, mrq_2016.measure, mrq_2016.settings(), alone=True)
-    timed = _timed()
-    rq = rq_2014.run(progress=_say)
-    slurm = list(slurm_2018.run(_say))
-    malleable = list(malleable_2018.run(progress=_say))
+        reproduced = list(chain(*_map(pool, _openb_local, trace.WORKLOADS)))
+        placements = list(chain(*_map(pool, _openb_cloudified, trace.WORKLOADS)))
+        points = _map(pool, mrq_2016.measure, mrq_2016.settings())
+    timings = _time_runs()
+    rq = rq_2014.run(progress=_report_progress)
+    slurm = list(slurm_2018.run(_report_progress))
+    malleable = list(malleable_2018.run(progress=_report_progress))
     claims = [
-        *ours,
-        *openb_cloudified.claims(anywhere),
+        *reproduced,
+        *openb_cloudified.claims(placements),
         *rq_2014.claims(rq),
         *mrq_2016.claims(points),
         *slurm_2018.claims(slurm),
         *malleable_2018.claims(malleable),
     ]
     REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(claims_page.html(claims, _charts(anywhere, points, rq, slurm, malleable)))
-    _say(f"look at {REPORT}")
+    REPORT.write_text(claims_page.html(claims, _charts(placements, points, rq, slurm, malleable)))
+    _report_progress(f"look at {REPORT}")
     rows = [
-        *(row.to_dict() for row in anywhere),
+        *(row.to_dict() for row in placements),
         *(point.to_dict() for point in points),
         *(row.to_dict() for row in rq.rows),
         *(row.to_dict() for row in slurm),
         *(row.to_dict() for row in malleable),
-        *timed,
-        *(_row(claim) for claim in claims),
+        *timings,
+        *(_claim_row(claim) for claim in claims),
     ]
     return {
         "bench": "sim",
         "machine": machine(),
         "rows": rows,
-        "reach": [*_reaches(ours, anywhere, points), *_speed(timed)],
+        "reach": [*_bounds(reproduced, placements, points), *_speed_bounds(timings)],
     }
 
 
-def _openb_local(workload: str) -> list[Claim]:
-    return list(openb_local.run([workload], progress=_say))
+def _openb_local(workload: str) -> list[PublishedClaim]:
+    return list(openb_local.run([workload], progress=_report_progress))
 
 
-def _openb_cloudified(workload: str) -> list[openb_cloudified.Row]:
-    return list(openb_cloudified.rows(workload, progress=_say))
+def _openb_cloudified(workload: str) -> list[openb_cloudified.CloudifiedRow]:
+    return list(openb_cloudified.rows(workload, progress=_report_progress))
 
 
-def _each(
-    pool: ProcessPoolExecutor, work: Callable[[Any], Any], what: Sequence[Any], alone: bool = False
-) -> list[Any]:
-    """Do *work* on each of *what*, in order; its lists are joined unless each answer stands *alone*."""
-    found: list[Any] = []
-    for done, answer in enumerate(pool.map(work, what), 1):
-        found += [answer] if alone else answer
-        _say(f"{work.__name__.strip('_')}: {done} of {len(what)}")
-    return found
+def _map(
+    pool: ProcessPoolExecutor, function: Callable[[Any], T], arguments: Sequence[Any]
+) -> list[T]:
+    """Return *function* of each of *arguments*, in order, computed in other processes."""
+    results: list[T] = []
+    for done, result in enumerate(pool.map(function, arguments), 1):
+        results.append(result)
+        _report_progress(f"{function.__name__.strip('_')}: {done} of {len(arguments)}")
+    return results
 
 
-def _timed() -> list[dict[str, Any]]:
-    """How long the two largest runs take on one core, and how the time grows with the nodes."""
-    _say("timing, one run after the other")
+def _time_runs() -> list[dict[str, Any]]:
+    """Return the CPU time of the largest runs on one core, and of RQ with few and with many nodes."""
+    _report_progress("timing, one run after the other")
     nodes, tasks = trace.nodes(), trace.tasks("default")
     rows = [
-        _clocked(
+        _time_run(
             f"openb, {scheduler.name}",
             len(nodes),
-            lambda s=scheduler: local.run(nodes, tasks, s, 42),
+            partial(local.run, nodes, tasks, scheduler, 42),
         )
         for scheduler in SCHEDULERS
     ]
     policy = policies.load(policies.names()[0])
     rows.append(
-        _clocked("openb, cloudified", len(nodes), lambda: cloudified.run(nodes, tasks, policy, 42))
+        _time_run(
+            "openb, cloudified", len(nodes), partial(cloudified.run, nodes, tasks, policy, 42)
+        )
     )
     for count in GROWTH_NODES:
         jobs = tsubame.jobs(1, tsubame.JOBS * count // tsubame.NODES, count)
-        simulation = Simulation(jobs, count, R_QUEUE, node=NODE_2014, remoting=RCUDA_2014)
-        rows.append(_clocked(f"{len(jobs)} jobs, RQ", count, simulation.run))
+        simulation = BatchSimulation(jobs, count, R_QUEUE, node=NODE_2014, remoting=RCUDA_2014)
+        rows.append(_time_run(f"{len(jobs)} jobs, RQ", count, simulation.run))
     return rows
 
 
-def _clocked(what: str, nodes: int, work: Callable[[], Any]) -> dict[str, Any]:
+def _time_run(name: str, nodes: int, run: Callable[[], Any]) -> dict[str, Any]:
+    """Return the timing of one run of a simulation."""
     begin = time.process_time()
-    outcome = work()
+    outcome = run()
     seconds = time.process_time() - begin
+    # The runs of the openb trace have one event for each arrival, and record a curve instead of a number of events.
     curve = getattr(outcome, "curve", outcome)
-    events = len(curve.asked) if hasattr(curve, "asked") else curve.events
+    events = len(curve.asked) if hasattr(curve, "asked") else outcome.events
     return {
-        "run": what,
+        "run": name,
         "nodes": nodes,
         "events": events,
         "seconds": seconds,
@@ -135,17 +143,17 @@ def _clocked(what: str, nodes: int, work: Callable[[], Any]) -> dict[str, Any]:
     }
 
 
-def _reaches(
-    ours: Sequence[Claim],
-    anywhere: Sequence[openb_cloudified.Row],
-    points: Sequence[mrq_2016.Point],
+def _bounds(
+    reproduced: Sequence[PublishedClaim],
+    placements: Sequence[openb_cloudified.CloudifiedRow],
+    points: Sequence[mrq_2016.MrqPoint],
 ) -> Iterable[dict[str, Any]]:
     yield {
         "what": "openb: schedulers and workloads within 0.5 points of the published",
-        "value": sum(claim.holds for claim in ours),
-        "bound": f">= {len(ours)}",
+        "value": sum(claim.holds for claim in reproduced),
+        "bound": f">= {len(reproduced)}",
     }
-    for workload, shares, fgd, best, _ in openb_cloudified.gains(anywhere):
+    for workload, shares, fgd, best, _ in openb_cloudified.gains(placements):
         yield {
             "what": f"openb, {workload}, shares in {shares}: points that cloudified tasks allocate more than FGD",
             "value": best.at_130 - fgd.at_130,
@@ -158,9 +166,9 @@ def _reaches(
     }
 
 
-def _speed(timed: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    openb = [row["seconds"] for row in timed if row["run"].startswith("openb")]
-    few, many = (row for row in timed if not row["run"].startswith("openb"))
+def _speed_bounds(timings: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    openb = [row["seconds"] for row in timings if row["run"].startswith("openb")]
+    few, many = (row for row in timings if not row["run"].startswith("openb"))
     yield {
         "what": "seconds of the slowest openb run",
         "value": max(openb),
@@ -179,25 +187,25 @@ def _speed(timed: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 
 
 def _charts(
-    anywhere: Sequence[openb_cloudified.Row],
-    points: Sequence[mrq_2016.Point],
-    rq: rq_2014.Result,
-    slurm: Sequence[slurm_2018.Row],
-    malleable: Sequence[malleable_2018.Row],
+    placements: Sequence[openb_cloudified.CloudifiedRow],
+    points: Sequence[mrq_2016.MrqPoint],
+    rq: rq_2014.RqResult,
+    slurm: Sequence[slurm_2018.SlurmRow],
+    malleable: Sequence[malleable_2018.MalleableRow],
 ) -> list[tuple[str, list[str]]]:
-    """A section for each group of recipes."""
+    """Return the sections of the report: a heading and charts for each group of recipes."""
     nodes, tasks = trace.nodes(), trace.tasks("default")
     local_curves = [
         (scheduler.name, local.run(nodes, tasks, scheduler, 42)) for scheduler in SCHEDULERS
     ]
     best = max(
-        (row for row in anywhere if row.workload == "default" and row.fragments is not None),
+        (row for row in placements if row.workload == "default" and row.fragments is not None),
         key=lambda row: row.at_130,
     )
-    loose = cloudified.run(nodes, tasks, policies.load(best.placement), 42).curve
-    curves = [*local_curves, (f"cloudified, {best.placement}", loose)]
+    cloudified_curve = cloudified.run(nodes, tasks, policies.load(best.placement), 42).curve
+    curves = [*local_curves, (f"cloudified, {best.placement}", cloudified_curve)]
     pairs = list(zip(rq.g_queue.records, rq.r_queue.records, strict=True))
-    changes = {
+    hours_saved = {
         what: [(getattr(old, what) - getattr(new, what)) / 3600 for old, new in pairs]
         for what in ("wait", "execution", "lifetime")
     }
@@ -207,7 +215,7 @@ def _charts(
             [
                 svg.lines(
                     "Allocation against arrivals",
-                    [(name, _percent(curve)) for name, curve in curves],
+                    [(name, _points(curve)) for name, curve in curves],
                     x="% of the GPUs asked for",
                     y="% allocated",
                 ),
@@ -216,7 +224,7 @@ def _charts(
                         f"Allocated at 130 % arrivals, default workload, shares in {shares}",
                         [
                             (row.placement, row.at_130)
-                            for row in anywhere
+                            for row in placements
                             if (row.workload, row.shares) == ("default", shares)
                         ],
                         unit="%",
@@ -228,11 +236,11 @@ def _charts(
         (
             "RQ against the G queue",
             [
-                svg.histogram(f"Hours by which {what} got shorter", [(what, found)], x="hours")
-                for what, found in changes.items()
+                svg.histogram(f"Hours by which {what} got shorter", [(what, saved)], x="hours")
+                for what, saved in hours_saved.items()
             ],
         ),
-        ("Who held which GPU", list(_occupancy())),
+        ("GPU occupancy", list(_occupancy())),
         (
             "MRQ",
             [
@@ -288,31 +296,39 @@ def _charts(
 
 
 def _occupancy() -> Iterable[str]:
-    """The papers' pictures: 50 jobs on 5 nodes (2014, figures 7 and 8), 40 on 10 (2016, figure 6)."""
+    """Yield the charts of the papers: 50 jobs on 5 nodes (2014, figures 7 and 8), 40 on 10 (2016, figure 6)."""
     few = [job for job in tsubame.jobs(1, 400, 5) if job.nodes <= 3][:50]
     for queue in (G_QUEUE, R_QUEUE):
-        yield _held(f"{queue.name}, 50 jobs on 5 nodes", few, 5, queue, NODE_2014, RCUDA_2014)
-    model = JobModel(count=40, nodes=(3, 2), most_nodes=6, calls=magnitude(7), interarrival=100)
+        yield _occupancy_chart(
+            f"{queue.name}, 50 jobs on 5 nodes", few, 5, queue, NODE_2014, RCUDA_2014
+        )
+    model = BatchJobModel(
+        count=40, nodes=(3, 2), most_nodes=6, calls=magnitude(7), interarrival=100
+    )
     for queue in (RQ, MRQ):
-        yield _held(f"{queue.name}, 40 jobs on 10 nodes", model.jobs(1), 10, queue)
+        yield _occupancy_chart(f"{queue.name}, 40 jobs on 10 nodes", model.jobs(1), 10, queue)
 
 
-def _held(title: str, jobs: Sequence[Job], nodes: int, queue: Queue, *hardware: Any) -> str:
+def _occupancy_chart(
+    title: str, jobs: Sequence[BatchJob], nodes: int, queue: QueueDiscipline, *hardware: Any
+) -> str:
+    """Return the chart of which jobs had GPUs of which node when. *hardware* are the models of node and remoting."""
     names = dict(zip(("node", "remoting"), hardware, strict=False))
-    outcome = Simulation(jobs, nodes, queue, occupancy=True, **names).run()
-    since: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    outcome = BatchSimulation(jobs, nodes, queue, occupancy=True, **names).run()
+    # (node, job) -> begin and number of GPUs of claims that are still open; a release may end several of them.
+    open_claims: dict[tuple[int, int], list[tuple[float, int]]] = {}
     blocks = []
     for at, node, job, change in outcome.occupancy:
         if change > 0:
-            since.setdefault((node, job), []).append((at, change))
+            open_claims.setdefault((node, job), []).append((at, change))
             continue
         left = -change
-        held = since[node, job]
+        claims = open_claims[node, job]
         while left:
-            begin, gpus = held.pop()
+            begin, gpus = claims.pop()
             taken = min(gpus, left)
             if gpus > taken:
-                held.append((begin, gpus - taken))
+                claims.append((begin, gpus - taken))
             left -= taken
             blocks.append(
                 (node, begin, at, taken / 3, job, f"job {job}: {taken} GPUs of node {node}")
@@ -322,11 +338,11 @@ def _held(title: str, jobs: Sequence[Job], nodes: int, queue: Queue, *hardware: 
     )
 
 
-def _percent(curve: local.Curve) -> list[tuple[float, float]]:
+def _points(curve: local.AllocationCurve) -> list[tuple[float, float]]:
     return list(zip(curve.asked, curve.allocated, strict=True))
 
 
-def _row(claim: Claim) -> dict[str, Any]:
+def _claim_row(claim: PublishedClaim) -> dict[str, Any]:
     return {
         "claim": claim.what,
         "published": claim.published,
@@ -336,5 +352,5 @@ def _row(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _say(what: str) -> None:
-    print(f"  {what}", file=sys.stderr, flush=True)
+def _report_progress(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)

@@ -1,6 +1,12 @@
-"""What papers claim, put to the test: `./dev bench sim` runs the recipes. Not part of what is installed.
+"""Simulations that reproduce published results, with models of other schedulers. They are not installed.
 
-recipes  one for each paper: what it says, beside what was measured   claims  one statement   report  the table
-batch    batch queues over GPUs of a cluster, FCFS, RQ and MRQ        hpc     Slurm, and jobs that grow and shrink
-openb    a trace of a production cluster, and schedulers for it
+`./dev bench sim` runs all recipes and prints what the papers claim beside what was measured.
+
+recipes  one for each paper: its experiments, its claims, and whether they hold
+claims   one published claim               report  the HTML page of all claims
+batch    batch queues on a cluster with GPUs: FCFS, RQ and MRQ
+hpc      Slurm with remote GPUs, and malleable jobs
+openb    the trace of a production cluster, and schedulers for it
+
+The clock, the charts and GPGPUMS's pool and policies come from `gsaas`, which imports nothing from here.
 """

@@ -1,4 +1,4 @@
-"""What somebody published, beside what was measured here: the rows of the claims table."""
+"""Published claims beside what was measured here: the rows of the claims table."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One statement that a recipe puts to the test."""
+class PublishedClaim:
+    """One statement of a paper, and the result of testing it. It has nothing to do with claims on GPUs."""
 
     what: str
+    """The statement."""
     source: str
     """Paper and section, table or figure."""
     published: str
-    """In the paper's words and units; not every claim is a number."""
+    """What the paper says, in its own words and units; not every claim is a number."""
     measured: str
+    """What was measured here, in the same units."""
     holds: bool
+    """Whether the statement is true of what was measured."""
     why: str = ""
-    """Why the two differ, where they do."""
+    """Why published and measured values differ, if they do."""
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary."""
         return asdict(self)

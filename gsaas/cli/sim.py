@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(args: argparse.Namespace) -> int:
     from gsaas.sim import history, scenario
     from gsaas.sim.cloud import Simulation
-    from gsaas.sim.report import clouds
+    from gsaas.sim.report import results as report
 
     wanted = scenario.read(args.scenario)
     demands = history.read(wanted.history)
@@ -125,14 +125,14 @@ def _run(args: argparse.Namespace) -> int:
         )
         results.append((run, simulation.run()))
     say("")
-    rows = [clouds.summary(run, outcome) for run, outcome in results]
+    rows = [report.summary(run, outcome) for run, outcome in results]
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
         (args.output / "summary.json").write_text(json.dumps(rows, indent=2) + "\n")
-        write = clouds.write_parquet if args.parquet else clouds.write_csv
+        write = report.write_parquet if args.parquet else report.write_csv
         suffix = "parquet" if args.parquet else "csv"
-        write(args.output / f"requests.{suffix}", clouds.records(results))
-        (args.output / "report.html").write_text(clouds.html(wanted.title, results))
+        write(args.output / f"requests.{suffix}", report.records(results))
+        (args.output / "report.html").write_text(report.html(wanted.title, results))
         print(f"gsaas-sim: look at {args.output / 'report.html'}", file=sys.stderr)
     print(json.dumps(rows, indent=2) if args.json else _summary(rows))
     return DONE
@@ -168,7 +168,7 @@ def _plan(args: argparse.Namespace) -> int:
     answers = plan.plan(
         history.read(args.history),
         Site(1, args.gpus, args.memory_mb),
-        plan.Service(args.percent, args.wait),
+        plan.ServiceLevel(args.percent, args.wait),
         policies=args.policy or plan.POLICIES,
         costs=plan.Costs(args.host_cost, args.gpu_cost, args.years, kwh=args.kwh_cost),
         progress=_progress(None),

@@ -1,7 +1,7 @@
-"""The simulated clock: a heap of what happens when.
+"""The simulated clock: a heap of events, ordered by time.
 
-Two things at the same moment happen in the order of their priority, and then in the order in which they were set: a run
-is the same wherever it runs.
+Events at the same time run in the order of their priority, and then in the order in which they were scheduled. The
+order never depends on hashes or addresses, so a run is the same on any machine.
 """
 
 from __future__ import annotations
@@ -13,26 +13,32 @@ from typing import Any
 
 
 class Clock:
-    """Seconds since the beginning, and what is to be called when."""
+    """Simulated time in seconds since the beginning, and the events that are still to come."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.events = 0
-        """How many there were so far."""
+        """How many events have run so far."""
+        # The serial number decides between equal times and priorities, before Python would compare the functions.
         self._heap: list[tuple[float, int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = itertools.count()
 
-    def at(self, time: float, call: Callable[..., None], *args: Any, priority: int = 0) -> None:
-        """Call *call* at *time*; the smaller *priority* comes first. `ValueError` if that is in the past."""
+    def schedule(
+        self, time: float, callback: Callable[..., None], *args: Any, priority: int = 0
+    ) -> None:
+        """Call *callback* with *args* at *time*; at equal times the smaller *priority* runs first.
+
+        Raises `ValueError` if *time* is in the past.
+        """
         if time < self.now:
             raise ValueError(f"{time} is before {self.now}")
-        heapq.heappush(self._heap, (time, priority, next(self._serial), call, args))
+        heapq.heappush(self._heap, (time, priority, next(self._serial), callback, args))
 
     def run(self, check: Callable[[], None] | None = None) -> None:
-        """Let time pass until nothing is left to happen; *check* is called after every event."""
+        """Run all events, including those that events schedule; call *check* after each of them."""
         while self._heap:
-            self.now, _, _, call, args = heapq.heappop(self._heap)
+            self.now, _, _, callback, args = heapq.heappop(self._heap)
             self.events += 1
-            call(*args)
+            callback(*args)
             if check is not None:
                 check()

@@ -1,8 +1,8 @@
-"""A cloud with GPUs replays a history: GPGPUMS's own pool, queue and policies, another clock.
+"""One run: a history replayed on a simulated site, with GPGPUMS's own pool, queue and policies.
 
-Whoever finds no room waits in the queue as in the service, first come first served or with backfill. A request that the
-cloud could never serve is refused at once. Locality `local` has all cGPUs of a request on one host, as if a VM there
-could use only those; `any` has them anywhere.
+As in the service, a request that finds too few free GPUs waits in the queue, in order of arrival or with backfill,
+and a request that the site could never serve is refused at once. With locality `local` all cGPUs of a request are on
+one host, as if a VM on that host could use only its own GPUs; with `any` they may be on any hosts.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from gsaas.gpgpums.queue import Waiting, next_turn
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Placement
 from gsaas.objects.request import ANY, LOCAL, Request
+from gsaas.sim.claims import claim_gpu, release_gpu
 from gsaas.sim.clock import Clock
 from gsaas.sim.history import Demand
 
-ARRIVE, END = 1, 0
-"""At the same moment, who leaves goes first."""
+ARRIVAL_PRIORITY, END_PRIORITY = 1, 0
+"""At equal times leases end before requests arrive, so that an arrival finds their GPUs free."""
 EPOCH = datetime.datetime(2000, 1, 1)
-LOOK_AHEAD = 64
-"""With backfill, so many of the queue are looked at."""
+"""The queue wants points in time: the simulation begins at this one."""
+BACKFILL_DEPTH = 64
+"""How many requests from the head of the queue are considered with backfill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """So many *hosts* with so many *gpus* each, of so many MiB."""
+    """The simulated cloud: *hosts* equal hosts with *gpus* GPUs each, every GPU with *memory_mb* MiB."""
 
     hosts: int
     gpus: int
@@ -38,6 +40,7 @@ class Site:
     model: str = ""
 
     def pool(self) -> Pool:
+        """Return a pool of all its GPUs, all of them free."""
         names = [f"host{number:04}" for number in range(self.hosts)]
         return Pool(
             (
@@ -50,8 +53,8 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What became of one request. Seconds; a request that was refused has no start."""
+class RequestRecord:
+    """What became of one request. Times in seconds; a refused request has neither start nor end."""
 
     id: int
     arrival: float
@@ -59,47 +62,52 @@ class Record:
     end: float | None
     count: int
     hosts: int
-    """That its cGPUs were on."""
+    """The number of hosts that its cGPUs were on."""
 
     @property
     def wait(self) -> float | None:
+        """Seconds from arrival to start; None if it was refused."""
         return None if self.start is None else self.start - self.arrival
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The cloud from one moment to the next."""
+    """The state of the site from *at*, in seconds, until the next sample."""
 
     at: float
     used_mb: int
+    """MiB claimed, of all GPUs together."""
     busy_gpus: int
+    """GPUs with at least one claim."""
     queue: int
+    """Requests that wait."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run. *occupancy* is (time, GPU, request, change in MiB)."""
+    """The result of one run. *occupancy* has a (time, GPU, request, change in MiB) for each claim and each release."""
 
     site: Site
     policy: str
     locality: str
-    records: Sequence[Record]
+    records: Sequence[RequestRecord]
     samples: Sequence[Sample]
     occupancy: Sequence[tuple[float, str, int, int]]
     events: int
 
     @property
     def refused(self) -> int:
+        """The number of requests that were refused."""
         return sum(record.start is None for record in self.records)
 
     @property
     def waits(self) -> list[float]:
-        """Of those that were served, sorted."""
+        """Seconds that each served request waited, sorted."""
         return sorted(record.wait for record in self.records if record.wait is not None)
 
     @property
     def utilisation(self) -> float:
-        """Percent of all GPU memory that was claimed, from the first arrival to the last end."""
+        """Percent of all GPU memory that was claimed: the mean from the first arrival to the last end."""
         used = span = 0.0
         for sample, following in zip(self.samples, self.samples[1:], strict=False):
             used += sample.used_mb * (following.at - sample.at)
@@ -109,7 +117,7 @@ class Outcome:
 
 
 class Simulation:
-    """One run. *check*, if given, is called with the pool after every event."""
+    """One run of a history on a site. *check*, if given, is called with the pool after every event."""
 
     def __init__(
         self,
@@ -130,15 +138,15 @@ class Simulation:
         self._check = None if check is None else lambda: check(self.pool)
         self._demands = {demand.id: demand for demand in demands}
         self._waiting: dict[int, Waiting] = {}
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, RequestRecord] = {}
         self._samples: list[Sample] = []
         self._occupancy: list[tuple[float, str, int, int]] = []
-        self._used = self._busy = 0
+        self._used_mb = self._busy_gpus = 0
         for demand in demands:
-            self._clock.at(demand.arrival, self._arrive, demand, priority=ARRIVE)
+            self._clock.schedule(demand.arrival, self._arrive, demand, priority=ARRIVAL_PRIORITY)
 
     def run(self) -> Outcome:
-        """Replay the history to its end."""
+        """Replay the whole history and return the result."""
         self._clock.run(self._check)
         records = [self._records[number] for number in sorted(self._records)]
         return Outcome(
@@ -153,8 +161,8 @@ class Simulation:
 
     def _arrive(self, demand: Demand) -> None:
         request = Request(demand.count, demand.mode, demand.memory_mb, self._locality)
-        if not self._could_ever(request):
-            self._records[demand.id] = Record(
+        if not self._fits_empty_site(request):
+            self._records[demand.id] = RequestRecord(
                 demand.id, demand.arrival, None, None, demand.count, 0
             )
             return
@@ -162,25 +170,25 @@ class Simulation:
         self._waiting[demand.id] = Waiting(
             str(demand.id), request, self._policy, demand.project, 0, queued
         )
-        self._advance()
+        self._start_waiting()
 
-    def _could_ever(self, request: Request) -> bool:
-        """Would it fit if nobody else were there?"""
+    def _fits_empty_site(self, request: Request) -> bool:
+        """Return whether *request* would fit if all GPUs were free."""
         size = request.memory_mb or self._site.memory_mb
-        each = self._site.gpus * (self._site.memory_mb // size)
+        cgpus_per_host = self._site.gpus * (self._site.memory_mb // size)
         hosts = 1 if request.locality == LOCAL else self._site.hosts
-        return request.count <= each * hosts
+        return request.count <= cgpus_per_host * hosts
 
-    def _advance(self) -> None:
-        """Let everybody go whose turn it is."""
-        ahead = LOOK_AHEAD if self._backfill else 1
+    def _start_waiting(self) -> None:
+        """Start every request in the queue that may start now."""
+        depth = BACKFILL_DEPTH if self._backfill else 1
         while self._waiting:
-            first = list(islice(self._waiting.values(), ahead))
+            first = list(islice(self._waiting.values(), depth))
             turn = next_turn(self.pool, first, backfill=self._backfill)
             if turn is None:
                 break
             self._start(*turn)
-        self._sample()
+        self._take_sample()
 
     def _start(self, waiting: Waiting, placement: Placement) -> None:
         demand = self._demands[int(waiting.lease_id)]
@@ -188,37 +196,31 @@ class Simulation:
         end = self._clock.now + demand.duration
         hosts = set()
         for share in placement.shares:
-            gpu = self.pool.get(share.gpu_uuid)
-            hosts.add(gpu.host)
-            self._busy += gpu.used_mb == 0
-            self.pool.put(
-                gpu.claim(
-                    share.memory_mb,
-                    exclusive=waiting.request.exclusive,
-                    generation=gpu.generation + 1,
-                )
+            gpu = claim_gpu(
+                self.pool, share.gpu_uuid, share.memory_mb, exclusive=waiting.request.exclusive
             )
-            self._note(share.gpu_uuid, demand.id, share.memory_mb)
-        self._records[demand.id] = Record(
+            hosts.add(gpu.host)
+            self._busy_gpus += gpu.used_mb == share.memory_mb  # it was idle before
+            self._record_occupancy(share.gpu_uuid, demand.id, share.memory_mb)
+        self._records[demand.id] = RequestRecord(
             demand.id, demand.arrival, self._clock.now, end, demand.count, len(hosts)
         )
-        self._clock.at(end, self._end, demand.id, placement, priority=END)
+        self._clock.schedule(end, self._end, demand.id, placement, priority=END_PRIORITY)
 
     def _end(self, number: int, placement: Placement) -> None:
         for share in placement.shares:
-            gpu = self.pool.get(share.gpu_uuid)
-            gpu = gpu.release(share.memory_mb, generation=gpu.generation + 1)
-            self.pool.put(gpu)
-            self._busy -= gpu.used_mb == 0
-            self._note(share.gpu_uuid, number, -share.memory_mb)
-        self._advance()
+            gpu = release_gpu(self.pool, share.gpu_uuid, share.memory_mb)
+            self._busy_gpus -= gpu.used_mb == 0
+            self._record_occupancy(share.gpu_uuid, number, -share.memory_mb)
+        self._start_waiting()
 
-    def _note(self, uuid: str, number: int, change: int) -> None:
-        self._used += change
-        self._occupancy.append((self._clock.now, uuid, number, change))
+    def _record_occupancy(self, uuid: str, number: int, change_mb: int) -> None:
+        self._used_mb += change_mb
+        self._occupancy.append((self._clock.now, uuid, number, change_mb))
 
-    def _sample(self) -> None:
-        sample = Sample(self._clock.now, self._used, self._busy, len(self._waiting))
+    def _take_sample(self) -> None:
+        """Add a sample of the present state; of several at the same time only the last is kept."""
+        sample = Sample(self._clock.now, self._used_mb, self._busy_gpus, len(self._waiting))
         if self._samples and self._samples[-1].at == sample.at:
             self._samples.pop()
         self._samples.append(sample)

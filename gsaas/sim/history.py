@@ -1,6 +1,6 @@
-"""What was asked for, when and for how long: the history that a simulation replays.
+"""A history: the requests that a simulation replays, each with its arrival time and its duration.
 
-Kept as CSV with a heading, one request to a line, times in seconds:
+The file format is CSV with a header line and one request per line. Times are in seconds:
 
     arrival,duration,count,mode,memory_mb,project
     0,3600,2,shared,2048,physics
@@ -21,12 +21,16 @@ COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project")
 
 
 class HistoryError(Exception):
-    """A history cannot be read; says where and why."""
+    """A history cannot be read. The message says where in the file, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One request: *count* cGPUs for *duration* seconds, asked for at *arrival*."""
+    """One request of a history: *count* cGPUs for *duration* seconds from when they are granted.
+
+    *arrival* is in seconds since the history's beginning. *memory_mb* is the MiB of each cGPU in shared mode, and None
+    in exclusive mode.
+    """
 
     id: int
     arrival: float
@@ -38,7 +42,10 @@ class Demand:
 
 
 def read(path: Path) -> list[Demand]:
-    """Return the requests of a CSV file, in the order of their arrival. Raises `HistoryError`."""
+    """Return the requests of a CSV file, sorted by arrival.
+
+    Raises `HistoryError` if the file cannot be read, lacks a column, or has an invalid line.
+    """
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
@@ -48,11 +55,11 @@ def read(path: Path) -> list[Demand]:
             rows = [_demand(path, reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise HistoryError(f"{path} cannot be read: {error}") from error
-    return in_order(rows)
+    return sort_by_arrival(rows)
 
 
 def write(file: TextIO, demands: Iterable[Demand]) -> None:
-    """Write requests as `read` reads them."""
+    """Write requests in the format that `read` reads."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for demand in demands:
@@ -68,17 +75,25 @@ def write(file: TextIO, demands: Iterable[Demand]) -> None:
         )
 
 
-def in_order(demands: Iterable[Demand]) -> list[Demand]:
-    """Return requests by their arrival, numbered anew."""
+def sort_by_arrival(demands: Iterable[Demand]) -> list[Demand]:
+    """Return the requests sorted by arrival, with new ids that count from 0."""
     ordered = sorted(demands, key=lambda demand: (demand.arrival, demand.id))
     return [
-        Demand(number, one.arrival, one.duration, one.count, one.mode, one.memory_mb, one.project)
-        for number, one in enumerate(ordered)
+        Demand(
+            number,
+            demand.arrival,
+            demand.duration,
+            demand.count,
+            demand.mode,
+            demand.memory_mb,
+            demand.project,
+        )
+        for number, demand in enumerate(ordered)
     ]
 
 
 def span(demands: Sequence[Demand]) -> float:
-    """Seconds from the first arrival to the last end, if nobody had to wait."""
+    """Return the seconds from the first arrival to the last end, if no request had to wait; 0 without requests."""
     if not demands:
         return 0.0
     end = max(demand.arrival + demand.duration for demand in demands)
@@ -99,12 +114,13 @@ def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
         )
     except (TypeError, ValueError) as error:
         raise HistoryError(f"{path}, line {line}: {error}") from error
-    if reason := _why_not(demand):
-        raise HistoryError(f"{path}, line {line}: {reason}")
+    if problem := _find_problem(demand):
+        raise HistoryError(f"{path}, line {line}: {problem}")
     return demand
 
 
-def _why_not(demand: Demand) -> str | None:
+def _find_problem(demand: Demand) -> str | None:
+    """Return why *demand* is no valid request; None if it is one."""
     if demand.mode not in (SHARED, EXCLUSIVE):
         return f"mode is {SHARED} or {EXCLUSIVE}, not {demand.mode!r}"
     if (demand.mode == SHARED) != (demand.memory_mb is not None):

@@ -1,9 +1,9 @@
-"""Histories from elsewhere: other formats in, `Demand`s out.
+"""Import of histories from other formats: each importer returns `Demand`s.
 
-csv     our own (gsaas.sim.history)
-swf     the Standard Workload Format of the Parallel Workloads Archive; a processor counts as a cGPU
-openb   the tasks of Alibaba's GPU trace, a CSV as published
-leases  what `gsaas list -all -status=RELEASED -f json` prints: a running GSaaS's own leases
+csv     the simulator's own format (gsaas.sim.history)
+swf     the Standard Workload Format of the Parallel Workloads Archive; each processor counts as one cGPU
+openb   the tasks of Alibaba's cluster-trace-gpu-v2023, a CSV file as published
+leases  the leases of a running GSaaS, as printed by `gsaas list -all -status=RELEASED -f json`
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +20,35 @@ from gsaas.sim import history
 from gsaas.sim.history import Demand, HistoryError
 
 WHOLE_GPU_MB = 81_920
-"""MiB of one GPU, for traces that tell shares of GPUs and no memory."""
+"""MiB of one GPU, for traces that give shares of a GPU and no memory."""
 
 
-def read(kind: str, path: Path, memory_mb: int = WHOLE_GPU_MB) -> list[Demand]:
-    """Return the requests in a file of one of `FORMATS`, in the order of their arrival, the first at 0.
+def read(format_name: str, path: Path, memory_mb: int = WHOLE_GPU_MB) -> list[Demand]:
+    """Return the requests in a file of one of `FORMATS`, sorted by arrival; the first arrives at 0.
 
-    *memory_mb* is what a whole GPU has, where the file tells shares only. Raises `HistoryError`.
+    *memory_mb* is the MiB of a whole GPU, for formats that give shares of a GPU only. Raises `HistoryError` if the file
+    cannot be read, is of another format, or contains no request for a GPU.
     """
     try:
-        demands = history.in_order(FORMATS[kind](path, memory_mb))
+        demands = history.sort_by_arrival(FORMATS[format_name](path, memory_mb))
     except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path} cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise HistoryError(f"{path} is not what {kind} looks like: {error!r}") from error
+        raise HistoryError(f"{path} is not in the format {format_name}: {error!r}") from error
     if not demands:
-        raise HistoryError(f"{path} holds no request for a GPU")
+        raise HistoryError(f"{path} contains no request for a GPU")
     begin = demands[0].arrival
     return [
         Demand(
-            one.id,
-            one.arrival - begin,
-            one.duration,
-            one.count,
-            one.mode,
-            one.memory_mb,
-            one.project,
+            demand.id,
+            demand.arrival - begin,
+            demand.duration,
+            demand.count,
+            demand.mode,
+            demand.memory_mb,
+            demand.project,
         )
-        for one in demands
+        for demand in demands
     ]
 
 
@@ -56,7 +57,10 @@ def _csv(path: Path, _memory_mb: int) -> list[Demand]:
 
 
 def _swf(path: Path, _memory_mb: int) -> Iterator[Demand]:
-    """Fields by number: 1 job, 2 submitted, 4 run time, 5 processors, 12 user; -1 is unknown, `;` begins a comment."""
+    """The fields are, by number: 1 job, 2 submit time, 4 run time, 5 processors, 12 user; -1 means unknown.
+
+    A line that begins with `;` is a comment. See https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
+    """
     for line in path.read_text().splitlines():
         if not line.strip() or line.lstrip().startswith(";"):
             continue
@@ -71,7 +75,7 @@ def _openb(path: Path, memory_mb: int) -> Iterator[Demand]:
         for number, row in enumerate(csv.DictReader(file)):
             count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
             begin, end = float(row["creation_time"]), float(row["deletion_time"] or 0)
-            if not count or end <= begin:
+            if not count or end <= begin:  # tasks without a GPU, and tasks that never ended
                 continue
             shared = milli < 1000
             yield Demand(
@@ -89,7 +93,7 @@ def _leases(path: Path, _memory_mb: int) -> Iterator[Demand]:
     listed = json.loads(path.read_text())
     rows = listed["leases"] if isinstance(listed, Mapping) else listed
     for number, lease in enumerate(rows):
-        if lease["released_at"] is None:
+        if lease["released_at"] is None:  # it has not ended, so its duration is unknown
             continue
         begin, end = _seconds(lease["created_at"]), _seconds(lease["released_at"])
         if end <= begin:
@@ -110,7 +114,7 @@ def _seconds(text: str) -> float:
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
-FORMATS: Mapping[str, Callable[[Path, int], Any]] = {
+FORMATS: Mapping[str, Callable[[Path, int], Iterable[Demand]]] = {
     "csv": _csv,
     "swf": _swf,
     "openb": _openb,

@@ -1,8 +1,8 @@
-"""How many GPUs a history needs at a level of service: tied to their hosts, and cloudified.
+"""Capacity planning: the fewest hosts that meet a level of service, with GPUs tied to their hosts and cloudified.
 
-A level of service is a wait that so many percent of the requests do not exceed. The fewest hosts that keep it are found
-by halving, as if more hosts never served anybody later. That is so in the long run, not for every single request; where
-it matters by one host, look at the histories on both sides.
+A level of service is a wait that a given percentage of the requests does not exceed. The smallest number of hosts that
+meets it is found by bisection, which assumes that more hosts never make the level worse. That holds on average, but not
+for every single request: where one host matters, run the history with one host more and one host less as well.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from gsaas.sim.cloud import Outcome, Simulation, Site
 from gsaas.sim.history import Demand, span
 
 YEAR = 365 * 86_400.0
+"""Seconds."""
 POLICIES = ("least-load-fit", "best-fit", "first-fit")
-"""One that spreads, one that packs, and the plainest: what is tried unless told otherwise."""
+"""The policies that are tried by default: one that spreads, one that packs, and the simplest one."""
 LOCALITIES = {LOCAL: "tied to their host", ANY: "cloudified"}
+"""The localities that are compared, with their names in tables."""
 
 
 class Unreachable(Exception):
-    """No number of hosts of this kind keeps the level of service; says why."""
+    """No number of hosts of this kind meets the level of service. The message says why."""
 
 
 @dataclass(frozen=True)
-class Service:
-    """*percent* of the requests wait no longer than *wait* seconds."""
+class ServiceLevel:
+    """*percent* percent of the requests wait no longer than *wait* seconds."""
 
     percent: float = 95.0
     wait: float = 60.0
 
-    def kept_by(self, outcome: Outcome) -> bool:
+    def is_met_by(self, outcome: Outcome) -> bool:
+        """Return whether enough requests of a run waited no longer than allowed. Refused requests did not."""
         waits = outcome.waits
         served = math.ceil(len(outcome.records) * self.percent / 100)
         return len(waits) >= served and (served == 0 or waits[served - 1] <= self.wait)
@@ -41,7 +44,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a host and a GPU cost, in whatever currency: bought, over how many years, and run for one."""
+    """Prices, in any one currency: *host* without GPUs, *gpu*, paid over *years* years, and *kwh* per kilowatt-hour."""
 
     host: float = 0.0
     gpu: float = 0.0
@@ -51,6 +54,7 @@ class Costs:
     kwh: float = 0.0
 
     def per_year(self, site: Site) -> float:
+        """Return what *site* costs per year: its share of the purchase, and its power."""
         gpus = site.hosts * site.gpus
         bought = (site.hosts * self.host + gpus * self.gpu) / self.years
         power = (site.hosts * self.kw_per_host + gpus * self.kw_per_gpu) * YEAR / 3600
@@ -58,8 +62,8 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The smallest site that keeps the level of service, one way."""
+class SmallestSite:
+    """The smallest site that meets the level of service with one locality, and the policy that needs so few hosts."""
 
     locality: str
     policy: str
@@ -68,6 +72,7 @@ class Answer:
     cost_per_year: float
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the plain form that `gsaas-sim plan --json` prints."""
         waits = self.outcome.waits
         return {
             "locality": self.locality,
@@ -83,65 +88,71 @@ class Answer:
 def plan(
     demands: Sequence[Demand],
     site: Site,
-    service: Service,
+    level: ServiceLevel,
     *,
     policies: Sequence[str] = POLICIES,
     costs: Costs | None = None,
     progress: Callable[[str], object] = str,
-) -> list[Answer]:
-    """Return the smallest number of hosts like those of *site*, tied to their hosts and cloudified.
+) -> list[SmallestSite]:
+    """Return, for each of `LOCALITIES`, the smallest site of hosts like those of *site* that meets *level*.
 
-    For each way, whichever of *policies* needs fewest. Raises `Unreachable` if more requests than *service* forgives
-    fit on no number of such hosts.
+    Of several *policies* the one that needs the fewest hosts is returned. *progress* is called with a line of text
+    before each run; the default does nothing. Raises `Unreachable` if more requests than *level* allows fit on no
+    number of such hosts.
     """
     costs = costs or Costs()
-    answers = []
+    smallest = []
     for locality in LOCALITIES:
         found = []
         for policy in policies:
-            hosts, outcome = _fewest(demands, site, service, policy, locality, progress)
+            hosts, outcome = _fewest_hosts(demands, site, level, policy, locality, progress)
             size = replace(site, hosts=hosts)
-            found.append(Answer(locality, policy, size, outcome, costs.per_year(size)))
-        answers.append(min(found, key=lambda answer: answer.site.hosts))
-    return answers
+            found.append(SmallestSite(locality, policy, size, outcome, costs.per_year(size)))
+        smallest.append(min(found, key=lambda candidate: candidate.site.hosts))
+    return smallest
 
 
-def _fewest(
+def _fewest_hosts(
     demands: Sequence[Demand],
     site: Site,
-    service: Service,
+    level: ServiceLevel,
     policy: str,
     locality: str,
     progress: Callable[[str], object],
 ) -> tuple[int, Outcome]:
+    """Return the fewest hosts that meet *level* with one policy and locality, and the run on them."""
+
     def replay(hosts: int) -> Outcome:
         progress(f"{LOCALITIES[locality]}, {policy}: {hosts} hosts")
         return Simulation(
             demands, replace(site, hosts=hosts), policy=policy, locality=locality
         ).run()
 
-    _check_servable(demands, site, service, locality)
+    _check_servable(demands, site, level, locality)
+    # Double until the level is met, then bisect between the last number that was too small and that one.
     too_few, enough = 0, _lower_bound(demands, site)
-    while not service.kept_by(kept := replay(enough)):
+    while not level.is_met_by(best := replay(enough)):
         too_few, enough = enough, 2 * enough
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
         outcome = replay(middle)
-        if service.kept_by(outcome):
-            enough, kept = middle, outcome
+        if level.is_met_by(outcome):
+            enough, best = middle, outcome
         else:
             too_few = middle
-    return enough, kept
+    return enough, best
 
 
-def _check_servable(demands: Sequence[Demand], site: Site, service: Service, locality: str) -> None:
-    """`Unreachable` if more requests than *service* forgives fit on no number of hosts."""
+def _check_servable(
+    demands: Sequence[Demand], site: Site, level: ServiceLevel, locality: str
+) -> None:
+    """Raise `Unreachable` if more requests than *level* allows to wait longer fit on no number of hosts."""
     on_one_host = locality == LOCAL
     unserved = 0
     for demand in demands:
-        each = site.memory_mb // (demand.memory_mb or site.memory_mb)
-        unserved += not each or (on_one_host and demand.count > each * site.gpus)
-    if unserved * 100 > len(demands) * (100 - service.percent):
+        cgpus_per_gpu = site.memory_mb // (demand.memory_mb or site.memory_mb)
+        unserved += not cgpus_per_gpu or (on_one_host and demand.count > cgpus_per_gpu * site.gpus)
+    if unserved * 100 > len(demands) * (100 - level.percent):
         raise Unreachable(
             f"{unserved} of {len(demands)} requests fit on no number of hosts with {site.gpus} GPUs of "
             f"{site.memory_mb} MiB, {LOCALITIES[locality]}"
@@ -149,7 +160,7 @@ def _check_servable(demands: Sequence[Demand], site: Site, service: Service, loc
 
 
 def _lower_bound(demands: Sequence[Demand], site: Site) -> int:
-    """Hosts that what was asked for fills all the time."""
+    """Return the number of hosts that the history would fill without a gap; fewer hosts are never enough."""
     work = sum(
         demand.count * demand.duration * (demand.memory_mb or site.memory_mb) for demand in demands
     )

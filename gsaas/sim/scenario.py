@@ -1,4 +1,4 @@
-"""A scenario: a history and the ways to run it, as a TOML file.
+"""A scenario: a history and the runs to make of it, as a TOML file.
 
 title = "Our GPUs, tied to their hosts and cloudified"
 history = "history.csv"             # beside this file; gsaas-sim import makes one
@@ -14,12 +14,12 @@ locality = "local"
 
 [[run]]
 name = "anywhere"
-policy = "best-fit"                 # any of gsaas policies; least-load-fit unless told otherwise
+policy = "best-fit"                 # one that `gsaas policies` lists; the default is least-load-fit
 backfill = true
 
 [[run]]
 name = "fewer hosts"
-hosts = 14                          # what is said here goes before [site]
+hosts = 14                          # overrides [site] for this run
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from gsaas.gpgpums import policies
 from gsaas.objects.request import ANY, LOCAL
 from gsaas.sim.cloud import Site
 
-SITE = {"hosts": int, "gpus": int, "memory_mb": int, "model": str}
-RUN = {"name": str, "policy": str, "locality": str, "backfill": bool}
+SITE_KEYS: Mapping[str, type] = {"hosts": int, "gpus": int, "memory_mb": int, "model": str}
+RUN_KEYS: Mapping[str, type] = {"name": str, "policy": str, "locality": str, "backfill": bool}
+"""The keys of the tables [site] and [[run]], with the type of their values."""
 
 
 class ScenarioError(Exception):
-    """A scenario cannot be used; says what is wrong and what would be right."""
+    """A scenario is invalid. The message says what is wrong and what is allowed."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One way to run the history."""
+    """One run of the history: its name in the report, and how it is run."""
 
     name: str
     site: Site
@@ -55,19 +56,21 @@ class Run:
 
 @dataclass(frozen=True)
 class Scenario:
+    """A history file, and the runs to make of it."""
+
     title: str
     history: Path
     runs: tuple[Run, ...]
 
 
 def read(path: Path) -> Scenario:
-    """Return the scenario in a file. Raises `ScenarioError`."""
+    """Return the scenario in a TOML file. Raises `ScenarioError` if it cannot be read or is invalid."""
     try:
         document = tomllib.loads(path.read_text())
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError(f"{path} is no TOML: {error}") from error
+        raise ScenarioError(f"{path} is not valid TOML: {error}") from error
     try:
         return _scenario(path, document)
     except ScenarioError as error:
@@ -75,7 +78,7 @@ def read(path: Path) -> Scenario:
 
 
 def _scenario(path: Path, document: Mapping[str, Any]) -> Scenario:
-    _known(document, {"title": str, "history": str, "site": dict, "run": list}, "the scenario")
+    _check_keys(document, {"title": str, "history": str, "site": dict, "run": list}, "the scenario")
     if "history" not in document:
         raise ScenarioError('it needs history = "FILE", which gsaas-sim import makes')
     site = _site(document.get("site", {}))
@@ -87,7 +90,7 @@ def _scenario(path: Path, document: Mapping[str, Any]) -> Scenario:
 
 
 def _site(table: Mapping[str, Any]) -> Site:
-    _known(table, SITE, "[site]")
+    _check_keys(table, SITE_KEYS, "[site]")
     if missing := [name for name in ("hosts", "gpus", "memory_mb") if name not in table]:
         raise ScenarioError(f"[site] needs {', '.join(missing)}")
     if wrong := [name for name in ("hosts", "gpus", "memory_mb") if table[name] < 1]:
@@ -97,12 +100,12 @@ def _site(table: Mapping[str, Any]) -> Site:
 
 def _run(number: int, table: Mapping[str, Any], site: Site) -> Run:
     where = f"[[run]] {number}"
-    _known(table, RUN | SITE, where)
-    own_site = {name: table[name] for name in SITE if name in table}
+    _check_keys(table, {**RUN_KEYS, **SITE_KEYS}, where)
+    own_site = {name: table[name] for name in SITE_KEYS if name in table}
     if any(isinstance(value, int) and value < 1 for value in own_site.values()):
         raise ScenarioError(f"{where}: hosts, gpus and memory_mb are at least 1")
-    how = {name: table[name] for name in RUN if name in table}
-    run = Run(**{"name": f"run {number}", **how, "site": replace(site, **own_site)})
+    options = {name: table[name] for name in RUN_KEYS if name in table}
+    run = Run(**{"name": f"run {number}", **options, "site": replace(site, **own_site)})
     if run.policy not in policies.names():
         known = ", ".join(policies.names())
         raise ScenarioError(f"{where}: there is no policy {run.policy!r}; there are {known}")
@@ -111,9 +114,11 @@ def _run(number: int, table: Mapping[str, Any], site: Site) -> Run:
     return run
 
 
-def _known(table: Mapping[str, Any], keys: Mapping[str, type], where: str) -> None:
+def _check_keys(table: Mapping[str, Any], keys: Mapping[str, type], where: str) -> None:
+    """Raise `ScenarioError` if *table* has other keys than *keys*, or values of other types."""
     for name, value in table.items():
         if name not in keys:
             raise ScenarioError(f"{where} has no {name!r}; it may have {', '.join(keys)}")
+        # In Python a bool is an int as well; `hosts = true` is a mistake all the same.
         if not isinstance(value, keys[name]) or (keys[name] is int and isinstance(value, bool)):
-            raise ScenarioError(f"{where}: {name} is no {keys[name].__name__}: {value!r}")
+            raise ScenarioError(f"{where}: {name} is not of type {keys[name].__name__}: {value!r}")

@@ -1,7 +1,7 @@
-"""Nodes as batch jobs fill them: what is free on each, and who is on it.
+"""The nodes of a cluster as batch jobs use them: what is free on each, and which processes run there.
 
-A process is one job's part on one node. It has GPUs of that node and, under RQ and MRQ, of others: each of those has a
-daemon on the lender, which counts among the lender's processes because it takes part of its network.
+A process is the part of one job on one node. It has GPUs of that node and, under RQ and MRQ, of other nodes: each
+remote GPU has a daemon on its own node, which counts as a process of that node because it uses its network.
 """
 
 from __future__ import annotations
@@ -12,101 +12,108 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from studies.batch import models
-from studies.batch.jobs import Job
+from studies.batch.jobs import BatchJob
 
 
 @dataclass(slots=True, eq=False)
-class Process:
-    """One job's part on *node*."""
+class BatchProcess:
+    """The part of one job on *node*."""
 
-    job: Job
+    job: BatchJob
     node: int
-    local: int
-    """GPUs of its own node."""
-    lenders: list[int] = field(default_factory=list)
-    """The node of each remote GPU."""
-    migrated: int = 0
-    """Of the local GPUs, those that took over from a remote one."""
+    local_gpus: int
+    """The number of its GPUs on its own node."""
+    remote_nodes: list[int] = field(default_factory=list)
+    """The node of each of its remote GPUs; a node occurs once for each GPU."""
+    migrated_gpus: int = 0
+    """How many of the local GPUs have replaced a remote one."""
 
 
-class Cluster:
-    """*count* equal nodes. Not thread-safe."""
+class BatchCluster:
+    """*count* equal nodes, numbered from 0. Not thread-safe."""
 
-    def __init__(self, count: int, node: models.Node) -> None:
+    def __init__(self, count: int, node: models.BatchNode) -> None:
         self.node = node
-        self.gpus = np.full(count, node.gpus)
-        """Idle ones of each node."""
-        self.cpus = np.full(count, node.cpus)
-        self.memory = np.full(count, node.memory)
-        self.busy = np.zeros(count, dtype=np.int64)
+        # One element per node in each of these arrays.
+        self.idle_gpus = np.full(count, node.gpus)
+        self.idle_cpus = np.full(count, node.cpus)
+        self.free_memory = np.full(count, node.memory)
+        """Bytes."""
+        self.process_count = np.zeros(count, dtype=np.int64)
         """Processes and daemons on each node."""
-        self.processes: list[dict[Process, None]] = [{} for _ in range(count)]
-        """Those that run on a node, or use one of its GPUs from elsewhere; in the order in which they came."""
+        self.processes: list[dict[BatchProcess, None]] = [{} for _ in range(count)]
+        """The processes that run on a node or use one of its GPUs remotely, in the order in which they were added."""
 
     def __len__(self) -> int:
-        return len(self.gpus)
+        return len(self.idle_gpus)
 
-    def meets(self, job: Job) -> np.ndarray:
-        """Say of each node whether it has the CPUs and the memory for a process of *job*."""
-        return (self.cpus >= job.cpus) & (self.memory >= job.memory)
+    def has_cpu_and_memory(self, job: BatchJob) -> np.ndarray:
+        """Return, for each node, whether it has the CPUs and the memory for a process of *job*."""
+        suitable: np.ndarray = (self.idle_cpus >= job.cpus) & (self.free_memory >= job.memory)
+        return suitable
 
-    def add(self, process: Process) -> None:
-        """Take what *process* needs; `ValueError` if it is not there."""
+    def add(self, process: BatchProcess) -> None:
+        """Claim all that *process* needs. Raises `ValueError` if it is not free."""
         job, node = process.job, process.node
-        if self.cpus[node] < job.cpus or self.memory[node] < job.memory:
+        if self.idle_cpus[node] < job.cpus or self.free_memory[node] < job.memory:
             raise ValueError(f"node {node} has no room for a process of job {job.id}")
-        if process.local + len(process.lenders) != job.gpus:
+        if process.local_gpus + len(process.remote_nodes) != job.gpus:
             raise ValueError(f"job {job.id} needs {job.gpus} GPUs on each node")
-        self._take_gpus(node, process.local)
-        self.cpus[node] -= job.cpus
-        self.memory[node] -= job.memory
-        self.busy[node] += 1
+        self._claim_gpus(node, process.local_gpus)
+        self.idle_cpus[node] -= job.cpus
+        self.free_memory[node] -= job.memory
+        self.process_count[node] += 1
         self.processes[node][process] = None
-        for lender in process.lenders:
-            self._take_gpus(lender, 1)
-            self.busy[lender] += 1
-            self.processes[lender][process] = None
+        for remote_node in process.remote_nodes:
+            self._claim_gpus(remote_node, 1)
+            self.process_count[remote_node] += 1
+            self.processes[remote_node][process] = None
 
-    def remove(self, process: Process) -> None:
-        """Give back all that *process* has."""
+    def remove(self, process: BatchProcess) -> None:
+        """Release all that *process* has."""
         job, node = process.job, process.node
-        self.gpus[node] += process.local
-        self.cpus[node] += job.cpus
-        self.memory[node] += job.memory
-        self.busy[node] -= 1
+        self.idle_gpus[node] += process.local_gpus
+        self.idle_cpus[node] += job.cpus
+        self.free_memory[node] += job.memory
+        self.process_count[node] -= 1
         del self.processes[node][process]
-        for lender in process.lenders:
-            self.gpus[lender] += 1
-            self.busy[lender] -= 1
-            self.processes[lender].pop(process, None)
+        for remote_node in process.remote_nodes:
+            self.idle_gpus[remote_node] += 1
+            self.process_count[remote_node] -= 1
+            # With two GPUs of the same node, the process is listed there once.
+            self.processes[remote_node].pop(process, None)
 
-    def migrate(self, process: Process, lender: int) -> None:
-        """Have *process* use an idle GPU of its own node instead of the one that *lender* lent it."""
-        self._take_gpus(process.node, 1)
-        process.lenders.remove(lender)
-        process.local += 1
-        process.migrated += 1
-        self.gpus[lender] += 1
-        self.busy[lender] -= 1
-        if lender not in process.lenders:
-            del self.processes[lender][process]
+    def migrate(self, process: BatchProcess, remote_node: int) -> None:
+        """Replace one GPU of *process* on *remote_node* by an idle GPU of its own node.
 
-    def borrowers(self, node: int) -> Iterator[Process]:
-        """The processes on *node* that use remote GPUs, oldest first."""
+        Raises `ValueError` if its own node has no idle GPU.
+        """
+        self._claim_gpus(process.node, 1)
+        process.remote_nodes.remove(remote_node)
+        process.local_gpus += 1
+        process.migrated_gpus += 1
+        self.idle_gpus[remote_node] += 1
+        self.process_count[remote_node] -= 1
+        if remote_node not in process.remote_nodes:
+            del self.processes[remote_node][process]
+
+    def processes_with_remote_gpus(self, node: int) -> Iterator[BatchProcess]:
+        """Yield the processes on *node* that use remote GPUs, oldest first."""
         return (
             process
             for process in list(self.processes[node])
-            if process.node == node and process.lenders
+            if process.node == node and process.remote_nodes
         )
 
-    def idle_on_busy_nodes(self) -> int:
-        """GPUs that nobody uses on nodes where somebody runs."""
-        return int(self.gpus[self.busy > 0].sum())
+    def idle_gpus_on_busy_nodes(self) -> int:
+        """Return the number of idle GPUs on nodes with at least one process or daemon."""
+        return int(self.idle_gpus[self.process_count > 0].sum())
 
-    def idle(self) -> int:
-        return int(self.gpus.sum())
+    def idle_gpu_total(self) -> int:
+        """Return the number of idle GPUs of all nodes."""
+        return int(self.idle_gpus.sum())
 
-    def _take_gpus(self, node: int, count: int) -> None:
-        if self.gpus[node] < count:
+    def _claim_gpus(self, node: int, count: int) -> None:
+        if self.idle_gpus[node] < count:
             raise ValueError(f"node {node} has no {count} idle GPUs")
-        self.gpus[node] -= count
+        self.idle_gpus[node] -= count

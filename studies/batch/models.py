@@ -1,7 +1,7 @@
-"""How long things take, with every constant of the papers in one place.
+"""Execution times as formulas, with all constants of the papers.
 
-Times are in seconds, sizes in bytes, rates in bytes per second. *count* is how many processes share a network card:
-each gets an equal part of it (2014: equation 1; 2016: equation 2).
+Times are in seconds, sizes in bytes, rates in bytes per second. *count* is the number of processes that share a network
+card: each gets an equal part of its bandwidth (2014: equation 1; 2016: equation 2).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ GB = 1e9
 
 
 @dataclass(frozen=True)
-class Node:
-    """One machine (2014: Table II; 2016: Table 3)."""
+class BatchNode:
+    """The hardware of a node (2014: Table II; 2016: Table 3)."""
 
     cpus: int = 8
     gpus: int = 3
@@ -31,18 +31,18 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Remoting:
-    """The remote-CUDA middleware: what it adds to a call, and to a byte."""
+class RemotingCosts:
+    """What remote CUDA costs: seconds added to each call, and the factor by which a transfer takes longer."""
 
     latency: float
     overhead: float
 
 
-NODE_2014 = Node(gpu_latency=0.99e-3)
-NODE_2016 = Node()
-RCUDA_2014 = Remoting(3.47e-3, 1.09)
+NODE_2014 = BatchNode(gpu_latency=0.99e-3)
+NODE_2016 = BatchNode()
+RCUDA_2014 = RemotingCosts(3.47e-3, 1.09)
 """By regression over cudaMemcpy (2014: section II)."""
-RCUDA_5 = Remoting(50.62e-6, 1.03)
+RCUDA_5 = RemotingCosts(50.62e-6, 1.03)
 """rCUDA 5.0 (2016: section 2.2)."""
 
 RECORD_PER_CALL = 0.2825e-6
@@ -62,12 +62,12 @@ MHELPER = 2.934e-3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one process of a job does, apart from computing."""
+    """What one process of a job does: its communication, and the seconds of everything else."""
 
-    other: float
-    """Seconds it takes besides communication: computing, files."""
+    other_seconds: float
+    """Computing and file I/O."""
     calls: float = 0
-    """Of CUDA."""
+    """CUDA calls."""
     gpu_bytes: float = 0
     """Moved between host and GPU."""
     peer_bytes: float = 0
@@ -76,13 +76,13 @@ class Work:
     net_bytes: float = 0
 
 
-def network(work: Work, node: Node, count: int) -> float:
-    """Time spent on the network for the job's own sake (2014: equation 4; 2016: equation 10)."""
+def network(work: Work, node: BatchNode, count: int) -> float:
+    """Return the time of the job's own network traffic (2014: equation 4; 2016: equation 10)."""
     return work.connections * node.net_latency + work.net_bytes * count / node.net_bandwidth
 
 
-def local_gpu(work: Work, node: Node) -> float:
-    """Time spent talking to a GPU of the same node (2014: equation 6; 2016: equation 12)."""
+def local_gpu(work: Work, node: BatchNode) -> float:
+    """Return the time of the communication with a GPU of the same node (2014: equation 6; 2016: equation 12)."""
     return (
         work.calls * node.gpu_latency
         + work.gpu_bytes / node.gpu_bandwidth
@@ -90,25 +90,25 @@ def local_gpu(work: Work, node: Node) -> float:
     )
 
 
-def remote_gpu(work: Work, node: Node, remoting: Remoting, count: int) -> float:
-    """Time spent talking to a GPU of another node, all of it over the network (2014: equation 2; 2016: equation 1)."""
+def remote_gpu(work: Work, node: BatchNode, remoting: RemotingCosts, count: int) -> float:
+    """Return the time of the communication with a remote GPU, over the network (2014: equation 2; 2016: equation 1)."""
     return (remoting.latency + node.net_latency) * work.calls + (
         (work.gpu_bytes + work.peer_bytes) * count / node.net_bandwidth * remoting.overhead
     )
 
 
 def record(calls: float) -> float:
-    """Time that mrCUDA takes to note *calls*, as long as the GPU is remote (2016: equation 3)."""
+    """Return the time in which mrCUDA records *calls* while the GPU is remote (2016: equation 3)."""
     return RECORD_PER_CALL * calls + RECORD
 
 
 def replay(calls: float) -> float:
-    """Time to repeat what was noted on the local GPU (2016: equation 4)."""
+    """Return the time in which mrCUDA replays recorded *calls* on the local GPU (2016: equation 4)."""
     return REPLAY_PER_CALL * calls + REPLAY
 
 
 def memsync(size: float) -> float:
-    """Time to copy one region of GPU memory to the local GPU (2016: equations 6 and 7)."""
+    """Return the time to copy one region of *size* bytes of GPU memory to the local GPU (2016: equations 6 and 7)."""
     if not size:
         return 0.0
     bandwidth = min(size * MEMSYNC_BANDWIDTH_PER_BYTE, MEMSYNC_BANDWIDTH)
@@ -116,5 +116,5 @@ def memsync(size: float) -> float:
 
 
 def mhelper(work: Work) -> float:
-    """Time that a process loses on a migrated GPU, if it is not its first one (2016: equation 5)."""
+    """Return the time that a process loses on each migrated GPU after its first one (2016: equation 5)."""
     return MHELPER_PER_BYTE * work.gpu_bytes + MHELPER_PER_CALL * work.calls + MHELPER

@@ -1,11 +1,11 @@
-"""Where the first job of the queue would run: the three queues of the papers.
+"""The queue disciplines of the papers: on which nodes and GPUs the first job of the queue starts, or that it waits.
 
-    FCFS  on nodes with enough idle GPUs (2014: figure 5, where a node serves one job; 2016: nodes are shared)
-    RQ    as FCFS as far as that goes; further processes run on any node, with GPUs from others (2014: figure 6)
-    MRQ   as RQ; and a borrowed GPU goes back as soon as one of the own node is idle (2016: section 3.2)
+    FCFS  on nodes with enough idle GPUs (2014: figure 5, where a node runs one job; 2016: jobs share nodes)
+    RQ    as FCFS as far as possible; the other processes run on any node, with remote GPUs (2014: figure 6)
+    MRQ   as RQ, and a process leaves a remote GPU as soon as one of its own node is idle (2016: section 3.2)
 
-Nodes with fewer processes come first when GPUs are borrowed. A process takes what GPUs its own node has idle before it
-borrows any. No two processes of a job share a node.
+Where remote GPUs are used, nodes with fewer processes are preferred. A process uses all idle GPUs of its own node
+before any remote one. No two processes of a job are on the same node.
 """
 
 from __future__ import annotations
@@ -14,78 +14,83 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studies.batch.cluster import Cluster, Process
-from studies.batch.jobs import Job
+from studies.batch.cluster import BatchCluster, BatchProcess
+from studies.batch.jobs import BatchJob
 
 
 @dataclass(frozen=True)
-class Queue:
-    """What tells the queues apart."""
+class QueueDiscipline:
+    """The properties in which the queues differ."""
 
     name: str
     remote: bool = False
     """A process may use GPUs of other nodes."""
     migrates: bool = False
-    """It leaves them for those of its own node (mrCUDA)."""
+    """A process leaves remote GPUs for GPUs of its own node (mrCUDA)."""
     shares_nodes: bool = True
-    """FCFS puts jobs on nodes where others run."""
+    """FCFS places jobs on nodes where other jobs run."""
 
-    def place(self, cluster: Cluster, job: Job) -> list[Process] | None:
-        """Return the processes of *job*, which nobody has added yet; None if it has to wait."""
-        meets = cluster.meets(job)
-        suitable = meets & (cluster.gpus >= job.gpus)
+    def place(self, cluster: BatchCluster, job: BatchJob) -> list[BatchProcess] | None:
+        """Return the processes of *job*, not yet added to *cluster*; None if the job has to wait."""
+        suitable = cluster.has_cpu_and_memory(job)
+        with_gpus = suitable & (cluster.idle_gpus >= job.gpus)
         if not self.shares_nodes:
-            suitable &= cluster.busy == 0
-        nodes = np.flatnonzero(suitable)[: job.nodes].tolist()
-        processes = [Process(job, node, job.gpus) for node in nodes]
+            with_gpus &= cluster.process_count == 0
+        nodes = np.flatnonzero(with_gpus)[: job.nodes].tolist()
+        processes = [BatchProcess(job, node, job.gpus) for node in nodes]
         missing = job.nodes - len(processes)
         if not missing:
             return processes
         if not self.remote:
             return None
-        more = _borrowing(cluster, job, meets, nodes, missing)
+        more = _place_with_remote_gpus(cluster, job, suitable, nodes, missing)
         return None if more is None else processes + more
 
 
-FCFS = Queue("fcfs")
-RQ = Queue("rq", remote=True)
-MRQ = Queue("mrq", remote=True, migrates=True)
+FCFS = QueueDiscipline("fcfs")
+RQ = QueueDiscipline("rq", remote=True)
+MRQ = QueueDiscipline("mrq", remote=True, migrates=True)
 
-G_QUEUE = Queue("fcfs", shares_nodes=False)
-R_QUEUE = Queue("rq", remote=True, shares_nodes=False)
-"""Those of 2014: a node serves one job, unless GPUs are borrowed."""
+G_QUEUE = QueueDiscipline("fcfs", shares_nodes=False)
+R_QUEUE = QueueDiscipline("rq", remote=True, shares_nodes=False)
+"""The two of 2014: a node runs one job, unless GPUs are used remotely."""
 
 
-def _borrowing(
-    cluster: Cluster, job: Job, meets: np.ndarray, taken: list[int], missing: int
-) -> list[Process] | None:
-    """Find room for *missing* more processes, with the GPUs that are idle on whichever node."""
-    idle = cluster.gpus.copy()
+def _place_with_remote_gpus(
+    cluster: BatchCluster, job: BatchJob, suitable: np.ndarray, taken: list[int], missing: int
+) -> list[BatchProcess] | None:
+    """Return *missing* more processes of *job*, with idle GPUs of any nodes; None if there are too few.
+
+    *suitable* says which nodes have the CPUs and the memory; those of *taken* have a process of the job already.
+    """
+    idle = cluster.idle_gpus.copy()
     idle[taken] -= job.gpus
     if idle.sum() < missing * job.gpus:
         return None
-    busy = cluster.busy.copy()
-    busy[taken] += 1
-    open_to = meets.copy()
-    open_to[taken] = False
-    hosts = _least_busy_first(busy, idle, np.flatnonzero(open_to))[:missing]
-    if len(hosts) < missing:
+    process_count = cluster.process_count.copy()
+    process_count[taken] += 1
+    free_for_job = suitable.copy()
+    free_for_job[taken] = False
+    nodes = _least_busy_first(process_count, idle, np.flatnonzero(free_for_job))[:missing]
+    if len(nodes) < missing:
         return None
+    # First every process gets the idle GPUs of its own node, then remote GPUs are chosen among those that are left.
     processes = []
-    for node in hosts:
+    for node in nodes:
         local = min(int(idle[node]), job.gpus)
         idle[node] -= local
-        processes.append(Process(job, node, local))
-    busy[hosts] += 1
+        processes.append(BatchProcess(job, node, local))
+    process_count[nodes] += 1
     for process in processes:
-        for _ in range(job.gpus - process.local):
-            lender = _least_busy_first(busy, idle, np.flatnonzero(idle > 0))[0]
-            idle[lender] -= 1
-            busy[lender] += 1
-            process.lenders.append(lender)
+        for _ in range(job.gpus - process.local_gpus):
+            remote_node = _least_busy_first(process_count, idle, np.flatnonzero(idle > 0))[0]
+            idle[remote_node] -= 1
+            process_count[remote_node] += 1
+            process.remote_nodes.append(remote_node)
     return processes
 
 
-def _least_busy_first(busy: np.ndarray, idle: np.ndarray, nodes: np.ndarray) -> list[int]:
-    """*nodes* by the processes on them, then by idle GPUs (most first), then in order."""
-    return nodes[np.lexsort((nodes, -idle[nodes], busy[nodes]))].tolist()
+def _least_busy_first(process_count: np.ndarray, idle: np.ndarray, nodes: np.ndarray) -> list[int]:
+    """Return *nodes* sorted by their processes, fewest first; then by idle GPUs, most first; then by number."""
+    order: list[int] = nodes[np.lexsort((nodes, -idle[nodes], process_count[nodes]))].tolist()
+    return order

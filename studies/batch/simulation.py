@@ -1,14 +1,15 @@
-"""A job set on a cluster under one queue, event by event.
+"""One run: a job set on a cluster under one queue discipline, as a discrete-event simulation.
 
-1. Between two events nothing changes, so a job advances at an even pace: 1 / (its execution time under the present
-   circumstances) of itself per second. When circumstances change, what remains of it takes as long as they say from
-   then on. Nothing is stepped, so there is no error of steps.
-2. A job's time is that of its slowest process (2014: equation 3; 2016: equation 9): network, GPUs, the rest.
-3. A migration stops the GPU that migrates for as long as replay and memsync take (2016: equations 4, 6 and 7). As the
-   slowest GPU counts, a job loses in all as much as the longest stop of any of its GPUs. What is copied is all that
-   the job moves, as one region, as far as a GPU can hold it.
-4. Jobs start in the order of arrival. One that has to wait keeps all others waiting.
-5. What became idle goes first to processes that borrowed (MRQ), then to the queue.
+1. Between two events nothing changes, so a job progresses at a constant rate: per second, 1 / (its execution time under
+   the present conditions) of itself. When the conditions change, the rest of the job progresses at the new rate. There
+   are no time steps, and so no error of time steps.
+2. The execution time of a job is that of its slowest process (2014: equation 3; 2016: equation 9): network, GPUs, and
+   everything else.
+3. A migration stops the GPU that migrates for the time of replay and memsync (2016: equations 4, 6 and 7). Since the
+   slowest GPU decides, a job loses in total the longest stop of any of its GPUs. The memory that is copied is all the
+   data that the job moves, as one region, up to the memory of a GPU.
+4. Jobs start in the order of arrival. A job that has to wait makes all later ones wait.
+5. GPUs that become idle are given to processes with remote GPUs first (MRQ), then to the queue.
 """
 
 from __future__ import annotations
@@ -19,107 +20,117 @@ from dataclasses import dataclass
 
 from gsaas.sim.clock import Clock
 from studies.batch import models
-from studies.batch.cluster import Cluster, Process
-from studies.batch.jobs import Job
-from studies.batch.queues import Queue
+from studies.batch.cluster import BatchCluster, BatchProcess
+from studies.batch.jobs import BatchJob
+from studies.batch.queues import QueueDiscipline
 
-ARRIVE, FINISH = 1, 0
-"""At the same moment, who leaves goes first."""
+ARRIVAL_PRIORITY, END_PRIORITY = 1, 0
+"""At equal times jobs end before others arrive, so that an arrival finds their GPUs idle."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What became of one job. Seconds since the beginning."""
+class BatchJobRecord:
+    """What became of one job. Times in seconds since the beginning."""
 
     job: int
     arrival: float
     start: float
     end: float
     gpus: int
-    """On all its nodes."""
+    """The number of its GPUs on all its nodes."""
     remote: int
-    """Of them, those that were on other nodes when it started."""
+    """How many of them were on other nodes than their process when the job started."""
     migrated: int
-    """Of those, the ones it had left when it ended."""
+    """How many of those it had left for local ones when it ended."""
 
     @property
     def wait(self) -> float:
+        """Seconds from arrival to start."""
         return self.start - self.arrival
 
     @property
     def execution(self) -> float:
+        """Seconds from start to end."""
         return self.end - self.start
 
     @property
     def lifetime(self) -> float:
+        """Seconds from arrival to end."""
         return self.end - self.arrival
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One run: the jobs in the order of their numbers, and what the cluster was like on average."""
+class BatchOutcome:
+    """The result of one run: the jobs by their numbers, and means of idle GPUs over time."""
 
     queue: str
-    records: Sequence[Record]
+    records: Sequence[BatchJobRecord]
     idle_gpus: float
-    """Mean over the time from the first arrival to the last end."""
+    """The mean number of idle GPUs from the first arrival to the last end."""
     idle_on_busy_nodes: float
-    """The same, counting only nodes on which somebody runs."""
+    """The same, of nodes with at least one process."""
     idle_while_waiting: float
-    """The same as *idle_gpus*, over the times when somebody waited: what fragmentation costs."""
+    """The same as *idle_gpus*, over the times with a job in the queue: what fragmentation costs."""
     events: int
     occupancy: Sequence[tuple[float, int, int, int]] = ()
-    """(time, node, job, change in GPUs), if it was asked for."""
+    """(time, node, job, change in GPUs) for each claim and release, if requested."""
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
-    job: Job
-    processes: list[Process]
+class _RunningBatchJob:
+    """A job that runs, and its progress."""
+
+    job: BatchJob
+    processes: list[BatchProcess]
     start: float
     remote: int
     remaining: float = 1.0
-    """Part of it that is still to be done."""
-    pace: float = 0.0
-    """Execution time under the present circumstances."""
-    since: float = 0.0
-    """Until then *remaining* is right. In the future while it stands still."""
-    stopped: float = 0.0
-    """The longest stop of any of its GPUs so far."""
-    plan: int = 0
-    """Grows with every change; an end planned under another number does not happen."""
+    """The fraction of the job that is still to be done at *updated_at*."""
+    execution_time: float = 0.0
+    """Seconds that the whole job would take under the present conditions."""
+    updated_at: float = 0.0
+    """In the future while a migration stops the job."""
+    longest_stop: float = 0.0
+    """Seconds of the longest stop of any of its GPUs so far."""
+    end_version: int = 0
+    """Incremented when a new end is scheduled: end events with an older version are ignored."""
 
 
-class Simulation:
-    """One run. *check*, if given, is called with the cluster after every event."""
+class BatchSimulation:
+    """One run. *check*, if given, is called with the cluster after every event.
+
+    With *occupancy* the outcome says which job had GPUs of which node when.
+    """
 
     def __init__(
         self,
-        jobs: Iterable[Job],
+        jobs: Iterable[BatchJob],
         nodes: int,
-        queue: Queue,
+        queue: QueueDiscipline,
         *,
-        node: models.Node = models.NODE_2016,
-        remoting: models.Remoting = models.RCUDA_5,
+        node: models.BatchNode = models.NODE_2016,
+        remoting: models.RemotingCosts = models.RCUDA_5,
         occupancy: bool = False,
-        check: Callable[[Cluster], None] | None = None,
+        check: Callable[[BatchCluster], None] | None = None,
     ) -> None:
-        self.cluster = Cluster(nodes, node)
+        self.cluster = BatchCluster(nodes, node)
         self._queue = queue
         self._remoting = remoting
         self._clock = Clock()
-        self._waiting: deque[Job] = deque()
-        self._running: dict[int, _Running] = {}
-        self._records: list[Record] = []
+        self._waiting: deque[BatchJob] = deque()
+        self._running: dict[int, _RunningBatchJob] = {}
+        self._records: list[BatchJobRecord] = []
         self._check = None if check is None else lambda: check(self.cluster)
         self._occupancy: list[tuple[float, int, int, int]] | None = [] if occupancy else None
-        self._idle = self._idle_busy = self._idle_waiting = self._somebody_waited = 0.0
-        self._measured = None
+        # GPU seconds of idle GPUs: of all, of those on busy nodes, and of all while jobs waited.
+        self._idle = self._idle_busy = self._idle_waiting = 0.0
+        self._waiting_seconds = 0.0
+        self._measured_at: float | None = None
         for job in jobs:
-            self._clock.at(job.arrival, self._arrive, job, priority=ARRIVE)
+            self._clock.schedule(job.arrival, self._arrive, job, priority=ARRIVAL_PRIORITY)
 
-    def run(self) -> Outcome:
-        """Let all jobs come and go. `ValueError` for a job that the cluster could never run."""
+    def run(self) -> BatchOutcome:
+        """Run all jobs and return the result. Raises `ValueError` for a job that the cluster could never run."""
         self._clock.run(self._check)
         if self._waiting:
             job = self._waiting[0]
@@ -127,18 +138,18 @@ class Simulation:
         records = sorted(self._records, key=lambda record: record.job)
         begin = min((record.arrival for record in records), default=0.0)
         span = (self._clock.now - begin) or 1.0
-        return Outcome(
+        return BatchOutcome(
             self._queue.name,
             records,
             self._idle / span,
             self._idle_busy / span,
-            self._idle_waiting / (self._somebody_waited or 1.0),
+            self._idle_waiting / (self._waiting_seconds or 1.0),
             self._clock.events,
             self._occupancy or (),
         )
 
-    def _arrive(self, job: Job) -> None:
-        self._measure()
+    def _arrive(self, job: BatchJob) -> None:
+        self._accumulate_idle()
         self._waiting.append(job)
         if len(self._waiting) == 1:
             self._start_waiting()
@@ -150,142 +161,147 @@ class Simulation:
                 return
             self._start(self._waiting.popleft(), processes)
 
-    def _start(self, job: Job, processes: list[Process]) -> None:
+    def _start(self, job: BatchJob, processes: list[BatchProcess]) -> None:
         now = self._clock.now
-        remote = sum(len(process.lenders) for process in processes)
-        running = _Running(job, processes, now, remote, since=now)
+        remote = sum(len(process.remote_nodes) for process in processes)
+        running = _RunningBatchJob(job, processes, now, remote, updated_at=now)
         self._running[job.id] = running
         for process in processes:
             self.cluster.add(process)
-            self._note(process, 1)
-        self._refresh(_touched(processes))
+            self._record_occupancy(process, 1)
+        self._update_ends(_nodes_used_by(processes))
 
-    def _finish(self, running: _Running, plan: int) -> None:
-        if running.plan != plan:
+    def _finish(self, running: _RunningBatchJob, version: int) -> None:
+        if running.end_version != version:
             return
-        self._measure()
+        self._accumulate_idle()
         job, processes = running.job, running.processes
         del self._running[job.id]
-        touched = _touched(processes)
+        changed_nodes = _nodes_used_by(processes)
         for process in processes:
-            self._note(process, -1)
+            self._record_occupancy(process, -1)
             self.cluster.remove(process)
-        migrated = sum(process.migrated for process in processes)
+        migrated = sum(process.migrated_gpus for process in processes)
         gpus = job.nodes * job.gpus
         self._records.append(
-            Record(
+            BatchJobRecord(
                 job.id, job.arrival, running.start, self._clock.now, gpus, running.remote, migrated
             )
         )
         if self._queue.migrates:
-            touched |= self._give_back_borrowed(touched)
-        self._refresh(touched)
+            changed_nodes |= self._migrate_to_idle_gpus(changed_nodes)
+        self._update_ends(changed_nodes)
         self._start_waiting()
 
-    def _give_back_borrowed(self, idle: dict[int, None]) -> dict[int, None]:
-        """Migrate whoever borrows on a node that has idle GPUs now; return all nodes where that changed something."""
-        touched: dict[int, None] = {}
+    def _migrate_to_idle_gpus(self, idle: dict[int, None]) -> dict[int, None]:
+        """Migrate processes with remote GPUs on nodes that have idle GPUs now; return all nodes that this changes."""
+        changed_nodes: dict[int, None] = {}
+        # Each migration makes a GPU idle on another node, which is appended to the nodes to visit.
         todo = deque(idle)
         while todo:
             node = todo.popleft()
-            for process in self.cluster.borrowers(node):
-                while process.lenders and self.cluster.gpus[node]:
-                    lender = process.lenders[0]
-                    self._migrate(process, lender)
-                    touched |= {node: None, lender: None}
-                    todo.append(lender)
-        return touched
+            for process in self.cluster.processes_with_remote_gpus(node):
+                while process.remote_nodes and self.cluster.idle_gpus[node]:
+                    remote_node = process.remote_nodes[0]
+                    self._migrate(process, remote_node)
+                    changed_nodes |= {node: None, remote_node: None}
+                    todo.append(remote_node)
+        return changed_nodes
 
-    def _migrate(self, process: Process, lender: int) -> None:
+    def _migrate(self, process: BatchProcess, remote_node: int) -> None:
         running = self._running[process.job.id]
-        self._advance(running)
-        self._note(process, -1)
-        self.cluster.migrate(process, lender)
-        self._note(process, 1)
+        self._update_progress(running)
+        self._record_occupancy(process, -1)
+        self.cluster.migrate(process, remote_node)
+        self._record_occupancy(process, 1)
         work = process.job.work
         done = 1 - running.remaining
-        held = min(work.gpu_bytes, self.cluster.node.gpu_memory)
-        stop = models.replay(done * work.calls) + models.memsync(held)
-        running.since = max(running.since, self._clock.now) + max(stop - running.stopped, 0.0)
-        running.stopped = max(stop, running.stopped)
-        running.pace = 0.0  # to be reckoned anew in any case
+        copied = min(work.gpu_bytes, self.cluster.node.gpu_memory)
+        stop = models.replay(done * work.calls) + models.memsync(copied)
+        running.updated_at = max(running.updated_at, self._clock.now) + max(
+            stop - running.longest_stop, 0.0
+        )
+        running.longest_stop = max(stop, running.longest_stop)
+        running.execution_time = 0.0  # so that `_update_ends` schedules a new end in any case
 
-    def _refresh(self, nodes: Iterable[int]) -> None:
-        """Reckon anew the time of every job on *nodes*."""
+    def _update_ends(self, nodes: Iterable[int]) -> None:
+        """Schedule a new end for every job on *nodes* whose execution time has changed."""
         jobs: dict[int, None] = {}
         for node in nodes:
             for process in self.cluster.processes[node]:
                 jobs[process.job.id] = None
         for job in jobs:
             running = self._running[job]
-            pace = self._execution_time(running)
-            if pace == running.pace:
+            execution_time = self._execution_time(running)
+            if execution_time == running.execution_time:
                 continue
-            self._advance(running)
-            running.pace = pace
-            running.plan += 1
-            end = running.since + running.remaining * pace
-            self._clock.at(end, self._finish, running, running.plan, priority=FINISH)
+            self._update_progress(running)
+            running.execution_time = execution_time
+            running.end_version += 1
+            end = running.updated_at + running.remaining * execution_time
+            self._clock.schedule(
+                end, self._finish, running, running.end_version, priority=END_PRIORITY
+            )
 
-    def _advance(self, running: _Running) -> None:
-        """Take note of what was done since the last change."""
-        elapsed = self._clock.now - running.since
+    def _update_progress(self, running: _RunningBatchJob) -> None:
+        """Subtract the progress since the last update from what remains of a job."""
+        elapsed = self._clock.now - running.updated_at
         if elapsed > 0:
-            if running.pace:
-                running.remaining = max(running.remaining - elapsed / running.pace, 0.0)
-            running.since = self._clock.now
+            if running.execution_time:
+                running.remaining = max(running.remaining - elapsed / running.execution_time, 0.0)
+            running.updated_at = self._clock.now
 
-    def _execution_time(self, running: _Running) -> float:
-        """How long the job would take, from its beginning to its end, as things are."""
-        busy, node = self.cluster.busy, self.cluster.node
+    def _execution_time(self, running: _RunningBatchJob) -> float:
+        """Return the seconds that the whole job would take under the present conditions."""
+        process_count, node = self.cluster.process_count, self.cluster.node
         work = running.job.work
         shared = remote = 0
-        local = helped = False
+        local = uses_mhelper = False
         for process in running.processes:
-            here = int(busy[process.node])
+            here = int(process_count[process.node])
             shared = max(shared, here)
-            for lender in process.lenders:
-                remote = max(remote, here, int(busy[lender]))
-            local = local or process.local > 0
-            helped = helped or process.migrated > 1
+            for remote_node in process.remote_nodes:
+                remote = max(remote, here, int(process_count[remote_node]))
+            local = local or process.local_gpus > 0
+            uses_mhelper = uses_mhelper or process.migrated_gpus > 1
         gpu = models.local_gpu(work, node) if local else 0.0
-        if helped:
+        if uses_mhelper:
             gpu += models.mhelper(work)
         if remote:
-            far = models.remote_gpu(work, node, self._remoting, remote)
+            remote_time = models.remote_gpu(work, node, self._remoting, remote)
             if self._queue.migrates:
-                far += models.record(work.calls)
-            gpu = max(gpu, far)
-        return models.network(work, node, shared) + gpu + work.other
+                remote_time += models.record(work.calls)
+            gpu = max(gpu, remote_time)
+        return models.network(work, node, shared) + gpu + work.other_seconds
 
-    def _measure(self) -> None:
-        """Add what was idle since the last event; call it before anything changes."""
+    def _accumulate_idle(self) -> None:
+        """Add up the idle GPUs since the last event. To be called before the cluster changes."""
         now = self._clock.now
-        if self._measured is not None:
-            elapsed = now - self._measured
+        if self._measured_at is not None:
+            elapsed = now - self._measured_at
             if elapsed:
-                idle = self.cluster.idle()
+                idle = self.cluster.idle_gpu_total()
                 self._idle += elapsed * idle
                 if self._waiting:
                     self._idle_waiting += elapsed * idle
-                    self._somebody_waited += elapsed
-                self._idle_busy += elapsed * self.cluster.idle_on_busy_nodes()
-        self._measured = now
+                    self._waiting_seconds += elapsed
+                self._idle_busy += elapsed * self.cluster.idle_gpus_on_busy_nodes()
+        self._measured_at = now
 
-    def _note(self, process: Process, sign: int) -> None:
+    def _record_occupancy(self, process: BatchProcess, sign: int) -> None:
         if self._occupancy is None:
             return
         now, job = self._clock.now, process.job.id
-        if process.local:
-            self._occupancy.append((now, process.node, job, sign * process.local))
-        for lender in process.lenders:
-            self._occupancy.append((now, lender, job, sign))
+        if process.local_gpus:
+            self._occupancy.append((now, process.node, job, sign * process.local_gpus))
+        for remote_node in process.remote_nodes:
+            self._occupancy.append((now, remote_node, job, sign))
 
 
-def _touched(processes: Iterable[Process]) -> dict[int, None]:
-    """Every node that these processes are on, or use."""
+def _nodes_used_by(processes: Iterable[BatchProcess]) -> dict[int, None]:
+    """Return the nodes that *processes* run on or use GPUs of, as the keys of a dict, which keeps their order."""
     nodes: dict[int, None] = {}
     for process in processes:
         nodes[process.node] = None
-        nodes.update(dict.fromkeys(process.lenders))
+        nodes.update(dict.fromkeys(process.remote_nodes))
     return nodes

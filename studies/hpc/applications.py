@@ -1,4 +1,4 @@
-"""The applications of the thesis, and the sets of jobs that it made of them (Tables 4.1 to 4.5)."""
+"""The applications of the thesis, and its job sets (Tables 4.1 to 4.5)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 CORES = 12
-"""Of each node: two Xeon E5-2620 v2."""
+"""Cores of each node: two Xeon E5-2620 v2."""
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
-    """What one job of it needs (Tables 4.1 and 4.3). It runs so many *seconds* alone on local GPUs."""
+class SlurmApplication:
+    """What one job of an application needs (Tables 4.1 and 4.3). It runs *seconds* seconds alone on local GPUs."""
 
     name: str
     processes: int
@@ -20,41 +20,42 @@ class Application:
     """Of each process."""
     seconds: float
     memory_mb: int | None = None
-    """GPU memory of each process; None if it uses no GPU."""
-    together: bool = False
-    """Its processes must be on one node (Table 4.4's long ones)."""
+    """MiB of GPU memory of each process; None if it uses no GPU."""
+    same_node: bool = False
+    """All its processes must be on one node (the long jobs of Table 4.4)."""
 
     @property
     def gpus(self) -> int:
+        """The number of GPUs of a job: one for each process, or none."""
         return 0 if self.memory_mb is None else self.processes
 
 
-_ALL = (
-    Application("GPU-Blast", 1, 6, 21, 1599),
-    Application("LAMMPS", 4, 1, 15, 876),
-    Application("mCUDA-MEME", 4, 1, 165, 151),
-    Application("GROMACS", 2, 12, 167),
-    Application("BarraCUDA", 1, 1, 763, 3319),
-    Application("MUMmerGPU", 1, 1, 353, 2104),
-    Application("GPU-LIBSVM", 1, 1, 343, 145),
-    Application("NAMD", 4, 12, 241),
+_APPLICATIONS = (
+    SlurmApplication("GPU-Blast", 1, 6, 21, 1599),
+    SlurmApplication("LAMMPS", 4, 1, 15, 876),
+    SlurmApplication("mCUDA-MEME", 4, 1, 165, 151),
+    SlurmApplication("GROMACS", 2, 12, 167),
+    SlurmApplication("BarraCUDA", 1, 1, 763, 3319),
+    SlurmApplication("MUMmerGPU", 1, 1, 353, 2104),
+    SlurmApplication("GPU-LIBSVM", 1, 1, 343, 145),
+    SlurmApplication("NAMD", 4, 12, 241),
 )
-_BY_NAME = {application.name: application for application in _ALL}
+_BY_NAME = {application.name: application for application in _APPLICATIONS}
 _LAMMPS, _MEME = _BY_NAME["LAMMPS"], _BY_NAME["mCUDA-MEME"]
 LONG = 4.0
-"""How much longer the long flavours run: the thesis says that they do, and not by how much."""
+"""How many times as long the long variants run. This is an assumption: the thesis gives no number."""
 _BY_NAME |= {
     "LAMMPS short": replace(_LAMMPS, name="LAMMPS short", processes=1),
     "LAMMPS long 2p": replace(
-        _LAMMPS, name="LAMMPS long 2p", processes=2, seconds=15 * LONG, together=True
+        _LAMMPS, name="LAMMPS long 2p", processes=2, seconds=15 * LONG, same_node=True
     ),
-    "LAMMPS long 4p": replace(_LAMMPS, name="LAMMPS long 4p", seconds=15 * LONG, together=True),
+    "LAMMPS long 4p": replace(_LAMMPS, name="LAMMPS long 4p", seconds=15 * LONG, same_node=True),
     "mCUDA-MEME short": replace(_MEME, name="mCUDA-MEME short", processes=1),
     "mCUDA-MEME long 2p": replace(
-        _MEME, name="mCUDA-MEME long 2p", processes=2, seconds=165 * LONG, together=True
+        _MEME, name="mCUDA-MEME long 2p", processes=2, seconds=165 * LONG, same_node=True
     ),
     "mCUDA-MEME long 4p": replace(
-        _MEME, name="mCUDA-MEME long 4p", seconds=165 * LONG, together=True
+        _MEME, name="mCUDA-MEME long 4p", seconds=165 * LONG, same_node=True
     ),
 }
 
@@ -72,7 +73,7 @@ THROUGHPUT: Mapping[str, Mapping[str, int]] = {
         "NAMD": 49,
     },
 }
-"""Table 4.2: jobs of each application."""
+"""Table 4.2: set of jobs -> application -> number of jobs."""
 
 UPGRADE: Mapping[str, Mapping[str, int]] = {
     "WL1": {
@@ -104,7 +105,7 @@ UPGRADE: Mapping[str, Mapping[str, int]] = {
         "NAMD": 40,
     },
 }
-"""Table 4.4."""
+"""Table 4.4, in the same form."""
 
 POLICIES: Mapping[str, Mapping[str, int]] = {
     "Set 1": {"GPU-Blast": 132, "LAMMPS": 138, "mCUDA-MEME": 130},
@@ -118,11 +119,11 @@ POLICIES: Mapping[str, Mapping[str, int]] = {
         "GPU-LIBSVM": 74,
     },
 }
-"""Table 4.5."""
+"""Table 4.5, in the same form."""
 
 
-def submitted(counts: Mapping[str, int], seed: int) -> list[Application]:
-    """The jobs of one set, all submitted at once, in an order that *seed* decides."""
+def job_set(counts: Mapping[str, int], seed: int) -> list[SlurmApplication]:
+    """Return the jobs of one set, which are all submitted at time 0, in the random order of *seed*."""
     jobs = [_BY_NAME[name] for name, count in counts.items() for _ in range(count)]
     random.Random(seed).shuffle(jobs)
     return jobs

@@ -1,13 +1,13 @@
-"""Jobs that hold more or fewer cGPUs while they run: rigid, moldable, malleable, and both of the latter.
+"""Jobs whose number of cGPUs may vary: rigid, moldable (at the start), malleable (while they run), and flexible (both).
 
-1. A job has a least, a preferred and a greatest number of cGPUs (thesis, Table 7.4). Rigid, it starts with the
-   greatest; moldable, with as many as are idle between the least and the greatest.
-2. Malleable, it asks again and again whether to change (section 6.2, Algorithm 2). While nobody waits it grows towards
-   its greatest number, as far as cGPUs are idle; while somebody does, it goes to its preferred one, up or down.
-3. A change stops the job for `RESIZE` seconds. A job on *n* cGPUs advances by Amdahl's law.
+1. A job has a minimum, a preferred and a maximum number of cGPUs (thesis, Table 7.4). A rigid job starts with the
+   maximum; a moldable one with as many as are idle between the minimum and the maximum.
+2. A malleable job checks periodically whether to resize (section 6.2, Algorithm 2). While no job waits, it grows
+   towards its maximum as far as cGPUs are idle; while a job waits, it goes to its preferred number, up or down.
+3. Each resize stops the job for `RESIZE_SECONDS`. A job on *n* cGPUs progresses by Amdahl's law.
 4. Jobs start in the order of arrival.
 
-Which GPUs they are is of no matter here: a cGPU may be anywhere, so only their number counts.
+Only the number of cGPUs is simulated: since a cGPU may be on any host, it does not matter which ones they are.
 """
 
 from __future__ import annotations
@@ -20,48 +20,52 @@ from dataclasses import dataclass
 
 from gsaas.sim.clock import Clock
 
-RESIZE = 1.0
-"""Seconds. Ours: the thesis measures from a tenth of a second to some seconds, by the data that moves."""
+RESIZE_SECONDS = 1.0
+"""An assumption: the thesis measures a tenth of a second to some seconds, depending on the data that moves."""
 IDLE_W = 100.0
 LOADED_W = 340.0
-"""Of a node (section 7.3.4)."""
+"""The power of a node without and with load (section 7.3.4)."""
+
+ARRIVAL_PRIORITY, CHECK_PRIORITY = 1, 2
+"""At equal times jobs end first, then others arrive, then running jobs check their size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
-    """How one application scales. It would run *seconds* on its greatest number of cGPUs."""
+class MalleableApplication:
+    """How one application scales. It runs *seconds* seconds on its maximum number of cGPUs."""
 
     name: str
-    least: int
+    minimum: int
+    """Of cGPUs, as are *preferred* and *maximum*."""
     preferred: int
-    greatest: int
+    maximum: int
     period: float
-    """Seconds between two questions whether to change."""
+    """Seconds between two checks whether to resize."""
     serial: float
-    """The part of it that no second cGPU makes faster."""
+    """The fraction of it that more cGPUs do not make faster."""
     seconds: float
 
     def speed(self, count: int) -> float:
-        """Of the job on *count* cGPUs, where 1 is its speed on one (Amdahl)."""
+        """Return the speed of a job on *count* cGPUs, relative to that on one (Amdahl's law)."""
         return 1 / (self.serial + (1 - self.serial) / count)
 
     @property
     def work(self) -> float:
-        """Seconds on one cGPU."""
-        return self.seconds * self.speed(self.greatest)
+        """The seconds of a job on one cGPU."""
+        return self.seconds * self.speed(self.maximum)
 
 
 APPLICATIONS = (
-    Application("CG", 2, 16, 32, 10, 0.02, 120),
-    Application("Jacobi", 2, 4, 32, 10, 0.12, 120),
-    Application("N-body", 1, 1, 32, 10, 0.60, 120),
-    Application("HPG-aligner", 6, 6, 12, 10, 0.25, 120),
+    MalleableApplication("CG", 2, 16, 32, 10, 0.02, 120),
+    MalleableApplication("Jacobi", 2, 4, 32, 10, 0.12, 120),
+    MalleableApplication("N-body", 1, 1, 32, 10, 0.60, 120),
+    MalleableApplication("HPG-aligner", 6, 6, 12, 10, 0.25, 120),
 )
-"""Limits and periods of Table 7.4; how they scale and how long they run is ours, so that the limits make sense."""
+"""Limits and periods are those of Table 7.4; scaling and duration are assumptions, chosen to fit the limits."""
 
 
-class Kind(enum.StrEnum):
-    """How jobs are submitted, and whether they can change (Table 7.5)."""
+class JobKind(enum.StrEnum):
+    """Whether jobs are moldable, malleable, neither, or both (Table 7.5)."""
 
     FIXED = "fixed"
     MOLDABLE = "pure moldable"
@@ -69,133 +73,147 @@ class Kind(enum.StrEnum):
     FLEXIBLE = "flexible"
 
     @property
-    def molds(self) -> bool:
-        return self in (Kind.MOLDABLE, Kind.FLEXIBLE)
+    def is_moldable(self) -> bool:
+        """Whether jobs may start with fewer cGPUs than their maximum."""
+        return self in (JobKind.MOLDABLE, JobKind.FLEXIBLE)
 
     @property
-    def changes(self) -> bool:
-        return self in (Kind.MALLEABLE, Kind.FLEXIBLE)
+    def is_malleable(self) -> bool:
+        """Whether jobs may resize while they run."""
+        return self in (JobKind.MALLEABLE, JobKind.FLEXIBLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class MalleableJob:
+    """One job, and when it is submitted, in seconds."""
+
     id: int
     arrival: float
-    application: Application
+    application: MalleableApplication
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What became of one job."""
+class MalleableJobRecord:
+    """What became of one job. Times in seconds."""
 
     job: int
     arrival: float
     start: float
     end: float
     changes: int
+    """How often it resized."""
     gpu_seconds: float
-    """cGPUs held, times how long."""
+    """The sum over its cGPUs of the seconds that it had them."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    records: Sequence[Record]
+class MalleableOutcome:
+    """The result of one run; the records are sorted by job."""
+
+    records: Sequence[MalleableJobRecord]
     makespan: float
     allocated_percent: float
-    """Of all GPUs, over the makespan."""
+    """Percent of all GPUs that were allocated, the mean over the makespan."""
     energy_kwh: float
     events: int
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
-    job: Job
+class _RunningMalleableJob:
+    """A job that runs, and its progress."""
+
+    job: MalleableJob
     count: int
     start: float
     remaining: float
-    """Seconds on one cGPU."""
-    since: float
-    plan: int = 0
+    """The seconds that the rest of the job would take on one cGPU, at *updated_at*."""
+    updated_at: float
+    """In the future while a resize stops the job."""
+    end_version: int = 0
+    """Incremented when a new end is scheduled: end events with an older version are ignored."""
     changes: int = 0
     gpu_seconds: float = 0.0
 
 
-def jobs(count: int, seed: int, interarrival: float = 10.0) -> list[Job]:
-    """Draw jobs, each of any application, with exponential times between them."""
+def jobs(count: int, seed: int, interarrival: float = 10.0) -> list[MalleableJob]:
+    """Draw *count* jobs of random applications, with exponential inter-arrival times of mean *interarrival* seconds."""
     rng = random.Random(seed)
     now, drawn = 0.0, []
     for number in range(count):
         now += rng.expovariate(1 / interarrival)
-        drawn.append(Job(number, now, rng.choice(APPLICATIONS)))
+        drawn.append(MalleableJob(number, now, rng.choice(APPLICATIONS)))
     return drawn
 
 
-class Simulation:
-    """One run on *gpus* GPUs. *check*, if given, is called with the idle and the held ones after every event."""
+class MalleableSimulation:
+    """One run on *gpus* GPUs. *check*, if given, is called after every event with the idle and the allocated ones."""
 
     def __init__(
         self,
-        coming: Iterable[Job],
+        jobs: Iterable[MalleableJob],
         gpus: int,
-        kind: Kind,
+        kind: JobKind,
         check: Callable[[int, int], None] | None = None,
     ) -> None:
         self._gpus = self._idle = gpus
         self._kind = kind
         self._clock = Clock()
-        self._waiting: deque[Job] = deque()
-        self._running: dict[_Running, None] = {}
-        self._records: list[Record] = []
+        self._waiting: deque[MalleableJob] = deque()
+        self._running: dict[_RunningMalleableJob, None] = {}
+        self._records: list[MalleableJobRecord] = []
         self._check = None
         if check is not None:
             self._check = lambda: check(self._idle, sum(job.count for job in self._running))
-        self._held_time = self._measured = 0.0
-        for job in coming:
-            self._clock.at(job.arrival, self._arrive, job, priority=1)
+        self._allocated_gpu_seconds = self._measured_at = 0.0
+        for job in jobs:
+            self._clock.schedule(job.arrival, self._arrive, job, priority=ARRIVAL_PRIORITY)
 
-    def run(self) -> Outcome:
-        """Let all jobs come and go. `ValueError` for one that there are too few GPUs for."""
+    def run(self) -> MalleableOutcome:
+        """Run all jobs and return the result. Raises `ValueError` for a job that needs more than all GPUs."""
         self._clock.run(self._check)
         if self._waiting:
             job = self._waiting[0]
             raise ValueError(f"job {job.id} ({job.application.name}) fits nowhere")
         makespan = max((record.end for record in self._records), default=0.0) or 1.0
-        loaded = self._held_time * (LOADED_W - IDLE_W)
-        return Outcome(
+        loaded = self._allocated_gpu_seconds * (LOADED_W - IDLE_W)
+        return MalleableOutcome(
             sorted(self._records, key=lambda record: record.job),
             makespan,
-            100 * self._held_time / (self._gpus * makespan),
+            100 * self._allocated_gpu_seconds / (self._gpus * makespan),
             (self._gpus * makespan * IDLE_W + loaded) / 3.6e6,
             self._clock.events,
         )
 
-    def _arrive(self, job: Job) -> None:
-        self._measure()
+    def _arrive(self, job: MalleableJob) -> None:
+        self._accumulate()
         self._waiting.append(job)
         self._start_waiting()
 
     def _start_waiting(self) -> None:
         while self._waiting:
             application = self._waiting[0].application
-            needed = application.least if self._kind.molds else application.greatest
+            needed = application.minimum if self._kind.is_moldable else application.maximum
             if needed > self._idle:
                 return
-            self._start(self._waiting.popleft(), min(self._idle, application.greatest))
+            self._start(self._waiting.popleft(), min(self._idle, application.maximum))
 
-    def _start(self, job: Job, count: int) -> None:
+    def _start(self, job: MalleableJob, count: int) -> None:
         now = self._clock.now
-        running = _Running(job, count, now, job.application.work, now)
+        running = _RunningMalleableJob(job, count, now, job.application.work, now)
         self._idle -= count
         self._running[running] = None
-        self._plan(running)
-        if self._kind.changes:
-            self._clock.at(now + job.application.period, self._reconsider, running, priority=2)
+        self._schedule_end(running)
+        if self._kind.is_malleable:
+            self._clock.schedule(
+                now + job.application.period, self._check_size, running, priority=CHECK_PRIORITY
+            )
 
-    def _reconsider(self, running: _Running) -> None:
-        if running not in self._running:
+    def _check_size(self, running: _RunningMalleableJob) -> None:
+        """Resize a job if it should have another number of cGPUs, and schedule the next check."""
+        if running not in self._running:  # it has ended meanwhile
             return
-        self._measure()
-        wanted = resize(
+        self._accumulate()
+        wanted = choose_size(
             running.job.application,
             running.count,
             self._idle,
@@ -205,38 +223,41 @@ class Simulation:
             self._resize(running, wanted)
             self._start_waiting()
         period = running.job.application.period
-        self._clock.at(self._clock.now + period, self._reconsider, running, priority=2)
+        self._clock.schedule(
+            self._clock.now + period, self._check_size, running, priority=CHECK_PRIORITY
+        )
 
-    def _resize(self, running: _Running, count: int) -> None:
-        self._advance(running)
+    def _resize(self, running: _RunningMalleableJob, count: int) -> None:
+        self._update_progress(running)
         self._idle += running.count - count
         running.count = count
         running.changes += 1
-        running.gpu_seconds += count * RESIZE
-        running.since += RESIZE
-        self._plan(running)
+        running.gpu_seconds += count * RESIZE_SECONDS
+        running.updated_at += RESIZE_SECONDS
+        self._schedule_end(running)
 
-    def _plan(self, running: _Running) -> None:
-        running.plan += 1
-        end = running.since + running.remaining / running.job.application.speed(running.count)
-        self._clock.at(end, self._finish, running, running.plan)
+    def _schedule_end(self, running: _RunningMalleableJob) -> None:
+        running.end_version += 1
+        end = running.updated_at + running.remaining / running.job.application.speed(running.count)
+        self._clock.schedule(end, self._finish, running, running.end_version)
 
-    def _advance(self, running: _Running) -> None:
-        elapsed = self._clock.now - running.since
+    def _update_progress(self, running: _RunningMalleableJob) -> None:
+        """Subtract the progress since the last update from what remains of a job."""
+        elapsed = self._clock.now - running.updated_at
         running.remaining -= elapsed * running.job.application.speed(running.count)
         running.gpu_seconds += elapsed * running.count
-        running.since = self._clock.now
+        running.updated_at = self._clock.now
 
-    def _finish(self, running: _Running, plan: int) -> None:
-        if running.plan != plan:
+    def _finish(self, running: _RunningMalleableJob, version: int) -> None:
+        if running.end_version != version:  # the job was resized, and ends at another time
             return
-        self._measure()
-        self._advance(running)
+        self._accumulate()
+        self._update_progress(running)
         del self._running[running]
         self._idle += running.count
         job = running.job
         self._records.append(
-            Record(
+            MalleableJobRecord(
                 job.id,
                 job.arrival,
                 running.start,
@@ -247,13 +268,17 @@ class Simulation:
         )
         self._start_waiting()
 
-    def _measure(self) -> None:
-        held = self._gpus - self._idle
-        self._held_time += held * (self._clock.now - self._measured)
-        self._measured = self._clock.now
+    def _accumulate(self) -> None:
+        """Add up the allocated GPUs since the last event. To be called before anything changes."""
+        allocated = self._gpus - self._idle
+        self._allocated_gpu_seconds += allocated * (self._clock.now - self._measured_at)
+        self._measured_at = self._clock.now
 
 
-def resize(application: Application, count: int, idle: int, *, waiting: bool) -> int:
-    """Return how many cGPUs a job on *count* of them should have, while *idle* are free (Algorithm 2)."""
-    goal = application.preferred if waiting else application.greatest
+def choose_size(application: MalleableApplication, count: int, idle: int, *, waiting: bool) -> int:
+    """Return how many cGPUs a job with *count* should have while *idle* are idle (Algorithm 2).
+
+    *waiting* says whether other jobs wait.
+    """
+    goal = application.preferred if waiting else application.maximum
     return min(goal, count + idle)

@@ -1,12 +1,12 @@
-"""Jobs on such a cluster in three modes: CUDA, remote GPUs each to one job, remote GPUs shared by memory.
+"""A job set under Slurm in three modes: local GPUs (CUDA), exclusive remote GPUs, and remote GPUs shared by memory.
 
-1. Jobs start in the order of submission, and one that has to wait keeps the others waiting.
-2. CUDA: a process runs on a node with an idle GPU, and no two of a job on the same, unless they belong together.
-   Remote: processes go wherever cores are free, first node first, and GPGPUMS chooses GPUs by the named policy.
-3. A process keeps its GPU busy for `GPU_SHARE` of its time. If those on one GPU would keep it busy for longer than
-   there is time, all of them slow down alike. A remote GPU lengthens a job by `REMOTE_OVERHEAD`. A job is as slow as
-   its slowest process.
-4. Power is what is drawn idle, and what busy cores and busy GPUs draw besides.
+1. Jobs start in the order of submission, and a job that has to wait makes all later ones wait.
+2. CUDA: a process runs on a node with an idle GPU, and no two processes of a job on the same node, unless the job asks
+   for one node. Remote: processes run on the first nodes with free cores, and GPGPUMS chooses the GPUs by a policy.
+3. A process keeps its GPU busy for the fraction `GPU_SHARE` of its time. If the processes on one GPU would need more
+   than all its time, all of them slow down by the same factor. A remote GPU lengthens a job by `REMOTE_OVERHEAD`. A job
+   is as slow as its slowest process.
+4. Power is the idle power of nodes and GPUs, and additional power for each busy core and each busy GPU.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
 from gsaas.objects.request import Request
+from gsaas.sim.claims import claim_gpu, release_gpu
 from gsaas.sim.clock import Clock
-from studies.hpc.applications import CORES, Application
+from studies.hpc.applications import CORES, SlurmApplication
 
 GPU_MEMORY_MB = 4799
-"""What CUDA reports of a Tesla K20 with error correction."""
+"""MiB of a Tesla K20 with ECC, as CUDA reports it."""
 GPU_SHARE = 0.25
 REMOTE_OVERHEAD = 0.04
 NODE_IDLE_W = 110.0
 CORE_BUSY_W = 8.0
 GPU_IDLE_W = 25.0
 GPU_BUSY_W = 120.0
-"""More than idle. All powers are assumptions of ours: the thesis gives energies and no powers."""
+"""In addition to the idle power. All powers are assumptions: the thesis gives energies only."""
 
 
-class Mode(enum.StrEnum):
-    """How jobs get GPUs."""
+class GpuMode(enum.StrEnum):
+    """Which GPUs jobs may use, and how."""
 
     CUDA = "CUDA"
     EXCLUSIVE = "rCUDA exclusive"
@@ -44,85 +45,91 @@ class Mode(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """GPUs of each node, in order; every node has the same cores."""
+class SlurmCluster:
+    """The number of GPUs of each node, by node number; every node has `CORES` cores."""
 
     gpus: tuple[int, ...]
 
 
-SIXTEEN = Cluster((1,) * 16)
+SIXTEEN_NODES = SlurmCluster((1,) * 16)
 """Section 4.1: 16 nodes with a GPU each."""
-ONE_SERVER = Cluster((0,) * 15 + (4,))
+ONE_GPU_SERVER = SlurmCluster((0,) * 15 + (4,))
 """Section 4.2: 15 nodes without, and a server with four."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One run. Seconds, percent, and kilowatt-hours."""
+class SlurmOutcome:
+    """The result of one run. Times in seconds."""
 
     makespan: float
     gpu_utilisation: float
-    """Of all GPUs, the mean part of the time in which kernels ran."""
+    """Percent of the time in which kernels ran, the mean of all GPUs."""
     energy_kwh: float
     mean_wait: float
     remote: int
-    """GPUs that were on another node than the process, over all jobs."""
+    """GPUs on another node than their process, summed over all jobs."""
     events: int
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
-    application: Application
+class _RunningSlurmJob:
+    """A job that runs, and its progress."""
+
     cores: dict[int, int]
     """Node -> cores."""
     gpus: list[tuple[str, int]]
-    """UUID and MiB claimed of each."""
+    """UUID and claimed MiB of each GPU."""
     remote: bool
+    """Whether any of the GPUs is on another node than its process."""
     remaining: float
-    pace: float = 1.0
-    """Seconds that a second of its own takes."""
-    since: float = 0.0
-    plan: int = 0
+    """Seconds that the rest of the job would take alone on local GPUs, at *updated_at*."""
+    slowdown: float = 1.0
+    """How many times as long it takes under the present conditions."""
+    updated_at: float = 0.0
+    end_version: int = 0
+    """Incremented when a new end is scheduled: end events with an older version are ignored."""
 
 
-class Simulation:
-    """One set of jobs, one mode. *check*, if given, is called with the pool and the free cores after every event."""
+class SlurmSimulation:
+    """One run. *check*, if given, is called with the pool and the free cores of each node after every event."""
 
     def __init__(
         self,
-        jobs: Sequence[Application],
-        cluster: Cluster,
-        mode: Mode,
+        jobs: Sequence[SlurmApplication],
+        cluster: SlurmCluster,
+        mode: GpuMode,
         policy: str = "first-remote",
         check: Callable[[Pool, list[int]], None] | None = None,
     ) -> None:
         self._mode = mode
-        self._policy: Policy = policies.load("first-fit" if mode is Mode.CUDA else policy)
+        self._policy: Policy = policies.load("first-fit" if mode is GpuMode.CUDA else policy)
         self._names = [f"node{number:02}" for number in range(len(cluster.gpus))]
-        self._number_of = {name: number for number, name in enumerate(self._names)}
         self.free_cores = [CORES] * len(cluster.gpus)
-        self.pool = Pool(_gpus(self._names, cluster), self._names)
-        self._users: dict[str, dict[_Running, int]] = {gpu.uuid: {} for gpu in self.pool}
+        gpus = _gpus(self._names, cluster)
+        self.pool = Pool(gpus, self._names)
+        self._node_of = {gpu.uuid: self._names.index(gpu.host) for gpu in gpus}
+        # GPU -> the jobs that use it, and by how many of their processes.
+        self._users: dict[str, dict[_RunningSlurmJob, int]] = {gpu.uuid: {} for gpu in self.pool}
         self._waiting = deque(jobs)
-        self._running: dict[_Running, None] = {}
+        self._running: dict[_RunningSlurmJob, None] = {}
         self._clock = Clock()
         self._check = None if check is None else lambda: check(self.pool, self.free_cores)
-        self._measured = self._gpu_time = self._joules = self._waited = 0.0
-        self._jobs, self._remote = len(jobs), 0
+        self._measured_at = self._gpu_seconds = self._joules = self._waited = 0.0
+        self._jobs, self._remote_gpus = len(jobs), 0
 
-    def run(self) -> Outcome:
-        """Let all jobs come and go. `ValueError` for one that the cluster could never run."""
-        self._clock.at(0.0, self._start_waiting)
+    def run(self) -> SlurmOutcome:
+        """Run all jobs and return the result. Raises `ValueError` for a job that the cluster could never run."""
+        self._clock.schedule(0.0, self._start_waiting)
         self._clock.run(self._check)
         if self._waiting:
             raise ValueError(f"{self._waiting[0].name} fits nowhere in mode {self._mode}")
         makespan = self._clock.now or 1.0
-        return Outcome(
+        return SlurmOutcome(
             makespan,
-            100 * self._gpu_time / (len(self._users) * makespan),
+            100 * self._gpu_seconds / (len(self._users) * makespan),
             self._joules / 3.6e6,
             self._waited / self._jobs,
-            self._remote,
+            self._remote_gpus,
             self._clock.events,
         )
 
@@ -130,65 +137,64 @@ class Simulation:
         while self._waiting and self._start(self._waiting[0]):
             self._waiting.popleft()
 
-    def _start(self, job: Application) -> bool:
-        nodes = self._nodes(job)
+    def _start(self, job: SlurmApplication) -> bool:
+        """Start *job* if there is room for it; return whether there was."""
+        nodes = self._choose_nodes(job)
         if nodes is None:
             return False
-        claimed = self._claim(job, nodes)
+        claimed = self._claim_gpus(job, nodes)
         if claimed is None:
             return False
         cores = {node: nodes.count(node) * job.cores for node in dict.fromkeys(nodes)}
         for node, count in cores.items():
             self.free_cores[node] -= count
-        far = sum(
-            self._number_of[self.pool.get(uuid).host] != node
-            for (uuid, _), node in zip(claimed, nodes, strict=False)
+        remote = sum(
+            self._node_of[uuid] != node for (uuid, _), node in zip(claimed, nodes, strict=False)
         )
-        running = _Running(job, cores, claimed, far > 0, job.seconds, since=self._clock.now)
-        self._remote += far
+        running = _RunningSlurmJob(
+            cores, claimed, remote > 0, job.seconds, updated_at=self._clock.now
+        )
+        self._remote_gpus += remote
         self._waited += self._clock.now
         self._running[running] = None
         for uuid, _ in claimed:
             users = self._users[uuid]
             users[running] = users.get(running, 0) + 1
-        running.pace = 0.0
-        self._refresh([running, *self._neighbours(running)])
+        running.slowdown = 0.0  # so that `_update_ends` schedules an end in any case
+        self._update_ends([running, *self._neighbours(running)])
         return True
 
-    def _finish(self, running: _Running, plan: int) -> None:
-        if running.plan != plan:
+    def _finish(self, running: _RunningSlurmJob, version: int) -> None:
+        if running.end_version != version:
             return
-        self._measure()
+        self._accumulate()
         del self._running[running]
         neighbours = self._neighbours(running)
         for node, count in running.cores.items():
             self.free_cores[node] += count
         for uuid, size in running.gpus:
             self._users[uuid].pop(running, None)
-            gpu = self.pool.get(uuid)
-            self.pool.put(gpu.release(size, generation=gpu.generation + 1))
-        self._refresh(neighbours)
+            release_gpu(self.pool, uuid, size)
+        self._update_ends(neighbours)
         self._start_waiting()
 
-    def _nodes(self, job: Application) -> list[int] | None:
-        """The node of each process, or None."""
-        if self._mode is Mode.CUDA and job.gpus:
+    def _choose_nodes(self, job: SlurmApplication) -> list[int] | None:
+        """Return the node of each process; None if the job has to wait."""
+        if self._mode is GpuMode.CUDA and job.gpus:
             idle = [
                 sum(gpu.used_mb == 0 for gpu in self.pool.on_host(name)) for name in self._names
             ]
-            each = job.processes if job.together else 1
+            per_node = job.processes if job.same_node else 1
             fitting = [
                 node
                 for node, free in enumerate(self.free_cores)
-                if free >= each * job.cores and idle[node] >= each
+                if free >= per_node * job.cores and idle[node] >= per_node
             ]
-            wanted = 1 if job.together else job.processes
-            return (
-                [node for node in fitting[:wanted] for _ in range(each)] or None
-                if len(fitting) >= wanted
-                else None
-            )
-        if job.together:
+            wanted = 1 if job.same_node else job.processes
+            if len(fitting) < wanted:
+                return None
+            return [node for node in fitting[:wanted] for _ in range(per_node)]
+        if job.same_node:
             for node, free in enumerate(self.free_cores):
                 if free >= job.processes * job.cores:
                     return [node] * job.processes
@@ -199,65 +205,66 @@ class Simulation:
             nodes += [node] * room
         return nodes if len(nodes) == job.processes else None
 
-    def _claim(self, job: Application, nodes: Sequence[int]) -> list[tuple[str, int]] | None:
-        """Claim a GPU for each process; return them in the order of the processes, or None and claim nothing."""
+    def _claim_gpus(
+        self, job: SlurmApplication, nodes: Sequence[int]
+    ) -> list[tuple[str, int]] | None:
+        """Claim a GPU for each process; return UUID and MiB of each, by process.
+
+        Returns None, and claims nothing, if there are too few.
+        """
         if not job.gpus:
             return []
         claimed: list[tuple[str, int]] = []
         for node in nodes:
             request = Request(
                 1,
-                SHARED if self._mode is Mode.SHARED else EXCLUSIVE,
-                job.memory_mb if self._mode is Mode.SHARED else None,
-                host=self._names[node] if self._mode is Mode.CUDA else None,
+                SHARED if self._mode is GpuMode.SHARED else EXCLUSIVE,
+                job.memory_mb if self._mode is GpuMode.SHARED else None,
+                host=self._names[node] if self._mode is GpuMode.CUDA else None,
                 consumer_host=self._names[node],
             )
             placement = self.pool.place(request, self._policy)
             if placement is None:
                 for uuid, size in claimed:
-                    gpu = self.pool.get(uuid)
-                    self.pool.put(gpu.release(size, generation=gpu.generation + 1))
+                    release_gpu(self.pool, uuid, size)
                 return None
             (share,) = placement.shares
-            gpu = self.pool.get(share.gpu_uuid)
-            self.pool.put(
-                gpu.claim(
-                    share.memory_mb, exclusive=request.exclusive, generation=gpu.generation + 1
-                )
-            )
+            claim_gpu(self.pool, share.gpu_uuid, share.memory_mb, exclusive=request.exclusive)
             claimed.append((share.gpu_uuid, share.memory_mb))
         return claimed
 
-    def _neighbours(self, running: _Running) -> list[_Running]:
-        """Those that use one of its GPUs, too."""
-        found: dict[_Running, None] = {}
+    def _neighbours(self, running: _RunningSlurmJob) -> list[_RunningSlurmJob]:
+        """Return the other jobs that use one of its GPUs."""
+        found: dict[_RunningSlurmJob, None] = {}
         for uuid, _ in running.gpus:
             found |= dict.fromkeys(self._users[uuid])
         found.pop(running, None)
         return list(found)
 
-    def _refresh(self, jobs: Sequence[_Running]) -> None:
+    def _update_ends(self, jobs: Sequence[_RunningSlurmJob]) -> None:
+        """Schedule a new end for each of *jobs* whose slowdown has changed."""
         now = self._clock.now
         for running in jobs:
-            pace = self._pace(running)
-            if pace == running.pace:
+            slowdown = self._slowdown(running)
+            if slowdown == running.slowdown:
                 continue
-            if running.pace:
-                running.remaining -= (now - running.since) / running.pace
-            running.since, running.pace = now, pace
-            running.plan += 1
-            end = now + max(running.remaining, 0.0) * pace
-            self._clock.at(end, self._finish, running, running.plan)
+            if running.slowdown:
+                running.remaining -= (now - running.updated_at) / running.slowdown
+            running.updated_at, running.slowdown = now, slowdown
+            running.end_version += 1
+            end = now + max(running.remaining, 0.0) * slowdown
+            self._clock.schedule(end, self._finish, running, running.end_version)
 
-    def _pace(self, running: _Running) -> float:
-        crowded = max((sum(self._users[uuid].values()) for uuid, _ in running.gpus), default=0)
-        slow = max(crowded * GPU_SHARE, 1.0)
-        return slow * (1 + REMOTE_OVERHEAD) if running.remote else slow
+    def _slowdown(self, running: _RunningSlurmJob) -> float:
+        """Return how many times as long a job takes now as alone on local GPUs."""
+        processes = max((sum(self._users[uuid].values()) for uuid, _ in running.gpus), default=0)
+        slowdown = max(processes * GPU_SHARE, 1.0)
+        return slowdown * (1 + REMOTE_OVERHEAD) if running.remote else slowdown
 
-    def _measure(self) -> None:
-        """Add up GPU time and energy since the last event; call it before anything changes."""
-        elapsed = self._clock.now - self._measured
-        self._measured = self._clock.now
+    def _accumulate(self) -> None:
+        """Add up GPU time and energy since the last event. To be called before anything changes."""
+        elapsed = self._clock.now - self._measured_at
+        self._measured_at = self._clock.now
         if not elapsed:
             return
         busy = sum(min(sum(users.values()) * GPU_SHARE, 1.0) for users in self._users.values())
@@ -268,11 +275,11 @@ class Simulation:
             + len(self._users) * GPU_IDLE_W
             + busy * GPU_BUSY_W
         )
-        self._gpu_time += busy * elapsed
+        self._gpu_seconds += busy * elapsed
         self._joules += watts * elapsed
 
 
-def _gpus(names: Sequence[str], cluster: Cluster) -> list[Gpu]:
+def _gpus(names: Sequence[str], cluster: SlurmCluster) -> list[Gpu]:
     return [
         Gpu(f"{name}-{index}", name, index, GPU_MEMORY_MB, model="Tesla K20")
         for name, count in zip(names, cluster.gpus, strict=True)

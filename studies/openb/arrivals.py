@@ -1,4 +1,4 @@
-"""In which order tasks arrive, and how many: the trace's, made as many as it takes to ask for more than there is."""
+"""Arrivals: the tasks of the trace in random order, as many as it takes to exceed the capacity."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from studies.openb.trace import Task
 
 
-def arrivals(tasks: Sequence[Task], capacity: int, load: float, rng: random.Random) -> list[Task]:
-    """Return *tasks* in random order, until together they ask for *load* times *capacity* GPU thousandths.
+def draw_arrivals(
+    tasks: Sequence[Task], capacity: int, load: float, rng: random.Random
+) -> list[Task]:
+    """Return *tasks* in random order, such that together they ask for *load* times *capacity* GPU thousandths.
 
-    Too few, and tasks drawn from among them follow, each as often as it is drawn; too many, and some drawn at random
-    are left out. The draw ends with the first task whose share of one GPU would go beyond the load.
+    If they ask for less, tasks drawn from among them, with repetition, follow; if they ask for more, some drawn at
+    random are left out. Drawing ends with the first task whose thousandths of one GPU would exceed the load.
     """
     wanted = load * capacity
     order = list(tasks)

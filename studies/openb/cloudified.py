@@ -1,8 +1,8 @@
-"""The same tasks with cloudified GPUs: CPU and memory on one node, GPUs from anywhere, as GPGPUMS would give them.
+"""Runs with cloudified GPUs: CPU and memory of a task are on one node, its GPUs on any nodes, chosen by GPGPUMS.
 
-GPU memory is in the unit of `sizes`: thousandths of any GPU, or MiB. The node is the one that has least CPU and memory
-left afterwards, as a cloud that knows nothing of GPUs would pack them; a policy that asks for the task's own host is
-told that node.
+GPU memory is in the unit of *sizes*: thousandths of any GPU, or MiB. The node of a task is the one with the least CPU
+and memory left afterwards, as a cloud that does not consider GPUs would pack tasks. Policies that consider the host of
+the consumer are given that node.
 """
 
 from __future__ import annotations
@@ -18,36 +18,38 @@ from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
 from gsaas.objects.request import Request
-from studies.openb.arrivals import arrivals
-from studies.openb.local import LOAD, Curve, thousandths
-from studies.openb.sizes import THOUSANDTHS, Sizes
-from studies.openb.trace import WHOLE, Node, Task
+from gsaas.sim.claims import claim_gpu
+from studies.openb.arrivals import draw_arrivals
+from studies.openb.local import LOAD, AllocationCurve, total_milli
+from studies.openb.sizes import THOUSANDTHS, ShareSizes
+from studies.openb.trace import WHOLE, OpenbNode, Task
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one policy made of the arrivals."""
+class CloudifiedOutcome:
+    """The result of one run with one policy."""
 
-    curve: Curve
+    curve: AllocationCurve
     cgpus: int
+    """The number of cGPUs given."""
     remote: int
-    """Of the cGPUs, those on another node than their task."""
+    """How many of them were on another node than their task."""
     remote_milli: Counter[str]
-    """Node -> thousandths of other nodes' GPUs that tasks on it use."""
+    """Node -> thousandths of GPUs of other nodes that its tasks use."""
     lent_milli: Counter[str]
-    """Node -> thousandths of its GPUs that tasks elsewhere use."""
+    """Node -> thousandths of its GPUs that tasks on other nodes use."""
     free: tuple[int, ...]
     """Thousandths free on each GPU at the end, sorted."""
     free_percent: float
-    """Of all GPU memory, what is free at the end."""
+    """Percent of all GPU memory that is free at the end."""
     free_cpu: int
-    """The most CPU free on any node at the end."""
+    """Thousandths of cores free at the end on the node with the most of them."""
 
 
-class Machines:
-    """CPU and memory of the nodes, in one order for good."""
+class NodeResources:
+    """Free CPU and memory of the nodes, by their index in *nodes*."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[OpenbNode]) -> None:
         self.names = [node.name for node in nodes]
         self._cpu = np.array([node.cpu for node in nodes])
         self._memory = np.array([node.memory for node in nodes])
@@ -55,71 +57,74 @@ class Machines:
         self._most_memory = int(self._memory.max())
 
     def best_fit(self, task: Task) -> int | None:
-        """Return the node with least left after *task*; None if it fits on none."""
+        """Return the node with the least CPU and memory left after *task*; None if no node has room."""
         fitting = np.flatnonzero((self._cpu >= task.cpu) & (self._memory >= task.memory))
         if not fitting.size:
             return None
         cpu, memory = self._cpu[fitting] / self._most_cpu, self._memory[fitting] / self._most_memory
         return int(fitting[(cpu + memory).argmin()])
 
-    def take(self, task: Task, node: int) -> None:
+    def claim(self, task: Task, node: int) -> None:
+        """Claim the CPU and memory of *task* on *node*."""
         self._cpu[node] -= task.cpu
         self._memory[node] -= task.memory
 
     @property
     def most_free_cpu(self) -> int:
+        """Thousandths of cores free on the node with the most of them."""
         return int(self._cpu.max())
 
 
 def run(
-    nodes: Sequence[Node],
+    nodes: Sequence[OpenbNode],
     tasks: Sequence[Task],
     policy: Policy,
     seed: int,
-    sizes: Sizes = THOUSANDTHS,
-) -> Outcome:
-    """Let the *tasks* arrive as `local.run` does with the same *seed*, and *policy* choose their GPUs."""
+    sizes: ShareSizes = THOUSANDTHS,
+) -> CloudifiedOutcome:
+    """Let the *tasks* arrive in the order of `local.run` with the same *seed*; *policy* chooses their GPUs."""
     rng = random.Random(seed)
-    asked_unit = thousandths(nodes) / 100
+    asked_unit = total_milli(nodes) / 100
     unit = sum(node.gpus * sizes.of_gpu(node) for node in nodes) / 100
-    coming = arrivals(tasks, thousandths(nodes), LOAD, rng)
+    coming = draw_arrivals(tasks, total_milli(nodes), LOAD, rng)
     nodes = rng.sample(nodes, len(nodes))
-    machines = Machines(nodes)
-    pool = Pool(_gpus(nodes, sizes), [node.name for node in nodes], _mix(tasks, sizes))
+    resources = NodeResources(nodes)
+    pool = Pool(_gpus(nodes, sizes), [node.name for node in nodes], _request_mix(tasks, sizes))
     asked, allocated = [], []
-    total = used = turned_away = cgpus = remote = 0
-    borrowed: Counter[str] = Counter()
-    lent: Counter[str] = Counter()
+    total = used = rejected = cgpus = remote = 0
+    remote_milli: Counter[str] = Counter()
+    lent_milli: Counter[str] = Counter()
     for task in coming:
         total += task.total_milli
-        node = machines.best_fit(task)
-        hosts = None if node is None else _claim(pool, policy, task, machines.names[node], sizes)
-        if hosts is None:
-            turned_away += 1
+        node = resources.best_fit(task)
+        name = "" if node is None else resources.names[node]
+        hosts = None if node is None else _claim_gpus(pool, policy, task, name, sizes)
+        if node is None or hosts is None:
+            rejected += 1
         else:
-            machines.take(task, node)
+            resources.claim(task, node)
             cgpus += task.gpus
             for host, size in hosts:
                 used += size
-                if host != machines.names[node]:
+                if host != name:
                     remote += 1
-                    borrowed[machines.names[node]] += task.milli
-                    lent[host] += task.milli
+                    remote_milli[name] += task.milli
+                    lent_milli[host] += task.milli
         asked.append(total / asked_unit)
         allocated.append(used / unit)
-    return Outcome(
-        Curve(asked, allocated, turned_away),
+    return CloudifiedOutcome(
+        AllocationCurve(asked, allocated, rejected),
         cgpus,
         remote,
-        borrowed,
-        lent,
+        remote_milli,
+        lent_milli,
         tuple(sorted(gpu.free_mb * WHOLE // gpu.memory_mb for gpu in pool)),
         sum(gpu.free_mb for gpu in pool) / unit,
-        machines.most_free_cpu,
+        resources.most_free_cpu,
     )
 
 
-def _gpus(nodes: Sequence[Node], sizes: Sizes) -> list[Gpu]:
+def _gpus(nodes: Sequence[OpenbNode], sizes: ShareSizes) -> list[Gpu]:
     return [
         Gpu(f"{node.name}-{index}", node.name, index, sizes.of_gpu(node), model=node.model)
         for node in nodes
@@ -127,8 +132,8 @@ def _gpus(nodes: Sequence[Node], sizes: Sizes) -> list[Gpu]:
     ]
 
 
-def _mix(tasks: Sequence[Task], sizes: Sizes) -> list[tuple[Request, float]]:
-    """What is asked for, one cGPU at a time: what policies that expect the usual are told."""
+def _request_mix(tasks: Sequence[Task], sizes: ShareSizes) -> list[tuple[Request, float]]:
+    """Return the requests to expect, each for one cGPU, with their frequencies: for policies that consider them."""
     counts: Counter[int] = Counter()
     for task in tasks:
         counts[task.milli] += task.gpus
@@ -142,10 +147,10 @@ def _mix(tasks: Sequence[Task], sizes: Sizes) -> list[tuple[Request, float]]:
     ]
 
 
-def _claim(
-    pool: Pool, policy: Policy, task: Task, node: str, sizes: Sizes
+def _claim_gpus(
+    pool: Pool, policy: Policy, task: Task, node: str, sizes: ShareSizes
 ) -> list[tuple[str, int]] | None:
-    """Claim the GPUs of *task*; return host and size of each, or None if they are not to be had."""
+    """Claim the GPUs of *task*; return host and size of each, or None if the pool has no room."""
     if not task.gpus:
         return []
     shared = task.milli < WHOLE
@@ -160,7 +165,6 @@ def _claim(
         return None
     found = []
     for share in placement.shares:
-        gpu = pool.get(share.gpu_uuid)
-        pool.put(gpu.claim(share.memory_mb, exclusive=not shared, generation=gpu.generation + 1))
+        gpu = claim_gpu(pool, share.gpu_uuid, share.memory_mb, exclusive=not shared)
         found.append((gpu.host, share.memory_mb))
     return found

@@ -1,6 +1,6 @@
-"""The machines while tasks come: what is free on each, as arrays over all of them, GPUs in thousandths.
+"""Free resources of the nodes, as arrays with one element per node. GPUs are in thousandths.
 
-Nodes have up to eight GPUs. The row of a node with fewer is filled up with GPUs on which nothing is free.
+Nodes have up to eight GPUs. A node with fewer is represented with additional GPUs on which nothing is free.
 """
 
 from __future__ import annotations
@@ -10,85 +10,92 @@ from functools import cache
 
 import numpy as np
 
-from studies.openb.sizes import THOUSANDTHS, Sizes
-from studies.openb.trace import WHOLE, Node, Task
+from studies.openb.sizes import THOUSANDTHS, ShareSizes
+from studies.openb.trace import WHOLE, OpenbNode, Task
 
 MOST_GPUS = 8
-NOT_HERE = 9 * WHOLE
-"""More than any GPU has free: what is no candidate sorts last."""
+NO_CANDIDATE = 9 * WHOLE
+"""More than any GPU has free, so that GPUs without room sort last."""
 
 
-class Cluster:
-    """Free CPU, memory and GPU thousandths of *nodes*; index *n* is node *n*. Not thread-safe."""
+class OpenbCluster:
+    """Free CPU, memory and GPU thousandths of *nodes*; element *n* of an array is for node *n*. Not thread-safe."""
 
-    def __init__(self, nodes: Sequence[Node], sizes: Sizes = THOUSANDTHS) -> None:
+    def __init__(self, nodes: Sequence[OpenbNode], sizes: ShareSizes = THOUSANDTHS) -> None:
         self.nodes = nodes
         self.sizes = sizes
-        self.needs = cache(self._needs)
-        self.cpu = np.array([node.cpu for node in nodes])
-        self.memory = np.array([node.memory for node in nodes])
-        self.count = np.array([node.gpus for node in nodes])
-        self.gpus = np.zeros((len(nodes), MOST_GPUS), dtype=np.int64)
+        self.milli_on_nodes = cache(self._milli_on_nodes)
+        self.free_cpu = np.array([node.cpu for node in nodes])
+        self.free_memory = np.array([node.memory for node in nodes])
+        self.gpu_count = np.array([node.gpus for node in nodes])
+        self.free_milli = np.zeros((len(nodes), MOST_GPUS), dtype=np.int64)
         for index, node in enumerate(nodes):
-            self.gpus[index, : node.gpus] = WHOLE
-        self.free = self.gpus.sum(axis=1)
-        """Thousandths free on all GPUs of a node."""
-        self.most = self.gpus.max(axis=1)
-        """Thousandths free on its emptiest GPU."""
-        self.idle = (self.gpus == WHOLE).sum(axis=1)
-        """Its GPUs with nothing on them."""
+            self.free_milli[index, : node.gpus] = WHOLE
+        self.node_free_milli = self.free_milli.sum(axis=1)
+        """Thousandths free on all GPUs of a node together."""
+        self.most_free_milli = self.free_milli.max(axis=1)
+        """Thousandths free on the emptiest GPU of a node."""
+        self.idle_count = (self.free_milli == WHOLE).sum(axis=1)
+        """The number of GPUs of a node with no task on them."""
         self.capacity = sum(node.gpus * sizes.of_gpu(node) for node in nodes)
-        """In the unit of *sizes*, as is what is used."""
+        """The size of all GPUs, in the unit of *sizes*, as is *used*."""
         self.used = 0
 
     def fits(self, task: Task) -> np.ndarray:
-        """Say of each node whether it has room for *task*."""
-        fits = (self.cpu >= task.cpu) & (self.memory >= task.memory)
+        """Return, for each node, whether it has room for *task*."""
+        fits: np.ndarray = (self.free_cpu >= task.cpu) & (self.free_memory >= task.memory)
         if task.gpus == 1:
-            fits &= self.most >= self.needs(task.milli)
+            fits &= self.most_free_milli >= self.milli_on_nodes(task.milli)
         elif task.gpus:
-            fits &= self.idle >= task.gpus
+            fits &= self.idle_count >= task.gpus
         return fits
 
-    def tightest(self, milli: int) -> np.ndarray:
-        """Of each node, what is free on the fullest GPU with room for a share of *milli*; `NOT_HERE` without one."""
-        return np.where(self.gpus >= self.needs(milli)[:, None], self.gpus, NOT_HERE).min(axis=1)
+    def least_free_with_room(self, milli: int) -> np.ndarray:
+        """Return, for each node, what is free on its fullest GPU with room for a share of *milli*.
 
-    def need(self, milli: int, node: int) -> int:
-        """Thousandths of a GPU of *node* that a share of *milli* takes."""
-        return int(self.needs(milli)[node])
+        For a node without such a GPU that is `NO_CANDIDATE`.
+        """
+        least: np.ndarray = np.where(
+            self.free_milli >= self.milli_on_nodes(milli)[:, None], self.free_milli, NO_CANDIDATE
+        ).min(axis=1)
+        return least
+
+    def milli_on(self, milli: int, node: int) -> int:
+        """Return the thousandths of a GPU of *node* that a share of *milli* takes."""
+        return int(self.milli_on_nodes(milli)[node])
 
     def place(self, task: Task, node: int, gpus: Sequence[int]) -> None:
-        """Put *task* on *node*, on these of its GPUs; `ValueError` if they have not that much."""
-        row, need = self.gpus[node], self.need(task.milli, node)
-        if self.cpu[node] < task.cpu or self.memory[node] < task.memory:
+        """Place *task* on the given GPUs of *node*. Raises `ValueError` if they have no room for it."""
+        row, need = self.free_milli[node], self.milli_on(task.milli, node)
+        if self.free_cpu[node] < task.cpu or self.free_memory[node] < task.memory:
             raise ValueError(f"{self.nodes[node].name} has no room for {task}")
         if len(set(gpus)) != task.gpus or any(row[gpu] < need for gpu in gpus):
             raise ValueError(f"GPUs {gpus} of {self.nodes[node].name} have no room for {task}")
-        self.cpu[node] -= task.cpu
-        self.memory[node] -= task.memory
+        self.free_cpu[node] -= task.cpu
+        self.free_memory[node] -= task.memory
         for gpu in gpus:
             row[gpu] -= need
-        self.free[node] -= task.gpus * need
-        self.most[node] = row.max()
-        self.idle[node] = (row == WHOLE).sum()
+        self.node_free_milli[node] -= task.gpus * need
+        self.most_free_milli[node] = row.max()
+        self.idle_count[node] = (row == WHOLE).sum()
         self.used += task.gpus * self._size(task.milli, node)
 
-    def idle_gpus(self, node: int, count: int) -> list[int]:
-        """The first *count* GPUs of *node* with nothing on them."""
-        return np.flatnonzero(self.gpus[node] == WHOLE)[:count].tolist()
+    def first_idle_gpus(self, node: int, count: int) -> list[int]:
+        """Return the first *count* GPUs of *node* with no task on them."""
+        idle: list[int] = np.flatnonzero(self.free_milli[node] == WHOLE)[:count].tolist()
+        return idle
 
-    def tightest_gpu(self, node: int, milli: int) -> int:
-        """The fullest GPU of *node* with room for a share of *milli*; the first of equals."""
-        row = self.gpus[node]
-        return int(np.where(row >= self.need(milli, node), row, NOT_HERE).argmin())
+    def fullest_gpu_with_room(self, node: int, milli: int) -> int:
+        """Return the fullest GPU of *node* with room for a share of *milli*; the first of equals."""
+        row = self.free_milli[node]
+        return int(np.where(row >= self.milli_on(milli, node), row, NO_CANDIDATE).argmin())
 
-    def _needs(self, milli: int) -> np.ndarray:
-        """Of each node, the thousandths of a GPU that a share of *milli* takes there."""
-        return np.array([self.sizes.on(node, milli) for node in self.nodes])
+    def _milli_on_nodes(self, milli: int) -> np.ndarray:
+        """Return, for each node, the thousandths of a GPU that a share of *milli* takes there."""
+        return np.array([self.sizes.milli_on(node, milli) for node in self.nodes])
 
     def _size(self, milli: int, node: int) -> int:
-        """What a share of *milli* takes, in the unit of *sizes*."""
+        """Return the size of a share of *milli* on *node*, in the unit of *sizes*."""
         if milli in (0, WHOLE):
             return self.sizes.of_gpu(self.nodes[node]) if milli else 0
         return self.sizes.of_share(milli)

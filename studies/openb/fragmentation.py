@@ -1,9 +1,9 @@
-"""How much of what is free is of no use to the tasks that are likely to come.
+"""Fragmentation: how much free GPU capacity is useless to the tasks that are expected.
 
-Free thousandths of a GPU are a fragment, for one kind of task, if that task cannot use them: because its node lacks
-CPU, because the node lacks GPUs that are free enough, or because just this GPU is too full. The fragmentation of a
-node is the mean over the kinds of tasks, each weighted with how often it comes (ATC 2023, section 4). Tasks without a
-GPU can use none, so all that is free is a fragment to them.
+Free thousandths of a GPU are a fragment for one kind of task if that task cannot use them: because the node lacks CPU,
+because the node lacks GPUs that are free enough, or because this one GPU is too full. The fragmentation of a node is
+the mean over the kinds of tasks, weighted by their frequency (ATC 2023, section 4). For tasks without a GPU all free
+thousandths are a fragment.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from itertools import accumulate
 
 from studies.openb.trace import Task
 
-POPULAR = 0.95
-"""The most frequent kinds of tasks that make up this part of the workload stand for all of it."""
+COVERAGE = 0.95
+"""The most frequent kinds of tasks that make up this fraction of the workload represent all of it."""
 
-Kind = tuple[int, int, int]
+TaskKind = tuple[int, int, int]
 """CPU thousandths, number of GPUs, thousandths of each."""
-Mix = Sequence[tuple[Kind, float]]
-"""Kinds of tasks, and which part of all each is."""
+TaskMix = Sequence[tuple[TaskKind, float]]
+"""Kinds of tasks, and the fraction of all tasks that each is."""
 
 
-def typical(tasks: Iterable[Task], popular: float = POPULAR) -> Mix:
-    """Return the most frequent kinds of *tasks* and how often each comes; the shares add up to 1."""
+def typical_mix(tasks: Iterable[Task], coverage: float = COVERAGE) -> TaskMix:
+    """Return the most frequent kinds of *tasks* and their frequencies, which add up to 1."""
     counts = Counter((task.cpu, task.gpus, task.milli) for task in tasks)
     ranked = sorted(
         counts.items(), key=lambda item: (item[1], item[0][0], item[0][2], item[0][1]), reverse=True
     )
-    enough = popular * counts.total()
+    enough = coverage * counts.total()
     kept, covered = [], 0
     for kind, count in ranked:
         if covered >= enough:
@@ -42,22 +42,26 @@ def typical(tasks: Iterable[Task], popular: float = POPULAR) -> Mix:
 
 
 class Fragmentation:
-    """The measure for one mix of tasks, as `typical` returns it."""
+    """The fragmentation of nodes for one mix of tasks, as `typical_mix` returns it."""
 
-    def __init__(self, mix: Iterable[tuple[Kind, float]]) -> None:
+    def __init__(self, mix: Iterable[tuple[TaskKind, float]]) -> None:
         self._with_gpus = sorted((kind, share) for kind, share in mix if kind[1])
         self._cpus = [kind[0] for kind, _ in self._with_gpus]
+        # Many nodes have equally free GPUs, so most calls are answered from the cache.
         self._usable = lru_cache(maxsize=None)(self._usable_by_kind)
 
-    def of(self, cpu: int, gpus: tuple[int, ...]) -> float:
-        """GPU thousandths that are fragments on a node with that much free CPU and free *gpus*, sorted."""
-        reached = bisect_right(self._cpus, cpu)
+    def of_node(self, cpu: int, gpus: tuple[int, ...]) -> float:
+        """Return the GPU thousandths that are fragments on a node.
+
+        *cpu* are its free thousandths of cores, *gpus* the free thousandths of each of its GPUs, sorted.
+        """
+        reached = bisect_right(self._cpus, cpu)  # kinds of tasks for which the node has enough CPU
         return sum(gpus) - self._usable(gpus)[reached]
 
     def _usable_by_kind(self, gpus: tuple[int, ...]) -> list[float]:
-        """Weighted thousandths of *gpus* that are of use to the first *n* kinds by CPU, for each *n*."""
-        useful = []
+        """Return, for each *n*, the weighted thousandths of *gpus* that the first *n* kinds, sorted by CPU, can use."""
+        usable = []
         for (_, count, milli), share in self._with_gpus:
-            wide = [free for free in gpus if free >= milli]
-            useful.append(share * sum(wide) if len(wide) >= count else 0.0)
-        return [0.0, *accumulate(useful)]
+            large_enough = [free for free in gpus if free >= milli]
+            usable.append(share * sum(large_enough) if len(large_enough) >= count else 0.0)
+        return [0.0, *accumulate(usable)]

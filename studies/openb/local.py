@@ -1,4 +1,4 @@
-"""Tasks tied to their node: one run of one scheduler, and what it had allocated when."""
+"""Runs with tasks tied to one node: one scheduler each, and how much it allocates over time."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from studies.openb.arrivals import arrivals
-from studies.openb.cluster import Cluster
-from studies.openb.fragmentation import typical
+from studies.openb.arrivals import draw_arrivals
+from studies.openb.cluster import OpenbCluster
+from studies.openb.fragmentation import typical_mix
 from studies.openb.schedulers import Scheduler
-from studies.openb.sizes import THOUSANDTHS, Sizes
-from studies.openb.trace import WHOLE, Node, Task
+from studies.openb.sizes import THOUSANDTHS, ShareSizes
+from studies.openb.trace import WHOLE, OpenbNode, Task
 
 LOAD = 1.3
-"""Arrivals ask for so many times what there is."""
+"""Arrivals ask for this many times the capacity of the GPUs."""
 
 
 @dataclass(frozen=True)
-class Curve:
-    """After each arrival: percent of all GPU thousandths asked for so far, and percent of the GPUs allocated."""
+class AllocationCurve:
+    """After each arrival: percent of all GPU thousandths asked for so far, and percent of all GPUs allocated."""
 
     asked: Sequence[float]
     allocated: Sequence[float]
-    turned_away: int
-    """Tasks that found no place."""
+    rejected: int
+    """The number of tasks that fitted nowhere."""
 
-    def at(self, percent: int) -> float:
-        """Percent of the GPUs allocated when the arrivals asked for about *percent* of their thousandths.
+    def allocated_at(self, percent: int) -> float:
+        """Return the percentage allocated when the arrivals asked for about *percent* percent of all thousandths.
 
-        The mean over the arrivals at which that rounds to *percent*, as it was done for the published results.
+        This is the mean over the arrivals at which that rounds to *percent*, as in the published results.
         """
         near = [
             allocated
@@ -40,40 +40,41 @@ class Curve:
 
 
 def run(
-    nodes: Sequence[Node],
+    nodes: Sequence[OpenbNode],
     tasks: Sequence[Task],
     scheduler: type[Scheduler],
     seed: int,
-    sizes: Sizes = THOUSANDTHS,
-) -> Curve:
-    """Let the *tasks* arrive until they asked for `LOAD` times what there is.
+    sizes: ShareSizes = THOUSANDTHS,
+) -> AllocationCurve:
+    """Let the *tasks* arrive until they have asked for `LOAD` times the capacity; return what is allocated.
 
-    *seed* decides in which order they come and in which order the nodes stand, which is what decides between equals.
+    *seed* decides the order of the tasks, and the order of the nodes, the first of which is taken among equals.
     """
     rng = random.Random(seed)
-    coming = arrivals(tasks, thousandths(nodes), LOAD, rng)
-    cluster = Cluster(rng.sample(nodes, len(nodes)), sizes)
-    return place(scheduler(cluster, typical(tasks), rng), coming)
+    coming = draw_arrivals(tasks, total_milli(nodes), LOAD, rng)
+    cluster = OpenbCluster(rng.sample(nodes, len(nodes)), sizes)
+    return place_all(scheduler(cluster, typical_mix(tasks), rng), coming)
 
 
-def thousandths(nodes: Iterable[Node]) -> int:
-    """Of all GPUs of *nodes*."""
+def total_milli(nodes: Iterable[OpenbNode]) -> int:
+    """Return the GPU thousandths of all *nodes*."""
     return sum(node.gpus for node in nodes) * WHOLE
 
 
-def place(chooser: Scheduler, coming: Iterable[Task]) -> Curve:
-    """Offer each task a place, in order."""
-    cluster = chooser.cluster
-    asked, allocated, turned_away, total = [], [], 0, 0
-    asked_unit, unit = thousandths(cluster.nodes) / 100, cluster.capacity / 100
+def place_all(scheduler: Scheduler, coming: Iterable[Task]) -> AllocationCurve:
+    """Place each of the tasks, in order, if *scheduler* finds a node for it; return what is allocated."""
+    cluster = scheduler.cluster
+    asked, allocated, rejected, total = [], [], 0, 0
+    # One percent of what can be asked for, and of what can be allocated.
+    asked_unit, unit = total_milli(cluster.nodes) / 100, cluster.capacity / 100
     for task in coming:
         total += task.total_milli
-        choice = chooser.choose(task)
+        choice = scheduler.choose(task)
         if choice is None:
-            turned_away += 1
+            rejected += 1
         else:
             cluster.place(task, *choice)
-            chooser.placed(task, choice[0])
+            scheduler.task_placed(task, choice[0])
         asked.append(total / asked_unit)
         allocated.append(cluster.used / unit)
-    return Curve(asked, allocated, turned_away)
+    return AllocationCurve(asked, allocated, rejected)

@@ -1,18 +1,18 @@
-"""How large a share is on a GPU: what the trace leaves open.
+"""The size of a share of a GPU, which the trace leaves open.
 
-The trace says which thousandths of a GPU a task asks for, and nothing of GPU memory. There are two ways to read it:
+The trace says how many thousandths of a GPU a task asks for, and nothing about GPU memory. Two readings are possible:
 
-    thousandths  of whichever GPU the task gets: so its authors simulate it
-    MiB          of the memory of one model, the T4: so GSaaS sells shares; a larger GPU holds more of them
+    thousandths  of whichever GPU the task gets, as its authors simulate it
+    MiB          of the memory of one model, the T4, as GSaaS gives shares; a GPU with more memory has room for more
 
-Under the second a whole GPU is still a whole one, whatever its model.
+With the second one a task that asks for a whole GPU still gets a whole GPU, of any model.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from studies.openb.trace import WHOLE, Node
+from studies.openb.trace import WHOLE, OpenbNode
 
 MEMORY_MB = {
     "T4": 15_109,
@@ -23,29 +23,29 @@ MEMORY_MB = {
     "G3": 30_000,
     "V100M32": 32_510,
 }
-"""As CUDA reports them; G2 and G3, which the trace hides, as its authors' simulator takes them."""
+"""MiB of each model, as CUDA reports them; for the pseudonyms G2 and G3 as the authors' simulator has them."""
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Shares in MiB of a GPU with *reference* MiB; None: in thousandths of whichever GPU."""
+class ShareSizes:
+    """The unit of shares: MiB of a GPU with *reference* MiB or, if that is None, thousandths of any GPU."""
 
     reference: int | None = None
 
-    def of_gpu(self, node: Node) -> int:
-        """What one GPU of *node* has, in the unit of shares."""
+    def of_gpu(self, node: OpenbNode) -> int:
+        """Return the size of one GPU of *node*, in the unit of shares."""
         return WHOLE if self.reference is None else MEMORY_MB[node.model]
 
     def of_share(self, milli: int) -> int:
-        """What a task that asks for *milli* thousandths, less than a whole GPU, takes of one."""
+        """Return the size of a share of *milli* thousandths, less than a whole GPU, in the unit of shares."""
         return milli if self.reference is None else max(milli * self.reference // WHOLE, 1)
 
-    def on(self, node: Node, milli: int) -> int:
-        """The same in thousandths of a GPU of *node*, rounded up."""
+    def milli_on(self, node: OpenbNode, milli: int) -> int:
+        """Return the thousandths that a request for *milli* takes of a GPU of *node*, rounded up."""
         if milli in (0, WHOLE) or self.reference is None:
             return milli
         return -(-self.of_share(milli) * WHOLE // self.of_gpu(node))
 
 
-THOUSANDTHS = Sizes()
-MIB = Sizes(MEMORY_MB["T4"])
+THOUSANDTHS = ShareSizes()
+MIB = ShareSizes(MEMORY_MB["T4"])

@@ -1,4 +1,4 @@
-"""The trace as values: nodes, tasks, and what others measured on them."""
+"""The trace: nodes, tasks, and the results that its authors published."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from importlib import resources
 
 WORKLOADS = ("default", "gpushare40", "multigpu20")
-"""The trace itself, and two that its authors sampled from it: more tasks that share a GPU, more that take several."""
+"""The trace, and two samples of it by its authors: with more tasks that share a GPU, and with more multi-GPU tasks."""
 
 WHOLE = 1000
-"""Thousandths in one GPU."""
+"""The thousandths of one GPU."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One machine. CPU is in thousandths of a core, memory in MiB."""
+class OpenbNode:
+    """One machine. *cpu* is in thousandths of a core, *memory* in MiB, *gpus* a number of GPUs."""
 
     name: str
     cpu: int
@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one task asks for: CPU and memory as for nodes, and *milli* thousandths of each of *gpus* GPUs."""
+    """The request of one task: CPU and memory in the units of nodes, and *milli* thousandths of each of *gpus* GPUs."""
 
     cpu: int
     memory: int
@@ -37,12 +37,13 @@ class Task:
 
     @property
     def total_milli(self) -> int:
+        """The thousandths of all its GPUs together."""
         return self.gpus * self.milli
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """Percent of all GPU thousandths allocated when the arrivals reached 100 and 130 % of them."""
+class PublishedRun:
+    """A published run: percent of all GPU thousandths allocated when the arrivals reached 100 % and 130 % of them."""
 
     workload: str
     scheduler: str
@@ -51,10 +52,10 @@ class Published:
     at_130: float
 
 
-def nodes() -> list[Node]:
-    """The machines, in the order of their names."""
+def nodes() -> list[OpenbNode]:
+    """Return the machines of the trace, sorted by name."""
     return [
-        Node(
+        OpenbNode(
             row["sn"], int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]), row["model"]
         )
         for row in sorted(_rows("openb_node_list_gpu_node"), key=lambda row: row["sn"])
@@ -62,15 +63,15 @@ def nodes() -> list[Node]:
 
 
 def tasks(workload: str) -> list[Task]:
-    """The tasks of one of `WORKLOADS`, in the order of their names."""
+    """Return the tasks of one of `WORKLOADS`, sorted by name."""
     rows = sorted(_rows(f"openb_pod_list_{workload}"), key=lambda row: row["name"])
     return [_task(row) for row in rows]
 
 
-def published() -> list[Published]:
-    """The results of the trace's authors, run by run."""
+def published() -> list[PublishedRun]:
+    """Return the results of the trace's authors, one value for each run."""
     return [
-        Published(
+        PublishedRun(
             row["workload"].removeprefix("openb_pod_list_"),
             row["policy"].partition("-")[2],
             int(row["seed"]),
@@ -88,5 +89,5 @@ def _task(row: dict[str, str]) -> Task:
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
-    packed = resources.files(__package__).joinpath("traces", f"{name}.csv.gz").read_bytes()
-    return csv.DictReader(gzip.decompress(packed).decode().splitlines())
+    compressed = resources.files(__package__).joinpath("traces", f"{name}.csv.gz").read_bytes()
+    return csv.DictReader(gzip.decompress(compressed).decode().splitlines())

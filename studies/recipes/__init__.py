@@ -1,1 +1,5 @@
-"""Experiments that others published, ready to run: one module each, with a function `run` that returns its claims."""
+"""Published experiments, one module each.
+
+A recipe has a function that runs the experiment (`run`, in openb_cloudified `rows`), and a function `claims` that
+yields the paper's claims with the measured values. Only in openb_local `run` yields the claims itself.
+"""

@@ -1,4 +1,4 @@
-"""Rigid against moldable against malleable jobs on 128 cGPUs (thesis, section 7.3)."""
+"""Rigid, moldable, malleable and flexible jobs on 128 cGPUs (thesis, section 7.3)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any
 
-from studies.claims import Claim
+from studies.claims import PublishedClaim
 from studies.hpc import malleable
-from studies.hpc.malleable import Kind, Simulation
+from studies.hpc.malleable import JobKind, MalleableSimulation
 
 SEED = 1
 GPUS = 128
 SIZES = (100, 250, 500, 1000, 2000)
 SOURCE = "Iserte, PhD thesis, 2018, section 7.3.{}"
-MODEL = "how long the applications run and how far they scale is ours"
+ASSUMPTIONS = "how long the applications run and how far they scale are assumptions of ours"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One workload of one kind of jobs; means in seconds."""
+class MalleableRow:
+    """One run of *jobs* jobs of one kind. Times are means in seconds; *changes* is how often jobs were resized."""
 
     jobs: int
     kind: str
@@ -33,18 +33,21 @@ class Row:
     changes: int
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row as the benchmark prints it."""
         return asdict(self)
 
 
-def run(sizes: Sequence[int] = SIZES, progress: Callable[[str], object] = str) -> Iterator[Row]:
-    """Yield every kind of jobs on every size of workload."""
+def run(
+    sizes: Sequence[int] = SIZES, progress: Callable[[str], object] = str
+) -> Iterator[MalleableRow]:
+    """Run workloads of every size with every kind of jobs; yield a row for each run."""
     for size in sizes:
-        coming = malleable.jobs(size, SEED)
-        for kind in Kind:
+        jobs = malleable.jobs(size, SEED)
+        for kind in JobKind:
             progress(f"{size} jobs, {kind}")
-            outcome = Simulation(coming, GPUS, kind).run()
+            outcome = MalleableSimulation(jobs, GPUS, kind).run()
             records = outcome.records
-            yield Row(
+            yield MalleableRow(
                 size,
                 str(kind),
                 outcome.makespan,
@@ -57,30 +60,34 @@ def run(sizes: Sequence[int] = SIZES, progress: Callable[[str], object] = str) -
             )
 
 
-def claims(rows: Sequence[Row]) -> Iterator[Claim]:
-    """Yield what section 7.3 says, and what was seen on the workload of 1,000 jobs, or the largest there is."""
+def claims(rows: Sequence[MalleableRow]) -> Iterator[PublishedClaim]:
+    """Yield the claims of section 7.3, with what was measured on the largest workload of at most 1,000 jobs."""
     size = max((row.jobs for row in rows if row.jobs <= 1000), default=rows[0].jobs)
     here = {row.kind: row for row in rows if row.jobs == size}
-    fixed, moldable, pure, flexible = (here[str(kind)] for kind in Kind)
+    fixed, moldable, malleable_row, flexible = (here[str(kind)] for kind in JobKind)
     for what, slow, fast, published in (
-        ("malleable jobs, submitted rigid, complete sooner", fixed, pure, "over 3 times"),
+        ("malleable jobs, submitted rigid, complete sooner", fixed, malleable_row, "over 3 times"),
         ("malleable jobs, submitted moldable, complete sooner", moldable, flexible, "1.5 times"),
     ):
         factor = slow.completion / fast.completion
-        yield Claim(what, SOURCE.format(3), published, f"{factor:.1f} times", factor > 1, MODEL)
-    yield Claim(
+        yield PublishedClaim(
+            what, SOURCE.format(3), published, f"{factor:.1f} times", factor > 1, ASSUMPTIONS
+        )
+    yield PublishedClaim(
         "moldable jobs run longer once they are many",
         SOURCE.format(3),
         "execution time grows with the queue",
         f"{moldable.execution / fixed.execution:.2f} times that of rigid ones",
         moldable.execution > fixed.execution,
     )
-    saved = [100 * (1 - row.energy_kwh / fixed.energy_kwh) for row in (pure, moldable, flexible)]
-    yield Claim(
+    saved = [
+        100 * (1 - row.energy_kwh / fixed.energy_kwh) for row in (malleable_row, moldable, flexible)
+    ]
+    yield PublishedClaim(
         "malleable, moldable and flexible jobs save energy",
         SOURCE.format(4),
         "up to around 70 %, 50 to 60 %, almost 80 %",
         "{:.0f} %, {:.0f} %, {:.0f} %".format(*saved),
         min(saved) > 0,
-        MODEL,
+        ASSUMPTIONS,
     )

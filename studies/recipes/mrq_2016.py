@@ -1,7 +1,7 @@
-"""RQ and MRQ against FCFS on job sets that differ in one respect (MRQ paper of 2016, sections 4 and 5).
+"""RQ and MRQ against FCFS on job sets that differ in one characteristic (MRQ paper of 2016, sections 4 and 5).
 
-A point is one job set: 10,000 jobs on 100 nodes, of which one characteristic is varied and the others are those of the
-paper's Table 4.
+A point is one job set: 10,000 jobs on 100 nodes. One characteristic is varied, the others are those of the paper's
+Table 4.
 """
 
 from __future__ import annotations
@@ -13,139 +13,142 @@ from statistics import mean, median
 from typing import Any
 
 from studies.batch import tsubame
-from studies.batch.jobs import JobModel, magnitude
+from studies.batch.jobs import BatchJobModel, magnitude
 from studies.batch.queues import FCFS, MRQ, RQ
-from studies.batch.simulation import Simulation
-from studies.claims import Claim
+from studies.batch.simulation import BatchOutcome, BatchSimulation
+from studies.claims import PublishedClaim
 
 SOURCE = "Markthub et al., MRQ, 2016, section {}"
 SEED = 1
 NODES = 100
 EQUAL = 0.5
-"""Percent of FCFS's mean lifetime within which two queues count as equally good."""
+"""Percent of FCFS's mean lifetime by which two queues may differ and count as equally good."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """One job set. Decreases are of the lifetime, against FCFS: positive is better."""
+class MrqPoint:
+    """The results of one job set. Decreases are of a job's lifetime, against FCFS: positive is better."""
 
     experiment: str
     x: float
-    """What was varied, as the paper's figure has it on its axis."""
+    """The value of what is varied, as on the axis of the paper's figure."""
     label: str
     fcfs_lifetime: float
     """Mean, in seconds."""
     rq_decrease: float
     mrq_decrease: float
-    """Median, in seconds."""
+    """The median over the jobs, in seconds, as *rq_decrease*."""
     rq_worse: float
     mrq_worse: float
-    """Percent of the jobs that live longer than under FCFS."""
+    """Percent of the jobs with a longer lifetime than under FCFS, as *rq_worse*."""
 
     @property
     def rq_percent(self) -> float:
+        """RQ's decrease in percent of FCFS's mean lifetime."""
         return 100 * self.rq_decrease / self.fcfs_lifetime
 
     @property
     def mrq_percent(self) -> float:
+        """MRQ's decrease in percent of FCFS's mean lifetime."""
         return 100 * self.mrq_decrease / self.fcfs_lifetime
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the point as the benchmark prints it."""
         return asdict(self) | {"rq_percent": self.rq_percent, "mrq_percent": self.mrq_percent}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One point to be measured."""
+class MrqSetting:
+    """A job set to run, and where its result belongs."""
 
     experiment: str
     x: float
     label: str
-    model: JobModel
+    model: BatchJobModel
     nodes: int = NODES
 
 
-def settings(count: int = 10_000) -> list[Setting]:
-    """Every point of every experiment, with job sets of *count* jobs."""
-    model = JobModel(count=count)
+def settings(count: int = 10_000) -> list[MrqSetting]:
+    """Return the settings of all experiments, with job sets of *count* jobs."""
+    model = BatchJobModel(count=count)
     intense = model.with_(calls=magnitude(7))
     busy = intense.with_(
-        gpus=tsubame.GPUS, interarrival=tsubame.MEAN_EXECUTION / 30, other=(15_000, 1500)
+        gpus=tsubame.GPUS, interarrival=tsubame.MEAN_EXECUTION / 30, other_seconds=(15_000, 1500)
     )
     return [
         *(
-            Setting("intensity", x, f"10^{x:g} calls", model.with_(calls=magnitude(x)))
+            MrqSetting("intensity", x, f"10^{x:g} calls", model.with_(calls=magnitude(x)))
             for x in (5, 6, 6.5, 7, 7.5, 8)
         ),
         *(
-            Setting("data", x, f"10^{x:g} bytes", model.with_(gpu_bytes=magnitude(x)))
+            MrqSetting("data", x, f"10^{x:g} bytes", model.with_(gpu_bytes=magnitude(x)))
             for x in (10, 11, 12)
         ),
         *(
-            Setting("length", x, f"10^{x:g} s", model.with_(other=magnitude(x)))
+            MrqSetting("length", x, f"10^{x:g} s", model.with_(other_seconds=magnitude(x)))
             for x in (1, 2, 3, 4)
         ),
         *(
-            Setting("size", x, f"{x} nodes", intense.with_(nodes=(x, max(x - 1, 1))))
+            MrqSetting("size", x, f"{x} nodes", intense.with_(nodes=(x, max(x - 1, 1))))
             for x in (5, 15, 30, 60)
         ),
         *(
-            Setting("gpus", x, f"{x}-GPU majority", intense.with_(gpus=_majority(x)))
+            MrqSetting("gpus", x, f"{x}-GPU majority", intense.with_(gpus=_majority(x)))
             for x in (1, 2, 3)
         ),
         *(
-            Setting("queue", x, f"every {x} s", intense.with_(interarrival=float(x)))
+            MrqSetting("queue", x, f"every {x} s", intense.with_(interarrival=float(x)))
             for x in (1, 3, 100, 1000)
         ),
         *(
-            Setting("tsubame", x, f"10^{x:g} calls", busy.with_(calls=magnitude(x)))
+            MrqSetting("tsubame", x, f"10^{x:g} calls", busy.with_(calls=magnitude(x)))
             for x in (6, 7, 8, 8.5)
         ),
     ]
 
 
-def measure(setting: Setting, seed: int = SEED) -> Point:
-    """Run the three queues on one job set."""
+def measure(setting: MrqSetting, seed: int = SEED) -> MrqPoint:
+    """Run the three queues on one job set; return the comparison."""
     jobs = setting.model.jobs(seed)
-    fcfs, rq, mrq = (Simulation(jobs, setting.nodes, queue).run() for queue in (FCFS, RQ, MRQ))
+    fcfs, rq, mrq = (BatchSimulation(jobs, setting.nodes, queue).run() for queue in (FCFS, RQ, MRQ))
 
-    def decreases(outcome: Any) -> list[float]:
+    def decreases(outcome: BatchOutcome) -> list[float]:
         pairs = zip(fcfs.records, outcome.records, strict=True)
         return [before.lifetime - after.lifetime for before, after in pairs]
 
     by_rq, by_mrq = decreases(rq), decreases(mrq)
-    return Point(
+    return MrqPoint(
         setting.experiment,
         setting.x,
         setting.label,
         mean(record.lifetime for record in fcfs.records),
         median(by_rq),
         median(by_mrq),
-        _share_below_zero(by_rq),
-        _share_below_zero(by_mrq),
+        _percent_below_zero(by_rq),
+        _percent_below_zero(by_mrq),
     )
 
 
 def run(
-    wanted: Iterable[Setting] | None = None, progress: Callable[[str], object] = str
-) -> Iterator[Point]:
+    wanted: Iterable[MrqSetting] | None = None, progress: Callable[[str], object] = str
+) -> Iterator[MrqPoint]:
     """Yield a point for each setting."""
     for setting in settings() if wanted is None else wanted:
         progress(f"{setting.experiment}, {setting.label}")
         yield measure(setting)
 
 
-def claims(points: Sequence[Point]) -> Iterator[Claim]:
-    """Yield what the paper says of MRQ, and what was seen."""
+def claims(points: Sequence[MrqPoint]) -> Iterator[PublishedClaim]:
+    """Yield the paper's claims about MRQ, with what was measured."""
     worst = min(points, key=lambda point: point.mrq_percent - point.rq_percent)
     behind = worst.rq_percent - worst.mrq_percent
-    yield Claim(
+    yield PublishedClaim(
         "MRQ is never behind RQ",
         SOURCE.format("4"),
         "in every situation",
         f"at worst {max(behind, 0):.2f} % of FCFS's lifetime behind ({worst.experiment}, {worst.label})",
         behind <= EQUAL,
-        "where remote GPUs cost next to nothing, to migrate costs a little more"
+        "where remote GPUs cost next to nothing, a migration costs slightly more"
         if behind > 0
         else "",
     )
@@ -153,7 +156,7 @@ def claims(points: Sequence[Point]) -> Iterator[Claim]:
     if helped:
         most = max(helped, key=lambda point: point.mrq_decrease / point.rq_decrease)
         factor = most.mrq_decrease / most.rq_decrease
-        yield Claim(
+        yield PublishedClaim(
             "MRQ's lifetime decrease is a multiple of RQ's",
             SOURCE.format("4"),
             "up to 5 times",
@@ -166,7 +169,7 @@ def claims(points: Sequence[Point]) -> Iterator[Claim]:
     yield from _queue_length(points)
 
 
-def _tolerance(points: Sequence[Point]) -> Iterator[Claim]:
+def _tolerance(points: Sequence[MrqPoint]) -> Iterator[PublishedClaim]:
     for experiment, section in (("intensity", "4.2"), ("tsubame", "5")):
         here = sorted((p for p in points if p.experiment == experiment), key=lambda p: p.x)
         if len(here) < 2:
@@ -181,7 +184,7 @@ def _tolerance(points: Sequence[Point]) -> Iterator[Claim]:
         else:
             measured = f"{10 ** (mrq - rq):.1f} times: up to 10^{mrq:.2f} calls, RQ 10^{rq:.2f}"
             holds = mrq > rq
-        yield Claim(
+        yield PublishedClaim(
             f"MRQ tolerates more GPU communication than RQ ({experiment})",
             SOURCE.format(section),
             "10 times",
@@ -190,11 +193,11 @@ def _tolerance(points: Sequence[Point]) -> Iterator[Claim]:
         )
 
 
-def _majorities(points: Sequence[Point]) -> Iterator[Claim]:
+def _majorities(points: Sequence[MrqPoint]) -> Iterator[PublishedClaim]:
     here = {point.x: point for point in points if point.experiment == "gpus"}
     if len(here) == 3:
         others = max(here[1].mrq_percent, here[3].mrq_percent)
-        yield Claim(
+        yield PublishedClaim(
             "jobs of two GPUs gain most on nodes of three",
             SOURCE.format("4.5"),
             "more than 3 times the others' decrease",
@@ -203,12 +206,12 @@ def _majorities(points: Sequence[Point]) -> Iterator[Claim]:
         )
 
 
-def _queue_length(points: Sequence[Point]) -> Iterator[Claim]:
+def _queue_length(points: Sequence[MrqPoint]) -> Iterator[PublishedClaim]:
     here = [point for point in points if point.experiment == "queue"]
     if here:
         idle = max(here, key=lambda point: point.x)
         three = [point for point in here if point.x == 3]
-        yield Claim(
+        yield PublishedClaim(
             "without a queue all three are alike",
             SOURCE.format("4.6"),
             "from a mean inter-arrival time of 3 on",
@@ -221,7 +224,7 @@ def _queue_length(points: Sequence[Point]) -> Iterator[Claim]:
 
 
 def _crossing(curve: Sequence[tuple[float, float]]) -> float | None:
-    """Where a curve goes below zero, by straight lines between its points; None if it does not."""
+    """Return the x at which a curve goes below zero, interpolated linearly; None if it does not."""
     for (x, y), (next_x, next_y) in pairwise(curve):
         if y >= 0 > next_y:
             return x + (next_x - x) * y / (y - next_y)
@@ -229,8 +232,9 @@ def _crossing(curve: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _majority(gpus: int) -> dict[int, float]:
+    """Return the probabilities of GPUs per process if 80 % of the jobs have *gpus*."""
     return {count: 0.8 if count == gpus else 0.1 for count in (1, 2, 3)}
 
 
-def _share_below_zero(values: Sequence[float]) -> float:
+def _percent_below_zero(values: Sequence[float]) -> float:
     return 100 * sum(value < 0 for value in values) / len(values)

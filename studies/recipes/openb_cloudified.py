@@ -1,9 +1,9 @@
-"""The same tasks with GPUs from anywhere, under every policy of GPGPUMS, beside the best scheduler tied to nodes.
+"""Comparison: the same tasks with GPUs from anywhere, under every policy of GPGPUMS, and tied to nodes with FGD.
 
-Both readings of a share are tried (`sizes`): thousandths of whichever GPU, and MiB as GSaaS sells them. In thousandths,
-what remains free at the end is not the policies' doing: one task in eight asks for 810 of a GPU and leaves 190 that
-hardly any other task can use; no order in which such shares are placed gains them back. `repacked` tells how far it
-could be driven: it may move everything, at any time, at no cost.
+Both readings of a share are run (`studies.openb.sizes`): thousandths of any GPU, and MiB as GSaaS gives them. In
+thousandths, no policy can allocate everything: one task in eight asks for 810 thousandths of a GPU and leaves 190,
+which hardly any other task can use, in whatever order shares are placed. `repacked` is the upper bound: there all tasks
+may be moved, at any time, at no cost.
 """
 
 from __future__ import annotations
@@ -14,41 +14,43 @@ from statistics import mean, quantiles
 from typing import Any
 
 from gsaas.gpgpums import policies
-from studies.claims import Claim
+from studies.claims import PublishedClaim
 from studies.openb import cloudified, local, repacked, trace
-from studies.openb.fragmentation import Fragmentation, typical
-from studies.openb.schedulers import Fgd
+from studies.openb.fragmentation import Fragmentation, typical_mix
+from studies.openb.schedulers import FgdScheduler
 from studies.openb.sizes import MIB, THOUSANDTHS
 
 SEEDS = range(42, 45)
 SIZES = {"thousandths": THOUSANDTHS, "MiB": MIB}
 GAIN = 1.0
-"""Percentage points by which cloudified tasks are to beat FGD."""
+"""Percentage points by which cloudified tasks are expected to allocate more than FGD."""
 REMOTE_GPU_GBIT = 5.6
-"""Gbit/s that a whole remote GPU moves: a tenth of the 7 GB/s that a node of the MRQ paper has."""
+"""Assumed Gbit/s of a whole remote GPU: a tenth of the 7 GB/s of a node in the MRQ paper."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way to place one workload; means over the seeds. Percentages are of all GPUs, in the unit of shares."""
+class CloudifiedRow:
+    """One placement of one workload; means over the seeds. Percentages are of all GPUs, in the unit of shares."""
 
     workload: str
     shares: str
-    """In what shares are counted: a key of `SIZES`."""
+    """The unit of shares: a key of `SIZES`."""
     placement: str
     """A policy of GPGPUMS, `FGD` for tasks tied to nodes, or `repacked`."""
     at_100: float
     at_130: float
     fragments: float | None = None
+    """Percent of all GPU thousandths that are fragments at the end."""
     idle_gpus: float | None = None
-    """With nothing on them at the end, while tasks were turned away."""
+    """GPUs with no task on them at the end, although tasks were rejected."""
     remote_percent: float | None = None
-    """Of the cGPUs, those on another node than their task."""
+    """Percent of the cGPUs that are on another node than their task."""
     node_gbit_median: float | None = None
     """Gbit/s that a node sends and receives for remote GPUs, if each moves `REMOTE_GPU_GBIT`."""
     node_gbit_max: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row as the benchmark prints it."""
         return asdict(self)
 
 
@@ -57,12 +59,12 @@ def rows(
     seeds: Sequence[int] = SEEDS,
     names: Sequence[str] | None = None,
     progress: Callable[[str], object] = str,
-) -> Iterator[Row]:
-    """Yield FGD, every policy (or those of *names*), and what repacking could reach, for one workload."""
+) -> Iterator[CloudifiedRow]:
+    """Yield the rows of one workload: FGD, every policy (or those of *names*), and repacked."""
     nodes, tasks = trace.nodes(), trace.tasks(workload)
     for shares, sizes in SIZES.items():
         progress(f"{workload} in {shares}, FGD")
-        curves = [local.run(nodes, tasks, Fgd, seed, sizes) for seed in seeds]
+        curves = [local.run(nodes, tasks, FgdScheduler, seed, sizes) for seed in seeds]
         yield _local(workload, shares, curves, "FGD")
         for name in policies.names() if names is None else names:
             progress(f"{workload} in {shares}, {name}")
@@ -72,14 +74,16 @@ def rows(
                 shares,
                 name,
                 [cloudified.run(nodes, tasks, policy, seed, sizes) for seed in seeds],
-                Fragmentation(typical(tasks)) if sizes is THOUSANDTHS else None,
+                Fragmentation(typical_mix(tasks)) if sizes is THOUSANDTHS else None,
             )
     progress(f"{workload}, repacked")
     curves = [repacked.run(nodes, tasks, seed) for seed in seeds]
     yield _local(workload, "thousandths", curves, "repacked")
 
 
-def gains(found: Sequence[Row]) -> Iterator[tuple[str, str, Row, Row, Row | None]]:
+def gains(
+    found: Sequence[CloudifiedRow],
+) -> Iterator[tuple[str, str, CloudifiedRow, CloudifiedRow, CloudifiedRow | None]]:
     """Yield (workload, shares, FGD, the best policy, repacked or None) for each reading of each workload."""
     for workload, shares in dict.fromkeys((row.workload, row.shares) for row in found):
         here = {
@@ -89,17 +93,17 @@ def gains(found: Sequence[Row]) -> Iterator[tuple[str, str, Row, Row, Row | None
         yield workload, shares, fgd, max(here.values(), key=lambda row: row.at_130), limit
 
 
-def claims(found: Sequence[Row]) -> Iterator[Claim]:
-    """Yield what the rows of some workloads say of the claim that GPUs from anywhere are used better."""
+def claims(found: Sequence[CloudifiedRow]) -> Iterator[PublishedClaim]:
+    """Yield, for each workload and unit of shares, the claim that GPUs from anywhere are used better."""
     for workload, shares, fgd, best, limit in gains(found):
         gain = best.at_130 - fgd.at_130
         why = ""
         if gain < GAIN and limit is not None:
             why = (
-                f"shares cannot be split: even who may move every task at any time reaches "
-                f"{limit.at_130:.2f} %"
+                f"shares cannot be split: even if every task could be moved at any time, "
+                f"{limit.at_130:.2f} % would be allocated"
             )
-        yield Claim(
+        yield PublishedClaim(
             what=f"{workload}, shares in {shares}: cloudified tasks allocate more than the best tied to nodes",
             source="FGD: Weng et al., ATC 2023",
             published=f"{fgd.at_130:.2f} % tied to nodes; at least {GAIN:g} point more expected",
@@ -109,30 +113,33 @@ def claims(found: Sequence[Row]) -> Iterator[Claim]:
         )
 
 
-def _local(workload: str, shares: str, curves: Sequence[local.Curve], name: str) -> Row:
-    allocated = (mean(curve.at(load) for curve in curves) for load in (100, 130))
-    return Row(workload, shares, name, *allocated)
+def _local(
+    workload: str, shares: str, curves: Sequence[local.AllocationCurve], name: str
+) -> CloudifiedRow:
+    at_100, at_130 = (mean(curve.allocated_at(load) for curve in curves) for load in (100, 130))
+    return CloudifiedRow(workload, shares, name, at_100, at_130)
 
 
 def _cloudified(
     workload: str,
     shares: str,
     name: str,
-    outcomes: Sequence[cloudified.Outcome],
+    outcomes: Sequence[cloudified.CloudifiedOutcome],
     measure: Fragmentation | None,
-) -> Row:
+) -> CloudifiedRow:
     traffic = [_gbit(outcome) for outcome in outcomes]
     fragments = None
     if measure is not None:
         fragments = mean(
-            measure.of(outcome.free_cpu, outcome.free) / len(outcome.free) / trace.WHOLE * 100
+            measure.of_node(outcome.free_cpu, outcome.free) / len(outcome.free) / trace.WHOLE * 100
             for outcome in outcomes
         )
-    return Row(
+    return CloudifiedRow(
         workload,
         shares,
         name,
-        *(mean(outcome.curve.at(load) for outcome in outcomes) for load in (100, 130)),
+        mean(outcome.curve.allocated_at(100) for outcome in outcomes),
+        mean(outcome.curve.allocated_at(130) for outcome in outcomes),
         fragments=fragments,
         idle_gpus=mean(outcome.free.count(trace.WHOLE) for outcome in outcomes),
         remote_percent=mean(outcome.remote * 100 / outcome.cgpus for outcome in outcomes),
@@ -141,7 +148,7 @@ def _cloudified(
     )
 
 
-def _gbit(outcome: cloudified.Outcome) -> list[float]:
-    """Gbit/s of each node that lends or borrows."""
-    moved = outcome.remote_milli + outcome.lent_milli
-    return [milli / trace.WHOLE * REMOTE_GPU_GBIT for milli in moved.values()] or [0.0, 0.0]
+def _gbit(outcome: cloudified.CloudifiedOutcome) -> list[float]:
+    """Return the Gbit/s of each node that uses remote GPUs, or whose GPUs are used remotely."""
+    milli_by_node = outcome.remote_milli + outcome.lent_milli
+    return [milli / trace.WHOLE * REMOTE_GPU_GBIT for milli in milli_by_node.values()] or [0.0, 0.0]

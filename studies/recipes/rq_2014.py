@@ -8,21 +8,21 @@ from statistics import mean, pstdev
 from typing import Any
 
 from studies.batch import tsubame
-from studies.batch.jobs import Job
+from studies.batch.jobs import BatchJob
 from studies.batch.models import NODE_2014, RCUDA_2014
-from studies.batch.queues import G_QUEUE, R_QUEUE, Queue
-from studies.batch.simulation import Outcome, Simulation
-from studies.claims import Claim
+from studies.batch.queues import G_QUEUE, R_QUEUE, QueueDiscipline
+from studies.batch.simulation import BatchOutcome, BatchSimulation
+from studies.claims import PublishedClaim
 
 SEED = 1
 NODES = (450, 460, 470, 480)
 SOURCE = "Markthub et al., PDCAT 2014, section IV"
-SYNTHETIC = "our jobs are synthetic: the log is not public, and how wide its jobs are is not told"
+SYNTHETIC = "our jobs are synthetic: the log is not public, and the paper does not say how wide its jobs are"
 
 
 @dataclass(frozen=True)
-class Row:
-    """R queue with *nodes* nodes, against the G queue with 480: seconds less on average, and their deviation."""
+class RqRow:
+    """R queue with *nodes* nodes against the G queue with all nodes: mean seconds saved, and standard deviations."""
 
     nodes: int
     wait: float
@@ -32,23 +32,29 @@ class Row:
     lifetime_deviation: float
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row as the benchmark prints it."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Result:
-    rows: Sequence[Row]
-    g_queue: Outcome
-    r_queue: Outcome
-    """Both with all nodes."""
+class RqResult:
+    """The result of the experiment: a row for each number of nodes, and two of the runs."""
+
+    rows: Sequence[RqRow]
+    g_queue: BatchOutcome
+    r_queue: BatchOutcome
+    """This run and *g_queue* have all nodes."""
 
 
 def run(
-    jobs: Sequence[Job] | None = None,
+    jobs: Sequence[BatchJob] | None = None,
     nodes: Sequence[int] = NODES,
     progress: Callable[[str], object] = str,
-) -> Result:
-    """Run the G queue with the most *nodes*, and the R queue with each number of them."""
+) -> RqResult:
+    """Run the G queue with the largest number of *nodes*, and the R queue with each number.
+
+    The default for *jobs* is a year of synthetic jobs; *progress* is called with a line of text before each run.
+    """
     jobs = tsubame.jobs(SEED) if jobs is None else jobs
     most = max(nodes)
     progress(f"G queue, {most} nodes")
@@ -58,20 +64,20 @@ def run(
         progress(f"R queue, {count} nodes")
         outcomes[count] = _run(jobs, count, R_QUEUE)
     rows = [_row(count, g_queue, outcome) for count, outcome in outcomes.items()]
-    return Result(rows, g_queue, outcomes[most])
+    return RqResult(rows, g_queue, outcomes[most])
 
 
-def claims(result: Result) -> Iterator[Claim]:
-    """Yield what the paper says of RQ, and what was seen."""
+def claims(result: RqResult) -> Iterator[PublishedClaim]:
+    """Yield the paper's claims about RQ, with what was measured."""
     before, after = result.g_queue.records, result.r_queue.records
-    wait = _less(before, after, "wait")
-    lifetime = _less(before, after, "lifetime")
-    longer = _less(after, before, "execution")
+    wait = _percent_less(before, after, "wait")
+    lifetime = _percent_less(before, after, "lifetime")
+    longer = _percent_less(after, before, "execution")
     idle = 100 * (1 - result.r_queue.idle_while_waiting / result.g_queue.idle_while_waiting)
-    yield Claim(
+    yield PublishedClaim(
         "RQ shortens the wait", SOURCE + "-C", "25.24 %", f"{wait:.2f} %", wait > 0, SYNTHETIC
     )
-    yield Claim(
+    yield PublishedClaim(
         "RQ shortens the lifetime",
         SOURCE + "-C",
         "5.06 %",
@@ -79,21 +85,21 @@ def claims(result: Result) -> Iterator[Claim]:
         lifetime > 0,
         SYNTHETIC,
     )
-    yield Claim(
+    yield PublishedClaim(
         "RQ hardly lengthens the execution", SOURCE + "-C", "0.03 %", f"{longer:.2f} %", longer < 1
     )
-    yield Claim(
+    yield PublishedClaim(
         "RQ leaves fewer GPUs idle",
         SOURCE + "-C",
         "14.69 % (78.02 to 66.56 GPUs)",
-        f"{idle:.1f} % while somebody waits ({result.g_queue.idle_while_waiting:.1f} to "
+        f"{idle:.1f} % while jobs wait ({result.g_queue.idle_while_waiting:.1f} to "
         f"{result.r_queue.idle_while_waiting:.1f} GPUs)",
         idle > 0,
-        "the paper does not say over which time it took the mean; over all of ours, most of it without a queue, the "
+        "the paper does not say over which time the mean is taken; over the whole year, mostly without a queue, the "
         f"same work leaves as many GPUs idle ({result.g_queue.idle_gpus:.1f} and {result.r_queue.idle_gpus:.1f})",
     )
     enough = min(row.nodes for row in result.rows if row.lifetime >= 0)
-    yield Claim(
+    yield PublishedClaim(
         "RQ needs fewer nodes for the same lifetime",
         SOURCE + "-D, Table III",
         "460 of 480 nodes",
@@ -103,15 +109,15 @@ def claims(result: Result) -> Iterator[Claim]:
     )
 
 
-def _run(jobs: Sequence[Job], nodes: int, queue: Queue) -> Outcome:
-    return Simulation(jobs, nodes, queue, node=NODE_2014, remoting=RCUDA_2014).run()
+def _run(jobs: Sequence[BatchJob], nodes: int, queue: QueueDiscipline) -> BatchOutcome:
+    return BatchSimulation(jobs, nodes, queue, node=NODE_2014, remoting=RCUDA_2014).run()
 
 
-def _row(nodes: int, before: Outcome, after: Outcome) -> Row:
+def _row(nodes: int, before: BatchOutcome, after: BatchOutcome) -> RqRow:
     pairs = list(zip(before.records, after.records, strict=True))
     waits = [old.wait - new.wait for old, new in pairs]
     lifetimes = [old.lifetime - new.lifetime for old, new in pairs]
-    return Row(
+    return RqRow(
         nodes,
         mean(waits),
         pstdev(waits),
@@ -121,7 +127,8 @@ def _row(nodes: int, before: Outcome, after: Outcome) -> Row:
     )
 
 
-def _less(before: Sequence[Any], after: Sequence[Any], what: str) -> float:
-    """By how many percent the mean of *what* went down."""
-    old = mean(getattr(record, what) for record in before)
-    return 100 * (1 - mean(getattr(record, what) for record in after) / old)
+def _percent_less(before: Sequence[Any], after: Sequence[Any], attribute: str) -> float:
+    """Return by how many percent the mean of *attribute* is less in *after* than in *before*."""
+    old = mean(getattr(record, attribute) for record in before)
+    new = mean(getattr(record, attribute) for record in after)
+    return float(100 * (1 - new / old))

@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from studies.claims import Claim
+from studies.claims import PublishedClaim
 from studies.hpc import applications
-from studies.hpc.slurm import ONE_SERVER, SIXTEEN, Cluster, Mode, Outcome, Simulation
+from studies.hpc.slurm import (
+    ONE_GPU_SERVER,
+    SIXTEEN_NODES,
+    GpuMode,
+    SlurmCluster,
+    SlurmOutcome,
+    SlurmSimulation,
+)
 
 SEED = 1
 SOURCE = "Iserte, PhD thesis, 2018, section {}"
@@ -20,14 +27,14 @@ POLICIES = (
     "fewer-jobs-gpu",
     "fewer-jobs-node",
 )
-MODEL = "which part of its time an application keeps a GPU busy, and what nodes draw, are assumptions of ours"
+ASSUMPTIONS = "which part of its time an application keeps a GPU busy, and what nodes draw, are assumptions of ours"
 ALIKE = 10.0
-"""Percent between the best and the worst policy that count as a small variation."""
+"""Percent between the best and the worst policy up to which the variation counts as small."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One set of jobs, run in one way."""
+class SlurmRow:
+    """One run of a job set. *makespan* in seconds, *gpu_utilisation* in percent."""
 
     cluster: str
     workload: str
@@ -39,43 +46,46 @@ class Row:
     remote: int
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row as the benchmark prints it."""
         return asdict(self)
 
 
-def run(progress: Callable[[str], object] = str) -> Iterator[Row]:
-    """Yield every set in every mode, then every set of section 4.3 under every policy."""
+def run(progress: Callable[[str], object] = str) -> Iterator[SlurmRow]:
+    """Run every job set in every mode, then every set of section 4.3 under every policy; yield a row for each run."""
     for name, cluster, sets in (
-        ("16 nodes", SIXTEEN, applications.THROUGHPUT),
-        ("15 nodes and a server", ONE_SERVER, applications.UPGRADE),
+        ("16 nodes", SIXTEEN_NODES, applications.THROUGHPUT),
+        ("15 nodes and a server", ONE_GPU_SERVER, applications.UPGRADE),
     ):
         for workload in sets:
-            for mode in Mode:
+            for mode in GpuMode:
                 progress(f"{name}, {workload}, {mode}")
                 yield _row(name, cluster, workload, sets, mode, "first-remote")
     for workload in applications.POLICIES:
         for policy in POLICIES:
             progress(f"policies, {workload}, {policy}")
-            yield _row("policies", SIXTEEN, workload, applications.POLICIES, Mode.SHARED, policy)
+            yield _row(
+                "policies", SIXTEEN_NODES, workload, applications.POLICIES, GpuMode.SHARED, policy
+            )
 
 
-def claims(rows: Sequence[Row]) -> Iterator[Claim]:
-    """Yield what chapter 4 says, and what was seen."""
+def claims(rows: Sequence[SlurmRow]) -> Iterator[PublishedClaim]:
+    """Yield the claims of chapter 4, with what was measured."""
     published = {"Set 1": (48, 40), "Set 2": (37, 25), "Set 1+2": (27, 15)}
     for workload, (time, energy) in published.items():
         cuda, exclusive, shared = _modes(rows, "16 nodes", workload)
-        yield Claim(
+        yield PublishedClaim(
             f"{workload}: shared remote GPUs shorten the whole and save energy",
             SOURCE.format("4.1.3"),
             f"{time} % and {energy} %",
             f"{_less(cuda.makespan, shared.makespan)} % and {_less(cuda.energy_kwh, shared.energy_kwh)} %; "
             f"exclusive ones {_less(cuda.makespan, exclusive.makespan)} %",
             shared.makespan < cuda.makespan and shared.energy_kwh < cuda.energy_kwh,
-            MODEL,
+            ASSUMPTIONS,
         )
     for workload in ("Set 1", "Set 1+2"):
         cuda, _, shared = _modes(rows, "16 nodes", workload)
         factor = shared.gpu_utilisation / cuda.gpu_utilisation
-        yield Claim(
+        yield PublishedClaim(
             f"{workload}: shared remote GPUs are used more",
             SOURCE.format("4.1.3"),
             "doubled",
@@ -85,43 +95,45 @@ def claims(rows: Sequence[Row]) -> Iterator[Claim]:
     best = [_modes(rows, "15 nodes and a server", workload) for workload in applications.UPGRADE]
     time = max(_less(cuda.makespan, shared.makespan) for cuda, _, shared in best)
     energy = max(_less(cuda.energy_kwh, shared.energy_kwh) for cuda, _, shared in best)
-    yield Claim(
+    yield PublishedClaim(
         "one server with four GPUs upgrades a cluster without any",
         SOURCE.format("4.2"),
         "up to 70 % less time, half the energy",
         f"up to {time} % less time, {energy} % less energy",
         time > 0 and energy > 0,
-        MODEL,
+        ASSUMPTIONS,
     )
     for workload in applications.POLICIES:
         here = [row for row in rows if (row.cluster, row.workload) == ("policies", workload)]
         fastest, slowest = (pick(here, key=lambda row: row.makespan) for pick in (min, max))
         spread = _less(slowest.makespan, fastest.makespan)
-        yield Claim(
+        yield PublishedClaim(
             f"{workload}: no policy wins by much",
             SOURCE.format("4.3"),
             "small variation in time; fewer jobs node and first remote slightly ahead",
             f"{fastest.policy} {spread} % ahead of {slowest.policy}",
             spread <= ALIKE,
-            "policies that fill a GPU first slow down all who share it" if spread > ALIKE else "",
+            "policies that fill a GPU first slow down all jobs that share it"
+            if spread > ALIKE
+            else "",
         )
 
 
 def _row(
     name: str,
-    cluster: Cluster,
+    cluster: SlurmCluster,
     workload: str,
     sets: Mapping[str, Mapping[str, int]],
-    mode: Mode,
+    mode: GpuMode,
     policy: str,
-) -> Row:
-    jobs = applications.submitted(sets[workload], SEED)
-    outcome: Outcome = Simulation(jobs, cluster, mode, policy).run()
-    return Row(
+) -> SlurmRow:
+    jobs = applications.job_set(sets[workload], SEED)
+    outcome: SlurmOutcome = SlurmSimulation(jobs, cluster, mode, policy).run()
+    return SlurmRow(
         name,
         workload,
         str(mode),
-        policy if mode is not Mode.CUDA else "",
+        policy if mode is not GpuMode.CUDA else "",
         outcome.makespan,
         outcome.gpu_utilisation,
         outcome.energy_kwh,
@@ -129,10 +141,11 @@ def _row(
     )
 
 
-def _modes(rows: Sequence[Row], cluster: str, workload: str) -> list[Row]:
-    """The rows of one workload, in the order of the modes."""
+def _modes(rows: Sequence[SlurmRow], cluster: str, workload: str) -> list[SlurmRow]:
+    """Return the rows of one workload, in the order of `GpuMode`."""
     return [row for row in rows if (row.cluster, row.workload) == (cluster, workload)]
 
 
 def _less(before: float, after: float) -> int:
+    """Return by how many percent *after* is less than *before*, rounded."""
     return round(100 * (1 - after / before))

@@ -1,1 +1,4 @@
-"""Results as people like to look at them: one HTML file that needs nothing else, and tables for programs."""
+"""Reports of simulations: a self-contained HTML page for people, and tables (JSON, CSV, Parquet) for programs.
+
+results  the report of a scenario     page  HTML pages and tables     svg  charts
+"""

@@ -1,4 +1,4 @@
-"""The report as one HTML file: no script, no font, no picture from anywhere else; light or dark as the reader likes."""
+"""HTML pages and tables, self-contained: no script, font or image is loaded. Light or dark follows the browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STYLE = """
 body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 60rem; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, sans-serif }
 h1 { font-size: 1.7rem; margin: 0 0 .3rem } h2 { margin: 2.4rem 0 .6rem; font-size: 1.2rem }
-p.lead { color: var(--soft); margin-top: 0 }
+p.subtitle { color: var(--soft); margin-top: 0 }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums }
 .scroll { overflow-x: auto }
 th, td { padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); text-align: left;
@@ -33,9 +33,12 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--soft) } .end, .name { t
 """
 
 
-def page(title: str, lead: str, sections: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """Return the whole page: a title, one sentence, and sections with a heading and pieces of markup each."""
-    body = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(lead)}</p>']
+def page(title: str, subtitle: str, sections: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Return a whole HTML page.
+
+    *title* and *subtitle* are plain text. *sections* are pairs of a heading, plain text, and pieces of HTML.
+    """
+    body = [f"<h1>{escape(title)}</h1>", f'<p class="subtitle">{escape(subtitle)}</p>']
     for heading, pieces in sections:
         body.append(f"<h2>{escape(heading)}</h2>")
         body += pieces
@@ -48,7 +51,7 @@ def page(title: str, lead: str, sections: Iterable[tuple[str, Sequence[str]]]) -
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; numbers go to the right, `True` and `False` become yes and no."""
+    """Return an HTML table; columns of numbers are right-aligned, `True` and `False` are shown as yes and no."""
     rows = [list(row) for row in rows]
     numeric = [
         all(
@@ -65,6 +68,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def paragraph(text: str) -> str:
+    """Return plain text as an HTML paragraph."""
     return f"<p>{escape(text)}</p>"
 
 

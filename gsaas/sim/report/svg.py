@@ -1,6 +1,6 @@
-"""Charts as SVG: numbers in, markup out. Colours are classes: the page decides how they look by day and by night.
+"""Charts as SVG markup. Colours are CSS classes, which the page defines for light and for dark backgrounds.
 
-Every chart is a `<figure>` with a caption that says what is to be seen. Axes begin where the numbers do, or at 0.
+Every chart is a `<figure>` with its title as caption. Axes begin at the smallest number, the vertical one at most at 0.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from html import escape
 WIDTH, HEIGHT = 880, 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 34
 COLOURS = 12
-"""Classes c0 to c11."""
+"""The number of colour classes: c0 to c11."""
 
 Points = Sequence[tuple[float, float]]
+"""(x, y) pairs, sorted by x."""
 
 
 def lines(
@@ -26,7 +27,11 @@ def lines(
     steps: bool = False,
     time: bool = False,
 ) -> str:
-    """Lines over a common axis; with *steps* a value holds until the next, with *time* x is in seconds."""
+    """Return a line chart of several *series*, each a name and its points; *x* and *y* are the labels of the axes.
+
+    With *steps* a value is drawn as constant until the next point. With *time* x is in seconds, and is shown in a
+    suitable unit.
+    """
     kept = [(name, thinned(points)) for name, points in series]
     xs = [point[0] for _, points in kept for point in points] or [0.0]
     ys = [point[1] for _, points in kept for point in points] or [0.0]
@@ -43,7 +48,7 @@ def lines(
 def histogram(
     title: str, series: Sequence[tuple[str, Sequence[float]]], *, x: str, bins: int = 40
 ) -> str:
-    """How often values fall into each of so many equal parts of their range, in percent."""
+    """Return a histogram of several *series* of values: the percentage that falls into each of *bins* equal ranges."""
     values = [value for _, found in series for value in found] or [0.0]
     low, high = min(values), max(values)
     width = (high - low) / bins or 1.0
@@ -72,7 +77,7 @@ def histogram(
 
 
 def bars(title: str, values: Sequence[tuple[str, float]], *, unit: str) -> str:
-    """One horizontal bar for each name, with its value."""
+    """Return a chart with a horizontal bar for each (name, value)."""
     highest = max((value for _, value in values), default=0.0) or 1.0
     row, names = 24, 220
     body = []
@@ -94,9 +99,10 @@ def occupancy(
     *,
     groups: Sequence[int] = (),
 ) -> str:
-    """Who held which GPU when: (row, begin, end, share of it from 0 to 1, colour, what it is) for each block.
+    """Return a chart of which rows, usually GPUs, were occupied when.
 
-    *groups* are the rows that begin a new host.
+    Each of *blocks* is (row, begin in seconds, end in seconds, share of the row from 0 to 1, colour, label). *rows* are
+    the names of the rows; only those of *groups*, the first row of each host, are shown.
     """
     blocks = list(blocks)
     begin = min((block[1] for block in blocks), default=0.0)
@@ -112,23 +118,28 @@ def occupancy(
         body.append(
             f'<text class="tick end" x="{LEFT - 6}" y="{top + 9:.1f}">{escape(rows[row])}</text>'
         )
-    below: dict[int, list[tuple[float, float]]] = {}
-    for row, since, until, share, colour, what in sorted(blocks, key=lambda block: block[1]):
-        stack = [one for one in below.get(row, ()) if one[0] > since]
-        under = sum(one[1] for one in stack)
-        below[row] = [*stack, (until, share)]
+    stacks: dict[int, list[tuple[float, float]]] = {}
+    for row, since, until, share, colour, label in sorted(blocks, key=lambda block: block[1]):
+        # A block is drawn on top of those that occupy other shares of the row at its beginning.
+        stack = [
+            (end_of_other, other)
+            for end_of_other, other in stacks.get(row, ())
+            if end_of_other > since
+        ]
+        under = sum(other for _, other in stack)
+        stacks[row] = [*stack, (until, share)]
         top = TOP + row * height + (1 - min(under + share, 1.0)) * (height - 1)
         left, right = frame.x(since), frame.x(until)
         body.append(
             f'<rect class="block c{colour % COLOURS}" x="{left:.1f}" y="{top:.1f}" '
             f'width="{max(right - left, 0.4):.1f}" height="{share * (height - 1):.1f}">'
-            f"<title>{escape(what)}</title></rect>"
+            f"<title>{escape(label)}</title></rect>"
         )
     return _figure(title, body, height=frame.height)
 
 
 def thinned(points: Points, most: int = 1200) -> list[tuple[float, float]]:
-    """At most about *most* points that look the same: of each stretch its first, lowest and highest."""
+    """Return about *most* of the points that look the same: of each stretch the first, the lowest and the highest."""
     if len(points) <= most:
         return list(points)
     stretch = math.ceil(len(points) * 3 / most)
@@ -142,7 +153,7 @@ def thinned(points: Points, most: int = 1200) -> list[tuple[float, float]]:
 
 
 class _Frame:
-    """Where numbers are on the paper."""
+    """The area of a chart: converts numbers to coordinates in pixels, and draws the axes."""
 
     def __init__(
         self,
@@ -159,13 +170,16 @@ class _Frame:
         self._unit, self._unit_name = _unit(self.high - self.low) if time else (1.0, "")
 
     def x(self, value: float) -> float:
+        """Return the horizontal coordinate of *value*."""
         return LEFT + (value - self.low) / (self.high - self.low) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
+        """Return the vertical coordinate of *value*; in SVG it grows downwards."""
         share = (value - self.bottom) / (self.top - self.bottom)
         return self.height - BOTTOM - share * (self.height - TOP - BOTTOM)
 
     def axes(self, x: str, y: str) -> str:
+        """Return the markup of both axes, labelled *x* and *y*."""
         ticks = []
         for value in _ticks(self.bottom, self.top):
             at = self.y(value)
@@ -177,6 +191,7 @@ class _Frame:
         return "".join(ticks) + self.time_axis(x)
 
     def time_axis(self, name: str = "") -> str:
+        """Return the markup of the horizontal axis, labelled *name* and, if it is a time, its unit."""
         foot = self.height - BOTTOM
         ticks = []
         for value in _ticks(self.low / self._unit, self.high / self._unit, 8):
@@ -211,15 +226,15 @@ def _figure(
 def _path(points: Points, steps: bool) -> str:
     if not points:
         return ""
-    (x, y), *others = points
+    (x, y), *following = points
     parts = [f"M{x:.1f},{y:.1f}"]
-    for x, y in others:
+    for x, y in following:
         parts.append(f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f},{y:.1f}")
     return "".join(parts)
 
 
 def _ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers between *low* and *high*."""
+    """Return about *most* round numbers between *low* and *high*: multiples of 1, 2 or 5 times a power of ten."""
     span = high - low or 1.0
     rough = span / most
     power = 10 ** math.floor(math.log10(rough))
@@ -229,6 +244,7 @@ def _ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def _unit(seconds: float) -> tuple[float, str]:
+    """Return the unit of time for a span: its length in seconds, and its name."""
     for length, name in ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 3 * length:
             return length, name

@@ -11,7 +11,7 @@ from gsaas.gpgpums.pool import Pool
 from gsaas.sim import plan
 from gsaas.sim.cloud import Outcome, Simulation, Site
 from gsaas.sim.history import Demand
-from gsaas.sim.plan import Costs, Service, Unreachable
+from gsaas.sim.plan import Costs, ServiceLevel, Unreachable
 
 SITE = Site(2, 2, 1000)
 
@@ -104,34 +104,34 @@ def test_the_same_history_ends_the_same_way():
     assert run(*demands).records == run(*demands).records
 
 
-SERVICE = Service(percent=100, wait=0)
+LEVEL = ServiceLevel(percent=100, wait=0)
 
 
 def test_a_plan_names_the_fewest_hosts():
     """Eight at once, two GPUs to a host."""
     demands = [whole(number, 0, 10, 1) for number in range(8)]
-    local, anywhere = plan.plan(demands, SITE, SERVICE)
+    local, anywhere = plan.plan(demands, SITE, LEVEL)
     assert (local.site.hosts, anywhere.site.hosts) == (4, 4)
 
 
 def test_cloudified_a_history_needs_fewer_hosts():
     """Three whole GPUs each: tied to hosts of four, one is wasted on each."""
     demands = [whole(number, 0, 10, 3) for number in range(4)]
-    local, anywhere = plan.plan(demands, Site(1, 4, 1000), SERVICE)
+    local, anywhere = plan.plan(demands, Site(1, 4, 1000), LEVEL)
     assert (local.site.hosts, anywhere.site.hosts) == (4, 3)
 
 
 def test_who_may_wait_needs_less():
     demands = [whole(number, 0, 10, 1) for number in range(8)]
-    _, anywhere = plan.plan(demands, SITE, Service(percent=50, wait=0))
+    _, anywhere = plan.plan(demands, SITE, ServiceLevel(percent=50, wait=0))
     assert anywhere.site.hosts == 2
-    _, anywhere = plan.plan(demands, SITE, Service(percent=100, wait=30))
+    _, anywhere = plan.plan(demands, SITE, ServiceLevel(percent=100, wait=30))
     assert anywhere.site.hosts == 1
 
 
 def test_what_fits_on_no_number_of_hosts_is_said():
     with pytest.raises(Unreachable, match="1 of 1 requests fit on no number of hosts"):
-        plan.plan([whole(0, 0, 1, 3)], SITE, SERVICE)
+        plan.plan([whole(0, 0, 1, 3)], SITE, LEVEL)
 
 
 def test_costs_per_year():

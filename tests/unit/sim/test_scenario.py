@@ -60,14 +60,17 @@ def test_the_documented_example_is_a_scenario(tmp_path: Path, capsys):
         ('history = "h"', r"\[site\] needs hosts, gpus, memory_mb"),
         (f'history = "h"\n{SITE}colour = "red"', "has no 'colour'; it may have"),
         ('history = "h"\n[site]\nhosts = 0\ngpus = 1\nmemory_mb = 1', "hosts is at least 1"),
-        ('history = "h"\n[site]\nhosts = true\ngpus = 1\nmemory_mb = 1', "hosts is no int"),
+        (
+            'history = "h"\n[site]\nhosts = true\ngpus = 1\nmemory_mb = 1',
+            "hosts is not of type int",
+        ),
         (
             f'history = "h"\n{SITE}[[run]]\npolicy = "best"',
             "no policy 'best'; there are .*first-fit",
         ),
         (f'history = "h"\n{SITE}[[run]]\nlocality = "near"', "locality is any or local"),
         (f'history = "h"\n{SITE}[[run]]\nname="a"\n[[run]]\nname="a"', "the same name"),
-        ("= 1", "is no TOML"),
+        ("= 1", "is not valid TOML"),
     ],
 )
 def test_what_is_wrong_with_a_scenario_is_said(tmp_path: Path, text: str, reason: str):
@@ -159,7 +162,7 @@ def test_a_plan_for_a_history(folder: Path, capsys):
     ("arguments", "reason"),
     [
         (["run", "{folder}/missing.toml"], "cannot be read"),
-        (["import", "swf", "{folder}/history.csv"], "is not what swf looks like"),
+        (["import", "swf", "{folder}/history.csv"], "is not in the format swf"),
         (
             ["plan", "{folder}/history.csv", "--gpus=4", "--memory-mb=9", "--policy=best"],
             "no policy",

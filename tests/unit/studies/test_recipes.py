@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from studies.batch import tsubame
-from studies.claims import Claim
+from studies.claims import PublishedClaim
 from studies.recipes import (
     malleable_2018,
     mrq_2016,
@@ -18,7 +18,7 @@ from studies.recipes import (
 )
 
 
-def holding(claims: list[Claim]) -> dict[str, bool]:
+def holding(claims: list[PublishedClaim]) -> dict[str, bool]:
     assert all(claim.source and claim.published and claim.measured for claim in claims)
     return {claim.what: claim.holds for claim in claims}
 
@@ -31,7 +31,7 @@ def test_a_scheduler_of_the_trace_is_within_its_tolerance():
 
 
 @pytest.fixture(scope="module")
-def cloudified() -> list[openb_cloudified.Row]:
+def cloudified() -> list[openb_cloudified.CloudifiedRow]:
     names = ["best-fit", "first-fit", "first-local"]
     return list(openb_cloudified.rows("multigpu20", seeds=[42], names=names))
 

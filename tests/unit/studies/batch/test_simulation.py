@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from studies.batch import models
-from studies.batch.cluster import Cluster
-from studies.batch.jobs import Job, JobModel, magnitude
+from studies.batch.cluster import BatchCluster
+from studies.batch.jobs import BatchJob, BatchJobModel, magnitude
 from studies.batch.models import GB, Work
-from studies.batch.queues import FCFS, G_QUEUE, MRQ, R_QUEUE, RQ, Queue
-from studies.batch.simulation import Outcome, Simulation
+from studies.batch.queues import FCFS, G_QUEUE, MRQ, R_QUEUE, RQ, QueueDiscipline
+from studies.batch.simulation import BatchOutcome, BatchSimulation
 
 WORK = Work(100, gpu_bytes=7 * GB)
 """101 s on GPUs of the own node."""
@@ -17,13 +17,13 @@ FAR = 100 + 2 * 1.03
 """With a GPU of another node, where the network is shared by two."""
 
 
-def job(number: int, arrival: float, nodes: int, gpus: int, work: Work = WORK) -> Job:
-    return Job(number, arrival, nodes, gpus, cpus=gpus, memory=8 * GB, work=work)
+def job(number: int, arrival: float, nodes: int, gpus: int, work: Work = WORK) -> BatchJob:
+    return BatchJob(number, arrival, nodes, gpus, cpus=gpus, memory=8 * GB, work=work)
 
 
-def course(queue: Queue, *jobs: Job, nodes: int = 2) -> list[tuple[float, float]]:
+def course(queue: QueueDiscipline, *jobs: BatchJob, nodes: int = 2) -> list[tuple[float, float]]:
     """When each job started and ended."""
-    outcome = Simulation(jobs, nodes, queue).run()
+    outcome = BatchSimulation(jobs, nodes, queue).run()
     return [(record.start, record.end) for record in outcome.records]
 
 
@@ -63,12 +63,12 @@ def test_who_borrowed_is_served_before_who_waits():
 
 def test_a_job_goes_first_where_nobody_is():
     """RQ takes the least busy nodes for processes that need GPUs of others."""
-    cluster = Cluster(4, models.NODE_2016)
+    cluster = BatchCluster(4, models.NODE_2016)
     for process in RQ.place(cluster, job(0, 0, 3, 2)):
         cluster.add(process)
     wide, narrow = RQ.place(cluster, job(1, 0, 2, 3))
-    assert (wide.node, wide.local, wide.lenders) == (3, 3, [])
-    assert (narrow.node, narrow.local, narrow.lenders) == (0, 1, [1, 2])
+    assert (wide.node, wide.local_gpus, wide.remote_nodes) == (3, 3, [])
+    assert (narrow.node, narrow.local_gpus, narrow.remote_nodes) == (0, 1, [1, 2])
 
 
 def test_a_job_waits_for_cpus_and_memory_too():
@@ -97,32 +97,34 @@ def test_nobody_overtakes_the_first_in_the_queue():
 
 def test_a_job_that_fits_nowhere_is_an_error():
     with pytest.raises(ValueError, match="job 0 fits nowhere"):
-        Simulation([job(0, 0, 3, 1)], 2, MRQ).run()
+        BatchSimulation([job(0, 0, 3, 1)], 2, MRQ).run()
 
 
 @pytest.mark.parametrize("queue", [FCFS, RQ, MRQ, G_QUEUE, R_QUEUE])
-def test_after_every_event_each_gpu_is_idle_or_with_one_job_and_every_job_ends_once(queue: Queue):
-    jobs = JobModel(count=150, nodes=(5, 5), most_nodes=12, calls=magnitude(7)).jobs(3)
+def test_after_every_event_each_gpu_is_idle_or_with_one_job_and_every_job_ends_once(
+    queue: QueueDiscipline,
+):
+    jobs = BatchJobModel(count=150, nodes=(5, 5), most_nodes=12, calls=magnitude(7)).jobs(3)
 
-    def check(cluster: Cluster) -> None:
+    def check(cluster: BatchCluster) -> None:
         held = [0] * len(cluster)
         for node, processes in enumerate(cluster.processes):
             for process in processes:
                 if process.node == node:
-                    held[node] += process.local
-                held[node] += process.lenders.count(node)
-        for node, gpus in enumerate(cluster.gpus):
+                    held[node] += process.local_gpus
+                held[node] += process.remote_nodes.count(node)
+        for node, gpus in enumerate(cluster.idle_gpus):
             assert 0 <= gpus == cluster.node.gpus - held[node]
 
-    outcome = Simulation(jobs, 12, queue, check=check).run()
+    outcome = BatchSimulation(jobs, 12, queue, check=check).run()
     assert [record.job for record in outcome.records] == list(range(150))
     assert all(record.arrival <= record.start < record.end for record in outcome.records)
     assert outcome.idle_gpus <= 36
 
 
 def test_a_seed_decides_everything():
-    def run(seed: int) -> Outcome:
-        return Simulation(JobModel(count=60).jobs(seed), 100, MRQ).run()
+    def run(seed: int) -> BatchOutcome:
+        return BatchSimulation(BatchJobModel(count=60).jobs(seed), 100, MRQ).run()
 
     assert run(1) == run(1)
     assert run(1) != run(2)

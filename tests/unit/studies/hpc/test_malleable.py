@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 
 from studies.hpc import malleable
-from studies.hpc.malleable import RESIZE, Application, Job, Kind, Simulation, resize
+from studies.hpc.malleable import (
+    RESIZE_SECONDS,
+    JobKind,
+    MalleableApplication,
+    MalleableJob,
+    MalleableSimulation,
+    choose_size,
+)
 
-PERFECT = Application("perfect", 2, 4, 8, period=10, serial=0, seconds=50)
+PERFECT = MalleableApplication("perfect", 2, 4, 8, period=10, serial=0, seconds=50)
 """400 s on one cGPU, 50 s on its greatest number."""
-STUBBORN = Application("stubborn", 1, 1, 4, period=1000, serial=0.5, seconds=10)
+STUBBORN = MalleableApplication("stubborn", 1, 1, 4, period=1000, serial=0.5, seconds=10)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +32,7 @@ STUBBORN = Application("stubborn", 1, 1, 4, period=1000, serial=0.5, seconds=10)
     ],
 )
 def test_the_reconfiguration_policy(count: int, idle: int, waiting: bool, expected: int):
-    assert resize(PERFECT, count, idle, waiting=waiting) == expected
+    assert choose_size(PERFECT, count, idle, waiting=waiting) == expected
 
 
 def test_a_job_speeds_up_by_amdahls_law():
@@ -34,49 +41,51 @@ def test_a_job_speeds_up_by_amdahls_law():
     assert STUBBORN.work == pytest.approx(10 * 1 / (0.5 + 0.125))
 
 
-def course(kind: Kind, *jobs: Job, gpus: int = 8) -> list[tuple[float, float]]:
-    records = Simulation(jobs, gpus, kind).run().records
+def course(kind: JobKind, *jobs: MalleableJob, gpus: int = 8) -> list[tuple[float, float]]:
+    records = MalleableSimulation(jobs, gpus, kind).run().records
     return [(record.start, record.end) for record in records]
 
 
-TWO = (Job(0, 0, PERFECT), Job(1, 5, PERFECT))
+TWO = (MalleableJob(0, 0, PERFECT), MalleableJob(1, 5, PERFECT))
 
 
 def test_rigid_jobs_run_one_after_the_other():
-    assert course(Kind.FIXED, *TWO) == [(0, 50), (50, 100)]
+    assert course(JobKind.FIXED, *TWO) == [(0, 50), (50, 100)]
 
 
 def test_moldable_jobs_take_what_is_there_and_keep_it():
-    first, second = course(Kind.MOLDABLE, Job(0, 0, PERFECT), Job(1, 5, PERFECT), gpus=11)
+    first, second = course(
+        JobKind.MOLDABLE, MalleableJob(0, 0, PERFECT), MalleableJob(1, 5, PERFECT), gpus=11
+    )
     assert first == (0, 50)
     assert second == (5, pytest.approx(5 + 400 / 3))
 
 
 def test_a_malleable_job_makes_room_at_its_next_question():
     """At 10 s the first has 320 s to go and shrinks to 4; the second, submitted rigid, needs 8 and waits on."""
-    (_, end), (start, _) = course(Kind.MALLEABLE, *TWO)
-    assert end == pytest.approx(10 + RESIZE + 320 / 4)
+    (_, end), (start, _) = course(JobKind.MALLEABLE, *TWO)
+    assert end == pytest.approx(10 + RESIZE_SECONDS + 320 / 4)
     assert start == end
 
 
 def test_a_flexible_job_starts_in_the_room_that_was_made():
     """At 10 s the first shrinks to 4 and the second starts on the other 4: then nobody waits, and nothing is idle."""
-    (_, first), (start, second) = course(Kind.FLEXIBLE, *TWO)
+    (_, first), (start, second) = course(JobKind.FLEXIBLE, *TWO)
     assert start == 10
-    assert first == pytest.approx(10 + RESIZE + 320 / 4)
+    assert first == pytest.approx(10 + RESIZE_SECONDS + 320 / 4)
     # the second runs on 4 until 91 s, has 76 s to go, asks at 100 s and grows to 8
-    assert second == pytest.approx(100 + RESIZE + (400 - 90 * 4) / 8)
+    assert second == pytest.approx(100 + RESIZE_SECONDS + (400 - 90 * 4) / 8)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_gpu_is_held_once_and_every_job_ends(kind: Kind):
+@pytest.mark.parametrize("kind", JobKind)
+def test_every_gpu_is_held_once_and_every_job_ends(kind: JobKind):
     coming = malleable.jobs(80, seed=4)
 
     def check(idle: int, held: int) -> None:
         assert idle >= 0
         assert idle + held == 64
 
-    outcome = Simulation(coming, 64, kind, check).run()
+    outcome = MalleableSimulation(coming, 64, kind, check).run()
     assert [record.job for record in outcome.records] == list(range(80))
     held = sum(record.gpu_seconds for record in outcome.records)
     assert held == pytest.approx(outcome.allocated_percent / 100 * 64 * outcome.makespan)
@@ -88,4 +97,4 @@ def test_a_seed_decides_everything():
 
 def test_a_job_larger_than_the_cluster_is_an_error():
     with pytest.raises(ValueError, match="fits nowhere"):
-        Simulation([Job(0, 0, PERFECT)], 4, Kind.FIXED).run()
+        MalleableSimulation([MalleableJob(0, 0, PERFECT)], 4, JobKind.FIXED).run()

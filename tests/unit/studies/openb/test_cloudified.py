@@ -7,15 +7,15 @@ import pytest
 from gsaas.gpgpums import policies
 from studies.openb import cloudified, repacked
 from studies.openb.sizes import MIB
-from studies.openb.trace import Node, Task
+from studies.openb.trace import OpenbNode, Task
 
-NODES = [Node("cpu", 64_000, 65_536, 0, "")] + [
-    Node(f"gpu{number}", 1000, 1024, 2, "T4") for number in range(3)
+NODES = [OpenbNode("cpu", 64_000, 65_536, 0, "")] + [
+    OpenbNode(f"gpu{number}", 1000, 1024, 2, "T4") for number in range(3)
 ]
 TASKS = [Task(8000, 1024, 1, 1000), Task(8000, 1024, 4, 1000), Task(4000, 1024, 1, 400)]
 
 
-def run(policy: str = "first-fit", seed: int = 1) -> cloudified.Outcome:
+def run(policy: str = "first-fit", seed: int = 1) -> cloudified.CloudifiedOutcome:
     return cloudified.run(NODES, TASKS, policies.load(policy), seed)
 
 
@@ -46,13 +46,13 @@ def test_a_seed_decides_everything(policy: str):
     [([], 0), ([1000], 1), ([600, 400, 600, 400], 2), ([810, 810, 190], 2), ([510, 510, 510], 3)],
 )
 def test_the_gpus_that_shares_need(shares: list[int], gpus: int):
-    assert repacked.bins(shares) == gpus
+    assert repacked.gpus_needed(shares) == gpus
 
 
 def test_moving_tasks_makes_room_for_a_whole_gpu():
     """Two shares of 500, one on each GPU: where they stay no whole GPU is left; on one GPU they leave the other."""
     tasks = [Task(1, 1, 1, 500), Task(1, 1, 1, 1000)]
-    nodes = [Node("a", 1000, 1000, 2, "T4")]
+    nodes = [OpenbNode("a", 1000, 1000, 2, "T4")]
     curve = repacked.run(nodes, tasks, 3)
     assert max(curve.allocated) == 100
 
@@ -60,7 +60,7 @@ def test_moving_tasks_makes_room_for_a_whole_gpu():
 def test_in_mib_a_larger_gpu_holds_more_shares():
     """Two thirds of a T4's memory are a third of a V100's with 32 GB."""
     tasks = [Task(1, 1, 1, 666)]
-    large = [Node("a", 1000, 1000, 2, "V100M32")]
+    large = [OpenbNode("a", 1000, 1000, 2, "V100M32")]
     thousandths = cloudified.run(large, tasks, policies.load("first-fit"), 1)
     mib = cloudified.run(large, tasks, policies.load("first-fit"), 1, MIB)
     assert thousandths.cgpus == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from studies.openb.fragmentation import Fragmentation, typical
+from studies.openb.fragmentation import Fragmentation, typical_mix
 from studies.openb.trace import Task
 
 HALF = (4000, 1, 500)
@@ -28,14 +28,17 @@ NO_GPU = (1000, 0, 0)
     ],
 )
 def test_the_fragmentation_of_a_node(mix, cpu, gpus, expected):
-    assert Fragmentation(mix.items()).of(cpu, gpus) == pytest.approx(expected)
+    assert Fragmentation(mix.items()).of_node(cpu, gpus) == pytest.approx(expected)
 
 
 def test_the_most_frequent_kinds_stand_for_the_workload():
     tasks = [Task(1000, 1, 1, 500)] * 15 + [Task(2000, 1, 1, 1000)] * 4 + [Task(9000, 1, 8, 1000)]
-    assert typical(tasks, popular=0.95) == [((1000, 1, 500), 15 / 19), ((2000, 1, 1000), 4 / 19)]
+    assert typical_mix(tasks, coverage=0.95) == [
+        ((1000, 1, 500), 15 / 19),
+        ((2000, 1, 1000), 4 / 19),
+    ]
 
 
 def test_all_kinds_are_kept_when_the_rarest_is_needed():
     tasks = [Task(1000, 1, 1, 500)] * 9 + [Task(2000, 1, 1, 1000)]
-    assert sum(share for _, share in typical(tasks, popular=0.95)) == pytest.approx(1)
+    assert sum(share for _, share in typical_mix(tasks, coverage=0.95)) == pytest.approx(1)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from studies.openb import schedulers
-from studies.openb.cluster import Cluster
+from studies.openb.cluster import OpenbCluster
 from studies.openb.sizes import MEMORY_MB, MIB
-from studies.openb.trace import Node, Task
+from studies.openb.trace import OpenbNode, Task
 
 NODES = [
-    Node("small", 16_000, 65_536, 1, "T4"),
-    Node("middle", 64_000, 65_536, 2, "T4"),
-    Node("large", 128_000, 65_536, 8, "T4"),
+    OpenbNode("small", 16_000, 65_536, 1, "T4"),
+    OpenbNode("middle", 64_000, 65_536, 2, "T4"),
+    OpenbNode("large", 128_000, 65_536, 8, "T4"),
 ]
 HALF = Task(4000, 1024, 1, 500)
 ONE = Task(8000, 1024, 1, 1000)
@@ -24,19 +24,19 @@ NO_GPU = Task(32_000, 1024, 0, 0)
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def cluster() -> OpenbCluster:
     """With half of one GPU taken on the node in the middle."""
-    cluster = Cluster(NODES)
+    cluster = OpenbCluster(NODES)
     cluster.place(HALF, 1, [1])
     return cluster
 
 
-def made(name: str, cluster: Cluster) -> schedulers.Scheduler:
+def made(name: str, cluster: OpenbCluster) -> schedulers.Scheduler:
     kinds = {scheduler.name: scheduler for scheduler in schedulers.SCHEDULERS}
     mix = [((4000, 1, 500), 0.5), ((8000, 2, 1000), 0.5)]
     scheduler = kinds[name](cluster, mix, random.Random(1))
     if len(cluster.nodes) > 2:
-        scheduler.placed(HALF, 1)
+        scheduler.task_placed(HALF, 1)
     return scheduler
 
 
@@ -60,7 +60,7 @@ def made(name: str, cluster: Cluster) -> schedulers.Scheduler:
         ("FGD", TWO, (2, [0, 1])),
     ],
 )
-def test_the_choice(cluster: Cluster, name: str, task: Task, expected):
+def test_the_choice(cluster: OpenbCluster, name: str, task: Task, expected):
     assert made(name, cluster).choose(task) == expected
 
 
@@ -77,7 +77,7 @@ class TestEvery:
         assert made(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is None
 
     def test_no_gpu_is_over_committed_however_many_come(self, scheduler):
-        cluster = Cluster(NODES)
+        cluster = OpenbCluster(NODES)
         chooser = made(scheduler.name, cluster)
         rng = random.Random(7)
         placed = 0
@@ -86,41 +86,41 @@ class TestEvery:
             choice = chooser.choose(task)
             if choice is not None:
                 cluster.place(task, *choice)  # refuses what is not there
-                chooser.placed(task, choice[0])
+                chooser.task_placed(task, choice[0])
                 placed += task.total_milli
             assert cluster.used == placed
-            assert cluster.free.sum() + placed == cluster.capacity
-            assert np.array_equal(cluster.free, cluster.gpus.sum(axis=1))
+            assert cluster.node_free_milli.sum() + placed == cluster.capacity
+            assert np.array_equal(cluster.node_free_milli, cluster.free_milli.sum(axis=1))
 
 
 def test_what_is_kept_between_tasks_changes_no_choice():
     """FGD looks again only at nodes that changed; a scheduler that forgets everything chooses the same."""
     rng = random.Random(3)
     coming = [rng.choice([HALF, ONE, TWO, NO_GPU]) for _ in range(40)]
-    cluster = Cluster(NODES)
+    cluster = OpenbCluster(NODES)
     keeping = made("FGD", cluster)
     for task in coming:
         choice = keeping.choose(task)
         assert choice == made("FGD", cluster).choose(task)
         if choice is not None:
             cluster.place(task, *choice)
-            keeping.placed(task, choice[0])
+            keeping.task_placed(task, choice[0])
 
 
-def test_a_cluster_refuses_what_it_has_no_room_for(cluster: Cluster):
-    before = cluster.gpus.copy()
+def test_a_cluster_refuses_what_it_has_no_room_for(cluster: OpenbCluster):
+    before = cluster.free_milli.copy()
     for task, node, gpus in ((ONE, 1, [1]), (TWO, 1, [0, 0]), (NO_GPU, 0, [])):
         with pytest.raises(ValueError, match="room"):
             cluster.place(task, node, gpus)
-    assert np.array_equal(cluster.gpus, before)
+    assert np.array_equal(cluster.free_milli, before)
 
 
 def test_in_mib_a_share_takes_less_of_a_larger_gpu():
-    cluster = Cluster(
-        [Node("a", 16_000, 65_536, 1, "T4"), Node("b", 16_000, 65_536, 1, "V100M32")], MIB
+    cluster = OpenbCluster(
+        [OpenbNode("a", 16_000, 65_536, 1, "T4"), OpenbNode("b", 16_000, 65_536, 1, "V100M32")], MIB
     )
     half = MEMORY_MB["T4"] // 2
-    assert [cluster.need(500, node) for node in (0, 1)] == [500, -(-half * 1000 // 32_510)]
+    assert [cluster.milli_on(500, node) for node in (0, 1)] == [500, -(-half * 1000 // 32_510)]
     cluster.place(HALF, 1, [0])
     cluster.place(ONE, 0, [0])
     assert cluster.used == half + MEMORY_MB["T4"]
@@ -129,7 +129,7 @@ def test_in_mib_a_share_takes_less_of_a_larger_gpu():
 
 def test_in_mib_fgd_counts_fragments_in_each_gpus_own_measure():
     """A share of 500 is 233 thousandths of the large GPU; the small one is of no use to tasks of two GPUs anyhow."""
-    nodes = [Node("a", 16_000, 65_536, 1, "T4"), Node("b", 64_000, 65_536, 2, "V100M32")]
-    cluster = Cluster(nodes, MIB)
+    nodes = [OpenbNode("a", 16_000, 65_536, 1, "T4"), OpenbNode("b", 64_000, 65_536, 2, "V100M32")]
+    cluster = OpenbCluster(nodes, MIB)
     node, gpus = made("FGD", cluster).choose(HALF)
     assert (node, list(gpus)) == (0, [0])

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from studies.openb import local, schedulers, trace
-from studies.openb.arrivals import arrivals
+from studies.openb.arrivals import draw_arrivals
 from studies.openb.trace import Task
 
 CAPACITY = 6_212_000
@@ -38,25 +38,25 @@ def test_there_are_ten_published_runs_of_six_schedulers_on_three_workloads():
 
 @pytest.mark.parametrize("workload", trace.WORKLOADS)
 def test_arrivals_ask_for_the_load_and_not_for_more(workload):
-    coming = arrivals(trace.tasks(workload), CAPACITY, 1.3, random.Random(42))
+    coming = draw_arrivals(trace.tasks(workload), CAPACITY, 1.3, random.Random(42))
     asked = sum(task.total_milli for task in coming)
     assert 1.3 * CAPACITY - 8000 < asked <= 1.3 * CAPACITY + 7000
 
 
 def test_too_many_arrivals_lose_some():
     tasks = [Task(1, 1, 1, 1000) for _ in range(10)]
-    assert len(arrivals(tasks, 1000, 4.5, random.Random(1))) == 4
+    assert len(draw_arrivals(tasks, 1000, 4.5, random.Random(1))) == 4
 
 
 def test_a_seed_decides_everything(nodes):
     tasks = trace.tasks("multigpu20")[:500]
-    runs = [local.run(nodes[:60], tasks, schedulers.Fgd, seed) for seed in (1, 1, 2)]
+    runs = [local.run(nodes[:60], tasks, schedulers.FgdScheduler, seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
 
 
 def test_a_whole_run_is_as_published(nodes):
     """One of the ten runs of the recipe; single runs vary by about 0.2 points."""
-    curve = local.run(nodes, trace.tasks("default"), schedulers.Fgd, 42)
-    assert curve.at(100) == pytest.approx(95.23, abs=0.5)
-    assert curve.at(130) == pytest.approx(95.39, abs=0.5)
+    curve = local.run(nodes, trace.tasks("default"), schedulers.FgdScheduler, 42)
+    assert curve.allocated_at(100) == pytest.approx(95.23, abs=0.5)
+    assert curve.allocated_at(130) == pytest.approx(95.39, abs=0.5)

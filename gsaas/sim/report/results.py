@@ -1,4 +1,4 @@
-"""What came of a scenario: tables for programs, and a page for people."""
+"""The report of a scenario: its results as tables for programs, and as an HTML page for people."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from gsaas.sim.report import page, svg
 from gsaas.sim.scenario import Run
 
 MOST_ROWS = 160
-"""GPUs that the picture of who held what shows; more than this nobody could tell apart."""
+"""The most GPUs that the chart of GPU occupancy shows: with more, its rows would be too thin to tell apart."""
 
 Results = Sequence[tuple[Run, Outcome]]
+"""The runs of a scenario, each with its result."""
 
-HEADINGS = (
+SUMMARY_HEADINGS = (
     "run",
     "policy",
     "locality",
@@ -34,7 +35,10 @@ HEADINGS = (
 
 
 def summary(run: Run, outcome: Outcome) -> dict[str, Any]:
-    """One run in numbers: seconds and percent."""
+    """Return one run in numbers: waits in seconds, *utilisation* and *spread* in percent.
+
+    *spread_percent* is the percentage of the served requests whose cGPUs were on several hosts.
+    """
     waits = outcome.waits
     served = [record for record in outcome.records if record.start is not None]
     spread = sum(record.hosts > 1 for record in served)
@@ -55,7 +59,7 @@ def summary(run: Run, outcome: Outcome) -> dict[str, Any]:
 
 
 def records(results: Results) -> list[dict[str, Any]]:
-    """One row for each request in each run."""
+    """Return one row for each request of each run. Times are in seconds; a refused request has no start and no end."""
     return [
         {
             "run": run.name,
@@ -73,6 +77,7 @@ def records(results: Results) -> list[dict[str, Any]]:
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows with equal keys to a CSV file, with a header line."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
@@ -80,7 +85,7 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Raises `ImportError` where pyarrow is not installed."""
+    """Write rows with equal keys to a Parquet file. Raises `ImportError` if pyarrow is not installed."""
     import pyarrow
     from pyarrow import parquet
 
@@ -88,16 +93,20 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def html(title: str, results: Results) -> str:
-    """The page: a comparison, the queue, the waits, what was allocated, and who held which GPU."""
+    """Return the HTML page: the runs side by side, the queue, the waits, the claimed memory, and GPU occupancy.
+
+    The page is titled *title*, or after the first run if that is empty.
+    """
     rows = [summary(run, outcome) for run, outcome in results]
     (first, _), *_ = results
-    lead = f"{rows[0]['served'] + rows[0]['refused']:,} requests, replayed in {len(results)} ways."
+    requests = rows[0]["served"] + rows[0]["refused"]
+    subtitle = f"{requests:,} requests, replayed in {len(results)} runs."
     waits = [(run.name, [wait / 60 for wait in outcome.waits]) for run, outcome in results]
     sections = [
         (
             "Side by side",
             [
-                page.table(HEADINGS, [list(row.values()) for row in rows]),
+                page.table(SUMMARY_HEADINGS, [list(row.values()) for row in rows]),
                 svg.bars(
                     "Mean wait", [(row["run"], row["mean_wait"] / 60) for row in rows], unit="min"
                 ),
@@ -107,7 +116,7 @@ def html(title: str, results: Results) -> str:
             "The queue",
             [
                 svg.lines(
-                    "Requests that wait",
+                    "Requests in the queue",
                     [
                         (run.name, [(sample.at, sample.queue) for sample in outcome.samples])
                         for run, outcome in results
@@ -117,16 +126,16 @@ def html(title: str, results: Results) -> str:
                     steps=True,
                     time=True,
                 ),
-                svg.histogram("How long they waited", waits, x="minutes"),
-                *_changes(results),
+                svg.histogram("Distribution of waits", waits, x="minutes"),
+                *_time_saved(results),
             ],
         ),
         (
             "The GPUs",
             [
                 svg.lines(
-                    "GPU memory that was claimed",
-                    [(run.name, _claimed(run, outcome)) for run, outcome in results],
+                    "Claimed GPU memory",
+                    [(run.name, _claimed_percent(run, outcome)) for run, outcome in results],
                     x="time",
                     y="% of all",
                     steps=True,
@@ -136,14 +145,14 @@ def html(title: str, results: Results) -> str:
             ],
         ),
     ]
-    return page.page(title or first.name, lead, sections)
+    return page.page(title or first.name, subtitle, sections)
 
 
-def _changes(results: Results) -> list[str]:
-    """How much sooner each request ended than in the first run."""
-    (base, before), *others = results
+def _time_saved(results: Results) -> list[str]:
+    """Return a chart of how much sooner each request ended than in the first run; none if there is one run only."""
+    (base, before), *compared = results
     found = []
-    for run, after in others:
+    for run, after in compared:
         pairs = zip(before.records, after.records, strict=True)
         earlier = [
             (old.end - new.end) / 60
@@ -158,27 +167,36 @@ def _changes(results: Results) -> list[str]:
     ]
 
 
-def _claimed(run: Run, outcome: Outcome) -> list[tuple[float, float]]:
+def _claimed_percent(run: Run, outcome: Outcome) -> list[tuple[float, float]]:
     total = run.site.hosts * run.site.gpus * run.site.memory_mb
     return [(sample.at, 100 * sample.used_mb / total) for sample in outcome.samples]
 
 
 def _occupancy(run: Run, outcome: Outcome) -> str:
+    """Return the chart of which request had claims on which GPU when."""
     rows = [gpu.uuid for gpu in sorted(run.site.pool(), key=lambda gpu: gpu.uuid)][:MOST_ROWS]
     number = {uuid: place for place, uuid in enumerate(rows)}
-    open_since: dict[tuple[str, int], list[tuple[float, int]]] = {}
+    # A request may have several cGPUs on one GPU: each release ends the latest claim that is still open.
+    open_claims: dict[tuple[str, int], list[tuple[float, int]]] = {}
     blocks = []
     for at, uuid, request, change in outcome.occupancy:
         if uuid not in number:
             continue
         if change > 0:
-            open_since.setdefault((uuid, request), []).append((at, change))
+            open_claims.setdefault((uuid, request), []).append((at, change))
         else:
-            since, size = open_since[uuid, request].pop()
+            since, size = open_claims[uuid, request].pop()
             share = size / run.site.memory_mb
-            what = f"request {request}: {size} MiB of {uuid}"
-            blocks.append((number[uuid], since, at, share, request, what))
+            label = f"request {request}: {size} MiB of {uuid}"
+            blocks.append((number[uuid], since, at, share, request, label))
     hosts = [uuid.rpartition("-")[0] for uuid in rows]
-    groups = [0, *(place + 1 for place, (one, other) in enumerate(pairwise(hosts)) if one != other)]
+    groups = [
+        0,
+        *(
+            place + 1
+            for place, (host, following) in enumerate(pairwise(hosts))
+            if host != following
+        ),
+    ]
     shown = "" if len(rows) == run.site.hosts * run.site.gpus else f" (the first {len(rows)})"
-    return svg.occupancy(f"Who held which GPU{shown}: {run.name}", hosts, blocks, groups=groups)
+    return svg.occupancy(f"GPU occupancy{shown}: {run.name}", hosts, blocks, groups=groups)
