@@ -24,5 +24,5 @@ def test_the_demonstration_proves_everything_and_leaves_nothing():
     ):
         assert command in done.stdout
     assert "FAILS" not in done.stdout
-    assert "holds  nothing of ours among its network namespaces" in done.stdout
+    assert "holds  nothing of GSaaS is left among its network namespaces" in done.stdout
     assert done.stdout.rstrip().endswith("Every proof held.")
