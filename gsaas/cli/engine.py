@@ -18,7 +18,7 @@ from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.grants import keyring
-from gsaas.metrics import exposition
+from gsaas.metrics import counted, exposition
 from gsaas.remoting import base as remoting
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient
@@ -62,7 +62,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         quotas=quotas,
         backfill=conf.queue.backfill,
         client_timeout=conf.queue.client_timeout,
-        announce=Announcer(EngineClient(bus), ApiClient(bus)),
+        announce=counted.counting_launches(Announcer(EngineClient(bus), ApiClient(bus))),
         choice=choice,
         utilisation_window=conf.monitor.utilisation_window,
         request_mix=conf.gpgpums.request_mix,

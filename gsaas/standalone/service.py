@@ -30,6 +30,7 @@ from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
 from gsaas.gpu_host.gate import Gate
 from gsaas.grants import keyring
+from gsaas.metrics import counted
 from gsaas.netlink.namespace import entered
 from gsaas.remoting.base import load as load_remoting
 from gsaas.rodvr.endpoint import Endpoint
@@ -91,7 +92,9 @@ class Standalone:
             quotas=limits.load(conf),
             backfill=conf.queue.backfill,
             client_timeout=conf.queue.client_timeout,
-            announce=Announcer(EngineClient(self._bus), ring=self._watchers.ring),
+            announce=counted.counting_launches(
+                Announcer(EngineClient(self._bus), ring=self._watchers.ring)
+            ),
             attended=self._watchers.attended,
             choice=PolicySelection.from_conf(conf),
             utilisation_window=conf.monitor.utilisation_window,
