@@ -8,19 +8,19 @@ SMALL = {"vcpus": 2, "ram": 512, "disk": 10, "swap": "", "OS-FLV-EXT-DATA:epheme
 
 
 def test_a_flavor_needs_processors_memory_and_disk():
-    assert hosts.needs(SMALL, volume_boot=False) == (
+    assert hosts.placement_query(SMALL, volume_boot=False) == (
         {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10},
         set(),
     )
 
 
 def test_a_server_that_boots_from_a_volume_needs_no_disk_of_its_host():
-    assert "DISK_GB" not in hosts.needs(SMALL, volume_boot=True)[0]
+    assert "DISK_GB" not in hosts.placement_query(SMALL, volume_boot=True)[0]
 
 
 def test_swap_and_a_second_disk_are_disk_as_well():
     large = {**SMALL, "swap": 1500, "OS-FLV-EXT-DATA:ephemeral": 5}
-    assert hosts.needs(large, volume_boot=False)[0]["DISK_GB"] == 17
+    assert hosts.placement_query(large, volume_boot=False)[0]["DISK_GB"] == 17
 
 
 def test_extra_specs_change_what_is_needed_as_they_do_for_nova():
@@ -32,8 +32,8 @@ def test_extra_specs_change_what_is_needed_as_they_do_for_nova():
         "hw:cpu_policy": "dedicated",
         "hw:mem_page_size": "large",
     }
-    needed = hosts.needs({**SMALL, "extra_specs": specs}, volume_boot=False)
-    assert needed == (
+    query = hosts.placement_query({**SMALL, "extra_specs": specs}, volume_boot=False)
+    assert query == (
         {"PCPU": 2, "MEMORY_MB": 512, "CUSTOM_FPGA": 1},
         {"CUSTOM_FAST", "!CUSTOM_OLD"},
     )

@@ -65,7 +65,7 @@ def test_the_tenants_request_is_left_as_it_was():
     [
         ({"host": "compute1"}, "server.host: a tenant does not choose"),
         ({"hypervisor_hostname": "compute1"}, "a tenant does not choose"),
-        ({"availability_zone": "nova:compute1"}, "no host in it"),
+        ({"availability_zone": "nova:compute1"}, "no host in the zone"),
         ({"min_count": 2}, "a lease has one VM"),
         ({"max_count": 2}, "a lease has one VM"),
         ({"networks": "none"}, "could not reach its cGPUs"),
