@@ -161,7 +161,7 @@ def move(
     if status is None:
         past = connection.scalars(_PAST, {"this": lease.id}).all()
         raise exceptions.IllegalTransition(
-            id=lease.id, state=before, event=event, story=" -> ".join([*past, before])
+            id=lease.id, state=before, event=event, events=" -> ".join([*past, before])
         )
     _change(lease, changes)
     lease.status = status
