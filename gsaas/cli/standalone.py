@@ -136,7 +136,7 @@ def _run(args: argparse.Namespace) -> int:
     from gsaas.gpu_host.inventory import InventoryError
     from gsaas.standalone.namespaces import NotOurs
     from gsaas.standalone.service import CannotListen, Standalone
-    from gsaas.standalone.state_dir import AlreadyRunning, StateDir, Unusable
+    from gsaas.standalone.state_dir import AlreadyRunning, StateDir, StateDirUnusable
 
     conf = _configure(args)
     gc.freeze()  # what was imported stays
@@ -161,7 +161,7 @@ def _run(args: argparse.Namespace) -> int:
             service.stop()
     except AlreadyRunning as error:
         raise _Refused(f"{error}; stop it, or name another --state-dir") from None
-    except (CannotListen, InventoryError, NotOurs, TokenFileError, Unusable) as error:
+    except (CannotListen, InventoryError, NotOurs, TokenFileError, StateDirUnusable) as error:
         raise _Refused(str(error)) from None
     except KeyboardInterrupt:
         pass

@@ -72,7 +72,7 @@ class Listener(impl_fake.FakeListener):
             self._exchange.news.notify_all()
 
 
-class Driver(impl_fake.FakeDriver):
+class InProcessDriver(impl_fake.FakeDriver):
     """What `in-process://` names."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

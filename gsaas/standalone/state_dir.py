@@ -23,11 +23,11 @@ IDENTITIES = {
 """User and project of the same name -> roles."""
 
 
-class Unusable(Exception):
+class StateDirUnusable(Exception):
     """The state directory cannot be used; the message says why."""
 
 
-class AlreadyRunning(Unusable):
+class AlreadyRunning(StateDirUnusable):
     """Another process uses the state directory."""
 
 
@@ -39,12 +39,12 @@ class StateDir:
         self._lock: IO[str] | None = None
 
     def hold(self) -> None:
-        """Make the folder if need be and keep others out; raises `Unusable`, `AlreadyRunning`."""
+        """Make the folder if need be and keep others out; raises `StateDirUnusable`, `AlreadyRunning`."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = self._file("lock").open("a", encoding="utf-8")
         except OSError as error:
-            raise Unusable(f"cannot use {self.path}: {error.strerror}") from None
+            raise StateDirUnusable(f"cannot use {self.path}: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
