@@ -1,7 +1,7 @@
-"""oslo.messaging's bus of one process, whose listeners are woken up.
+"""A driver of oslo.messaging for one process, whose listeners are woken when a message arrives.
 
-Its own one is for tests: each listener looks for messages twenty times a second. With a hundred hosts in one process
-that is most of what the process does, and whoever gives an order waits for the next look.
+oslo.messaging's own in-memory driver is for tests: each of its listeners polls twenty times a second. With a hundred
+hosts in one process polling would take most of the processor time, and every call would wait for the next poll.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ import oslo_messaging
 from oslo_messaging._drivers import base, impl_fake
 
 
-class Exchange(impl_fake.FakeExchange):
-    """Queues, and who waits for something to be put into them."""
+class NotifyingExchange(impl_fake.FakeExchange):  # type: ignore[misc]  # oslo.messaging has no types
+    """An exchange that notifies its listeners of new messages."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.news = threading.Condition(self._queues_lock)
+        self.message_added = threading.Condition(self._queues_lock)
 
     def deliver_message(self, *message: Any, **how: Any) -> None:
-        with self.news:
+        with self.message_added:
             super().deliver_message(*message, **how)
-            self.news.notify_all()
+            self.message_added.notify_all()
 
 
-class Exchanges(impl_fake.FakeExchangeManager):
-    """The exchanges of a process, by name."""
+class NotifyingExchanges(impl_fake.FakeExchangeManager):  # type: ignore[misc]
+    """All exchanges of a process, by name."""
 
-    _exchanges: dict[str, Exchange] = {}
+    _exchanges: dict[str, NotifyingExchange] = {}
 
-    def get_exchange(self, name: str | None) -> Exchange:
+    def get_exchange(self, name: str | None) -> NotifyingExchange:
         name = name or self._default_exchange
         with self._exchanges_lock:
             if name not in self._exchanges:
-                self._exchanges[name] = Exchange(name)
+                self._exchanges[name] = NotifyingExchange(name)
             return self._exchanges[name]
 
 
-class Listener(impl_fake.FakeListener):
-    """Waits for what comes to one of *targets*, all of one exchange."""
+class WaitingListener(impl_fake.FakeListener):  # type: ignore[misc]
+    """Waits for messages to any of *targets*, which belong to one exchange."""
 
-    def __init__(self, exchange: Exchange, targets: list[oslo_messaging.Target]) -> None:
+    def __init__(self, exchange: NotifyingExchange, targets: list[oslo_messaging.Target]) -> None:
+        # FakeListener's own constructor would ask for an exchange manager, and keep no condition to wait for.
         base.PollStyleListener.__init__(self)
         self._exchange = exchange
         self._targets = targets
@@ -51,33 +52,33 @@ class Listener(impl_fake.FakeListener):
         for target in targets:
             exchange.ensure_queue(target, None)
 
-    @base.batch_poll_helper
+    @base.batch_poll_helper  # type: ignore[untyped-decorator]
     def poll(self, timeout: float | None = None) -> impl_fake.FakeIncomingMessage | None:
-        end = None if timeout is None else time.monotonic() + timeout
-        with self._exchange.news:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._exchange.message_added:
             while not self._stopped.is_set():
                 for target in self._targets:
                     found = self._exchange.poll(target, None)
                     if found[1] is not None:
                         return impl_fake.FakeIncomingMessage(*found)
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
                     return None
-                self._exchange.news.wait(left)
+                self._exchange.message_added.wait(remaining)
         return None
 
     def stop(self) -> None:
-        with self._exchange.news:
+        with self._exchange.message_added:
             self._stopped.set()
-            self._exchange.news.notify_all()
+            self._exchange.message_added.notify_all()
 
 
-class InProcessDriver(impl_fake.FakeDriver):
-    """What `in-process://` names."""
+class InProcessDriver(impl_fake.FakeDriver):  # type: ignore[misc]
+    """The driver of the transport URL `in-process://`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._exchange_manager = Exchanges(self._default_exchange)
+        self._exchange_manager = NotifyingExchanges(self._default_exchange)
 
     def listen(
         self, target: oslo_messaging.Target, batch_size: int, batch_timeout: float | None
@@ -87,4 +88,6 @@ class InProcessDriver(impl_fake.FakeDriver):
             oslo_messaging.Target(topic=target.topic, server=target.server),
             oslo_messaging.Target(topic=target.topic),
         ]
-        return base.PollStyleListenerAdapter(Listener(exchange, targets), batch_size, batch_timeout)
+        return base.PollStyleListenerAdapter(
+            WaitingListener(exchange, targets), batch_size, batch_timeout
+        )

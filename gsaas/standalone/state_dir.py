@@ -1,4 +1,4 @@
-"""The folder in which gsaas-standalone notes everything it makes, and what is in it.
+"""The state directory, in which gsaas-standalone records everything that it makes, with these files and folders:
 
 gsaas.db  tokens.json  grant.key  credentials.json  credentials-demo.json  namespaces/  servers/  lock
 """
@@ -20,11 +20,11 @@ IDENTITIES = {
     "admin": ["admin", "manager", "member", "reader"],
     "demo": ["member", "reader"],
 }
-"""User and project of the same name -> roles."""
+"""User and project of the same name -> the roles of the user."""
 
 
 class StateDirUnusable(Exception):
-    """The state directory cannot be used; the message says why."""
+    """The state directory cannot be used; the text says why."""
 
 
 class AlreadyRunning(StateDirUnusable):
@@ -32,31 +32,35 @@ class AlreadyRunning(StateDirUnusable):
 
 
 class StateDir:
-    """The folder that says what is ours; held by one process at a time."""
+    """The state directory *path*, which one process at a time may use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock_file: IO[str] | None = None
+        """Open as long as this process has the lock."""
 
-    def hold(self) -> None:
-        """Make the folder if need be and keep others out; raises `StateDirUnusable`, `AlreadyRunning`."""
+    def lock(self) -> None:
+        """Make the folder if it is missing, and lock it until the process ends.
+
+        Raises `AlreadyRunning` if another process has locked it, `StateDirUnusable` if it cannot be used.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = self._file("lock").open("a", encoding="utf-8")
+            lock_file = self._file("lock").open("a", encoding="utf-8")
         except OSError as error:
             raise StateDirUnusable(f"cannot use {self.path}: {error.strerror}") from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.close()
+            lock_file.close()
             raise AlreadyRunning(f"another gsaas-standalone uses {self.path}") from None
-        self._lock = lock
+        self._lock_file = lock_file
 
     def clean(self) -> None:
-        """Remove every namespace we made, with all that is in it, and every file of ours."""
+        """Remove every namespace that was made, with all interfaces in it, and every file. Raises as `lock`."""
         if not self.path.is_dir():
             return
-        self.hold()
+        self.lock()
         namespaces = Namespaces(self.path)
         for name in namespaces.names():
             namespaces.remove(name)
@@ -67,7 +71,7 @@ class StateDir:
         own += [f"gsaas.db{suffix}" for suffix in ("", "-wal", "-shm")]
         for name in own:
             self._file(name).unlink(missing_ok=True)
-        with suppress(OSError):  # somebody else's files are in it
+        with suppress(OSError):  # other programs have files in it
             self.path.rmdir()
 
     @property
@@ -95,7 +99,8 @@ class StateDir:
         path = self._file("grant.key")
         if not path.exists():
             _write_private(path, f"standalone:{secrets.token_urlsafe(32)}")
-        return json.loads(path.read_text(encoding="utf-8"))
+        key: str = json.loads(path.read_text(encoding="utf-8"))
+        return key
 
     def write_credentials(self, url: str) -> None:
         """Write what the command line client needs: `credentials.json`, and one more for each tenant."""

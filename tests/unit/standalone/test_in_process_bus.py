@@ -1,4 +1,4 @@
-"""The bus of one process: who listens is woken, and never looks by himself."""
+"""The bus of one process delivers messages at once, and its listeners are woken instead of polling."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.waiting import until
 CONTEXT = RequestContext(overwrite=False)
 
 
-class Desk:
-    """Answers, and remembers what it was told."""
+class RecordingServer:
+    """Answers calls, and records the words that it received."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,9 +30,9 @@ class Desk:
 
 
 @pytest.fixture
-def desks(bus: rpc.Bus) -> Iterator[dict[str, Desk]]:
+def desks(bus: rpc.Bus) -> Iterator[dict[str, RecordingServer]]:
     """Two servers of one topic."""
-    desks = {name: Desk(name) for name in ("a", "b")}
+    desks = {name: RecordingServer(name) for name in ("a", "b")}
     servers = [rpc.server(bus, "desk", name, desk) for name, desk in desks.items()]
     for server in servers:
         server.start()
@@ -72,7 +72,7 @@ def test_nobody_answers_in_time(bus):
 
 def test_messages_wait_for_who_listens_later(bus, client):
     client.cast(CONTEXT, "tell", word="early")
-    desk = Desk("late")
+    desk = RecordingServer("late")
     server = rpc.server(bus, "desk", "late", desk)
     server.start()
     until(lambda: desk.told == ["early"], "the message", 20)

@@ -6,7 +6,7 @@ import pytest
 
 from gsaas.exceptions import ServerRefused
 from gsaas.gpu_host.inventory import DEFAULT
-from gsaas.standalone.cloud import place
+from gsaas.standalone.cloud import choose_host
 
 HOSTS = DEFAULT.compute_hosts
 
@@ -24,7 +24,7 @@ HOSTS = DEFAULT.compute_hosts
     ],
 )
 def test_a_server_goes_to_the_emptiest_host_that_it_may_run_on(vms, wanted, avoid, host):
-    assert place(HOSTS, vms, wanted, avoid) == host
+    assert choose_host(HOSTS, vms, wanted, avoid) == host
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_a_server_goes_to_the_emptiest_host_that_it_may_run_on(vms, wanted, avoi
 )
 def test_a_server_that_may_run_nowhere_is_refused(wanted, avoid):
     with pytest.raises(ServerRefused):
-        place(HOSTS, [], wanted, avoid)
+        choose_host(HOSTS, [], wanted, avoid)
