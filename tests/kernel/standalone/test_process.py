@@ -139,7 +139,7 @@ def test_a_namespace_that_is_not_ours_is_refused_and_left_alone(make_cloud):
     try:
         done = cloud.run()
         assert done.returncode == 1
-        assert f"{foreign} exists that is not ours" in done.stderr
+        assert f"another program made the network namespace {foreign}" in done.stderr
         assert cloud.run("--clean").returncode == 0
         assert ours(cloud) == [foreign]
     finally:
