@@ -43,13 +43,13 @@ def check(database: Database) -> Iterator[Finding]:
             )
 
 
-def compare_clocks(theirs: datetime.datetime, ours: datetime.datetime) -> Finding:
-    """Compare the clock of the database's machine, *theirs*, with that of this one; both in UTC without a time zone."""
-    apart = (ours - theirs).total_seconds()
-    if abs(apart) <= TOLERANCE:
+def compare_clocks(database_time: datetime.datetime, own_time: datetime.datetime) -> Finding:
+    """Compare the clocks of the database's machine and of this one, both in UTC without a time zone."""
+    difference = (own_time - database_time).total_seconds()
+    if abs(difference) <= TOLERANCE:
         return ok(CLOCK, "the clocks of this machine and the database agree")
     return warn(
         CLOCK,
-        f"this machine is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} the database's",
+        f"this machine is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} the database's",
         "synchronise the clocks of all controllers with NTP: by their difference, hosts seem silent or alive",
     )

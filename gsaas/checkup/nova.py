@@ -108,13 +108,13 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     yield from check_queues(conf.nova.notification_pool, queues)
 
 
-def check_queues(ours: str, queues: Mapping[str, rpc.Queue | None]) -> Iterator[Finding]:
-    """Check the queues of notifications, by name: that of GSaaS, named *ours*, and those that Nova declares itself.
+def check_queues(own_queue: str, queues: Mapping[str, rpc.Queue | None]) -> Iterator[Finding]:
+    """Check the queues of notifications, by name: *own_queue*, that of GSaaS, and those that Nova declares.
 
     A queue is None if it does not exist.
     """
-    theirs = {name: queue for name, queue in queues.items() if name != ours}
-    if not any(theirs.values()):
+    novas_queues = {name: queue for name, queue in queues.items() if name != own_queue}
+    if not any(novas_queues.values()):
         yield warn(
             NOTIFICATIONS,
             "Nova has sent none yet, so GSaaS notices changes of servers only every [nova]audit_interval",
@@ -123,15 +123,15 @@ def check_queues(ours: str, queues: Mapping[str, rpc.Queue | None]) -> Iterator[
         )
     full = {name: queue for name, queue in queues.items() if queue and queue.messages > BACKLOG}
     for name, queue in sorted(full.items()):
-        if name == ours:
+        if name == own_queue:
             todo = "read the log of gsaas-engine, which empties this queue"
         else:
             todo = (
                 "have RabbitMQ delete old ones: rabbitmqctl set_policy --apply-to queues nova-notifications "
-                f"'^({name.partition('.')[0]}\\..*|{ours})$' '{{\"message-ttl\": 3600000}}'"
+                f"'^({name.partition('.')[0]}\\..*|{own_queue})$' '{{\"message-ttl\": 3600000}}'"
             )
         yield warn(NOTIFICATIONS, f"{queue.messages} wait in the queue {name}", todo)
-    if any(theirs.values()) and not full:
+    if any(novas_queues.values()) and not full:
         yield ok(NOTIFICATIONS, "Nova sends them, and they do not pile up")
 
 

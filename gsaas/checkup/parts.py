@@ -1,4 +1,4 @@
-"""Run all checks, in an order in which an earlier finding explains later ones."""
+"""Run all checks, in an order in which an earlier finding may explain later ones."""
 
 from __future__ import annotations
 

@@ -16,8 +16,12 @@ PART = "quotas"
 def check(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """Yield the limits that [quotas] sets or, with oslo_limit, what Keystone lacks."""
     if conf.quotas.driver != "oslo_limit":
-        own = [f"{conf.quotas[name]} {UNITS[name]}" for name in UNITS if conf.quotas[name] >= 0]
-        each = "no limits" if conf.quotas.driver == "none" or not own else ", ".join(own)
+        configured = [
+            f"{conf.quotas[name]} {UNITS[name]}" for name in UNITS if conf.quotas[name] >= 0
+        ]
+        each = (
+            "no limits" if conf.quotas.driver == "none" or not configured else ", ".join(configured)
+        )
         yield ok(PART, f"each project: {each}, as [quotas] says")
         return
     from gsaas.limits.keystone import KeystoneLimits  # imports the OpenStack SDK, which is slow
@@ -25,8 +29,8 @@ def check(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     try:
         missing = KeystoneLimits(conf).missing()
     except (ValueError, exceptions.IdentityUnavailable) as error:
-        said = reason(error.__cause__ or error)
-        yield fail(PART, f"Keystone's limits cannot be read: {said}", "correct [oslo_limit]")
+        message = reason(error.__cause__ or error)
+        yield fail(PART, f"Keystone's limits cannot be read: {message}", "correct [oslo_limit]")
         return
     if missing:
         yield fail(

@@ -132,8 +132,8 @@ def register(settings: cfg.ConfigOpts) -> int:
     except registered.ServiceNotRegistered as error:
         return _fail(str(error), EXIT_PROBLEM)
     except (ClientException, SDKException) as error:
-        said = " ".join(str(error).split())
-        return _fail(f"Keystone could not be asked: {said}", EXIT_UNKNOWN)
+        message = " ".join(str(error).split())
+        return _fail(f"Keystone rejects the request, or does not answer: {message}", EXIT_UNKNOWN)
     return EXIT_OK
 
 

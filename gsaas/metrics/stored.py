@@ -22,7 +22,7 @@ def gauges(state: State) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "gsaas_leases_degraded",
-        "Leases that hold GPUs that have failed, or whose monitors are silent.",
+        "Leases with GPUs that have failed, or whose monitors are silent.",
         state.degraded,
     )
     yield GaugeMetricFamily(
@@ -30,7 +30,7 @@ def gauges(state: State) -> Iterator[Metric]:
         "Seconds that the oldest request in the queue has waited.",
         state.longest_wait,
     )
-    yield GaugeMetricFamily("gsaas_cgpus", "cGPUs that leases hold.", state.cgpus)
+    yield GaugeMetricFamily("gsaas_cgpus", "cGPUs of all leases.", state.cgpus)
     yield from _gpus(state.gpus)
     yield from _agents("gsaas_gpu_hosts", "GPU hosts in service", "monitor", state.monitors)
     yield from _agents("gsaas_endpoints", "RODVR endpoints in service", "endpoint", state.endpoints)
@@ -70,7 +70,7 @@ _GPU_GAUGES: tuple[tuple[str, str, Callable[[OneGpu], float | None]], ...] = (
     ),
     (
         "gsaas_gpu_memory_held_bytes",
-        "Memory of a GPU that leases hold.",
+        "Memory of a GPU that leases have claimed.",
         lambda gpu: _bytes(gpu.held_mb),
     ),
     (
@@ -103,7 +103,7 @@ def _gpus(models: Mapping[str, Gpus]) -> Iterator[Metric]:
         ("gsaas_gpu_memory_bytes", "Memory of the GPUs", lambda gpus: gpus.memory_mb * MIB),
         (
             "gsaas_gpu_memory_used_bytes",
-            "Memory of the GPUs that leases hold",
+            "Memory of the GPUs that leases have claimed",
             lambda gpus: gpus.used_mb * MIB,
         ),
     )
@@ -129,7 +129,7 @@ def _agents(name: str, what: str, agent: str, agents: Agents) -> Iterator[Metric
 def _bindings(bindings: Bindings) -> Iterator[Metric]:
     yield _by_label(
         "gsaas_bindings",
-        "Bindings that endpoints hold; one is pending while its VM has no tap.",
+        "Bindings of endpoints; one is pending while its VM has no tap.",
         "state",
         {"installed": bindings.installed, "pending": bindings.pending},
     )

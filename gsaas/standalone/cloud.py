@@ -114,7 +114,7 @@ class StandaloneCloud(Cloud):
         self._folder = state_dir / "servers"
         self._boot_script = route_script(masked_prefix, wait=0)
         self._placement_lock = threading.Lock()
-        """Held from choosing a host until the choice is on disk, so that launches at the same time spread out."""
+        """Protects the choice of a host until it is on disk, so that concurrent launches spread out."""
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         fields = sorted({_ALIASES.get(field, field) for field in request})

@@ -116,7 +116,7 @@ class StateDir:
 
 
 def _write_private(path: Path, document: object) -> None:
-    """Write JSON that only its owner can read, at no moment anybody else."""
+    """Write JSON to *path*, atomically; the file is never readable by others than its owner."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

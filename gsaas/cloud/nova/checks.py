@@ -29,19 +29,19 @@ def check(caller: Clients, project_id: str | None, fields: Fields) -> None:
     *caller* are clients with the caller's token. Raises `ServerRefused` with the first reason against it, and
     `CloudUnavailable` if a service does not answer.
     """
-    # The results of the first three are compared below; those of the others are not used.
+    # The results of the first three are compared below; the other checks return nothing.
     compared: list[Callable[[], Any]] = [
         lambda: _flavor(caller, fields["flavorRef"]),
         lambda: _limits(caller),
     ]
     if fields.get("imageRef"):
         compared.append(lambda: _image(caller, fields["imageRef"]))
-    others = [lambda: _check_networks(caller, project_id, fields["networks"])]
+    other_checks = [lambda: _check_networks(caller, project_id, fields["networks"])]
     if fields.get("key_name"):
-        others.append(lambda: _check_keypair(caller, fields["key_name"]))
+        other_checks.append(lambda: _check_keypair(caller, fields["key_name"]))
     if fields.get("security_groups"):
-        others.append(lambda: _check_security_groups(caller, fields["security_groups"]))
-    flavor, usage, *image = run_in_parallel([*compared, *others])[: len(compared)]
+        other_checks.append(lambda: _check_security_groups(caller, fields["security_groups"]))
+    flavor, usage, *image = run_in_parallel([*compared, *other_checks])[: len(compared)]
     _check_quota(usage, flavor)
     if image:
         _check_image_fits(image[0], flavor)
@@ -109,13 +109,13 @@ def _check_networks(
     )
 
 
-def _check_network(caller: Clients, asked: Fields, first: bool) -> None:
-    if asked.get("port"):
-        _check_port(caller, asked["port"], first)
+def _check_network(caller: Clients, requested: Fields, first: bool) -> None:
+    if requested.get("port"):
+        _check_port(caller, requested["port"], first)
         return
-    if not asked.get("uuid"):
+    if not requested.get("uuid"):
         _refuse("each of server.networks needs a uuid or a port")
-    network_id = asked["uuid"]
+    network_id = requested["uuid"]
     # A caller that sees a subnet sees its network: so the network is requested only to find out what is wrong.
     if first and _list(caller, "subnets", network_id=network_id, ip_version=4):
         return
@@ -156,13 +156,13 @@ def _check_security_groups(caller: Clients, groups: Sequence[Fields]) -> None:
     run_in_parallel([partial(_check_security_group, caller, group.get("name")) for group in groups])
 
 
-def _check_security_group(caller: Clients, asked: str | None) -> None:
-    found = _list(caller, "security_groups", name=asked)
-    found = found or _list(caller, "security_groups", id=asked)
+def _check_security_group(caller: Clients, name_or_id: str | None) -> None:
+    found = _list(caller, "security_groups", name=name_or_id)
+    found = found or _list(caller, "security_groups", id=name_or_id)
     if not found:
-        _refuse(f"there is no security group {asked} that you can use")
+        _refuse(f"there is no security group {name_or_id} that you can use")
     if len(found) > 1:
-        _refuse(f"your project has {len(found)} security groups {asked}; name one by its id")
+        _refuse(f"your project has {len(found)} security groups {name_or_id}; name one by its id")
 
 
 def _get(service: str, noun: str, name: str, get: Callable[[str], Any]) -> Any:

@@ -39,8 +39,8 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
     """Return one line for each object that was added or removed."""
     lines = []
     for kind in before:
-        lines += [f"{kind}: {thing} was added" for thing in sorted(after[kind] - before[kind])]
-        lines += [f"{kind}: {thing} was removed" for thing in sorted(before[kind] - after[kind])]
+        lines += [f"{kind}: {name} was added" for name in sorted(after[kind] - before[kind])]
+        lines += [f"{kind}: {name} was removed" for name in sorted(before[kind] - after[kind])]
     return lines
 
 
@@ -77,9 +77,9 @@ def _rules() -> list[str]:
     objects = json.loads(_output("nft", "-j", "-s", "list", "ruleset"))["nftables"]
     places = ("family", "table", "chain", "name", "handle")
     return [
-        " ".join([kind, *(str(thing[place]) for place in places if place in thing)])
+        " ".join([kind, *(str(fields[place]) for place in places if place in fields)])
         for entry in objects
-        for kind, thing in entry.items()
+        for kind, fields in entry.items()
         if kind != "metainfo"
     ]
 

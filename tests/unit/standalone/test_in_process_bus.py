@@ -19,24 +19,24 @@ class RecordingServer:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.told: list[str] = []
+        self.received: list[str] = []
 
-    def tell(self, context: object, word: str) -> str:
-        self.told.append(word)
-        return f"{self.name} heard {word}"
+    def greet(self, context: object, word: str) -> str:
+        self.received.append(word)
+        return f"{self.name} received {word}"
 
     def fail(self, context: object) -> None:
         raise ValueError("no such thing")
 
 
 @pytest.fixture
-def desks(bus: rpc.Bus) -> Iterator[dict[str, RecordingServer]]:
-    """Two servers of one topic."""
-    desks = {name: RecordingServer(name) for name in ("a", "b")}
-    servers = [rpc.server(bus, "desk", name, desk) for name, desk in desks.items()]
+def servers_by_name(bus: rpc.Bus) -> Iterator[dict[str, RecordingServer]]:
+    """Two servers of one topic, by name."""
+    endpoints = {name: RecordingServer(name) for name in ("a", "b")}
+    servers = [rpc.server(bus, "topic", name, endpoint) for name, endpoint in endpoints.items()]
     for server in servers:
         server.start()
-    yield desks
+    yield endpoints
     for server in servers:
         server.stop()
         server.wait()
@@ -44,45 +44,53 @@ def desks(bus: rpc.Bus) -> Iterator[dict[str, RecordingServer]]:
 
 @pytest.fixture
 def client(bus: rpc.Bus) -> rpc.Client:
-    return rpc.Client(bus, "desk", "1.0")
+    return rpc.Client(bus, "topic", "1.0")
 
 
-def test_a_call_is_answered_by_whom_it_names(desks, client):
+def test_a_call_is_answered_by_the_server_that_it_names(servers_by_name, client):
     for name in ("b", "a"):
-        answer = client.call(CONTEXT, "tell", timeout=20, server=name, word="x")
-        assert answer == f"{name} heard x"
+        answer = client.call(CONTEXT, "greet", timeout=20, server=name, word="x")
+        assert answer == f"{name} received x"
 
 
-def test_what_is_cast_to_a_topic_reaches_one_and_with_fanout_everybody(desks, client):
-    client.cast(CONTEXT, "tell", word="one")
-    client.cast(CONTEXT, "tell", fanout=True, word="all")
-    until(lambda: sum(len(desk.told) for desk in desks.values()) == 3, "three messages", 20)
-    assert sorted(desks["a"].told + desks["b"].told) == ["all", "all", "one"]
+def test_a_cast_reaches_one_server_and_with_fanout_all(servers_by_name, client):
+    client.cast(CONTEXT, "greet", word="one")
+    client.cast(CONTEXT, "greet", fanout=True, word="all")
+    until(
+        lambda: sum(len(server.received) for server in servers_by_name.values()) == 3,
+        "three messages",
+        20,
+    )
+    assert sorted(servers_by_name["a"].received + servers_by_name["b"].received) == [
+        "all",
+        "all",
+        "one",
+    ]
 
 
-def test_what_fails_there_fails_here(desks, client):
+def test_an_exception_in_the_server_is_raised_in_the_client(servers_by_name, client):
     with pytest.raises(ValueError, match="no such thing"):
         client.call(CONTEXT, "fail", timeout=20, server="a")
 
 
-def test_nobody_answers_in_time(bus):
+def test_a_call_without_a_server_times_out(bus):
     with pytest.raises(rpc.Timeout):
-        rpc.Client(bus, "nobody", "1.0").call(CONTEXT, "tell", timeout=0.01, word="x")
+        rpc.Client(bus, "nobody", "1.0").call(CONTEXT, "greet", timeout=0.01, word="x")
 
 
-def test_messages_wait_for_who_listens_later(bus, client):
-    client.cast(CONTEXT, "tell", word="early")
-    desk = RecordingServer("late")
-    server = rpc.server(bus, "desk", "late", desk)
+def test_messages_wait_for_a_listener_that_starts_later(bus, client):
+    client.cast(CONTEXT, "greet", word="early")
+    endpoint = RecordingServer("late")
+    server = rpc.server(bus, "topic", "late", endpoint)
     server.start()
-    until(lambda: desk.told == ["early"], "the message", 20)
+    until(lambda: endpoint.received == ["early"], "the message", 20)
     server.stop()
     server.wait()
 
 
-def test_a_listener_sleeps_until_it_is_told(desks, client, monkeypatch):
-    def look(seconds: float) -> None:
-        raise AssertionError("somebody looks whether there is something")
+def test_a_listener_does_not_poll(servers_by_name, client, monkeypatch):
+    def sleep(seconds: float) -> None:
+        raise AssertionError("a listener polls")
 
-    monkeypatch.setattr(time, "sleep", look)
-    assert client.call(CONTEXT, "tell", timeout=20, server="a", word="x") == "a heard x"
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert client.call(CONTEXT, "greet", timeout=20, server="a", word="x") == "a received x"
