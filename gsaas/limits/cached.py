@@ -28,6 +28,7 @@ class CachedLimits(Limits):
             until, amounts = self._cache.get(project_id, (now, NOTHING))
         if now < until:
             return amounts
+        # Read without the lock, so that a slow Keystone does not delay projects whose limits are cached.
         try:
             amounts = self._limits.of(project_id)
         except exceptions.IdentityUnavailable:

@@ -153,6 +153,7 @@ class StandaloneCloud(Cloud):
                     user_data=user_data,
                 )
                 self._write(record)
+        # Making is idempotent, so a call that finds a record of an interrupted one completes it.
         if record.state == MAKING:
             self._make(record)
             record = replace(record, state=MADE)
@@ -165,6 +166,7 @@ class StandaloneCloud(Cloud):
             return None
         if record.state != MADE:
             return record.to_server(ServerStatus.BUILD)
+        # A VM whose namespace another program has deleted is gone, whatever its file says.
         if not namespace_exists(vm_netns(self._prefix, record.server_id)):
             return None
         return record.to_server(ServerStatus.ACTIVE)
@@ -173,6 +175,7 @@ class StandaloneCloud(Cloud):
         record = self._read(owner.lease_id)
         if record is None:
             return
+        # From here on `find` does not report the server as ACTIVE, even if this call does not complete.
         self._write(replace(record, state=DELETING))
         host = self._testbed.netns(record.host)
         if namespace_exists(host):

@@ -19,11 +19,13 @@ class NotifyingExchange(impl_fake.FakeExchange):  # type: ignore[misc]  # oslo.m
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        # It shares the lock of the queues: a message cannot arrive between a look at them and the wait for the next.
         self.message_added = threading.Condition(self._queues_lock)
 
-    def deliver_message(self, *message: Any, **how: Any) -> None:
+    def deliver_message(self, *message: Any, **options: Any) -> None:
+        """Add a message to its queues, and wake all listeners."""
         with self.message_added:
-            super().deliver_message(*message, **how)
+            super().deliver_message(*message, **options)
             self.message_added.notify_all()
 
 
@@ -33,6 +35,7 @@ class NotifyingExchanges(impl_fake.FakeExchangeManager):  # type: ignore[misc]
     _exchanges: dict[str, NotifyingExchange] = {}
 
     def get_exchange(self, name: str | None) -> NotifyingExchange:
+        """Return the exchange *name*, by default the configured one; make it if needed."""
         name = name or self._default_exchange
         with self._exchanges_lock:
             if name not in self._exchanges:
@@ -54,6 +57,7 @@ class WaitingListener(impl_fake.FakeListener):  # type: ignore[misc]
 
     @base.batch_poll_helper  # type: ignore[untyped-decorator]
     def poll(self, timeout: float | None = None) -> impl_fake.FakeIncomingMessage | None:
+        """Return the next message, or None after *timeout* seconds (None: no limit) or after `stop`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._exchange.message_added:
             while not self._stopped.is_set():
@@ -68,6 +72,7 @@ class WaitingListener(impl_fake.FakeListener):  # type: ignore[misc]
         return None
 
     def stop(self) -> None:
+        """End the current and every later `poll`."""
         with self._exchange.message_added:
             self._stopped.set()
             self._exchange.message_added.notify_all()
@@ -83,6 +88,7 @@ class InProcessDriver(impl_fake.FakeDriver):  # type: ignore[misc]
     def listen(
         self, target: oslo_messaging.Target, batch_size: int, batch_timeout: float | None
     ) -> base.PollStyleListenerAdapter:
+        """Return a listener for messages to *target*'s server, and to its topic."""
         exchange = self._exchange_manager.get_exchange(target.exchange)
         targets = [
             oslo_messaging.Target(topic=target.topic, server=target.server),

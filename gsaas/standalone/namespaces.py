@@ -38,6 +38,7 @@ class Namespaces:
                 )
             self._markers.mkdir(parents=True, exist_ok=True)
             marker.touch()
+        # From here on the name is this program's, marked by this call or by one that a crash interrupted.
         if not namespace_exists(name):
             with suppress(FileNotFoundError):
                 (DIRECTORY / name).unlink()  # the mount point that a crash while making it has left

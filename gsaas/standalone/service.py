@@ -132,7 +132,7 @@ class Standalone:
         """
         if migration.version(self._database) != migration.head():
             migration.upgrade(self._database)
-        url = self._listen()
+        url = self._listen()  # first: if the address is taken, nothing must be made
         self._testbed.set_up()
         self._started.callback(self._daemons.stop_all)
         # The engine starts last, so that it stops first: it calls the others.

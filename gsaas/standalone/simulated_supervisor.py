@@ -53,7 +53,7 @@ class SimulatedSupervisor:
                 if wanted.get(key) != daemon:
                     self._daemons.stop(self._name(key))
                     del self._running[key]
-            self._failed.clear()
+            self._failed.clear()  # every call tries again to start what could not start before
             for key in sorted(wanted.keys() - self._running.keys()):
                 self._start(wanted[key])
             changed = self._conditions() != before

@@ -61,6 +61,7 @@ class StateDir:
         if not self.path.is_dir():
             return
         self.lock()
+        # Namespaces first: their markers are in the folder, and must not be removed before them.
         namespaces = Namespaces(self.path)
         for name in namespaces.names():
             namespaces.remove(name)
@@ -76,10 +77,11 @@ class StateDir:
 
     @property
     def database_url(self) -> str:
+        """The URL of the SQLite database in the folder."""
         return f"sqlite:///{self._file('gsaas.db').absolute()}"
 
     def tokens(self) -> Path:
-        """The token file, written with new tokens if there is none."""
+        """Return the token file of the API; write it with new tokens if there is none."""
         path = self._file("tokens.json")
         if not path.exists():
             entries = [
@@ -95,7 +97,7 @@ class StateDir:
         return path
 
     def grant_key(self) -> str:
-        """The key that grants are signed with, a new one if there is none."""
+        """Return the key that signs grants, in the form of [grants]key; make one if there is none."""
         path = self._file("grant.key")
         if not path.exists():
             _write_private(path, f"standalone:{secrets.token_urlsafe(32)}")
@@ -103,7 +105,7 @@ class StateDir:
         return key
 
     def write_credentials(self, url: str) -> None:
-        """Write what the command line client needs: `credentials.json`, and one more for each tenant."""
+        """Write the files with URL and token that `gsaas` reads: `credentials.json`, and one more for each tenant."""
         for entry in json.loads(self.tokens().read_text(encoding="utf-8")):
             name = entry["user_id"]
             if name in IDENTITIES:

@@ -76,6 +76,7 @@ def _check_image_fits(image: Any, flavor: Any) -> None:
 
 
 def _check_quota(usage: Mapping[str, int], flavor: Any) -> None:
+    # Nova itself checks the quotas in the same way, but only when the server is made.
     for what, used, limit, asked in (
         ("servers", "totalInstancesUsed", "maxTotalInstances", 1),
         ("virtual processors", "totalCoresUsed", "maxTotalCores", flavor.vcpus),

@@ -79,6 +79,7 @@ class NovaCloud(Cloud):
         host: str | None,
         avoid: Sequence[str],
     ) -> Server:
+        # An untried lease cannot have a server yet, which saves a request to Nova.
         if not owner.untried and (found := self.find(owner)):
             return found
         caller = self._caller_clients(context)

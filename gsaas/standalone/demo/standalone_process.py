@@ -68,6 +68,7 @@ class StandaloneProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        # A later `./dev demo --clean` ends the process by this number.
         self._pid_file.write_text(str(process.pid))
         deadline = time.monotonic() + START_TIMEOUT
         while READY not in self._log.read_text(errors="replace"):
