@@ -1,30 +1,37 @@
-"""Who asks: the caller of an API request, as Keystone (or the standalone token file) describes them."""
+"""The caller of an API request, as Keystone or a token file describes it."""
 
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from oslo_context import context
 
 
 class RequestContext(context.RequestContext):
-    """The oslo.context of one request; `roles` decide what `gsaas.api.rbac` allows.
+    """The oslo.context of one request: the caller's user, project, roles and token, and the request's id.
 
-    Made by the API's authentication from what Keystone says, or from a token file in standalone.
+    The API's authentication makes it. `gsaas.api.rbac` decides by `roles` what the caller may do.
     """
 
     @functools.cached_property
     def identity(self) -> tuple[object, ...]:
-        """All that rules may ask of the caller, as a value to look answers up by. It does not change in a request."""
-        return tuple(map(_plain, self.to_policy_values().values()))
+        """Everything about the caller that rules can depend on, as a hashable value: a key to cache decisions under.
+
+        Cached itself, because a caller does not change during a request.
+        """
+        return tuple(map(_hashable, self.to_policy_values().values()))
 
     @classmethod
     def of(
-        cls, *, user_id: str, project_id: str, roles: list[str], **request_ids: str | None
+        cls, *, user_id: str, project_id: str, roles: list[str], **request_ids: Any
     ) -> RequestContext:
-        """A context of a caller known by other means than Keystone; without *request_ids*, a new one is made."""
+        """Return the context of a caller whom something other than Keystone authenticated.
+
+        *request_ids* are `request_id` and `global_request_id`; without them, a new request id is made.
+        """
         return cls(user_id=user_id, project_id=project_id, roles=list(roles), **request_ids)
 
 
-def _plain(value: object) -> object:
+def _hashable(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value

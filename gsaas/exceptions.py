@@ -1,7 +1,7 @@
-"""Every situation GSaaS reports, by name: what happened, the facts, and a code that never changes.
+"""The errors that GSaaS reports to callers: each has a code that never changes, an HTTP status, and a sentence.
 
-`code` is what API clients match on; `status` is the HTTP family. A sub-class states its sentence in
-`fmt` and is raised with the facts as keywords, which stay readable on the exception.
+API clients match on `code`; `status` is the HTTP status of the answer. A subclass gives its sentence as `fmt`, a format
+of named facts, and is raised with the facts as keywords, which `facts` keeps.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class GsaasError(Exception):
-    """Base of all. Never raised itself."""
+    """The base of all errors in this module; never raised itself."""
 
     code = "gsaas.internal"
     status = 500
@@ -22,7 +22,7 @@ class GsaasError(Exception):
 
 
 class BadRequest(GsaasError):
-    """The request says something GSaaS does not understand or allow; nothing was changed."""
+    """The request has something that GSaaS does not understand or allow; nothing was changed."""
 
     code = "gsaas.bad-request"
     status = 400
@@ -30,12 +30,12 @@ class BadRequest(GsaasError):
 
 
 class UserDataTooLarge(BadRequest):
-    """User data, ours and the caller's together, is more than Nova takes (65,535 bytes of base64)."""
+    """User data, the caller's and that of GSaaS together, is larger than Nova allows (65,535 bytes of base64)."""
 
     code = "gsaas.user-data.too-large"
     fmt = (
-        "user data is %(size)d bytes after base64, %(limit)d is the most Nova takes; "
-        "shorten yours by %(excess)d bytes, or have it fetch the rest at boot"
+        "user data is %(size)d bytes after base64, but Nova allows at most %(limit)d; "
+        "shorten yours by %(excess)d bytes, or have it download the rest at boot"
     )
 
 
@@ -43,18 +43,18 @@ class UnknownPolicy(BadRequest):
     """The request names a scheduling policy that is not installed."""
 
     code = "gsaas.policy.unknown"
-    fmt = "there is no policy %(name)r; the policies here are %(known)s"
+    fmt = "there is no policy %(name)r; use one of %(known)s"
 
 
 class PolicyNotAllowed(BadRequest):
-    """The request names a scheduling policy that the operator keeps from requests."""
+    """The request names a scheduling policy that the operator does not let requests name."""
 
     code = "gsaas.policy.not-allowed"
-    fmt = "requests may not name the policy %(name)r here; those they may name are %(allowed)s"
+    fmt = "requests may not name the policy %(name)r here; use one of %(allowed)s"
 
 
 class Unauthorized(GsaasError):
-    """No token, or one that is not valid."""
+    """The request has no token, or one that is not valid."""
 
     code = "gsaas.unauthorized"
     status = 401
@@ -62,15 +62,15 @@ class Unauthorized(GsaasError):
 
 
 class Forbidden(GsaasError):
-    """The caller is known, and may not do this."""
+    """The caller is authenticated, but may not do this."""
 
     code = "gsaas.forbidden"
     status = 403
-    fmt = "this needs %(rule)s, which the roles %(roles)s do not give"
+    fmt = "this needs the permission %(rule)s, which your roles (%(roles)s) do not give; ask your operator for it"
 
 
 class NoProject(GsaasError):
-    """The token is for the whole cloud, for a domain, or for nothing; leases belong to projects."""
+    """The token is scoped to the whole cloud, to a domain, or not at all; leases belong to projects."""
 
     code = "gsaas.forbidden.no-project"
     status = 403
@@ -78,7 +78,7 @@ class NoProject(GsaasError):
 
 
 class QuotaExceeded(GsaasError):
-    """The project would have more than an operator lets it have."""
+    """The project would exceed a quota that an operator has set."""
 
     code = "gsaas.quota.exceeded"
     status = 403
@@ -86,15 +86,15 @@ class QuotaExceeded(GsaasError):
 
 
 class IdentityUnavailable(GsaasError):
-    """Keystone, which knows who is calling, does not answer."""
+    """Keystone, which authenticates callers, does not answer."""
 
     code = "gsaas.identity.unavailable"
     status = 503
-    fmt = "Keystone does not answer, so nobody can be recognised; try again"
+    fmt = "Keystone does not answer, so requests cannot be authenticated; try again later"
 
 
 class NotFound(GsaasError):
-    """There is no such thing, or it is another project's: the two answers are the same on purpose."""
+    """There is no such object, or it is another project's: the answers are the same on purpose."""
 
     code = "gsaas.not-found"
     status = 404
@@ -102,33 +102,33 @@ class NotFound(GsaasError):
 
 
 class LeaseReleased(NotFound):
-    """The lease is history: there is nothing left of it to act on."""
+    """The lease has ended: nothing can be done with it any more."""
 
     code = "gsaas.lease.released"
     fmt = "lease %(id)s is released already"
 
 
 class LeaseHoldsNothing(GsaasError):
-    """The lease has no cGPUs (any more) that its environment could name."""
+    """The lease has no cGPUs yet, or no more, so that it has no environment."""
 
     code = "gsaas.lease.holds-nothing"
     status = 409
-    fmt = "lease %(id)s is %(status)s and holds no cGPUs, so it has no environment"
+    fmt = "lease %(id)s is %(status)s and has no cGPUs, so it has no environment"
 
 
 class HostAlive(GsaasError):
-    """A host that is to be forgotten was heard of a moment ago."""
+    """An operator asks to forget a host whose agents still report."""
 
     code = "gsaas.host.alive"
     status = 409
     fmt = (
-        "host %(name)s was heard of %(ago)d s ago: it is not gone. Stop gsaas-monitor and gsaas-rodvr "
-        "there and ask again in %(wait)d s; or force it, if the host was switched off since"
+        "host %(name)s reported %(ago)d s ago, so it still runs. Stop gsaas-monitor and gsaas-rodvr "
+        "there and ask again in %(wait)d s; or use force, if the host has been switched off since"
     )
 
 
 class NoCapacity(GsaasError):
-    """The request fits the cloud, but not now."""
+    """The request would fit into the cloud, but not now."""
 
     code = "gsaas.capacity.busy"
     status = 409
@@ -136,30 +136,30 @@ class NoCapacity(GsaasError):
 
 
 class NoDaemonPort(NoCapacity):
-    """A GPU host has a daemon on every port that it may use for leases.
+    """All ports of a GPU host that leases' daemons may use are taken.
 
-    Tenants read the sentence, and are not to know hosts: *host* is among the facts alone.
+    The sentence does not name the host, because tenants read it and must not learn hosts; the facts do.
     """
 
     code = "gsaas.capacity.ports"
     fmt = (
-        "a GPU host that was chosen has a daemon on every one of its ports %(ports)s; wait for a release, or have "
-        "your operator enlarge [daemons]lease_ports"
+        "a chosen GPU host has a daemon on each of its ports %(ports)s; try again after another lease is released, "
+        "or ask your operator to enlarge [daemons]lease_ports"
     )
 
 
 class NoMaskedAddress(NoCapacity):
-    """The leases of a host's own programs have nearly all the addresses that there are for them."""
+    """A host has too few free masked addresses for its own programs: those that run on it and not in a VM."""
 
     code = "gsaas.capacity.masked-addresses"
     fmt = (
-        "%(count)d masked addresses are needed on the programs' host and %(free)d are free; give back leases used "
-        "there, or have your operator enlarge [rodvr]local_prefix"
+        "the host of the program needs %(count)d masked addresses, and %(free)d are free; release leases that are used "
+        "there, or ask your operator to enlarge [rodvr]local_prefix"
     )
 
 
 class NeverFits(GsaasError):
-    """The request asks for more than the cloud owns: waiting would not help."""
+    """The request asks for more than the cloud has, so waiting would not help."""
 
     code = "gsaas.capacity.impossible"
     status = 409
@@ -167,33 +167,36 @@ class NeverFits(GsaasError):
 
 
 class QueueFull(GsaasError):
-    """The project has as many requests in the queue as it may have."""
+    """The project has as many requests in the queue as the operator allows."""
 
     code = "gsaas.queue.full"
     status = 403
-    fmt = "the project has %(waiting)d requests in the queue, and may have no more; wait for some of them"
+    fmt = (
+        "the project already has %(waiting)d requests in the queue, which is the most it may have; "
+        "try again when some have left it"
+    )
 
 
 class GrantRefused(GsaasError):
-    """A grant was shown that lets nobody in."""
+    """A consumer showed a grant that does not admit it. The base of the reasons."""
 
     code = "gsaas.grant.refused"
     status = 403
     fmt = "the grant is refused"
     outcome = "refused"
-    """A word for the metrics."""
+    """The value of the label in the metrics."""
 
 
 class GrantForged(GrantRefused):
-    """It is not ours, or not as it was when we gave it out."""
+    """The signature is not valid: the grant was not issued by this service, or was altered."""
 
     code = "gsaas.grant.forged"
-    fmt = "this is no grant of this service; take GSAAS_GRANT as it is in the environment of the lease"
+    fmt = "this is no grant of this service; copy GSAAS_GRANT unchanged from the environment of the lease"
     outcome = "forged"
 
 
 class GrantExpired(GrantRefused):
-    """It was not redeemed in time."""
+    """The grant was not redeemed before it expired."""
 
     code = "gsaas.grant.expired"
     fmt = (
@@ -204,31 +207,31 @@ class GrantExpired(GrantRefused):
 
 
 class GrantReplayed(GrantRefused):
-    """It was redeemed before, from the same address."""
+    """The grant was redeemed before, from the same address."""
 
     code = "gsaas.grant.replayed"
-    fmt = "the grant of lease %(lease_id)s was redeemed already, and a second time is not needed"
+    fmt = "the grant of lease %(lease_id)s was redeemed already; the address is admitted, so no action is needed"
     outcome = "replayed"
 
 
 class GrantStolen(GrantRefused):
-    """It was not given to whoever shows it."""
+    """The grant was shown by a consumer that it was not issued to."""
 
     code = "gsaas.grant.stolen"
-    fmt = "the grant was not given to whoever shows it: %(why)s"
+    fmt = "the grant was not issued to the consumer that shows it: %(why)s"
     outcome = "stolen"
 
 
 class GrantOver(GrantRefused):
-    """Its lease has no real addresses to reach, any more."""
+    """The lease of the grant is over, or has no real addresses to reach."""
 
     code = "gsaas.grant.over"
-    fmt = "lease %(lease_id)s is %(status)s, and its grant opens nothing"
+    fmt = "lease %(lease_id)s is %(status)s, so its grant is of no use any more"
     outcome = "over"
 
 
 class ServerRefused(GsaasError):
-    """The cloud would not make the VM as asked (image, flavor, network, quota)."""
+    """The cloud refuses to make the requested VM: its image, flavor, network or quota does not allow it."""
 
     code = "gsaas.server.refused"
     status = 400
@@ -236,7 +239,7 @@ class ServerRefused(GsaasError):
 
 
 class CloudUnavailable(GsaasError):
-    """The cloud that boots VMs does not answer, or cannot do its work now."""
+    """The cloud that boots VMs does not answer, or fails."""
 
     code = "gsaas.cloud.unavailable"
     status = 503
@@ -244,23 +247,23 @@ class CloudUnavailable(GsaasError):
 
 
 class IllegalTransition(GsaasError):
-    """A lease was asked to do what its state does not allow."""
+    """The state of a lease does not allow a requested event."""
 
     code = "gsaas.lease.illegal-transition"
     status = 409
-    fmt = "lease %(id)s is %(state)s, which does not allow %(event)s; its story: %(story)s"
+    fmt = "lease %(id)s is %(state)s, which does not allow %(event)s; its events so far: %(events)s"
 
 
 class ClaimConflict(GsaasError):
-    """Others changed the chosen GPUs between reading and claiming, more often than we retry."""
+    """Concurrent claims changed the chosen GPUs at each of the attempts ([gpgpums]claim_attempts)."""
 
     code = "gsaas.claim.conflict"
     status = 503
-    fmt = "%(attempts)d claims in a row were overtaken by others; try again"
+    fmt = "concurrent claims changed the chosen GPUs %(attempts)d times in a row; try again"
 
 
-class Unhealthy(GsaasError):
-    """This process cannot do its work now; another may."""
+class ServiceUnhealthy(GsaasError):
+    """This process cannot serve requests now; another process may."""
 
     code = "gsaas.unhealthy"
     status = 503
@@ -268,7 +271,7 @@ class Unhealthy(GsaasError):
 
 
 class RemotingLimit(BadRequest):
-    """The remoting middleware cannot carry the request."""
+    """The remoting middleware cannot give one program that many cGPUs."""
 
     code = "gsaas.remoting.limit"
-    fmt = "%(driver)s shows a program at most %(limit)d cGPUs, %(count)d were asked for: %(why)s"
+    fmt = "%(driver)s gives a program at most %(limit)d cGPUs, and you asked for %(count)d: %(why)s"

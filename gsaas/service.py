@@ -1,10 +1,10 @@
-"""The life of gsaas-engine, gsaas-rodvr and gsaas-monitor as processes.
+"""Start, signal handling and end of the processes gsaas-engine, gsaas-rodvr and gsaas-monitor.
 
-1. Start, or end with status 1 and one sentence that says what is missing and what to do. Waiting for what is
-   missing would look like working; a supervisor such as systemd tries again.
-2. Once started, survive: a message bus or a database that goes away comes back.
-3. SIGTERM and SIGINT end it in order. SIGHUP makes it read its configuration again and take over what can change
-   while it runs, which is the level of its log. A log file that was moved away is made anew by itself.
+1. A process starts, or ends with status 1 and one sentence that says what is missing and what to do. It does not wait
+   for what is missing, because it would then look as if it worked; a supervisor such as systemd starts it again.
+2. Once started, a process survives the loss of the message bus or the database, until they are back.
+3. SIGTERM and SIGINT end it in order. SIGHUP makes it read its configuration again and apply what can change while it
+   runs, which is the log level. It opens a new log file by itself when the old one was renamed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 LOG = log.getLogger(__name__)
 
-STOP_PATIENCE = 10.0
-"""Seconds."""
+STOP_TIMEOUT = 10.0
+"""Seconds that the parts of a process may take to stop; then the process ends without them."""
 
 Start = Callable[[cfg.ConfigOpts, ExitStack], None]
-"""Makes and starts the parts of a process, and leaves with the stack how to stop them, last things first."""
+"""Starts the parts of a process, and registers with the stack how to stop them, which it does in reverse order."""
 
 
 class Unstartable(Exception):
-    """The process cannot start; the message says why in one sentence, and what to do."""
+    """The process cannot start; the text says in one sentence why, and what to do."""
 
 
 def run(
@@ -49,18 +49,19 @@ def run(
     argv: Sequence[str] | None = None,
     cli: Sequence[cfg.Opt] = (),
 ) -> int:
-    """Be the process *name* until a signal ends it; return its exit status.
+    """Run the process *name* until a signal ends it; return its exit status.
 
-    `/etc/gsaas/gsaas.conf` is read, then `/etc/gsaas/<name>.conf`, or what *argv* names instead. *cli* are
-    options for the command line alone.
+    It reads `/etc/gsaas/gsaas.conf`, then `/etc/gsaas/<name>.conf`; or the files that *argv* names instead. *cli* are
+    options that only the command line has.
     """
     try:
         conf = gsaas_conf.load(
             sys.argv[1:] if argv is None else argv, prog=name, description=description, cli=cli
         )
     except (cfg.Error, ValueError) as error:
-        return _refuse(name, f"the configuration cannot be used: {error}")
+        return _report_failure(name, f"the configuration cannot be used: {error}")
     log.setup(conf, "gsaas")
+    # Signal handlers run between any two instructions of this thread; SimpleQueue.put is safe to call from one.
     hangups: queue.SimpleQueue[int] = queue.SimpleQueue()
     signal.signal(signal.SIGHUP, lambda number, _: hangups.put(number))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -73,9 +74,9 @@ def run(
         while hangups.get():
             _reload(conf)
     except Unstartable as error:
-        return _refuse(name, str(error))
+        return _report_failure(name, str(error))
     except SystemExit:
-        _refuse_to_hurry()
+        _ignore_further_signals()
         LOG.info("%s stops", name)
     finally:
         _stop(parts)
@@ -83,18 +84,21 @@ def run(
 
 
 def host_name(conf: cfg.ConfigOpts) -> str:
-    """The name that an agent reports under; raises `Unstartable` for one that the engine would not take."""
+    """Return the name under which an agent reports; raise `Unstartable` for one that the engine would refuse."""
     name = conf.host or socket.gethostname()
     if not host_names.is_valid(name):
         raise Unstartable(
-            f"{name!r} is no host name: {host_names.RULE}; see [DEFAULT]host in the configuration"
+            f"{name!r} is no host name: {host_names.RULE}; set [DEFAULT]host in the configuration"
         )
     return name
 
 
 def database(conf: cfg.ConfigOpts) -> Database:
-    """Connect to a database that has this release's tables; raises `Unstartable`."""
-    from gsaas.db import migration, ready  # half of what an agent would load, and it needs none
+    """Return the configured database, connected; raise `Unstartable` if it lacks this release's tables."""
+    from gsaas.db import (
+        migration,
+        ready,
+    )  # half of all that an agent would import; agents have no database
 
     try:
         opened = ready.connect(conf)
@@ -107,48 +111,53 @@ def database(conf: cfg.ConfigOpts) -> Database:
 
 
 def bus(conf: cfg.ConfigOpts) -> rpc.Bus:
-    """Connect to a message bus that takes messages; raises `Unstartable`."""
+    """Return the configured message bus, connected; raise `Unstartable` if it accepts no messages."""
     try:
         connected = rpc.connect(conf)
         rpc.check(connected)
     except rpc.BusError as error:
         raise Unstartable(
-            f"there is no message bus: {error}; see transport_url in the configuration"
+            f"there is no message bus: {error}; start it, or correct transport_url in the configuration"
         ) from error
     return connected
 
 
 def _reload(conf: cfg.ConfigOpts) -> None:
+    """Read the configuration files again; log errors and keep the old values."""
     try:
         conf.mutate_config_files()
     except (cfg.Error, ValueError) as error:
-        LOG.error("the configuration stays as it was: %s", error)
+        LOG.error(
+            "the configuration cannot be read again, so the old one stays in force: %s", error
+        )
     else:
         LOG.info("the configuration was read again")
 
 
 def _stop(parts: ExitStack) -> None:
-    """Stop everything in order, for as long as we have patience.
+    """Stop all parts in reverse order, for at most `STOP_TIMEOUT` seconds.
 
-    A message bus that is down keeps its threads in pauses of up to half a minute. Whoever is left behind there can
-    do no harm: what must survive is in the database or in the kernel.
+    While the message bus is down, its threads sleep for up to half a minute between attempts to connect. Leaving such
+    threads behind does no harm: everything that must survive is in the database or in the kernel.
     """
     stopping = threading.Thread(target=parts.close, name="stopping", daemon=True)
     stopping.start()
-    stopping.join(STOP_PATIENCE)
+    stopping.join(STOP_TIMEOUT)
     if stopping.is_alive():
         LOG.warning(
-            "not everything has stopped after %g s; it ends with the process", STOP_PATIENCE
+            "not every part has stopped after %g s; the process ends without waiting any longer",
+            STOP_TIMEOUT,
         )
 
 
-def _refuse_to_hurry() -> None:
-    """Whoever asked to stop has to wait: a second signal would cut the stopping short."""
+def _ignore_further_signals() -> None:
+    """Ignore SIGTERM and SIGINT from now on: a second one would interrupt the orderly stop."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
 
-def _refuse(name: str, sentence: str) -> int:
+def _report_failure(name: str, sentence: str) -> int:
+    """Print why the process cannot start; return its exit status."""
     LOG.debug("%s cannot start", name, exc_info=True)
-    print(f"{name}: {sentence}", file=sys.stderr)  # noqa: T201 (also when the log goes elsewhere)
+    print(f"{name}: {sentence}", file=sys.stderr)  # noqa: T201 (stderr, even if the log is a file)
     return 1

@@ -1,10 +1,9 @@
-"""Is this installation sound? What a controller can find out about it, one finding a line.
+"""Check an installation of GSaaS: everything that a controller can find out, as a sequence of findings.
 
-findings  what is said, and how bad it is             parts     each thing that is looked at, in order
-database  there, migrated, and of one mind about time agents    monitors and endpoints, as they reported last
-bus       takes messages, and engines take them       identity  Keystone knows us, and the cloud knows where we are
-nova      answers us, tells us what happens, and its hosts are ours
-quotas    Keystone has the limits that we ask it for
+findings  what a check found, and how severe it is    parts     runs all checks, in order
+database  connection, revision of the tables, clock   agents    the last reports of monitors and endpoints
+bus       the message bus, and an engine that reads   identity  GSaaS's user in Keystone, and its endpoint
+nova      OpenStack's services, notifications, hosts  quotas    the limits, or those that Keystone lacks
 
-Nothing is changed by looking. A part that cannot be looked at is a finding, never an exception.
+A check changes nothing. A part that cannot be checked yields a finding; it never raises.
 """

@@ -1,4 +1,4 @@
-"""Are the agents of GPU hosts and compute hosts heard of, and are they content?"""
+"""Check that the agents of GPU hosts and compute hosts report, and that they report no problem."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from gsaas.db.models import EndpointRow, GpuRow, HostRow
 
 MONITORS = "monitors"
 ENDPOINTS = "endpoints"
-SHOWN = 5
-"""Names in one sentence."""
+MAX_NAMES = 5
+"""Host names that one sentence lists."""
 
-Heard = Mapping[str, datetime.datetime | None]
-"""Host -> when its agent spoke last, in UTC; None: never."""
+LastReports = Mapping[str, datetime.datetime | None]
+"""Host -> when its agent reported last, in UTC without a time zone; None: never."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Those that do the same on different hosts."""
+class AgentKind:
+    """One of the two kinds of agents, in the words of the sentences about it."""
 
     part: str
-    where: str
+    """The part of the check-up, in the plural: `monitors`."""
+    host_kind: str
+    """The kind of host that it runs on: `GPU host`."""
     process: str
-    without: str
-    """What nobody has while there is none."""
+    """The name of its process."""
+    consequence: str
+    """What does not work while there is none."""
 
 
-_MONITOR = Kind(MONITORS, "GPU host", "gsaas-monitor", "there are no GPUs to give")
-_ENDPOINT = Kind(ENDPOINTS, "compute host", "gsaas-rodvr", "no VM can reach GPUs")
+_MONITOR = AgentKind(MONITORS, "GPU host", "gsaas-monitor", "there are no GPUs to give")
+_ENDPOINT = AgentKind(ENDPOINTS, "compute host", "gsaas-rodvr", "no VM can reach GPUs")
 
 
-def look(session: Session, monitor_patience: float, endpoint_patience: float) -> Iterator[Finding]:
-    """Read what they said last. An agent is silent after so many seconds of patience."""
+def check(session: Session, monitor_timeout: float, endpoint_timeout: float) -> Iterator[Finding]:
+    """Check the last reports in the database; the timeouts say after how many seconds an agent counts as silent."""
     now = timeutils.utcnow()
     has_gpus = select(GpuRow.uuid).where(GpuRow.host_name == HostRow.name).exists()
     monitors = session.execute(
@@ -47,46 +50,48 @@ def look(session: Session, monitor_patience: float, endpoint_patience: float) ->
     endpoints = [
         endpoint for endpoint in session.scalars(select(EndpointRow)) if not endpoint.host.disabled
     ]
-    yield heard(_MONITOR, dict(monitors.all()), now, monitor_patience)
-    yield heard(
+    yield check_last_reports(_MONITOR, dict(monitors.tuples().all()), now, monitor_timeout)
+    yield check_last_reports(
         _ENDPOINT,
         {endpoint.host_name: endpoint.seen_at for endpoint in endpoints},
         now,
-        endpoint_patience,
+        endpoint_timeout,
     )
-    yield from troubles(
+    yield from list_problems(
         {endpoint.host_name: endpoint.report.get("problems", []) for endpoint in endpoints}
     )
 
 
-def heard(kind: Kind, last: Heard, now: datetime.datetime, patience: float) -> Finding:
-    """Who of the hosts in service was not heard of lately."""
+def check_last_reports(
+    kind: AgentKind, last: LastReports, now: datetime.datetime, timeout: float
+) -> Finding:
+    """Name the hosts whose agents have not reported within the last *timeout* seconds."""
     if not last:
         return warn(
             kind.part,
-            f"no {kind.process} has ever reported, so {kind.without}",
-            f"start {kind.process} on a {kind.where}; if it runs, its log says what it waits for",
+            f"no {kind.process} has ever reported, so {kind.consequence}",
+            f"start {kind.process} on a {kind.host_kind}; if it runs, its log says what it waits for",
         )
-    limit = now - datetime.timedelta(seconds=patience)
+    limit = now - datetime.timedelta(seconds=timeout)
     silent = sorted(name for name, at in last.items() if at is None or at < limit)
     if silent:
         return warn(
             kind.part,
-            f"{len(silent)} of {len(last)} are silent for more than {patience:.0f} s: {names(silent)}",
-            f"systemctl status {kind.process} there; gsaas hosts -disable=NAME for a {kind.where} "
+            f"{len(silent)} of {len(last)} are silent for more than {timeout:.0f} s: {names(silent)}",
+            f"systemctl status {kind.process} there; gsaas hosts -disable=NAME for a {kind.host_kind} "
             "that is out of service, gsaas hosts -forget=NAME for one that is gone for good",
         )
-    return ok(kind.part, f"{len(last)}, all heard of in the last {patience:.0f} s")
+    return ok(kind.part, f"{len(last)}, all heard of in the last {timeout:.0f} s")
 
 
-def troubles(problems: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """What endpoints say that somebody has to mend."""
-    for host, said in sorted(problems.items()):
-        for problem in said:
-            yield warn(ENDPOINTS, f"{host}: {problem}", f"mend it on {host}")
+def list_problems(problems: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Yield a finding for each of the *problems* that endpoints report, by host."""
+    for host, reported in sorted(problems.items()):
+        for problem in reported:
+            yield warn(ENDPOINTS, f"{host}: {problem}", f"repair it on {host}")
 
 
 def names(hosts: Sequence[str]) -> str:
-    """Some of many names."""
-    more = len(hosts) - SHOWN
-    return ", ".join(hosts[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    """Return the first `MAX_NAMES` of *hosts* and the number of the others, for a sentence."""
+    more = len(hosts) - MAX_NAMES
+    return ", ".join(hosts[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Does the message bus take messages, and does an engine take them from it?"""
+"""Check that the message bus accepts messages, and that an engine receives them."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from gsaas.rpc.queues import NotObservable, Queue, find_queue
 
 PART = "message bus"
 ENGINE = "engine"
+BACKLOG = 1000
+"""Messages that may wait for the engine: more than the agents of hundreds of hosts send in a minute."""
 
 
-def look(bus: rpc.Bus) -> Iterator[Finding]:
+def check(bus: rpc.Bus) -> Iterator[Finding]:
+    """Send a message over *bus*, and look at the queue of the engine where the bus can show it."""
     try:
         rpc.check(bus)
     except rpc.BusError as error:
         yield fail(
-            PART, f"it takes no messages: {reason(error)}", "start it, or correct transport_url"
+            PART, f"it accepts no messages: {reason(error)}", "start it, or correct transport_url"
         )
         return
-    yield ok(PART, "it takes messages")
+    yield ok(PART, "it accepts messages")
     try:
-        yield engines(find_queue(bus, rpc.ENGINE))
+        yield check_engine_queue(find_queue(bus, rpc.ENGINE))
     except NotObservable:
         return
 
 
-def engines(queue: Queue | None) -> Finding:
-    """Whether somebody does the engine's work; *queue* is its own on the bus."""
+def check_engine_queue(queue: Queue | None) -> Finding:
+    """Check that an engine reads *queue*, the engine's own, fast enough; None if the queue does not exist."""
     if queue is None or not queue.consumers:
         return fail(
             ENGINE,
-            "no gsaas-engine takes messages: nothing is launched, wired or ended",
+            "no gsaas-engine receives messages, so no lease is launched, wired or ended",
             "systemctl start gsaas-engine on a controller; if it runs, its log says what it waits for",
         )
     if queue.messages > BACKLOG:
         return warn(
             ENGINE,
             f"{queue.messages} messages wait for it",
-            "look at its log and at the database's load; a second gsaas-engine on another controller shares the work",
+            "check its log and the load of the database; a second gsaas-engine on another controller shares the work",
         )
-    return ok(ENGINE, "at least one takes messages")
-
-
-BACKLOG = 1000
-"""Messages that may wait: more than agents of hundreds of hosts send in a minute."""
+    return ok(ENGINE, "at least one receives messages")

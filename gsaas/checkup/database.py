@@ -1,7 +1,7 @@
-"""Is the database there, as this release needs it, and is its clock ours?
+"""Check the revision of the database, and that its clock agrees with this controller's.
 
-Every time in it is written by a controller, and read by the others: who is silent, whose turn it is. Agents send no
-times, so their clocks do not matter.
+Controllers write times into the database that other controllers compare with their own clocks, for instance to find
+silent agents. Agents send no times, so their clocks do not matter.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from gsaas.db.database import Database
 PART = "database"
 CLOCK = "clock"
 TOLERANCE = 2.0
-"""Seconds that clocks may differ. Time-outs here are ten seconds and more."""
+"""Seconds by which clocks may differ. The timeouts that depend on clocks are ten seconds and longer."""
 
-_CLOCKS = {"mysql": "SELECT UTC_TIMESTAMP(6)", "postgresql": "SELECT now() AT TIME ZONE 'UTC'"}
+_CLOCK_QUERIES = {
+    "mysql": "SELECT UTC_TIMESTAMP(6)",
+    "postgresql": "SELECT now() AT TIME ZONE 'UTC'",
+}
 
 
-def look(database: Database) -> Iterator[Finding]:
-    """Raises what the database raises."""
+def check(database: Database) -> Iterator[Finding]:
+    """Check *database*, the revision first; raises what the database raises."""
     current = migration.version(database)
     where = database.engine.url.render_as_string(hide_password=True)
     if problem := ready.problem(current):
@@ -33,20 +36,20 @@ def look(database: Database) -> Iterator[Finding]:
         yield fail(PART, said, todo or "update GSaaS on this machine")
         return
     yield ok(PART, f"{where} is at revision {current}, as this release needs it")
-    if asking := _CLOCKS.get(database.engine.dialect.name):
+    if query := _CLOCK_QUERIES.get(database.engine.dialect.name):
         with database.engine.connect() as connection:
-            yield clock(
-                connection.execute(sqlalchemy.text(asking)).scalar_one(), timeutils.utcnow()
+            yield compare_clocks(
+                connection.execute(sqlalchemy.text(query)).scalar_one(), timeutils.utcnow()
             )
 
 
-def clock(theirs: datetime.datetime, ours: datetime.datetime) -> Finding:
-    """Compare the clock of the database's machine with this one's."""
-    apart = (ours - theirs).total_seconds()
-    if abs(apart) <= TOLERANCE:
-        return ok(CLOCK, "this machine and the database's agree on the time")
+def compare_clocks(database_time: datetime.datetime, own_time: datetime.datetime) -> Finding:
+    """Compare the clocks of the database's machine and of this one, both in UTC without a time zone."""
+    difference = (own_time - database_time).total_seconds()
+    if abs(difference) <= TOLERANCE:
+        return ok(CLOCK, "the clocks of this machine and the database agree")
     return warn(
         CLOCK,
-        f"this machine is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} the database's",
-        "let NTP set the clocks of all controllers: hosts seem silent, or alive, by their difference",
+        f"this machine is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} the database's",
+        "synchronise the clocks of all controllers with NTP: by their difference, hosts seem silent or alive",
     )

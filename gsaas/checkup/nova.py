@@ -1,13 +1,13 @@
-"""Does Nova answer us, does it tell us what happens to servers, and are its compute hosts ours?
+"""Check that OpenStack's services answer, that Nova sends notifications, and that its compute hosts have endpoints.
 
-That tenants may not, but we may choose a server's host cannot be seen without launching a VM: a launch with
-`-locality=local` tells.
+Not checked: whether Nova lets GSaaS, but not tenants, choose a server's host. Only launching a VM can show that (with
+`-locality=local`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from keystoneauth1 import exceptions as keystone
 from oslo_config import cfg
@@ -24,39 +24,41 @@ PART = "Nova"
 NOTIFICATIONS = "notifications"
 HOSTS = "compute hosts"
 BACKLOG = 10_000
-"""Notifications that may wait: RabbitMQ keeps some kilobytes of each in memory."""
+"""Notifications that may wait in a queue: RabbitMQ keeps each of them, some kilobytes, in memory."""
 
 
-def look(conf: cfg.ConfigOpts, endpoints: Collection[str] | None) -> Iterator[Finding]:
-    """Ask Nova and its companions in our own name.
+def check(conf: cfg.ConfigOpts, endpoints: Collection[str] | None) -> Iterator[Finding]:
+    """Send a request to Nova, Neutron, Glance and Placement as the service user, and yield what was found.
 
-    *endpoints* are the hosts that have a RODVR endpoint; None if that is not known.
+    *endpoints* are the hosts that have a RODVR endpoint; None if they are not known.
     """
-    from gsaas.cloud.nova import clients  # only where there is a Nova: it takes long to import
+    from gsaas.cloud.nova import (
+        clients,
+    )  # takes long to import, and is of use only where there is a Nova
     from gsaas.cloud.nova.hosts import compute_hosts
 
     try:
-        service = clients.ClientFactory(conf).service()
+        openstack = clients.ClientFactory(conf).for_service()
     except ValueError as error:
-        yield fail(PART, str(error), "say in [service_user] as whom GSaaS asks Nova")
+        yield fail(PART, str(error), "set the user as which GSaaS asks Nova in [service_user]")
         return
     try:
-        yield from identity.service_user(identity.roles_of(service.sdk.session))
+        yield from identity.check_service_user_roles(identity.roles_of(openstack.sdk.session))
     except keystone.ClientException as error:
-        yield identity.refused("service_user", error)
+        yield identity.no_token("service_user", error)
         return
-    found = list(_answers(service))
+    found = list(_check_services(openstack))
     yield from found
     if endpoints is None or any(finding.part == PART and finding.todo for finding in found):
         return
     try:
-        yield from computes(compute_hosts(service), endpoints)
-    except (clients.Refused, exceptions.CloudUnavailable) as error:
-        yield _refused(PART, error)
+        yield from compare_compute_hosts(compute_hosts(openstack), endpoints)
+    except (clients.RequestRejected, exceptions.CloudUnavailable) as error:
+        yield _failed(PART, error)
 
 
-def computes(known: Collection[str], endpoints: Collection[str]) -> Iterator[Finding]:
-    """Compare the compute hosts that Nova uses with those that have an endpoint."""
+def compare_compute_hosts(known: Collection[str], endpoints: Collection[str]) -> Iterator[Finding]:
+    """Compare the compute hosts that Nova uses, *known*, with those that have an endpoint."""
     without = sorted(set(known) - set(endpoints))
     unknown = sorted(set(endpoints) - set(known))
     if without:
@@ -68,16 +70,16 @@ def computes(known: Collection[str], endpoints: Collection[str]) -> Iterator[Fin
     if unknown:
         yield warn(
             HOSTS,
-            f"{len(unknown)} with an endpoint are none that Nova uses: {agents.names(unknown)}",
-            "set [DEFAULT]host there to the name in openstack compute service list, if it is another; "
-            "gsaas hosts -forget=NAME, if it is gone",
+            f"{len(unknown)} with an endpoint are not used by Nova: {agents.names(unknown)}",
+            "if Nova calls the host by another name, set [DEFAULT]host there to the name in openstack compute service "
+            "list; if the host is gone: gsaas hosts -forget=NAME",
         )
     if not (without or unknown):
         yield ok(HOSTS, f"Nova uses {len(known)}, and each has an endpoint")
 
 
 def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    """Look at the queues of the bus that Nova's notifications go to."""
+    """Look at the queues that Nova's notifications go to, on the message bus that carries them."""
     try:
         bus = rpc.connect(conf, conf.nova.notification_url)
     except rpc.BusError as error:
@@ -98,62 +100,65 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     except rpc.BusError as error:
         yield fail(
             NOTIFICATIONS,
-            f"the bus that they come over does not answer: {reason(error)}",
-            "correct [nova]notification_url, or mend that bus",
+            f"the message bus that carries them does not answer: {reason(error)}",
+            "correct [nova]notification_url, or repair that message bus",
         )
         return
     finally:
         bus.cleanup()
-    yield from told(conf.nova.notification_pool, queues)
+    yield from check_queues(conf.nova.notification_pool, queues)
 
 
-def told(ours: str, queues: Mapping[str, Queue | None]) -> Iterator[Finding]:
-    """What the queues of notifications say: ours, called *ours*, and those that Nova makes for itself."""
-    theirs = {name: queue for name, queue in queues.items() if name != ours}
-    if not any(theirs.values()):
+def check_queues(own_queue: str, queues: Mapping[str, Queue | None]) -> Iterator[Finding]:
+    """Check the queues of notifications, by name: *own_queue*, that of GSaaS, and those that Nova declares.
+
+    A queue is None if it does not exist.
+    """
+    novas_queues = {name: queue for name, queue in queues.items() if name != own_queue}
+    if not any(novas_queues.values()):
         yield warn(
             NOTIFICATIONS,
-            "Nova has sent none yet, so what happens to servers is noticed only every [nova]audit_interval",
+            "Nova has sent none yet, so GSaaS notices changes of servers only every [nova]audit_interval",
             "in nova.conf: [notifications]notification_format = versioned and "
             "[oslo_messaging_notifications]driver = messagingv2; then restart Nova's services",
         )
     full = {name: queue for name, queue in queues.items() if queue and queue.messages > BACKLOG}
     for name, queue in sorted(full.items()):
-        if name == ours:
-            todo = "look at what gsaas-engine logs: it empties this queue"
+        if name == own_queue:
+            todo = "read the log of gsaas-engine, which empties this queue"
         else:
             todo = (
-                "let RabbitMQ forget what is old: rabbitmqctl set_policy --apply-to queues nova-notifications "
-                f"'^({name.partition('.')[0]}\\..*|{ours})$' '{{\"message-ttl\": 3600000}}'"
+                "have RabbitMQ delete old ones: rabbitmqctl set_policy --apply-to queues nova-notifications "
+                f"'^({name.partition('.')[0]}\\..*|{own_queue})$' '{{\"message-ttl\": 3600000}}'"
             )
         yield warn(NOTIFICATIONS, f"{queue.messages} wait in the queue {name}", todo)
-    if any(theirs.values()) and not full:
+    if any(novas_queues.values()) and not full:
         yield ok(NOTIFICATIONS, "Nova sends them, and they do not pile up")
 
 
-def _answers(service: Clients) -> Iterator[Finding]:
-    """One question to each service, of the kind that launches ask."""
+def _check_services(openstack: Clients) -> Iterator[Finding]:
+    """Send each service one small request of a kind that launches need."""
     from gsaas.cloud.nova import clients
 
-    questions = {
-        PART: lambda: service.nova.servers.list(search_opts={"all_tenants": 1}, limit=1),
-        "Neutron": lambda: list(service.sdk.network.ports(limit=1, paginated=False)),
-        "Glance": lambda: list(service.sdk.image.images(limit=1, paginated=False)),
-        "Placement": lambda: list(service.sdk.placement.resource_providers()),
+    requests: dict[str, Callable[[], Any]] = {
+        PART: lambda: openstack.nova.servers.list(search_opts={"all_tenants": 1}, limit=1),
+        "Neutron": lambda: list(openstack.sdk.network.ports(limit=1, paginated=False)),
+        "Glance": lambda: list(openstack.sdk.image.images(limit=1, paginated=False)),
+        "Placement": lambda: list(openstack.sdk.placement.resource_providers()),
     }
-    for name, ask in questions.items():
+    for name, send in requests.items():
         try:
-            with clients.asking(name):
-                ask()
-        except (clients.Refused, exceptions.CloudUnavailable) as error:
-            yield _refused(name, error)
+            with clients.translated_errors(name):
+                send()
+        except (clients.RequestRejected, exceptions.CloudUnavailable) as error:
+            yield _failed(name, error)
         else:
             yield ok(name, "it answers")
 
 
-def _refused(name: str, error: Exception) -> Finding:
+def _failed(name: str, error: Exception) -> Finding:
     return fail(
         name,
         f"it does not answer as it should: {reason(error.__cause__ or error)}",
-        f"mend it; [{name.lower()}] and [service_user] say where it is and as whom it is asked",
+        f"repair it, or correct its address in [{name.lower()}] and the user in [service_user]",
     )

@@ -1,4 +1,4 @@
-"""Every part of the check-up, in the order in which a finding explains those after it."""
+"""Run all checks, in an order in which an earlier finding may explain later ones."""
 
 from __future__ import annotations
 
@@ -16,45 +16,47 @@ from gsaas.db import ready
 from gsaas.db.models import EndpointRow
 
 
-def look(conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    """Look at everything that *conf* describes; slow where something does not answer."""
+def check_all(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """Check everything that *conf* describes; yield each finding at once, as some services are slow to fail."""
     hosts: set[str] = set()
-    stored = list(_guarded(database.PART, _stored(conf, hosts)))
-    yield from stored
-    yield from _guarded(bus.PART, _bus(conf))
+    from_database = list(_guarded(database.PART, _check_database(conf, hosts)))
+    yield from from_database
+    yield from _guarded(bus.PART, _check_bus(conf))
     if conf.api.auth_strategy == "keystone":
-        yield from _guarded(identity.PART, identity.look(conf))
+        yield from _guarded(identity.PART, identity.check(conf))
     if conf.engine.cloud == "nova":
-        yield from _guarded(nova.PART, nova.look(conf, None if findings.failed(stored) else hosts))
-    yield from _guarded(quotas.PART, quotas.look(conf))
+        endpoints = None if findings.failed(from_database) else hosts
+        yield from _guarded(nova.PART, nova.check(conf, endpoints))
+    yield from _guarded(quotas.PART, quotas.check(conf))
 
 
 def _guarded(part: str, found: Iterator[Finding]) -> Iterator[Finding]:
-    """Go on with the other parts, whatever the libraries of this one raise."""
+    """Yield *found*; turn an exception into a finding, so that the checks of other parts go on."""
     try:
         yield from found
-    except Exception as error:  # noqa: BLE001  (it is told, and that is what this is for)
-        yield fail(part, f"it cannot be looked at: {reason(error)}", "mend that, and look again")
+    except Exception as error:  # noqa: BLE001  (it becomes a finding)
+        yield fail(part, f"it cannot be checked: {reason(error)}", "repair that, and check again")
 
 
-def _stored(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
-    """What the database tells; *hosts* learns which have an endpoint."""
+def _check_database(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
+    """Check the database and the agents' reports in it; add the hosts that have an endpoint to *hosts*."""
     try:
         opened = ready.connect(conf)
     except ready.Unusable as error:
         yield fail(database.PART, str(error), "start it, or correct [database]connection")
         return
     with contextlib.closing(opened):
-        found = list(database.look(opened))
+        found = list(database.check(opened))
         yield from found
         if found[0].todo:
-            return
+            return  # without its tables there is nothing to read
         with opened.read() as session:
-            yield from agents.look(session, conf.gpgpums.heartbeat_timeout, agent.patience(conf))
+            yield from agents.check(session, conf.gpgpums.heartbeat_timeout, agent.patience(conf))
             hosts.update(session.scalars(select(EndpointRow.host_name)))
 
 
-def _bus(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+def _check_bus(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """Check the message bus, and Nova's notifications on it or on their own."""
     try:
         connected = rpc.connect(conf)
     except rpc.BusError as error:
@@ -63,7 +65,7 @@ def _bus(conf: cfg.ConfigOpts) -> Iterator[Finding]:
         )
         return
     try:
-        found = list(bus.look(connected))
+        found = list(bus.check(connected))
     finally:
         connected.cleanup()
     yield from found

@@ -1,4 +1,4 @@
-"""Does Keystone have the limits that it is asked for?"""
+"""Check that Keystone has a registered limit for each resource that GSaaS limits."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ from gsaas.limits.base import UNITS
 PART = "quotas"
 
 
-def look(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+def check(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """Yield the limits that [quotas] sets or, with oslo_limit, what Keystone lacks."""
     if conf.quotas.driver != "oslo_limit":
-        own = [f"{conf.quotas[name]} {UNITS[name]}" for name in UNITS if conf.quotas[name] >= 0]
-        each = "no limits" if conf.quotas.driver == "none" or not own else ", ".join(own)
+        configured = [
+            f"{conf.quotas[name]} {UNITS[name]}" for name in UNITS if conf.quotas[name] >= 0
+        ]
+        each = (
+            "no limits" if conf.quotas.driver == "none" or not configured else ", ".join(configured)
+        )
         yield ok(PART, f"each project: {each}, as [quotas] says")
         return
-    from gsaas.limits.keystone import KeystoneLimits  # brings the OpenStack SDK along
+    from gsaas.limits.keystone import KeystoneLimits  # imports the OpenStack SDK, which is slow
 
     try:
         missing = KeystoneLimits(conf).missing()
     except (ValueError, exceptions.IdentityUnavailable) as error:
-        said = reason(error.__cause__ or error)
-        yield fail(PART, f"Keystone's limits cannot be read: {said}", "correct [oslo_limit]")
+        message = reason(error.__cause__ or error)
+        yield fail(PART, f"Keystone's limits cannot be read: {message}", "correct [oslo_limit]")
         return
     if missing:
         yield fail(
             PART,
-            f"Keystone has no registered limit for {', '.join(sorted(missing))}, so nobody may have any",
+            f"Keystone has no registered limit for {', '.join(sorted(missing))}, so no project gets any",
             "gsaas-manage limits register",
         )
     else:

@@ -16,7 +16,7 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants import keyring
-from gsaas.metrics import exposition
+from gsaas.metrics import counted, exposition
 from gsaas.remoting import base as remoting
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient
@@ -54,7 +54,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             database,
             default_port=remoting_driver.default_port,
             daemon_ports=remoting_driver.daemon_ports,
-            announce=Announcer(EngineClient(bus), ApiClient(bus)),
+            announce=counted.counting_launches(Announcer(EngineClient(bus), ApiClient(bus))),
         )
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error

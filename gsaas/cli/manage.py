@@ -1,4 +1,4 @@
-"""gsaas-manage: what an operator does before the services start, and to see whether all is well."""
+"""`gsaas-manage`: what an operator runs before the services start, and to check an installation."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gsaas.db import migration, ready
 from gsaas.db.database import Database
 
 DESCRIPTION = """\
-Prepare the database in which GSaaS keeps its leases and GPUs, tell Keystone of its limits, and look whether the
-installation is sound: `gsaas-manage check`, on a controller, whenever you wonder.
+Prepare the database in which GSaaS keeps its leases and GPUs, register its limits with Keystone, and check an
+installation: run `gsaas-manage check` on a controller at any time.
 
 Run `gsaas-manage db upgrade` before the first start, and after every update of GSaaS while
-gsaas-api and gsaas-engine are stopped. Where there is nothing to do, it does nothing.
+gsaas-api and gsaas-engine are stopped. If the database is up to date, it changes nothing.
 """
 
 EPILOG = """\
@@ -35,34 +35,34 @@ The database is the one that [database]connection names in the configuration, fo
     connection = postgresql+psycopg://gsaas:PASSWORD@db.example.org/gsaas
     connection = sqlite:////var/lib/gsaas/gsaas.sqlite
 
-Exit status: 0, all is well; 1, it is not as this release needs it; 2, it could not be asked (wrong
-usage, an error in the configuration, no connection).
+Exit status: 0 if everything is as this release needs it; 1 if it is not; 2 if the command could not
+find out (wrong usage, an error in the configuration, no connection).
 """
 
-SOUND = (
-    "look whether this installation is sound: database, message bus, agents, Keystone, Nova, quotas"
-)
-SOUND_MORE = """\
-Look at everything that a controller can see of this installation, and say what to do about what is not well. Changes
-nothing. Takes as long as whatever does not answer: half a minute at most for each.
+INSTALLATION = "check this installation: database, message bus, agents, Keystone, Nova, quotas"
+INSTALLATION_MORE = """\
+Check everything that a controller can see of this installation, and say what to do about each problem. Changes
+nothing. A service that does not answer delays it by half a minute at most.
 """
-UPGRADE = "make the tables, or change them to what this release needs; keeps all data"
+UPGRADE = "create the tables, or change them to what this release needs; keeps all data"
 VERSION = "print the revision that the database is at, or `none`"
 CHECK = "say whether the database is at the revision that this release needs"
-REGISTER = "make the registered limits in Keystone that are missing, with the values of [quotas]"
+REGISTER = "create the registered limits that Keystone lacks, with the values of [quotas]"
 REGISTER_MORE = """\
-Make the registered limits in Keystone that are missing, with the values of [quotas] as what every
-project gets unless `openstack limit create` says otherwise. What is there stays as it is. Asks
-Keystone as an administrator: OS_CLOUD, or the other OS_ variables, say which.
+Create the registered limits that Keystone lacks. The values of [quotas] become what every project gets unless
+`openstack limit create` sets another value for it. Existing registered limits are not changed. Authenticates as the
+administrator whom OS_CLOUD, or the other OS_ variables, name.
 """
 
 GRANT_KEY = "print a new key for [grants]key"
 GRANT_KEY_MORE = """\
-Print a new key to sign grants with, as [grants]key takes it, named after today. Put it on all controllers,
-behind the one that is there; then in front of it; and remove the old one when [grants]lifetime has passed.
+Print a new key for signing grants, as [grants]key takes it, named after today's date. Add it on all controllers
+after the current key; then, on all of them, move it before the current key; when [grants]lifetime has passed, remove
+the old key.
 """
 
-FINE, NOT_FINE, UNUSABLE = 0, 1, 2
+EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN = 0, 1, 2
+"""Exit statuses, as `EPILOG` explains them."""
 
 if TYPE_CHECKING:
     from gsaas.checkup.findings import Finding
@@ -74,48 +74,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = conf.load(["--config-file", args.config_file] if args.config_file else [])
         options = vars(args)
-        run = options.pop("run")
+        run: Callable[..., int] = options.pop("run")
         del options["config_file"]
         return run(settings, **options)
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOT_FINE
+        return EXIT_PROBLEM
     except cfg.Error as error:
-        return _complain(f"the configuration cannot be used: {error}", UNUSABLE)
+        return _fail(f"the configuration cannot be used: {error}", EXIT_UNKNOWN)
     except ready.Unusable as error:
-        return _complain(str(error), UNUSABLE)
+        return _fail(str(error), EXIT_UNKNOWN)
 
 
 def upgrade(database: Database) -> int:
-    """Bring the database to this release's revision, and say what was done."""
+    """Migrate the database to this release's revision, and print what was done. Returns the exit status."""
     before = migration.version(database)
-    if before is not None and not migration.knows(before):
-        return _complain(ready.problem(before), NOT_FINE)
+    problem = ready.problem(before)
+    if problem and before is not None and not migration.knows(before):
+        return _fail(problem, EXIT_PROBLEM)
     migration.upgrade(database)
     if before == migration.head():
         print(f"nothing to do: the database is at revision {before}")
     else:
         print(f"the database is now at revision {migration.head()}; it was at {before or 'none'}")
-    return FINE
+    return EXIT_OK
 
 
 def version(database: Database) -> int:
-    """Print the revision of the database, for scripts."""
+    """Print the revision of the database, for scripts. Returns the exit status."""
     print(migration.version(database) or "none")
-    return FINE
+    return EXIT_OK
 
 
 def check(database: Database) -> int:
-    """Say whether the services may start on this database."""
+    """Print whether the services can start on this database. Returns the exit status."""
     current = migration.version(database)
     if problem := ready.problem(current):
-        return _complain(problem, NOT_FINE)
+        return _fail(problem, EXIT_PROBLEM)
     print(f"the database is at revision {current}, as this release needs it")
-    return FINE
+    return EXIT_OK
 
 
 def register(settings: cfg.ConfigOpts) -> int:
-    """Make the registered limits that Keystone lacks, and say what it has."""
+    """Create the registered limits that Keystone lacks, and print all of them. Returns the exit status."""
     import openstack
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
@@ -129,30 +130,30 @@ def register(settings: cfg.ConfigOpts) -> int:
             state = "registered" if limit.new else "there already"
             print(f"{limit.name} in region {limit.region or '(any)'}: {limit.limit}, {state}")
     except registered.ServiceNotRegistered as error:
-        return _complain(str(error), NOT_FINE)
+        return _fail(str(error), EXIT_PROBLEM)
     except (ClientException, SDKException) as error:
-        said = " ".join(str(error).split())
-        return _complain(f"Keystone could not be asked: {said}", UNUSABLE)
-    return FINE
+        message = " ".join(str(error).split())
+        return _fail(f"Keystone rejects the request, or does not answer: {message}", EXIT_UNKNOWN)
+    return EXIT_OK
 
 
-def sound(settings: cfg.ConfigOpts, format: str) -> int:
-    """Print what a check-up finds, and say whether anything keeps GSaaS from working."""
+def check_installation(settings: cfg.ConfigOpts, format: str) -> int:
+    """Print the findings of a check-up as *format*, `table` or `json`. Returns the exit status."""
     from gsaas.checkup import findings, parts
 
-    logging.disable()  # what libraries have to say of a failure is in the finding
-    found = []
-    for finding in parts.look(settings):
+    logging.disable()  # the findings contain what libraries would log about a failure
+    found: list[Finding] = []
+    for finding in parts.check_all(settings):
         found.append(finding)
         if format == "table":
-            _show(finding)
+            _print_finding(finding)
     if format == "json":
         print(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
-    return NOT_FINE if findings.failed(found) else FINE
+    return EXIT_PROBLEM if findings.failed(found) else EXIT_OK
 
 
-def _show(finding: Finding) -> None:
-    """One finding, at once: some parts take their time."""
+def _print_finding(finding: Finding) -> None:
+    """Print a finding without delay, because the next check may be slow."""
     print(f"{finding.level:<5} {finding.part:<14} {finding.said}")
     if finding.todo:
         print(f"{'':<20} -> {finding.todo}")
@@ -172,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         help="read this configuration instead of /etc/gsaas/gsaas.conf",
     )
     nouns = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    command = nouns.add_parser("check", help=SOUND, description=SOUND_MORE)
+    command = nouns.add_parser("check", help=INSTALLATION, description=INSTALLATION_MORE)
     command.add_argument(
         "-f",
         "--format",
@@ -180,12 +181,12 @@ def _parser() -> argparse.ArgumentParser:
         default="table",
         help="lines for people (default), or a JSON list of {part, level, said, todo}",
     )
-    command.set_defaults(run=sound)
+    command.set_defaults(run=check_installation)
     db = nouns.add_parser("db", help="the database: db upgrade, db version, db check")
     verbs = db.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for run, text in ((upgrade, UPGRADE), (version, VERSION), (check, CHECK)):
         command = verbs.add_parser(run.__name__, help=text, description=f"{text.capitalize()}.")
-        command.set_defaults(run=_on_the_database(run))
+        command.set_defaults(run=_with_database(run))
     command = nouns.add_parser("grant-key", help=GRANT_KEY, description=GRANT_KEY_MORE)
     command.set_defaults(run=grant_key)
     limits = nouns.add_parser("limits", help="Keystone's limits: limits register")
@@ -196,22 +197,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def grant_key(_settings: cfg.ConfigOpts) -> int:
-    """Print a new key; nothing is stored."""
+    """Print a new key for [grants]key; store nothing. Returns the exit status."""
     print(f"{datetime.date.today():%Y%m%d}:{secrets.token_urlsafe(32)}")
-    return FINE
+    return EXIT_OK
 
 
-def _on_the_database(run: Callable[[Database], int]) -> Callable[[cfg.ConfigOpts], int]:
-    def run_on_it(settings: cfg.ConfigOpts) -> int:
+def _with_database(run: Callable[[Database], int]) -> Callable[[cfg.ConfigOpts], int]:
+    """Return *run* as a command, which opens the configured database first."""
+
+    def command(settings: cfg.ConfigOpts) -> int:
         with _database(settings) as database:
             return run(database)
 
-    return run_on_it
+    return command
 
 
 @contextmanager
 def _database(settings: cfg.ConfigOpts) -> Iterator[Database]:
-    """Open the configured database; raises `Unusable`, also for what fails while it is open."""
+    """Open the configured database; raise `Unusable` if that fails, or anything fails while it is open."""
     database = ready.connect(settings)
     try:
         yield database
@@ -222,7 +225,8 @@ def _database(settings: cfg.ConfigOpts) -> Iterator[Database]:
         database.close()
 
 
-def _complain(sentence: str, status: int) -> int:
+def _fail(sentence: str, status: int) -> int:
+    """Print *sentence* to stderr and return *status*."""
     print(f"gsaas-manage: {sentence}", file=sys.stderr)
     return status
 

@@ -15,12 +15,13 @@ from pathlib import Path
 from oslo_config import cfg
 
 LONG_POLLS = 512
-"""Clients that may wait at once: one process serves them all, and a thread that waits costs little."""
+"""The default of [queue]long_polls here: one process serves all waiting clients, and a waiting thread is cheap."""
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
+"""The required capabilities -> their numbers: capabilities(7)."""
 
 EPILOG = """\
-It simulates a small cloud: hosts, GPUs and VMs are network namespaces of this machine, and nothing is
-made outside of them. What you start this way goes on when it is stopped, and is taken up by the next start:
+It simulates a small cloud: hosts and VMs are network namespaces of this machine, GPUs are simulated, and nothing
+is made outside of these namespaces. VMs go on running when it stops, and the next start takes them over:
 
   gsaas-standalone &                     start, and wait for the line that begins with "ready:"
   gsaas -l -ncgpus=2                     in another shell: a VM with two cGPUs
@@ -29,25 +30,26 @@ made outside of them. What you start this way goes on when it is stopped, and is
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run gsaas-standalone until a signal ends it; return its exit status."""
     args = _parser().parse_args(arguments)
-    os.umask(0o077)
+    os.umask(0o077)  # tokens and the database are its user's alone
     try:
         _set_up_logging(args.log_file, args.debug)
     except OSError as error:
-        return _refuse(f"cannot write the log {args.log_file}: {error.strerror}")
+        return _fail(f"cannot write the log {args.log_file}: {error.strerror}")
     if missing := _missing_capabilities():
-        return _refuse(
+        return _fail(
             f"making network namespaces and programming their routes needs {' and '.join(missing)}: "
             "run it as root"
         )
     try:
         return _clean(args) if args.clean else _run(args)
-    except _Refused as refusal:
-        return _refuse(str(refusal))
+    except _StartupError as error:
+        return _fail(str(error))
 
 
-class _Refused(Exception):
-    """One sentence for the user: what is wrong and what to do."""
+class _StartupError(Exception):
+    """The text is one sentence for the user: what is wrong and what to do."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--state-dir", metavar="FOLDER", help="where everything is noted (/run/gsaas)"
+        "--state-dir", metavar="FOLDER", help="where everything is recorded (/run/gsaas)"
     )
     parser.add_argument("--inventory", metavar="FILE", help="TOML: the hosts and GPUs to simulate")
     parser.add_argument(
@@ -78,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _address(text: str) -> str:
+    """Return *text* if it is an IPv4 address and a port; raise `ArgumentTypeError` otherwise."""
     ip, _, port = text.rpartition(":")
     try:
         ipaddress.IPv4Address(ip)
@@ -98,6 +101,7 @@ def _set_up_logging(file: str | None, debug: bool) -> None:
 
 
 def _missing_capabilities() -> list[str]:
+    """Return the names of the required capabilities that this process lacks."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
     effective = int(line.split()[1], 16)
@@ -105,6 +109,7 @@ def _missing_capabilities() -> list[str]:
 
 
 def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
+    """Return the configuration of the files and the command line; raise `_StartupError` if it cannot be used."""
     from gsaas import conf as gsaas_conf
 
     try:
@@ -113,7 +118,7 @@ def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
             if (value := getattr(args, option)) is not None:
                 conf.set_override(option, value, "standalone")
     except (cfg.Error, ValueError) as error:
-        raise _Refused(str(error)) from None
+        raise _StartupError(str(error)) from None
     conf.set_default("driver", "simulated", "remoting")
     conf.set_default("long_polls", LONG_POLLS, "queue")
     return conf
@@ -126,49 +131,58 @@ def _clean(args: argparse.Namespace) -> int:
     try:
         StateDir(Path(conf.standalone.state_dir)).clean()
     except AlreadyRunning as error:
-        raise _Refused(f"{error}; stop it first") from None
+        raise _StartupError(f"{error}; stop it first") from None
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
-    gc.disable()  # a tenth of the time until it is ready would go into looking for garbage in new modules
+    gc.disable()  # importing modules makes many objects and no garbage: collecting takes a tenth of the startup time
     from gsaas.api.auth import TokenFileError
     from gsaas.gpu_host.inventory import InventoryError
-    from gsaas.standalone.namespaces import NotOurs
+    from gsaas.standalone.namespaces import ForeignNamespace
     from gsaas.standalone.service import CannotListen, Standalone
-    from gsaas.standalone.state_dir import AlreadyRunning, StateDir, Unusable
+    from gsaas.standalone.state_dir import AlreadyRunning, StateDir, StateDirUnusable
 
     conf = _configure(args)
-    gc.freeze()  # what was imported stays
+    gc.freeze()  # imported modules are never garbage, so later collections need not visit them
     gc.enable()
     state = StateDir(Path(conf.standalone.state_dir))
-    # From here on a signal ends whatever goes on, in this thread; what is made by then is noted.
+    # From here on SIGTERM interrupts this thread anywhere; that is safe, as everything is recorded before it is made.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        state.hold()
+        state.lock()
         conf.set_default("connection", state.database_url, "database")
         try:
             service = Standalone(conf, state)
-        except ValueError as error:  # a driver or policy that is not there
-            raise _Refused(f"the configuration cannot be used: {error}") from None
+        except ValueError as error:  # a driver or policy that is not installed
+            raise _StartupError(f"the configuration cannot be used: {error}") from None
         try:
             url = service.start()
             print(f"ready: {url} (credentials: {state.path}/credentials.json)", flush=True)
             service.serve()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)
+                signal.signal(
+                    number, signal.SIG_IGN
+                )  # a second signal must not interrupt the orderly stop
             service.stop()
     except AlreadyRunning as error:
-        raise _Refused(f"{error}; stop it, or name another --state-dir") from None
-    except (CannotListen, InventoryError, NotOurs, TokenFileError, Unusable) as error:
-        raise _Refused(str(error)) from None
+        raise _StartupError(f"{error}; stop it, or name another --state-dir") from None
+    except (
+        CannotListen,
+        InventoryError,
+        ForeignNamespace,
+        TokenFileError,
+        StateDirUnusable,
+    ) as error:
+        raise _StartupError(str(error)) from None
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def _refuse(message: str) -> int:
+def _fail(message: str) -> int:
+    """Print *message* to stderr and return the exit status of a failure."""
     print(f"gsaas-standalone: {message}", file=sys.stderr)
     return 1
 

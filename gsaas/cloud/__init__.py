@@ -1,1 +1,1 @@
-"""What boots the VMs: entry points of `gsaas.cloud`, each a `gsaas.cloud.base.Cloud`."""
+"""The clouds that boot VMs: the entry points `gsaas.cloud`, each a `gsaas.cloud.base.Cloud`."""

@@ -1,7 +1,7 @@
-"""What GSaaS asks of the thing that boots VMs: the contract of the entry points `gsaas.cloud`.
+"""The interface of the clouds that boot VMs: what an entry point of `gsaas.cloud` implements.
 
-The engine calls these again and again until the cloud is as the database wants it, so each is idempotent, and each
-says what is, never what was asked for.
+The engine calls these methods repeatedly until the cloud is in the state that the database wants. So every method is
+idempotent, and returns the current state, never the requested one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import datetime
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from oslo_config import cfg
 from stevedore import driver as stevedore_driver
@@ -24,105 +24,108 @@ NAMESPACE = "gsaas.cloud"
 
 
 class ServerStatus(enum.StrEnum):
-    """As much of Nova's server status as GSaaS acts on."""
+    """The statuses of a server that GSaaS tells apart: a few of Nova's."""
 
     BUILD = "BUILD"
     ACTIVE = "ACTIVE"
-    """It has been made. What its owner does with it since (stop, reboot, rebuild, move it) changes nothing here."""
+    """The server was made. It stays ACTIVE whatever its owner does with it (stop, reboot, rebuild, move)."""
     SHELVED = "SHELVED"
-    """Its disks are kept and it is on no host: nothing of it could use a GPU."""
+    """The server's disks are kept, but it is on no host, so it cannot use a GPU."""
     ERROR = "ERROR"
     DELETING = "DELETING"
-    """It is on its way out: that it fails meanwhile, or has no port any more, is no fault of its launch."""
+    """The server is being deleted. An error, or a missing port, is then no failure of the launch."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """The VM's interface that carries the binding: the first network asked for."""
+    """The interface of a VM that carries its binding: the one in the first network that the tenant requested."""
 
     id: str
     tap: str
+    """Name of the tap on the compute host."""
     mac: str
     ip: str
+    """IPv4 address."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A VM as its cloud sees it now."""
+    """A VM as its cloud describes it now."""
 
     id: str
     status: ServerStatus
     host: str | None
-    """The compute host, once the cloud has chosen one."""
+    """The compute host; None until the cloud has chosen one."""
     port: Port | None
-    """None until the cloud has made it."""
+    """None until the cloud has made the port."""
     fault: str | None = None
-    """The cloud's own words when status is ERROR."""
+    """The cloud's error message when the status is ERROR."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The lease that a server belongs to, and what the database knows of that server."""
+    """The lease that a server belongs to, and what the database knows about that server."""
 
     lease_id: str
     project_id: str
     since: datetime.datetime
-    """When the lease was claimed, in UTC without a time zone: no server of it is older."""
+    """When the lease was claimed, in UTC without a time zone: no server of the lease is older."""
     server_id: str | None = None
-    """None until the server's creation was recorded, and after its end."""
+    """The server's id; None until its creation is recorded, and after its end."""
     untried: bool = False
-    """Nobody has tried to make a server for this lease yet, so there is none to look for."""
+    """No engine has requested a server for this lease yet, so `create` need not search for one."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Something happened to a server that may be a lease's."""
+    """A change of a server that may belong to a lease; what changed is not said."""
 
     server_id: str
     lease_id: str | None = None
-    """The lease that the server says it is of. Its owner can make it say anything."""
+    """The lease that the server's tag names. The server's owner can set any tag."""
 
 
 class Cloud(abc.ABC):
-    """Boots and deletes VMs. Every call may be repeated; none of them waits for a VM to boot.
+    """Boots and deletes VMs. Every call may be repeated, and none waits for a VM to boot.
 
-    Calls that ask the cloud something raise `CloudUnavailable` when it does not answer.
+    Every method that sends a request to the cloud raises `CloudUnavailable` when the cloud does not answer.
     """
 
     needs_caller: bool = False
-    """Servers are made with the caller's own token, so `create` needs a context that has one."""
+    """Whether servers are made with the caller's own token, so that `create` needs a context that has one."""
     notifies: bool = False
-    """It tells the message bus of what happens to servers, as Nova does: `gsaas.engine.notifications` listens."""
+    """Whether the cloud sends notifications about its servers, as Nova does, for `gsaas.engine.notifications`."""
     poll_interval: float | None = None
-    """Seconds between two looks at a server that is changing; None: as often as the engine usually looks."""
+    """Seconds between two calls of `find` for a server that is changing; None: [engine]poll_interval."""
     audit_interval: float = 0.0
-    """Seconds between two calls of `changed`; at 0 it is asked at every audit of the engine."""
+    """Seconds between two calls of `changed`; 0: one call at every audit of the engine."""
 
     @classmethod
     def configured(cls, conf: cfg.ConfigOpts) -> Cloud:  # noqa: ARG003  (for those that need it)
-        """The cloud that *conf* describes, for processes that know nothing else of it.
+        """Return the cloud that *conf* describes, without connecting to it.
 
-        `ValueError` if it cannot be used that way. Connects to nothing yet.
+        Raises `ValueError` if the configuration cannot be used, or the cloud works inside gsaas-standalone only.
         """
-        raise ValueError(f"{cls.__name__} is of use inside gsaas-standalone only")
+        raise ValueError(f"{cls.__name__} works inside gsaas-standalone only")
 
     def connect(self) -> None:
-        """Do beforehand what the first question would otherwise wait for: connections, tokens, addresses.
+        """Connect, log in and find endpoints now, so that the first request need not wait for it. Optional.
 
-        To be called, if at all, in the process that asks, not before it forks. Raises what the first question would.
+        Call it in the process that sends the requests, not before a fork. Raises what the first request would raise.
         """
         return
 
     @abc.abstractmethod
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
-        """Would the cloud make this server? Return notes for the caller, such as fields that mean nothing here.
+        """Check that the cloud would make this server, and make nothing.
 
-        *request* holds Nova's own server fields. Raises `ServerRefused`; makes nothing.
+        *request* has Nova's own server fields. Returns notes for the caller, such as the fields that this cloud
+        ignores. Raises `ServerRefused`.
         """
 
     @abc.abstractmethod
     def compute_hosts(self) -> Sequence[str]:
-        """Names of the hosts that can run VMs."""
+        """Return the names of the hosts that can run VMs."""
 
     @abc.abstractmethod
     def create(
@@ -134,41 +137,45 @@ class Cloud(abc.ABC):
         host: str | None,
         avoid: Sequence[str],
     ) -> Server:
-        """Make the server of a lease, or return the one that is there already.
+        """Make the server of a lease and return it; if the lease already has one, return that.
 
-        *user_data* is base64, as Nova takes it. *host* pins the server to one host; *avoid* names hosts it must not
-        run on. Raises `ServerRefused`, having left nothing behind. After `CloudUnavailable` there may be a server
-        all the same, now or a little later.
+        *user_data* is base64, as Nova takes it. *host* pins the server to one host; *avoid* names the hosts that it
+        must not run on. Raises `ServerRefused` if the cloud makes none. After `CloudUnavailable` the cloud may have
+        made the server all the same, or may make it a little later.
         """
 
     @abc.abstractmethod
     def find(self, owner: Owner) -> Server | None:
-        """The server of a lease, however it came about; None if there is none (any more)."""
+        """Return the server of a lease; None if it has none, or none any more."""
 
     @abc.abstractmethod
     def delete(self, owner: Owner) -> None:
-        """Delete the server of a lease and all that came with it; nothing to delete is no error."""
+        """Delete the server of a lease with its ports; do nothing if there is none."""
 
     def placed(self) -> Mapping[str, str] | None:
-        """Server id -> host, of all servers of all projects that are on one.
+        """Return server id -> host, for all servers of all projects that are on a host.
 
-        None if it cannot tell of all at once: every server is to be looked at.
+        None if the cloud cannot list them all at once: the engine then calls `find` for every server.
         """
         return None
 
     def changed(self, since: datetime.datetime | None) -> Iterable[Trace] | None:
-        """What happened to servers after *since* (None: as long ago as the cloud can tell).
+        """Return which servers changed after *since*, in UTC (None: for as long ago as the cloud can tell).
 
-        None if it cannot tell at all: every server is to be looked at.
+        None if the cloud cannot tell: the engine then calls `find` for every server.
         """
         return None
 
 
 def load(name: str, conf: cfg.ConfigOpts) -> Cloud:
-    """The cloud *name* as *conf* configures it; `ValueError` if it is not installed."""
+    """Return the cloud *name* as *conf* configures it; raise `ValueError` if it is not installed or cannot be used."""
     try:
-        found = stevedore_driver.DriverManager(NAMESPACE, name)
+        manager: stevedore_driver.DriverManager[Any] = stevedore_driver.DriverManager(
+            NAMESPACE, name
+        )
     except NoMatches as exc:
         known = ", ".join(sorted(ExtensionManager(NAMESPACE).entry_points_names()))
         raise ValueError(f"there is no cloud {name!r}; those here are {known}") from exc
-    return found.driver.configured(conf)
+    # stevedore cannot know what the entry points of a namespace are.
+    implementation = cast(type[Cloud], manager.driver)
+    return implementation.configured(conf)

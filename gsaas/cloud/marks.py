@@ -1,7 +1,7 @@
-"""How a server says which lease it is of: a tag, because tags are what Nova can search for.
+"""The tag that links a server to its lease. A tag, because Nova can search for servers by tag.
 
-The server's owner can change tags, so whoever reads one asks the database what it knows, and
-`gsaas.cloud.nova.cloud` asks Nova whose the server is and since when.
+The server's owner can change its tags, so a tag alone proves nothing: a reader checks it against the database, and
+`gsaas.cloud.nova.cloud` also checks the server's project and the time of its creation.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _PREFIX = "gsaas-lease-"
 
 
 def tag(lease_id: str) -> str:
-    """The tag of a lease's server."""
+    """Return the tag of a lease's server."""
     return _PREFIX + lease_id
 
 
 def lease_of(tags: Iterable[str]) -> str | None:
-    """The lease that one of *tags* names; None without such a tag."""
+    """Return the id of the lease that one of *tags* names; None if none of them is such a tag."""
     for each in tags:
         if each.startswith(_PREFIX):
             return each.removeprefix(_PREFIX)

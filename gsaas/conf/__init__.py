@@ -1,4 +1,4 @@
-"""Configuration: one module per option group, registered on a `ConfigOpts` that is passed around, never global.
+"""Configuration: one module for each option group. Options are registered on a new `ConfigOpts`, never the global one.
 
 conf = gsaas.conf.load(["--config-file", "/etc/gsaas/gsaas.conf"])
 conf.gpgpums.policy
@@ -47,6 +47,7 @@ MODULES = (
     standalone,
 )
 FOLDER = Path("/etc/gsaas")
+"""Where configuration files are found by default."""
 
 
 def load(
@@ -57,19 +58,20 @@ def load(
     description: str | None = None,
     cli: Sequence[cfg.Opt] = (),
 ) -> cfg.ConfigOpts:
-    """Read *args* (command line) and *files* (those in `FOLDER` when None) into a new `ConfigOpts`.
+    """Read *args*, a command line, and *files* (None: those in `FOLDER`) into a new `ConfigOpts`, and return it.
 
-    *prog* is the name of the process, which may have a file of its own, *description* what its help says, and
-    *cli* options of its own, for the command line alone.
+    *prog* is the name of the process, which may have a file of its own in `FOLDER`; *description* is the text of its
+    `--help`; *cli* are options that only its command line has.
 
-    Raises `oslo_config.cfg.Error` for options or values that do not exist.
+    Raises `oslo_config.cfg.Error` or `ValueError` for an option that does not exist or a value that is not allowed.
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
     conf.register_opts(db_options.database_opts, "database")
     for module in MODULES:
-        # oslo.config would share the options of a module's group among all ConfigOpts of the process.
+        # A group object of its own for each ConfigOpts: oslo.config stores a group's options in the object, so that
+        # using the module's would share them among all ConfigOpts of the process.
         group = module.GROUP
         conf.register_group(cfg.OptGroup(group.name, title=group.title, help=group.help))
         module.register_opts(conf)
@@ -79,25 +81,25 @@ def load(
         project="gsaas",
         prog=prog,
         description=description,
-        default_config_files=_usual(prog, "conf") if files is None else list(files),
-        default_config_dirs=_usual(prog, "conf.d"),
+        default_config_files=_default_paths(prog, "conf") if files is None else list(files),
+        default_config_dirs=_default_paths(prog, "conf.d"),
     )
     _read_every_value(conf)
     return conf
 
 
-def _usual(prog: str | None, ending: str) -> list[str]:
-    """What there is in `FOLDER` for everybody, and for *prog*.
+def _default_paths(prog: str | None, ending: str) -> list[str]:
+    """Return the existing files (or folders) in `FOLDER` with this *ending*: that of all processes and that of *prog*.
 
-    oslo.config would look in the caller's home first: an operator who keeps a draft there would have `gsaas-manage`
-    read that, while the services read the other.
+    Without them, oslo.config would search the caller's home first. If an operator keeps a draft there, `gsaas-manage`
+    would read the draft while the services read `FOLDER`.
     """
     paths = [FOLDER / f"{name}.{ending}" for name in ("gsaas", prog) if name]
     return [str(path) for path in paths if path.exists()]
 
 
 def _read_every_value(conf: cfg.ConfigOpts) -> None:
-    """Have a value that cannot be one be found now, and not by whoever happens to need it first."""
+    """Read every option, so that a value that is not allowed raises now and not at its first use."""
     for module in MODULES:
         for group, options in module.list_opts().items():
             section = conf if group.name == "DEFAULT" else conf[group.name]

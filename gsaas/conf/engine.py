@@ -1,96 +1,99 @@
-"""Options of gsaas-engine, which drives leases to their wanted state."""
+"""Options of gsaas-engine, which drives leases to their desired state."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
-    "engine", title="Life cycle", help="How leases are driven to their wanted state."
+    "engine", title="Life cycle", help="How leases are driven to their desired state."
 )
 
-OPTS = [
+OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "cloud",
         default="standalone",
-        help="What boots the VMs: an entry point of gsaas.cloud. standalone makes network namespaces "
-        "on this machine.",
+        help="The cloud that boots VMs: the name of an entry point of gsaas.cloud. Set nova; standalone works in "
+        "gsaas-standalone only, where VMs are network namespaces.",
     ),
     cfg.FloatOpt(
         "audit_interval",
         default=5.0,
         min=0.1,
         max=3600.0,
-        help="Seconds between two passes over every lease that is not at rest. Each pass finishes what"
-        " a crash or a lost message left half done. At 0.1 the database is read all day for "
-        "nothing; at an hour, a lease whose message was lost waits an hour for its next step.",
+        help="Seconds between two audits, in which an engine looks at every lease that is not in its desired state, "
+        "and completes what a crash or a lost message has interrupted. At 0.1, the database is read all the time "
+        "for nothing; at an hour, a lease whose message was lost waits an hour for its next step.",
     ),
     cfg.FloatOpt(
         "poll_interval",
         default=1.0,
         min=0.1,
         max=60.0,
-        help="Seconds between two looks at a server that is booting or being deleted. At 0.1 the "
-        "cloud's API answers ten questions a second for every such server; at a minute, a VM that"
-        " boots in five seconds is announced after sixty.",
+        help="Seconds between two requests for the state of a server that is booting or being deleted. At 0.1, the "
+        "cloud's API answers ten requests a second for every such server; at a minute, a lease whose VM "
+        "boots in five seconds becomes ACTIVE after sixty.",
     ),
     cfg.FloatOpt(
         "endpoint_timeout",
         default=10.0,
         min=0.1,
         max=600.0,
-        help="Seconds a RODVR endpoint may take to confirm a binding or its removal. It is asked again"
-        " later, so a short time costs repeated questions; with a long one a dead compute host "
-        "keeps a worker waiting.",
+        help="Seconds that a RODVR endpoint may take to confirm a binding or its removal. After that the request is "
+        "sent again: a short timeout causes repeated requests; with a long one, a dead compute host keeps a "
+        "worker waiting.",
     ),
     cfg.IntOpt(
         "workers",
         default=4,
         min=1,
         max=256,
-        help="Leases driven at once by one engine. At 1, a slow cloud makes every launch wait for the "
-        "one before; many workers ask the cloud many things at once. One lease is never driven by"
-        " two of them.",
+        help="Number of leases that one engine drives at the same time. At 1, each launch waits for the one before it "
+        "if the cloud is slow; many workers send the cloud many requests at once. A lease is never driven by two "
+        "workers.",
     ),
     cfg.FloatOpt(
         "step_timeout",
         default=180.0,
         min=1.0,
         max=3600.0,
-        help="Seconds that one step of a lease may take: longer than endpoint_timeout, and than the cloud takes "
-        "to answer with all retries. An engine that takes a step keeps the others off the lease for at least "
-        "as long, and at most for twice as long. At a second, two engines may make two servers for one "
-        "lease; at an hour, the leases of a machine that died wait up to two hours for another engine.",
+        help="Seconds that one step of a lease may take: set it longer than endpoint_timeout, and than the cloud takes "
+        "to answer with all retries. An engine that takes a step owns the lease for at least that long, and at "
+        "most for twice as long; other engines leave it alone meanwhile. At a second, two engines may make two "
+        "servers for one lease; at an hour, the leases of an engine whose machine failed wait up to two hours for "
+        "another engine.",
     ),
     cfg.FloatOpt(
         "caller_grace",
         default=60.0,
         min=1.0,
         max=3600.0,
-        help="Seconds from the claim after which a lease without a server fails, if the engine that was told of "
-        "the caller's token has died: tokens are kept in memory only, so nobody else can make the server. At a "
-        "second, launches fail while an engine is merely busy; at an hour, GPUs are held that long for nothing.",
+        help="Seconds from the claim after which a lease without a server fails, if the engine that received "
+        "the caller's token has ended: tokens are kept in memory only, so no other engine can make the server. At a "
+        "second, launches fail while an engine is merely busy; at an hour, such a lease blocks its GPUs for an hour.",
     ),
     cfg.IntOpt(
         "boot_timeout",
         default=600,
         min=5,
-        help="Seconds from the claim until a VM must be active and wired; then the lease goes to ERROR"
-        " and everything it held is given back. Too short and slow images never boot; too long "
-        "and GPUs are held by VMs that never come.",
+        help="Seconds from the claim within which a VM must be active and its binding installed; otherwise the lease "
+        "goes to ERROR and everything that it claimed is released. If too short, VMs with slow images never "
+        "become usable; if too long, VMs that never boot block GPUs.",
     ),
     cfg.StrOpt(
         "metrics_listen",
         regex=r"^([^:\s]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$",
-        help="Address and port (`192.0.2.1:9872`) where this engine tells Prometheus how long launches took, to"
-        " whoever asks. Unset, it does not. Two engines on one machine need a port each.",
+        help="Address and port (`192.0.2.1:9872`) at which this engine serves its metrics to Prometheus, without "
+        "authentication. If unset, it does not serve them. Two engines on one machine need different ports.",
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options by group."""
     return {GROUP: OPTS}

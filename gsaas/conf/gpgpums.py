@@ -1,68 +1,72 @@
-"""Options of GPGPUMS, the GPU management system: how GPUs are chosen and claimed."""
+"""Options of GPGPUMS, the GPU management system: how GPUs are selected and claimed."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
-    "gpgpums", title="GPU management system", help="How GPUs are chosen and claimed."
+    "gpgpums", title="GPU management system", help="How GPUs are selected and claimed."
 )
 
-OPTS = [
+OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "policy",
         default="least-load-fit",
         help="Scheduling policy for requests that name none: an entry point of gsaas.gpgpums.policies; `gsaas "
-        "policies` tells each. least-load-fit spreads leases over the emptiest GPUs, which is best for speed; "
-        "first-fit packs them in pool order, which keeps whole GPUs free for exclusive requests but lets tenants "
-        "share busy GPUs. An admin may set another while the service runs (`gsaas policy -default=NAME`), which "
-        "goes before this.",
+        "policies` describes each. least-load-fit spreads leases over the emptiest GPUs, which is best for speed; "
+        "first-fit packs them in pool order, which keeps whole GPUs free for exclusive requests but makes tenants "
+        "share busy GPUs. An administrator may set another while the service runs (`gsaas policy -default=NAME`), "
+        "which overrides this option.",
     ),
     cfg.ListOpt(
         "allowed_policies",
         default=["*"],
-        help="Scheduling policies that a request may name; * stands for all that are installed. The default policy is "
-        "allowed in any case, so an empty list leaves only that. With all of them, a tenant may spread where you "
-        "would pack (or the other way round) and so cost you idle GPUs.",
+        help="Scheduling policies that a request may name; * means all that are installed. The default policy is "
+        "always allowed, so an empty list allows only that. If all are allowed, a tenant may choose one that spreads "
+        "leases although your default packs them, which leaves fewer whole GPUs free.",
     ),
     cfg.StrOpt(
         "fewer_jobs_node_inside",
         default="worst-fit",
-        help="How fewer-jobs-node chooses among the GPUs of the host that it has chosen: any other policy. worst-fit "
-        "gives the GPU with most free memory; best-fit or energy keep GPUs of the host whole.",
+        help="The policy by which fewer-jobs-node selects among the GPUs of the host that it has selected: any other "
+        "one. worst-fit selects the GPU with most free memory; best-fit and energy keep whole GPUs of the host "
+        "free.",
     ),
     cfg.IntOpt(
         "request_mix",
         default=500,
         min=1,
         max=100000,
-        help="Requests that fragmentation-gradient takes for typical: the last so many that a process has seen. At 1 "
-        "it knows only the request at hand; with very many it clings to what was asked for long ago.",
+        help="Number of recent requests, as seen by one process, from which fragmentation-gradient derives the typical "
+        "request. At 1, it considers only the current request; a very large number gives old requests too much "
+        "weight.",
     ),
     cfg.IntOpt(
         "claim_attempts",
         default=20,
         min=1,
         max=1000,
-        help="How often a claim is tried again after others changed the chosen GPUs meanwhile. At 1, two users who "
-        "ask at the same moment may both choose one GPU, and one of them is told to try again; a very high value "
-        "lets a request wait long in a storm of claims. Raise it with the number of API workers.",
+        help="Number of attempts at a claim when concurrent claims change the selected GPUs. At 1, of two users who "
+        "launch at the same moment one may have to launch again; with a very high value, a request may take long "
+        "while there are many claims. Raise it with the number of API workers.",
     ),
     cfg.IntOpt(
         "heartbeat_timeout",
         default=35,
         min=2,
-        help="Seconds without a word from a GPU host's monitor before its GPUs are no longer offered. Just above "
-        "[monitor]monitor_interval, a single late report withdraws a host; at an hour, tenants are given GPUs "
-        "of a host that burnt down an hour ago. Three and a half intervals is a good start.",
+        help="Seconds without a report from a GPU host's monitor after which its GPUs are no longer offered. Just "
+        "above [monitor]monitor_interval, a single late report withdraws a host; at an hour, tenants still get "
+        "GPUs of a host that failed an hour ago. Three and a half times monitor_interval is a good start.",
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options by group."""
     return {GROUP: OPTS}

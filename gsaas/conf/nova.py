@@ -1,8 +1,8 @@
-"""Options of a cloud run by Nova (`[engine]cloud = nova`): what it tells us, and how it is reached.
+"""Options of a cloud run by Nova (`[engine]cloud = nova`): its notifications, and how to reach OpenStack's services.
 
-How to reach each service ([nova], [neutron], [glance], [placement]) and as whom ([service_user]) is said with
-keystoneauth's own options, as in the configuration of Nova. They are registered by `register_clients`, because
-importing keystoneauth takes longer than gsaas-standalone, which never needs it, takes to start.
+The addresses of the services ([nova], [neutron], [glance], [placement]) and the service user ([service_user]) are set
+with keystoneauth's own options, as in the configuration of Nova. `register_clients` registers them, and not
+`register_opts`: importing keystoneauth takes longer than gsaas-standalone, which never needs it, takes to start.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
-    "nova", title="Nova", help="How servers are made and followed where Nova boots the VMs."
+    "nova", title="Nova", help="How servers are made and observed where Nova boots the VMs."
 )
 SERVICES = ("nova", "neutron", "glance", "placement")
 SERVICE_USER = "service_user"
 TIMEOUT = 30
-"""Seconds; keystoneauth itself would wait for ever."""
+"""Seconds that a service may take to answer; keystoneauth's default is to wait for ever."""
 RETRIES = 1
-"""For questions that a service did not answer. A server is never requested twice."""
+"""Retries of a request whose connection failed. The request that makes a server is never repeated."""
 
-OPTS = [
+OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "notification_url",
         secret=True,
-        help="Transport URL of the message bus that Nova sends its notifications to. Unset, it is the one that"
-        " transport_url names.",
+        help="Transport URL of the message bus that Nova sends its notifications to. If unset, it is the one that "
+        "transport_url names.",
     ),
     cfg.StrOpt(
         "notification_exchange",
@@ -34,54 +34,57 @@ OPTS = [
     cfg.ListOpt(
         "notification_topics",
         default=["versioned_notifications"],
-        help="Nova's [notifications]versioned_notifications_topics. Nova has to be told to send them, with "
-        "[notifications]notification_format = versioned and [oslo_messaging_notifications]driver = "
-        "messagingv2. If it does not, GSaaS learns of changes only every audit_interval.",
+        help="Nova's [notifications]versioned_notifications_topics. Nova sends them only if its "
+        "configuration has [notifications]notification_format = versioned and [oslo_messaging_notifications]driver = "
+        "messagingv2. Without them, GSaaS learns of changes only every audit_interval.",
     ),
     cfg.StrOpt(
         "notification_pool",
         default="gsaas",
-        help="Name of the queue that all engines of one GSaaS share, so that each notification is taken once, and"
-        " that nobody else uses.",
+        help="Name of the queue that all engines of one GSaaS share, so that each notification is received once. No "
+        "other program may use it.",
     ),
     cfg.FloatOpt(
         "poll_interval",
         default=3.0,
         min=0.1,
         max=60.0,
-        help="Seconds between two looks at a server that is booting or being deleted, when no notification comes "
-        "first. It takes the place of [engine]poll_interval. At 0.1, Nova answers ten questions a second for every "
-        "such server; at a minute, a launch waits a minute for what a lost notification would have told.",
+        help="Seconds between two requests for the state of a server that is booting or being deleted, if no "
+        "notification arrives earlier. It replaces [engine]poll_interval. At 0.1, Nova answers ten requests a "
+        "second for every such server; at a minute, a launch whose notification was lost takes up to a minute "
+        "longer.",
     ),
     cfg.FloatOpt(
         "audit_interval",
         default=60.0,
         min=1.0,
         max=86400.0,
-        help="Seconds between two questions to Nova which servers have changed, for what notifications missed. At"
-        " a second, Nova answers all day; after a day without notifications, the GPUs of a VM that was "
-        "deleted in the morning are free in the evening.",
+        help="Seconds between two requests for the servers that have changed, which find what lost notifications did "
+        "not report. At a second, Nova is busy answering them; at a day, the GPUs of a VM whose owner deleted it, "
+        "and whose notification was lost, are released up to a day later.",
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def register_clients(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options as well."""
+    """Register keystoneauth's options for all services and the service user."""
     for group, options in _client_opts().items():
         conf.register_opts(options, group=group)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options by group."""
     return {GROUP: OPTS}
 
 
 def list_client_opts() -> dict[str, list[cfg.Opt]]:
-    """For oslo-config-generator: keystoneauth's options, with those of a user with a password."""
+    """Return keystoneauth's options, those of a user with a password included, for oslo-config-generator."""
     from keystoneauth1 import loading
 
     found = _client_opts()
@@ -94,9 +97,14 @@ def _client_opts() -> dict[str, list[cfg.Opt]]:
 
     user = [*loading.get_session_conf_options(), *loading.get_auth_common_conf_options()]
     cfg.set_defaults(user, timeout=TIMEOUT)
-    kinds = {"nova": "compute", "neutron": "network", "glance": "image", "placement": "placement"}
+    service_types = {
+        "nova": "compute",
+        "neutron": "network",
+        "glance": "image",
+        "placement": "placement",
+    }
     services = {}
     for name in SERVICES:
         services[name] = loading.get_adapter_conf_options(include_deprecated=False)
-        cfg.set_defaults(services[name], service_type=kinds[name], connect_retries=RETRIES)
+        cfg.set_defaults(services[name], service_type=service_types[name], connect_retries=RETRIES)
     return {SERVICE_USER: user, **services}

@@ -1,12 +1,14 @@
-"""Where oslo-config-generator finds every option of ours (entry point `oslo.config.opts`)."""
+"""All options of GSaaS, for oslo-config-generator (entry point `oslo.config.opts`)."""
 
 from __future__ import annotations
+
+from oslo_config import cfg
 
 from gsaas import conf
 from gsaas.conf import nova
 
 
-def list_opts() -> list:
-    """Return `(group, options)` pairs, as oslo-config-generator asks for them."""
-    ours = [pair for module in conf.MODULES for pair in module.list_opts().items()]
-    return [*ours, *nova.list_client_opts().items()]
+def list_opts() -> list[tuple[cfg.OptGroup | str, list[cfg.Opt]]]:
+    """Return pairs of a group and its options, as oslo-config-generator expects them."""
+    own = [pair for module in conf.MODULES for pair in module.list_opts().items()]
+    return [*own, *nova.list_client_opts().items()]

@@ -1,52 +1,53 @@
-"""Options of quotas: how much a project may hold at once, and who says so."""
+"""Options of quotas: how much a project may have at once, and where its limits come from."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
-    "quotas", title="Quotas", help="How much of the GPUs one project may hold at once."
+    "quotas", title="Quotas", help="How much of the GPUs one project may have at once."
 )
 
-OPTS = [
+OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "driver",
         default="config",
         choices=[
             ("config", "every project has the limits of this section"),
-            ("oslo_limit", "Keystone's unified limits, as the section [oslo_limit] finds them"),
+            ("oslo_limit", "Keystone's unified limits, read as the section [oslo_limit] says"),
             ("none", "no limits, whatever else is set here"),
         ],
-        help="Where a project's limits come from. With oslo_limit, the values below are what "
-        "`gsaas-manage limits register` makes the cloud's defaults; until it has run, nobody may "
-        "hold anything.",
+        help="Where a project's limits come from. With oslo_limit, `gsaas-manage limits register` registers the values "
+        "below in Keystone as the defaults of all projects; until it has run, no project gets anything.",
     ),
     cfg.IntOpt(
         "cgpus",
         default=-1,
         min=-1,
-        help="Most cGPUs of a project, over all its leases. -1 is no limit; at 0 nobody launches.",
+        help="Most cGPUs of a project, over all its leases. -1 is no limit; at 0, no launch is granted.",
     ),
     cfg.IntOpt(
         "gpu_memory_mb",
         default=-1,
         min=-1,
         help="Most MiB of GPU memory of a project. An exclusive cGPU counts with all the memory of "
-        "its GPU. -1 is no limit. It is the fairest of the three where shares differ much in size.",
+        "its GPU. -1 is no limit. It is the fairest of the three limits if the sizes of shares differ much.",
     ),
     cfg.IntOpt(
         "leases",
         default=-1,
         min=-1,
-        help="Most leases of a project that hold cGPUs. -1 is no limit; a low number keeps a project "
-        "from making many small VMs.",
+        help="Most leases of a project that have cGPUs. -1 is no limit; a low number prevents a project "
+        "from launching many small VMs.",
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options by group."""
     return {GROUP: OPTS}

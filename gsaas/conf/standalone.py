@@ -10,40 +10,42 @@ GROUP = cfg.OptGroup(
     help="The whole service in one process, with network namespaces for hosts and VMs.",
 )
 
-OPTS = [
+OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "state_dir",
         default="/run/gsaas",
-        help="Folder for the database, the tokens and the list of everything that was made. Under /run"
-        " it is gone after a reboot, as the namespaces are; a folder on disk keeps the history of"
-        " leases. Two processes on one folder are refused.",
+        help="Folder for the database, the tokens and the records of everything that was made. Under /run "
+        "it is gone after a reboot, as the namespaces are; a folder on disk keeps the history of "
+        "leases. Only one process can use a folder at a time.",
     ),
     cfg.StrOpt(
         "inventory",
-        help="TOML file that declares the hosts and their GPUs (etc/gsaas/inventory.toml shows all it "
-        "can say). Without one: two GPU hosts with four GPUs each, and a compute host without.",
+        help="TOML file that declares the hosts and their GPUs (etc/gsaas/inventory.toml explains "
+        "it). If unset: two GPU hosts with four GPUs each, and a compute host without GPUs.",
     ),
     cfg.StrOpt(
         "prefix",
         default="gsaas-",
         regex=r"^[a-z0-9][a-z0-9-]{0,31}$",
-        help="Beginning of the name of every network namespace that is made. Change it to run several "
-        "side by side, or when a namespace of another program has such a name already: one that "
-        "we did not make is never touched.",
+        help="Beginning of the name of every network namespace that is made. Change it to run several instances "
+        "side by side, or if another program already has a namespace of such a name: a namespace that "
+        "gsaas-standalone did not make is never touched.",
     ),
     cfg.StrOpt(
         "listen",
         default="127.0.0.1:9870",
-        help="Address and port of the API. Loopback keeps it on this machine. On any other address "
-        "tokens still guard it, but they travel unencrypted: put TLS in front.",
+        help="Address and port of the API. A loopback address can be reached from this machine only. At any other "
+        "address requests still need a token, but tokens travel unencrypted: put a proxy with TLS in front.",
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options by group."""
     return {GROUP: OPTS}

@@ -143,7 +143,7 @@ class Database:
         engine = engines.create_engine(
             _complete(url), sqlite_fk=True, thread_checkin=False, **options
         )
-        if engine.dialect.name == "sqlite":
+        if engine.dialect.name == "sqlite" and engine.url.database:
             _storage(engine.dialect.name).tune(engine)
         return cls(engine)
 

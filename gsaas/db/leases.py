@@ -237,7 +237,7 @@ def move(
     if status is None:
         past = [one.event for one in events(connection, lease.id)]
         raise exceptions.IllegalTransition(
-            id=lease.id, state=before, event=event, story=" -> ".join([*past, before])
+            id=lease.id, state=before, event=event, events=" -> ".join([*past, before])
         )
     if status is Status.RELEASED and lease.released_at is None:
         changes.setdefault("released_at", timeutils.utcnow())

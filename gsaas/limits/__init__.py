@@ -1,4 +1,4 @@
-"""Quotas: what a project may hold at once, whoever says so, and what follows from it."""
+"""Quotas: the limits of what a project may have at once, from the configuration or from Keystone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from gsaas.limits.configured import ConfiguredLimits, NoLimits
 
 
 def load(conf: cfg.ConfigOpts) -> Limits:
-    """Return what `[quotas]driver` names. Connects to nothing yet."""
+    """Return the limits that `[quotas]driver` names, without connecting to anything.
+
+    Raises `ValueError` if [oslo_limit] cannot be used.
+    """
     match conf.quotas.driver:
         case "oslo_limit":
-            # Only now: it brings the OpenStack SDK along, which gsaas-standalone does without.
+            # Imported here, because it imports the OpenStack SDK, which gsaas-standalone does not need.
             from gsaas.limits.keystone import KeystoneLimits
 
             return KeystoneLimits(conf)

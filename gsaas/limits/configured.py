@@ -8,7 +8,7 @@ from gsaas.limits.base import NO_LIMITS, UNITS, Amounts, Limits
 
 
 class ConfiguredLimits(Limits):
-    """The values of `[quotas]`, read at each request, so that they may be changed meanwhile."""
+    """The values of `[quotas]`, read at each request, so that a reload of the configuration takes effect."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
@@ -18,7 +18,7 @@ class ConfiguredLimits(Limits):
 
 
 class NoLimits(Limits):
-    """Everybody may hold everything."""
+    """No project has limits."""
 
     def of(self, project_id: str) -> Amounts:
         return NO_LIMITS

@@ -1,4 +1,4 @@
-"""Tell Keystone which limits there are, so that an operator can set them: its registered limits."""
+"""Create GSaaS's registered limits in Keystone, so that operators can set limits for projects."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ SERVICE_TYPE = "gpu-scheduling"
 
 
 class ServiceNotRegistered(Exception):
-    """Keystone's catalogue has no such service, or no endpoint of it, that limits could belong to."""
+    """Keystone's catalogue lacks GSaaS's service, or an endpoint of it, to which limits must belong."""
 
 
 class Registered(NamedTuple):
-    """One limit as Keystone has it now."""
+    """A registered limit as it is in Keystone now."""
 
     name: str
     region: str | None
     limit: int
     new: bool
-    """It was not there before."""
+    """Whether it has just been created."""
 
 
 def register(identity: Any, defaults: Amounts) -> Iterator[Registered]:
-    """Make what is missing, in each region that has an endpoint of ours; never change what is there.
+    """Create the limits that are missing, in each region with an endpoint of GSaaS, and yield all; change none.
 
-    *identity* is the SDK's identity proxy of an administrator. Raises `ServiceNotRegistered`, and
-    what the SDK raises.
+    *identity* is the SDK's identity proxy of an administrator, *defaults* the values of new limits. Raises
+    `ServiceNotRegistered`, and what the SDK raises.
     """
     services = list(identity.services(type=SERVICE_TYPE))
     if not services:

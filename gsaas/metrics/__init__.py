@@ -1,5 +1,8 @@
-"""What Prometheus is told: how things are, read from the database (`stored`), and what happened here (`counted`).
+"""The metrics for Prometheus.
 
-No label names a project, a user, a lease or an address, and none a host unless the operator wants to see every GPU:
-`/metrics` needs no token.
+stored   gauges of the cloud's state, from the database     counted  counters of what happened in this process
+exposition  both as the text that Prometheus reads
+
+No label names a project, a user, a lease or an address, because `/metrics` needs no token. Labels name hosts only if
+the operator has enabled metrics of every GPU ([api]metrics_gpus).
 """

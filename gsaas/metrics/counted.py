@@ -1,31 +1,32 @@
-"""What happened in this process since it started: counters, and how long launches took.
+"""Counters and histograms of what has happened in this process since it started.
 
-Each thing is counted once, by the process in which it happens: launches are answered by an API worker, and become
-ACTIVE in an engine. Prometheus adds up what it finds in all of them, and knows what a restart is.
+Each event is counted once, by the process in which it happens: an API worker counts the launches that it answers, an
+engine those that it makes ACTIVE. Prometheus adds up the counters of all processes, and handles their restarts.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from gsaas import exceptions
 from gsaas.objects import timings
+from gsaas.objects.lifecycle import Status
 
 REGISTRY = CollectorRegistry()
-disable_created_metrics()  # a second family for each counter, which nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the families of counters
 
 SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1, 2.5, 5, 10, 25, 50, 100, 250, 500),
 )
-"""Upper bounds: choosing a GPU takes less than a millisecond, booting a slow image minutes."""
+"""Upper bounds of buckets: choosing a GPU takes less than a millisecond, booting a slow image takes minutes."""
 
 REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-"""Upper bounds, fewer, as there is one histogram for each route."""
+"""Upper bounds of buckets; fewer, because there is one histogram for each route."""
 
 GRANTED = Counter(
     "gsaas_launches_granted",
@@ -67,9 +68,32 @@ REQUEST_SECONDS = Histogram(
 )
 
 
+Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
+"""Called with a lease's id, its status, the policy that chose its GPUs, and the seconds that each phase took."""
+
+
+def counting_launches(announce: Announce) -> Announce:
+    """Return *announce* so that it also counts each lease that it announces as launched.
+
+    For leases from the queue: a lease that got its GPUs counts as granted, and one that is ACTIVE already has come to
+    the end of its launch.
+    """
+
+    def count_and_announce(
+        lease_id: str, status: str, policy: str | None, took: Mapping[str, float] | None
+    ) -> None:
+        if policy is not None and status in (Status.CLAIMED, Status.ACTIVE):
+            granted(policy)
+        if status == Status.ACTIVE:
+            launched(took or {})
+        announce(lease_id, status, policy, took)
+
+    return count_and_announce
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Count the error that ends the block, if one does."""
+    """Count a `GsaasError` that leaves the block as a refused launch."""
     try:
         yield
     except exceptions.GsaasError as refusal:
@@ -78,17 +102,17 @@ def refusals() -> Iterator[None]:
 
 
 def granted(policy: str) -> None:
-    """Count a launch whose GPUs *policy* chose."""
+    """Count a launch that got GPUs, chosen by *policy*."""
     GRANTED.labels(policy).inc()
 
 
 def grant(outcome: str) -> None:
-    """Count a grant that was shown: redeemed, or refused for that reason."""
+    """Count a grant that a consumer showed; *outcome* is `redeemed`, or the `outcome` of a `GrantRefused`."""
     GRANTS.labels(outcome).inc()
 
 
 def answered(method: str, route: str, status: int, seconds: float | None) -> None:
-    """Count a request, and how long it took, unless its client wanted to wait (None)."""
+    """Count an answered request, and observe its *seconds*, which are None if its client waited for its turn."""
     _requests(method, route, status).inc()
     if seconds is not None:
         _request_seconds(method, route).observe(seconds)
@@ -96,7 +120,7 @@ def answered(method: str, route: str, status: int, seconds: float | None) -> Non
 
 @functools.cache
 def _requests(method: str, route: str, status: int) -> Counter:
-    """Looking a series up costs more than counting, and this is done for every request."""
+    """Return the series of these labels. Cached, because a look-up costs more than counting, at every request."""
     return REQUESTS.labels(method, route, str(status))
 
 
@@ -106,7 +130,7 @@ def _request_seconds(method: str, route: str) -> Histogram:
 
 
 def launched(took: Mapping[str, float]) -> None:
-    """Note how long each phase took of a launch that has come to its end: `gsaas.objects.timings`, in seconds."""
+    """Observe the seconds that each phase of a completed launch took, by its name in `gsaas.objects.timings`."""
     for phase in timings.PHASES:
         if phase in took:
             PHASES.labels(phase).observe(took[phase])

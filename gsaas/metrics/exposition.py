@@ -1,7 +1,8 @@
-"""From metrics to the text that Prometheus reads, and the port at which an engine gives its own.
+"""Metrics as the text that Prometheus reads, and the server at which it reads those of an engine.
 
-An API of several workers is scraped at one of them. For that one to tell what the others counted, they share a
-directory, as prometheus_client has it: `PROMETHEUS_MULTIPROC_DIR` in the environment of the API, empty when it starts.
+Prometheus scrapes one of several API workers. All workers share a directory, in prometheus_client's multiprocess
+mode, so that each of them can report what all have counted: `PROMETHEUS_MULTIPROC_DIR` in the environment of the API
+names it, and it must be empty when the API starts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class _All(Collector):
-    """Gauges, and what all processes counted that share a directory with this one."""
+    """Collects *gauges*, and the counters of this process or of all that share its directory."""
 
     def __init__(self, gauges: Iterable[Metric]) -> None:
         self._gauges = gauges
@@ -30,26 +31,27 @@ class _All(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._gauges
         if os.environ.get(SHARED):
-            yield from multiprocess.MultiProcessCollector(None).collect()
+            collector = multiprocess.MultiProcessCollector(None)  # type: ignore[no-untyped-call]
+            yield from collector.collect()  # type: ignore[no-untyped-call]
         else:
             yield from counted.REGISTRY.collect()
 
 
 def text(gauges: Iterable[Metric]) -> str:
-    """All metrics in Prometheus' text format, in `CONTENT_TYPE`."""
+    """Return *gauges* and all counters in Prometheus' text format, whose type is `CONTENT_TYPE`."""
     return exposition.generate_latest(_All(gauges)).decode()
 
 
 def serve(listen: str) -> tuple[int, Callable[[], None]]:
-    """Serve what this process counts at *listen* (`host:port`); return the port, and what ends it.
+    """Serve the counters of this process at *listen* (`host:port`); return the port, and a function that stops it.
 
-    Raises `OSError` when the address is not to be had.
+    Raises `OSError` if the server cannot listen at that address.
     """
     host, port = netutils.parse_host_port(listen)
     server, thread = exposition.start_http_server(port, host, counted.REGISTRY)
 
     def stop() -> None:
-        server.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for connections
+        server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for connections
         server.shutdown()
         server.server_close()
         thread.join()

@@ -1,4 +1,4 @@
-"""The gauges: how things are, from what the database says. Values in, metrics out; any API worker says the same."""
+"""Gauges of the cloud's state as the database has it: every API worker reports the same. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MIB = 2**20
 
 
 def gauges(state: CloudState) -> Iterator[Metric]:
-    """Every gauge of a cloud that is in *state*."""
-    yield _labelled(
+    """Yield every gauge of a cloud that is in *state*, but those of single GPUs."""
+    yield _by_label(
         "gsaas_leases",
         "Leases by status; those that are released are not counted.",
         "status",
@@ -29,15 +29,15 @@ def gauges(state: CloudState) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "gsaas_leases_degraded",
-        "Leases that hold GPUs that have failed, or whose monitors are silent.",
+        "Leases with GPUs that have failed, or whose monitors are silent.",
         state.degraded,
     )
     yield GaugeMetricFamily(
         "gsaas_queue_wait_max_seconds",
-        "For how long the one that has waited longest in the queue has waited.",
+        "Seconds that the oldest request in the queue has waited.",
         state.longest_wait,
     )
-    yield GaugeMetricFamily("gsaas_cgpus", "cGPUs that leases hold.", state.cgpus)
+    yield GaugeMetricFamily("gsaas_cgpus", "cGPUs of all leases.", state.cgpus)
     yield from _gpus(state.gpus)
     yield from _agents("gsaas_gpu_hosts", "GPU hosts in service", "monitor", state.monitors)
     yield from _agents("gsaas_endpoints", "RODVR endpoints in service", "endpoint", state.endpoints)
@@ -46,8 +46,8 @@ def gauges(state: CloudState) -> Iterator[Metric]:
 
 
 def each_gpu(gpus: Sequence[GpuGauge]) -> Iterator[Metric]:
-    """The gauges of every GPU by itself; none of them for no GPU. What a GPU does not tell is left out."""
-    for name, text, value in _OF_A_GPU if gpus else ():
+    """Yield the gauges of every single GPU; none if there is no GPU. A reading that a GPU does not give is left out."""
+    for name, text, value in _GPU_GAUGES if gpus else ():
         family = GaugeMetricFamily(name, text, labels=["host", "gpu", "model"])
         for gpu in gpus:
             number = value(gpu)
@@ -64,7 +64,7 @@ def _ratio(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-_OF_A_GPU: tuple[tuple[str, str, Callable[[GpuGauge], float | None]], ...] = (
+_GPU_GAUGES: tuple[tuple[str, str, Callable[[GpuGauge], float | None]], ...] = (
     (
         "gsaas_gpu_utilisation_ratio",
         "Part of the time in which a GPU was busy, from 0 to 1.",
@@ -77,12 +77,12 @@ _OF_A_GPU: tuple[tuple[str, str, Callable[[GpuGauge], float | None]], ...] = (
     ),
     (
         "gsaas_gpu_memory_held_bytes",
-        "Memory of a GPU that leases hold.",
+        "Memory of a GPU that leases have claimed.",
         lambda gpu: _bytes(gpu.held_mb),
     ),
     (
         "gsaas_gpu_memory_in_use_bytes",
-        "Memory of a GPU that is in use, by whomever.",
+        "Memory of a GPU that is in use, by leases and other programs.",
         lambda gpu: _bytes(gpu.used_mb),
     ),
     (
@@ -95,11 +95,11 @@ _OF_A_GPU: tuple[tuple[str, str, Callable[[GpuGauge], float | None]], ...] = (
 
 
 def _gpus(models: Mapping[str, GpuTotals]) -> Iterator[Metric]:
-    told = (
+    families: tuple[tuple[str, str, Callable[[GpuTotals], float]], ...] = (
         ("gsaas_gpus", "GPUs", lambda gpus: gpus.known),
         (
             "gsaas_gpus_idle",
-            "GPUs on offer that no lease holds anything of",
+            "GPUs on offer of which no lease has any memory",
             lambda gpus: gpus.idle,
         ),
         (
@@ -110,42 +110,42 @@ def _gpus(models: Mapping[str, GpuTotals]) -> Iterator[Metric]:
         ("gsaas_gpu_memory_bytes", "Memory of the GPUs", lambda gpus: gpus.memory_mb * MIB),
         (
             "gsaas_gpu_memory_used_bytes",
-            "Memory of the GPUs that leases hold",
+            "Memory of the GPUs that leases have claimed",
             lambda gpus: gpus.used_mb * MIB,
         ),
     )
-    for name, text, value in told:
+    for name, text, value in families:
         values = {model: value(gpus) for model, gpus in models.items()}
-        yield _labelled(name, f"{text}, by model.", "model", values)
+        yield _by_label(name, f"{text}, by model.", "model", values)
 
 
 def _agents(name: str, what: str, agent: str, agents: AgentTotals) -> Iterator[Metric]:
     yield GaugeMetricFamily(name, f"{what}.", agents.known)
     yield GaugeMetricFamily(
         f"{name}_silent",
-        f"{what} not heard of for longer than [gpgpums]heartbeat_timeout.",
+        f"{what} whose last report is older than [gpgpums]heartbeat_timeout.",
         agents.silent,
     )
     yield GaugeMetricFamily(
         f"gsaas_{agent}_silence_max_seconds",
-        f"{what}: the longest time that one of them has not been heard of.",
+        f"{what}: seconds since the oldest of their last reports.",
         agents.longest,
     )
 
 
 def _bindings(bindings: BindingTotals) -> Iterator[Metric]:
-    yield _labelled(
+    yield _by_label(
         "gsaas_bindings",
-        "BindingTotals that endpoints hold; one is pending while its VM has no tap.",
+        "Bindings of endpoints; one is pending while its VM has no tap.",
         "state",
         {"installed": bindings.installed, "pending": bindings.pending},
     )
     yield GaugeMetricFamily(
         "gsaas_endpoints_with_problems",
-        "RODVR endpoints that report something for an operator to mend.",
+        "RODVR endpoints that report a problem for an operator to repair.",
         bindings.with_problems,
     )
-    yield _labelled(
+    yield _by_label(
         "gsaas_dropped_packets",
         "Packets dropped of the VMs that are bound now, by reason: to a masked address without a "
         "mapping, or refused at the tap.",
@@ -155,12 +155,12 @@ def _bindings(bindings: BindingTotals) -> Iterator[Metric]:
 
 
 def _daemons(daemons: DaemonTotals) -> Iterator[Metric]:
-    yield _labelled(
-        "gsaas_daemons", "DaemonTotals on GPU hosts in service, by state.", "state", daemons.states
+    yield _by_label(
+        "gsaas_daemons", "Daemons on GPU hosts in service, by state.", "state", daemons.states
     )
     yield GaugeMetricFamily(
         "gsaas_daemon_restarts",
-        "How often the daemons that there are now were started again.",
+        "Restarts of the daemons that run now.",
         daemons.restarts,
     )
     yield GaugeMetricFamily(
@@ -170,12 +170,12 @@ def _daemons(daemons: DaemonTotals) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "gsaas_gpu_hosts_with_problems",
-        "GPU hosts that report something for an operator to mend.",
+        "GPU hosts that report a problem for an operator to repair.",
         daemons.with_problems,
     )
 
 
-def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=[label])
     for key, value in sorted(values.items()):
         family.add_metric([key], value)

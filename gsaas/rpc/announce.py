@@ -1,21 +1,20 @@
-"""Tell everybody whom it concerns that a lease has left the queue."""
+"""Announce to API workers and engines that a lease has left the queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gsaas.metrics import counted
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.api import ApiClient
 from gsaas.rpc.engine import EngineClient
 
 
 class Announcer:
-    """Called by `gsaas.gpgpums.claims.Claims` after its commits.
+    """Announces leases that have left the queue; `gsaas.gpgpums.claims.Claims` calls it after each commit.
 
-    *ring* wakes who waits in this process, and says whether anybody did; only if nobody did, *api* has to
-    tell the other processes. *engine* goes on with leases that are not ready yet, and forgets the callers of
-    those that never will be.
+    *ring* wakes the request that waits for a lease in this process, and returns whether there is one. Only if there is
+    none, the other API workers are told through *api*. *engine* is told of leases that are not ACTIVE yet: it drives
+    them on, or forgets the token of their caller if they have failed.
     """
 
     def __init__(
@@ -35,10 +34,7 @@ class Announcer:
         policy: str | None,
         took: Mapping[str, float] | None = None,
     ) -> None:
-        if policy is not None and status in (Status.CLAIMED, Status.ACTIVE):
-            counted.granted(policy)
-        if status == Status.ACTIVE:
-            counted.launched(took or {})
+        """Announce that *lease_id* now has *status*; *policy* and *took* are for metrics, and not used here."""
         if not self._ring(lease_id) and self._api is not None:
             self._api.leases_changed([lease_id])
         if status != Status.ACTIVE:

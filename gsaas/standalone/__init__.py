@@ -1,11 +1,11 @@
-"""What only gsaas-standalone has, the whole service in one process. Begin with `service`.
+"""The one-process edition, gsaas-standalone: all that only it needs. Begin with `service`.
 
-    service    composes all parts                      state_dir    the folder that says what it made
-    cloud      network namespaces for VMs              testbed      network namespaces for hosts
-    namespaces made, found again, removed              links        inside them
-    http_server  reads and answers HTTP                in_process_bus  a message bus of one process
-    simulated_gpus, simulated_middleware, simulated_supervisor, simulated_daemon   what stands in for GPUs
-    demo       `./dev demo`
+    service      composes all parts                    state_dir       the folder that records what was made
+    cloud        VMs, as network namespaces            testbed         simulated hosts, as network namespaces
+    namespaces   makes and removes namespaces          links           makes interfaces in them
+    http_server  the HTTP server of the API            in_process_bus  the message bus
+    simulated_gpus, simulated_middleware, simulated_supervisor, simulated_daemon   stand-ins for GPUs and daemons
+    demo         `./dev demo`
 
-Nothing that runs in a real cloud imports any of it, but the simulated parts where the configuration names them.
+No process of a real cloud imports these modules, except the simulated_ ones where its configuration names them.
 """

@@ -1,8 +1,8 @@
-"""A WSGI server for a service in one process: threads that each accept a connection and answer what comes over it.
+"""A WSGI server for gsaas-standalone: each thread accepts a connection and answers the requests that arrive over it.
 
-Nothing is handed from thread to thread, so a request costs little more than its answer, and who waits costs nobody
-else anything. HTTP is read by llhttp, the parser of Node.js, as httptools wraps it. In a cloud the API runs under uWSGI
-or gunicorn instead, behind a proxy.
+A request is not passed between threads, so it costs little more than its answer, and a request that waits does not
+delay others. HTTP is parsed by llhttp, the parser of Node.js, through httptools. In a cloud the API runs under uWSGI or
+gunicorn instead, behind a proxy.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ from gsaas.api.disconnects import CONNECTION
 
 LOG = logging.getLogger(__name__)
 
-PATIENCE = 60.0
-"""Seconds that a client may take to send, or to be sent, the next piece; then its connection is closed."""
+SOCKET_TIMEOUT = 60.0
+"""Seconds for which a client may send nothing, or accept nothing of an answer; then its connection is closed."""
 BACKLOG = 4096
 """Connections that may wait for a thread."""
-PIECE = 65536
-HEAD_BYTES = 65536
-"""Of a request besides its body: its first line, its headers, and what holds chunks together."""
-GRACE = 1.0
-"""Seconds that requests under way are given when the server stops; one that is held is not waited for any longer."""
-BREATHER = 0.1
-"""Seconds until the next try when the system has no more sockets to give."""
+RECEIVE_BYTES = 65536
+"""Bytes that one call of `recv` returns at most."""
+MAX_HEAD_BYTES = 65536
+"""Bytes of a request that are not of its body: request line, headers, the framing of chunks, trailers."""
+STOP_GRACE = 1.0
+"""Seconds for which a stopping server waits for requests that are being answered; long polls may take longer."""
+ACCEPT_RETRY_INTERVAL = 0.1
+"""Seconds until the next attempt after `accept` failed, for instance because there are too many open files."""
 
 Headers = list[tuple[str, str]]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class HttpServer:
-    """Serves *app* on *host* and *port*; 0 takes a free one. Raises `OSError` if the address is not to be had.
+    """Serves *app* on *host* and *port*; port 0 takes a free one. Raises `OSError` if it cannot listen there.
 
-    No more than *connections* are served at a time, each by a thread of its own; further ones wait. Of a body, no more
-    than *body_bytes* reach the application, which refuses longer ones by their length.
+    It serves at most *connections* at a time, each in a thread of its own; further ones wait in the listen queue. At
+    most *body_bytes* of a request's body reach the application, which refuses longer ones by their Content-Length.
     """
 
     def __init__(
@@ -67,44 +68,49 @@ class HttpServer:
             "wsgi.multiprocess": False,
             "wsgi.run_once": False,
         }
-        self._most = connections
+        self._max_threads = connections
         self._state = threading.Condition()
+        """Guards the four attributes that follow; notified when an answer is complete."""
         self._threads = self._accepting = self._answering = 0
         self._idle: set[socket.socket] = set()
-        """Connections over which nothing is asked just now."""
+        """Connections over which no request is being answered."""
         self._stopped = threading.Event()
 
     def serve(self) -> None:
-        """Answer until `close` is called, or something is raised in this thread."""
+        """Answer requests until `close` is called, or a signal handler raises an exception in this thread."""
         with self._state:
             self._add_thread()
         self._stopped.wait()
 
     def close(self) -> None:
-        """Take no more requests, and let those under way end. A second time changes nothing."""
+        """Accept no more requests, and wait up to `STOP_GRACE` seconds for those being answered. Idempotent."""
         with self._state:
             if self._stopped.is_set():
                 return
             self._stopped.set()
             for waiting in (self._listener, *self._idle):
-                with suppress(OSError):  # its client may have gone
-                    waiting.shutdown(socket.SHUT_RDWR)  # wakes who waits for it; closing would not
+                with suppress(OSError):  # the client may have closed the connection
+                    waiting.shutdown(
+                        socket.SHUT_RDWR
+                    )  # wakes the thread that waits; closing would not
             self._listener.close()
-            self._state.wait_for(lambda: not self._answering, GRACE)
+            self._state.wait_for(lambda: not self._answering, STOP_GRACE)
 
     @property
     def stopped(self) -> bool:
-        """Has it been told to take no more requests?"""
+        """Whether `close` has been called."""
         return self._stopped.is_set()
 
     def answer(
         self, connection: socket.socket, environ: dict[str, Any]
     ) -> tuple[str, Headers, bytes]:
-        """Return what the application answers to a request over *connection*: status, headers and body."""
+        """Call the application with *environ*, a request over *connection*; return status, headers and body."""
         head: list[Any] = []
         body: list[bytes] = []
 
-        def start_response(status: str, headers: Headers, _error: Any = None) -> Callable:
+        def start_response(
+            status: str, headers: Headers, _error: Any = None
+        ) -> Callable[[bytes], None]:
             head[:] = status, headers
             return body.append
 
@@ -126,27 +132,32 @@ class HttpServer:
         return head[0], head[1], b"".join(body)
 
     def _add_thread(self) -> None:
+        """Start one more thread; call it with the lock."""
         self._threads += 1
         self._accepting += 1
-        threading.Thread(target=self._work, name=f"api-{self._threads}", daemon=True).start()
+        threading.Thread(
+            target=self._serve_connections, name=f"api-{self._threads}", daemon=True
+        ).start()
 
-    def _work(self) -> None:
+    def _serve_connections(self) -> None:
+        """Accept and serve one connection after the other, in a thread of its own."""
         while not self.stopped:
             try:
                 connection, client = self._listener.accept()
             except OSError as error:
                 if not self.stopped:
                     LOG.warning("cannot accept a connection: %s", error)
-                    time.sleep(BREATHER)
+                    time.sleep(ACCEPT_RETRY_INTERVAL)
                 continue
             with self._state:
                 self._accepting -= 1
                 self._idle.add(connection)
-                if not self._accepting and self._threads < self._most:
+                # At least one thread is always ready to accept, until there are as many as allowed.
+                if not self._accepting and self._threads < self._max_threads:
                     self._add_thread()
             try:
                 with connection:
-                    _Conversation(connection, client[0], self).hold()
+                    _Connection(connection, client[0], self).serve()
             except OSError as error:
                 LOG.debug("lost the connection from %s: %s", client[0], error)
             except Exception:
@@ -157,46 +168,52 @@ class HttpServer:
                     self._idle.discard(connection)
 
 
-class _Conversation:
-    """What is said over one connection, from its first request to its last. The parser calls what begins with `on_`."""
+class _Connection:
+    """One connection, from its first request to its last. The parser calls the methods whose names begin with `on_`."""
 
-    def __init__(self, connection: socket.socket, address: str, server: HttpServer) -> None:
-        self._connection = connection
+    def __init__(self, sock: socket.socket, address: str, server: HttpServer) -> None:
+        self._socket = sock
         self._address = address
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._in_head = False
-        self._besides = 0
-        """Bytes received of a request that is not complete, besides its body: the parser keeps whole lines."""
-        self._whole: list[tuple[dict[str, Any], bool]] = []
-        """Requests that are, and whether their client would go on afterwards."""
+        self._head_bytes = 0
+        """Bytes of the incomplete request that are not of its body; the parser stores lines until they are complete."""
+        self._complete: list[tuple[dict[str, Any], bool]] = []
+        """The environ of each complete request, and whether its client keeps the connection open after it."""
 
-    def hold(self) -> None:
-        """Answer until either side has had enough. `OSError` when the connection is lost."""
-        self._connection.settimeout(PATIENCE)
-        while piece := self._connection.recv(PIECE):
-            refusal = self._hear(piece)
-            for environ, goes_on in self._whole:
-                if not self._answer(environ, goes_on):
+    def serve(self) -> None:
+        """Answer requests until either side closes the connection; raise `OSError` if it is lost."""
+        self._socket.settimeout(SOCKET_TIMEOUT)
+        while data := self._socket.recv(RECEIVE_BYTES):
+            refusal = self._parse(data)
+            for environ, keep_alive in self._complete:
+                if not self._answer(environ, keep_alive):
                     return
-            self._whole.clear()
+            self._complete.clear()
             if refusal:
-                self._send(*refusal, goes_on=False)
+                self._send(*refusal, keep_alive=False)
                 return
 
-    def _hear(self, piece: bytes) -> tuple[str, Headers, bytes] | None:
-        """Take the next piece of what the client says; return what to answer if it cannot be understood."""
-        self._besides += len(piece)
+    def _parse(self, data: bytes) -> tuple[str, Headers, bytes] | None:
+        """Parse the next bytes from the client; return the answer to send if they are no valid request."""
+        self._head_bytes += len(data)
         try:
-            self._parser.feed_data(piece)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            return _refusal("501 Not Implemented", "nothing but HTTP/1.1 is spoken here")
+            return _refusal(
+                "501 Not Implemented",
+                "this server supports HTTP/1.1 only; send the request without Upgrade",
+            )
         except httptools.HttpParserCallbackError:
-            raise
+            raise  # a method of this class raised it: it is no fault of the client
         except httptools.HttpParserError as error:
             return _refusal("400 Bad Request", str(error))
-        if self._besides > HEAD_BYTES:
-            return _refusal("431 Request Header Fields Too Large", f"{HEAD_BYTES} bytes may be")
+        if self._head_bytes > MAX_HEAD_BYTES:
+            return _refusal(
+                "431 Request Header Fields Too Large",
+                f"the headers of a request may have {MAX_HEAD_BYTES} bytes at most",
+            )
         return None
 
     def on_message_begin(self) -> None:
@@ -205,7 +222,7 @@ class _Conversation:
         self._environ = {
             **self._server.environ,
             "REMOTE_ADDR": self._address,
-            CONNECTION: self._connection,
+            CONNECTION: self._socket,
         }
         self._body: list[bytes] = []
         self._length = 0
@@ -215,7 +232,9 @@ class _Conversation:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head or b"_" in name:
-            return  # a trailer comes too late; an underscore would pass for a hyphen, which a proxy may have looked at
+            # A trailer arrives after the body. WSGI maps `_` and `-` to the same name, so a header with an underscore
+            # could replace one that a proxy has checked or set.
+            return
         environ = self._environ
         key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
         text = value.decode("latin-1")
@@ -224,17 +243,17 @@ class _Conversation:
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._environ.get("HTTP_EXPECT", "").lower() == "100-continue":
-            self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, part: bytes) -> None:
-        """Keep as much as the application may have; the rest is counted, so that the client hears of it."""
+        """Store the body up to its limit, and count the rest: the application refuses the request by its length."""
         if room := max(0, self._server.body_bytes - self._length):
             self._body.append(part[:room])
         self._length += len(part)
-        self._besides -= len(part)
+        self._head_bytes -= len(part)
 
     def on_message_complete(self) -> None:
-        """Describe the request as PEP 3333 does."""
+        """Complete the environ of the request, as PEP 3333 describes it."""
         environ = self._environ
         path, _, query = self._target.decode("latin-1").partition("?")
         environ["REQUEST_METHOD"] = self._parser.get_method().decode("latin-1")
@@ -247,24 +266,24 @@ class _Conversation:
         if "HTTP_CONTENT_LENGTH" in environ or environ.pop("HTTP_TRANSFER_ENCODING", None):
             environ.pop("HTTP_CONTENT_LENGTH", None)
             environ["CONTENT_LENGTH"] = str(self._length)
-        self._whole.append((environ, self._parser.should_keep_alive()))
-        self._besides = 0
+        self._complete.append((environ, self._parser.should_keep_alive()))
+        self._head_bytes = 0
 
-    def _answer(self, environ: dict[str, Any], goes_on: bool) -> bool:
-        """Answer a request; return whether there may be another one."""
-        status, headers, body = self._server.answer(self._connection, environ)
-        goes_on = goes_on and not self._server.stopped
-        self._send(status, headers, body, goes_on=goes_on)
-        return goes_on
+    def _answer(self, environ: dict[str, Any], keep_alive: bool) -> bool:
+        """Answer a request; return whether the connection stays open for another one."""
+        status, headers, body = self._server.answer(self._socket, environ)
+        keep_alive = keep_alive and not self._server.stopped
+        self._send(status, headers, body, keep_alive=keep_alive)
+        return keep_alive
 
-    def _send(self, status: str, headers: Headers, body: bytes, *, goes_on: bool) -> None:
+    def _send(self, status: str, headers: Headers, body: bytes, *, keep_alive: bool) -> None:
         lines = [f"HTTP/1.1 {status}", f"Date: {_date(int(time.time()))}"]
         lines += [f"{name}: {value}" for name, value in headers]
         if not any(name.lower() == "content-length" for name, _ in headers):
             lines.append(f"Content-Length: {len(body)}")
-        if not goes_on:
+        if not keep_alive:
             lines.append("Connection: close")
-        self._connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        self._socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
 
 def _refusal(status: str, why: str) -> tuple[str, Headers, bytes]:
@@ -273,4 +292,5 @@ def _refusal(status: str, why: str) -> tuple[str, Headers, bytes]:
 
 @functools.lru_cache(maxsize=1)
 def _date(second: int) -> str:
+    """Return the value of a Date header; cached, as it is the same for all answers within a second."""
     return email.utils.formatdate(second, usegmt=True)

@@ -177,7 +177,7 @@ class Listener(base.PollStyleListener):  # type: ignore[misc]
             self._exchange.changed.notify_all()
 
 
-class Driver(base.BaseDriver):  # type: ignore[misc]
+class InProcessDriver(base.BaseDriver):  # type: ignore[misc]
     """The driver that oslo.messaging loads for a `transport_url` of `in-process://`."""
 
     _exchanges = Exchanges()

@@ -1,4 +1,4 @@
-"""Links inside network namespaces: each function may be repeated, and leaves things as it says."""
+"""Make and remove network interfaces inside network namespaces. Every function is idempotent."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from pyroute2 import IPRoute
 from gsaas.netlink.namespace import entered
 
 
-def loopback(netns: str) -> None:
-    """Bring `lo` up."""
+def bring_up_loopback(netns: str) -> None:
+    """Bring the interface `lo` of *netns* up."""
     with entered(netns), IPRoute() as ip:
         _up(ip, "lo")
 
 
-def bridge(netns: str, name: str, *, up: bool = True) -> None:
-    """Have a bridge. One that is not up takes every packet of its ports and gives it to nobody."""
+def ensure_bridge(netns: str, name: str, *, up: bool = True) -> None:
+    """Make the bridge *name* unless it exists. A bridge that is down accepts packets from its ports and drops them."""
     with entered(netns), IPRoute() as ip:
         if not ip.link_lookup(ifname=name):
             ip.link("add", ifname=name, kind="bridge")
         ip.link("set", index=_index(ip, name), state="up" if up else "down")
 
 
-def cable(netns: str, name: str, other_netns: str, other_name: str) -> None:
-    """Have a veth pair between two namespaces, the first end up."""
+def ensure_veth(netns: str, name: str, peer_netns: str, peer_name: str) -> None:
+    """Make a veth pair between two namespaces unless it exists, and bring the end in *netns* up."""
     with entered(netns), IPRoute() as ip:
         if not ip.link_lookup(ifname=name):
-            peer = {"ifname": other_name, "net_ns_fd": other_netns}
+            peer = {"ifname": peer_name, "net_ns_fd": peer_netns}
             ip.link("add", ifname=name, kind="veth", peer=peer)
         _up(ip, name)
 
 
-def plug(netns: str, name: str, into: str) -> None:
-    """Make *name* a port of the bridge *into*, up."""
+def add_to_bridge(netns: str, name: str, bridge: str) -> None:
+    """Make the interface *name* a port of *bridge*, and bring it up."""
     with entered(netns), IPRoute() as ip:
-        ip.link("set", index=_index(ip, name), master=_index(ip, into))
+        ip.link("set", index=_index(ip, name), master=_index(ip, bridge))
         _up(ip, name)
 
 
-def address(netns: str, name: str, cidr: str, mac: str | None = None) -> None:
-    """Give a link an IPv4 address such as 10.0.0.5/24, a MAC, and bring it up."""
+def set_address(netns: str, name: str, cidr: str, mac: str | None = None) -> None:
+    """Give an interface an IPv4 address such as 10.0.0.5/24, and a MAC if given; bring it up."""
     ip_address, _, length = cidr.partition("/")
     with entered(netns), IPRoute() as ip:
         index = _index(ip, name)
@@ -49,14 +49,15 @@ def address(netns: str, name: str, cidr: str, mac: str | None = None) -> None:
 
 
 def remove(netns: str, name: str) -> None:
-    """Remove a link, and with it the other end of a veth pair; none there is fine."""
+    """Remove an interface if it exists, and with it the other end of a veth pair."""
     with entered(netns), IPRoute() as ip:
         for index in ip.link_lookup(ifname=name):
             ip.link("del", index=index)
 
 
 def _index(ip: IPRoute, name: str) -> int:
-    return ip.link_lookup(ifname=name)[0]
+    indexes: list[int] = ip.link_lookup(ifname=name)
+    return indexes[0]
 
 
 def _up(ip: IPRoute, name: str) -> None:

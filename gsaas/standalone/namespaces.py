@@ -1,7 +1,7 @@
-"""Network namespaces that are ours: made, found again after a crash, and removed, never touching anyone else's.
+"""The network namespaces that gsaas-standalone makes; it finds them again after a crash and never touches others.
 
-A marker file in the state directory, written before a namespace is made and removed after it is gone, says
-that the namespace of that name is ours. One that exists without a marker is left alone.
+For each namespace there is a marker file in the state directory, written before the namespace is made and removed after
+it is gone. A namespace without a marker belongs to another program and is left alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,51 +18,52 @@ _CLONE_NEWNET = 0x40000000
 _MNT_DETACH = 2
 
 
-class NotOurs(Exception):
-    """A namespace of that name exists, and somebody else made it."""
+class ForeignNamespace(Exception):
+    """Another program made a namespace of the required name."""
 
 
 class Namespaces:
-    """The namespaces of one state directory."""
+    """The namespaces that the markers in *state_dir* name."""
 
     def __init__(self, state_dir: Path) -> None:
         self._markers = state_dir / "namespaces"
 
     def make(self, name: str) -> None:
-        """Make the namespace *name* unless it is there already; raises `NotOurs`."""
+        """Make the namespace *name* unless it exists; raise `ForeignNamespace` if another program made it."""
         marker = self._markers / name
         if not marker.exists():
             if (DIRECTORY / name).exists():
-                raise NotOurs(
-                    f"a network namespace {name} exists that is not ours; choose another --prefix"
+                raise ForeignNamespace(
+                    f"another program made the network namespace {name}; choose another --prefix"
                 )
             self._markers.mkdir(parents=True, exist_ok=True)
             marker.touch()
-        if not exists(name):
+        # From here on the name is this program's, marked by this call or by one that a crash interrupted.
+        if not namespace_exists(name):
             with suppress(FileNotFoundError):
-                (DIRECTORY / name).unlink()  # the mount point of a namespace that was half made
-            _in_thread(_make, name)
+                (DIRECTORY / name).unlink()  # the mount point that a crash while making it has left
+            _run_in_thread(_make, name)
 
     def remove(self, name: str) -> None:
-        """Remove the namespace *name* if it is ours and there."""
+        """Remove the namespace *name* if it has a marker; do nothing otherwise."""
         marker = self._markers / name
         if not marker.exists():
             return
-        if exists(name):
+        if namespace_exists(name):
             _call("umount2", os.fsencode(DIRECTORY / name), _MNT_DETACH)
         with suppress(FileNotFoundError):
             (DIRECTORY / name).unlink()
         marker.unlink()
 
     def names(self) -> list[str]:
-        """All that were ever made and not removed."""
+        """Return the names of all namespaces with a marker, sorted."""
         return (
             sorted(path.name for path in self._markers.iterdir()) if self._markers.is_dir() else []
         )
 
 
-def exists(name: str) -> bool:
-    """Is there a namespace, not only a file, of that name?"""
+def namespace_exists(name: str) -> bool:
+    """Return whether there is a namespace of that name, not only its file: a mount has a device of its own."""
     try:
         return os.stat(DIRECTORY / name).st_dev != os.stat(DIRECTORY).st_dev  # noqa: PTH116
     except FileNotFoundError:
@@ -69,31 +71,30 @@ def exists(name: str) -> bool:
 
 
 def _make(name: str) -> None:
-    """Leave this thread's namespace for a new one and give that a name: the thread is of no use afterwards."""
-    from pyroute2 import (
-        netns,
-    )  # only here: it takes longer to import than `--clean` needs for everything
+    """Move this thread into a new namespace, and name that. The thread must end afterwards."""
+    # Imported here, because it takes longer than everything that `--clean` does, which needs none of it.
+    from pyroute2 import netns
 
     _call("unshare", _CLONE_NEWNET)
     netns.attach(name, "thread-self")
 
 
 def _call(function: str, *arguments: object) -> None:
-    """Call the C library; raises `OSError`."""
+    """Call a function of the C library; raise `OSError` if it fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, function)(*arguments):
         code = ctypes.get_errno()
         raise OSError(code, f"{function}: {os.strerror(code)}")
 
 
-def _in_thread(function, *arguments: str) -> None:
-    """Run *function* in a thread of its own, and raise here what it raises."""
+def _run_in_thread(function: Callable[..., None], *arguments: str) -> None:
+    """Run *function* in a thread of its own; raise here what it raises."""
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
             function(*arguments)
-        except BaseException as error:  # noqa: BLE001  (raised again, by the caller's thread)
+        except BaseException as error:  # noqa: BLE001  (raised again in the calling thread)
             raised.append(error)
 
     thread = threading.Thread(target=run, name=f"make-{arguments[0]}")

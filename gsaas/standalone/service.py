@@ -1,7 +1,7 @@
 """The whole service in one process: simulated hosts, their agents, the engine and the API.
 
-Everything it makes is noted in the state directory before it is made. Stopping, or being killed, leaves VMs and their
-connections to GPUs as they are, and the next start takes them up; `clean` removes all of it.
+Everything is recorded in the state directory before it is made. VMs and their connections to GPUs outlive the process,
+even if it is killed, and the next start takes them over; `StateDir.clean` removes all of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import socket
 import time
 from contextlib import ExitStack
+from typing import Protocol
 
 from oslo_config import cfg
 
@@ -28,6 +29,7 @@ from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
 from gsaas.gpu_host.gate import Gate
 from gsaas.grants import keyring
+from gsaas.metrics import counted
 from gsaas.netlink.namespace import entered
 from gsaas.remoting.base import load as load_remoting
 from gsaas.rodvr.endpoint import Endpoint
@@ -46,25 +48,37 @@ from gsaas.standalone.state_dir import StateDir
 from gsaas.standalone.testbed import GPU_DEVICE, Testbed
 
 CONNECTIONS = 256
-"""Clients that may be connected at once besides those whose requests are held; further ones wait until one leaves."""
-_PATIENCE = 10.0
-"""Seconds within which agents in the same process report for the first time."""
+"""Clients that may be connected at once, besides those of long polls; further ones wait until one disconnects."""
+_FIRST_REPORTS_TIMEOUT = 10.0
+"""Seconds within which all agents, which run in this process, must have reported once."""
 
 
 class CannotListen(Exception):
-    """The API's address is not to be had."""
+    """The API cannot listen at its address."""
+
+
+class _Part(Protocol):
+    """A part of the service that has threads of its own."""
+
+    def start(self) -> object: ...
+
+    def stop(self) -> object: ...
 
 
 class Standalone:
-    """Every part of the service, on the state directory that *conf* names and this process holds."""
+    """Every part of the service. *state* is the state directory that *conf* names, locked by this process."""
 
     def __init__(self, conf: cfg.ConfigOpts, state: StateDir) -> None:
-        """Raises `InventoryError`, and `TokenFileError` for a token file that cannot be used."""
+        """Make all parts and start none.
+
+        Raises `InventoryError`, `TokenFileError`, or `ValueError` for a driver or policy that is not installed.
+        """
         self._conf = conf
         self._state = state
         if not conf.grants.key:
             conf.set_override("key", [state.grant_key()], group="grants")
         self._started = ExitStack()
+        """How to stop everything that was started, in reverse order."""
         self._database = Database.connect(conf)
         self._started.callback(self._database.close)
         self._authenticate = TokenFile(state.tokens())
@@ -73,11 +87,11 @@ class Standalone:
         self._remoting = functools.cache(functools.partial(load_remoting, conf=conf))
         self._driver = self._remoting(conf.remoting.driver)
 
-        owned = Namespaces(state.path)
+        namespaces = Namespaces(state.path)
         prefix = conf.standalone.prefix
-        self._testbed = Testbed(inventory.load(conf.standalone.inventory), prefix, owned)
+        self._testbed = Testbed(inventory.load(conf.standalone.inventory), prefix, namespaces)
         self._cloud = StandaloneCloud(
-            self._testbed, prefix, owned, state.path, conf.rodvr.masked_prefix
+            self._testbed, prefix, namespaces, state.path, conf.rodvr.masked_prefix
         )
         self._watchers = Watchers(conf.queue.long_polls)
         self._claims = Claims.from_conf(
@@ -85,7 +99,9 @@ class Standalone:
             self._database,
             default_port=self._driver.default_port,
             daemon_ports=self._driver.daemon_ports,
-            announce=Announcer(EngineClient(self._bus), ring=self._watchers.ring),
+            announce=counted.counting_launches(
+                Announcer(EngineClient(self._bus), ring=self._watchers.ring)
+            ),
             attended=self._watchers.attended,
         )
         self._engine = self._make_engine()
@@ -96,38 +112,43 @@ class Standalone:
         self._api: HttpServer | None = None
 
     def start(self) -> str:
-        """Start everything and return the API's URL. It answers once `serve` runs.
+        """Start everything and return the API's URL. The API answers once `serve` runs.
 
-        Raises `CannotListen`; `NotOurs` when a namespace's name is taken; `InventoryError` when the state directory
-        belongs to another inventory or prefix.
+        Raises `CannotListen`; `ForeignNamespace` if another program has a namespace of a required name;
+        `InventoryError` if the state directory was used with another inventory or prefix; `TimeoutError` if an agent
+        does not report.
         """
         if migration.version(self._database) != migration.head():
             migration.upgrade(self._database)
-        url = self._listen()
+        url = self._listen()  # first: if the address is taken, nothing must be made
         self._testbed.set_up()
         self._started.callback(self._daemons.stop_all)
-        for part in [*self._monitors, *self._endpoints, self._engine]:
-            part.start()  # the engine last, so that it stops first: it asks the others
+        # The engine starts last, so that it stops first: it calls the others.
+        parts: list[_Part] = [*self._monitors, *self._endpoints, self._engine]
+        for part in parts:
+            part.start()
             self._started.callback(part.stop)
         if self._conf.grants.gate_port:
             for host in self._testbed.inventory.gpu_hosts:
                 gate = self._make_gate(host)
                 gate.start()
                 self._started.callback(gate.stop)
-        self._await_agents()
+        self._wait_for_reports()
         self._state.write_credentials(url)
         return url
 
     def serve(self) -> None:
-        """Answer API requests until `SystemExit` or `KeyboardInterrupt` is raised in this thread."""
+        """Answer API requests until a signal handler raises `SystemExit` or `KeyboardInterrupt` in this thread."""
+        if self._api is None:
+            raise RuntimeError("call start before serve")
         self._api.serve()
 
     def stop(self) -> None:
-        """Stop what was started, last things first; VMs and what connects them to GPUs stay."""
+        """Stop all parts in reverse order; VMs and their connections to GPUs stay."""
         self._started.close()
 
     def _listen(self) -> str:
-        """Take the API's address and return its URL; requests wait until `serve` runs."""
+        """Listen at the API's address and return its URL; requests wait until `serve` runs. Raises `CannotListen`."""
         app = create_app(
             self._conf,
             database=self._database,
@@ -138,7 +159,7 @@ class Standalone:
             authenticate=self._authenticate,
             watchers=self._watchers,
         )
-        listen = self._conf.standalone.listen
+        listen: str = self._conf.standalone.listen
         host, _, port = listen.rpartition(":")
         try:
             self._api = HttpServer(
@@ -175,6 +196,7 @@ class Standalone:
         )
 
     def _make_gate(self, host: inventory.HostSpec) -> Gate:
+        """Return a gate that listens in the namespace of *host*; the socket stays there when the thread leaves it."""
         with entered(self._testbed.netns(host.name)):
             listener = socket.create_server((host.gpu_address, self._conf.grants.gate_port))
         return Gate(listener, EngineClient(self._bus).grant_shown)
@@ -226,11 +248,11 @@ class Standalone:
             report_interval=options.audit_interval,
         )
 
-    def _await_agents(self) -> None:
-        """Wait until everybody has reported, so that the first request finds the GPUs."""
+    def _wait_for_reports(self) -> None:
+        """Wait until every agent has reported, so that the first request finds all GPUs; raise `TimeoutError`."""
         hosts = self._testbed.inventory
         expected = (sum(host.gpus for host in hosts.hosts), len(hosts.compute_hosts))
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _FIRST_REPORTS_TIMEOUT
         while True:
             with self._database.read() as session:
                 found = gpus.totals(session)["gpus"], len(endpoints.page(session, limit=1000))

@@ -1,14 +1,13 @@
-"""The daemons of the simulated middleware: each stands for one GPU, names it, and echoes.
+"""The daemons of the simulated middleware: each serves one GPU, sends its name, and then echoes.
 
-On connect a daemon sends one line, `{"gpu": uuid, "host": name, "peer": "ip"}`, and from then on
-returns what it is sent. The peer is whom the daemon sees, which tells a demonstration what RODVR
-translated.
+To a new connection a daemon sends one line, `{"gpu": uuid, "host": name, "peer": "ip"}`, and then echoes what it
+receives. The peer is the source address that the daemon sees, from which tests learn what RODVR has translated.
 
     daemons = SimulatedDaemons()
     daemons.start("GPU-8f6a…", "gpu01", Address("192.0.2.7", 8308), netns="gpu01")
     daemons.stop("GPU-8f6a…")
 
-A second daemon of the same GPU needs a name of its own.
+A second daemon of the same GPU needs another name.
 """
 
 from __future__ import annotations
@@ -16,21 +15,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import signal
 import socket
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from pyroute2.netns import setns
-
+from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
 
 
 class SimulatedDaemons:
-    """Any number of daemons in one thread of this process; call it from any thread."""
+    """Any number of daemons in one thread of this process. Its methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,22 +43,22 @@ class SimulatedDaemons:
         *,
         name: str | None = None,
     ) -> None:
-        """Serve *gpu_uuid* of *host* at *address*, listening when this returns.
+        """Serve the GPU *gpu_uuid* of *host* at *address*; the daemon listens when this returns.
 
-        *netns* is a network namespace by name, None this process's own. *name* is what the daemon is
-        stopped by, the GPU's UUID unless it is given. `OSError` if the address cannot be bound;
-        `ValueError` if there is a daemon of that name already.
+        *netns* names a network namespace; None is this process's own. *name* is the name by which `stop` finds the
+        daemon, the GPU's UUID by default. Raises `OSError` if the address cannot be bound, `ValueError` if there is
+        a daemon of that name already.
         """
-        known_as = name or gpu_uuid
+        key = name or gpu_uuid
         with self._lock:
-            if known_as in self._daemons:
-                raise ValueError(f"there is a daemon {known_as} already")
+            if key in self._daemons:
+                raise ValueError(f"there is a daemon {key} already")
             daemon = _Daemon(gpu_uuid, host, _listener(address, netns))
             self._run(daemon.start())
-            self._daemons[known_as] = daemon
+            self._daemons[key] = daemon
 
     def stop(self, name: str) -> None:
-        """Close a daemon's listener and cut its connections; one that is not there is no fault."""
+        """Close a daemon's listener and its connections; do nothing if there is no daemon of that name."""
         with self._lock:
             daemon = self._daemons.pop(name, None)
             if daemon:
@@ -81,6 +77,7 @@ class SimulatedDaemons:
             self._loop = self._thread = None
 
     def _run(self, step: Coroutine[Any, Any, None]) -> None:
+        """Run *step* in the event loop, which is started if needed, and wait for it; call it with the lock."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
@@ -91,13 +88,13 @@ class SimulatedDaemons:
 
 
 class _Daemon:
-    """One GPU's daemon; its methods run in the event loop."""
+    """The daemon of one GPU; its methods run in the event loop."""
 
     def __init__(self, gpu_uuid: str, host: str, listener: socket.socket) -> None:
         self._gpu_uuid = gpu_uuid
         self._host = host
         self._listener = listener
-        self._connections: dict[asyncio.Task, asyncio.StreamWriter] = {}
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._server: asyncio.Server
 
     async def start(self) -> None:
@@ -106,11 +103,12 @@ class _Daemon:
     async def stop(self) -> None:
         self._server.close()
         for writer in self._connections.values():
-            writer.transport.abort()  # a tenant that does not read must not keep the connection
+            writer.transport.abort()  # `close` would wait for a client that does not read
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
+        assert task is not None  # noqa: S101  (only a task runs a coroutine of asyncio's servers)
         self._connections[task] = writer
         try:
             peer, _ = writer.get_extra_info("peername")
@@ -120,18 +118,18 @@ class _Daemon:
                 writer.write(data)
                 await writer.drain()
         except ConnectionError:
-            pass  # the client went, or `stop` cut it
+            pass  # the client, or `stop`, has closed the connection
         finally:
             del self._connections[task]
             writer.close()
 
 
 def _listener(address: Address, netns: str | None) -> socket.socket:
-    """A listening socket of *netns*; sockets stay in the namespace they were made in.
+    """Return a listening socket in *netns*; a socket stays in the namespace in which it was made.
 
-    TCP keepalive is on, and accepted connections inherit it, so clients that vanish are forgotten.
+    TCP keepalive is on, and accepted connections inherit it, so that connections of vanished clients are closed.
     """
-    with _inside(netns):
+    with entered(netns):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -147,38 +145,21 @@ def _listener(address: Address, netns: str | None) -> socket.socket:
     return listener
 
 
-@contextmanager
-def _inside(netns: str | None) -> Iterator[None]:
-    """Move this thread, and no other, into a namespace that exists, and back."""
-    if netns is None:
-        yield
-        return
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    try:
-        there = os.open(f"/run/netns/{netns}", os.O_RDONLY)
-        try:
-            setns(there)
-        finally:
-            os.close(there)
-        try:
-            yield
-        finally:
-            setns(home)
-    finally:
-        os.close(home)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve one GPU until SIGTERM or SIGINT."""
-    parser = argparse.ArgumentParser(description="A daemon that stands for one GPU and names it.")
+    parser = argparse.ArgumentParser(
+        description="A daemon that serves one simulated GPU: it sends the GPU's name."
+    )
     parser.add_argument("--gpu", required=True, metavar="UUID")
     parser.add_argument("--host", required=True, metavar="NAME")
     parser.add_argument("--listen", required=True, metavar="IP:PORT", type=Address.parse)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
 
     signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # before the thread, which inherits it
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, signals
+    )  # before the daemons' thread starts, which inherits the mask
     daemons = SimulatedDaemons()
-    daemons.start(given.gpu, given.host, given.listen)
+    daemons.start(args.gpu, args.host, args.listen)
     signal.sigwait(signals)
     daemons.stop_all()

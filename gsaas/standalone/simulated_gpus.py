@@ -1,6 +1,6 @@
-"""GPUs that are not there, with readings that are made up: for demonstrations, tests and benchmarks.
+"""Simulated GPUs with invented readings, for demonstrations, tests and benchmarks.
 
-Each GPU gets busier and idler in a slow wave of its own, which follows from its UUID and the time alone.
+The utilisation of each GPU is a slow sine wave whose phase follows from its UUID, so it depends on UUID and time alone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gsaas.gpu_host.sources import declared
 from gsaas.objects.gpu_report import GpuInfo, Reading, Sight
 
 PERIOD = 600.0
-"""Seconds of one wave."""
+"""Seconds of one period of the wave."""
 
 
 def load(conf: cfg.ConfigOpts, host_name: str, first_port: int) -> SimulatedGpus:
-    """Return a source of the GPUs that are declared for *host_name*; raises `Unavailable`."""
+    """Return a source of the GPUs that the inventory declares for *host_name*; raise `Unavailable` if it cannot."""
     return SimulatedGpus(declared.host(conf, host_name).gpu_infos(first_port))
 
 
 class SimulatedGpus:
-    """Makes up readings of *gpus*; *clock* tells seconds."""
+    """A source of *gpus* with invented readings; *clock* returns seconds."""
 
     def __init__(
         self, gpus: Sequence[GpuInfo], clock: Callable[[], float] = time.monotonic
@@ -34,14 +34,15 @@ class SimulatedGpus:
         self._clock = clock
 
     def look(self) -> Sight:
+        """Return all GPUs with their readings of now."""
         now = self._clock()
         return Sight(self._gpus, {gpu.uuid: _reading(gpu, now) for gpu in self._gpus})
 
     def notify(self, news: Callable[[], None]) -> None:
-        """There never are any."""
+        """Do nothing: simulated GPUs have no events."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 def _reading(gpu: GpuInfo, now: float) -> Reading:

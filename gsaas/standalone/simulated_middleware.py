@@ -1,8 +1,7 @@
-"""A middleware that computes nothing and only says which GPU answered, to show and to test with.
+"""A middleware that computes nothing and only tells which GPU answers, for demonstrations and tests.
 
-The environment is rCUDA's, so that what is demonstrated is what rCUDA users will see. No client
-library is involved; connect to a masked address with anything that speaks TCP and read one line of
-JSON.
+The environment of its leases is rCUDA's, so a demonstration shows what rCUDA's users see. There is no client library:
+connect to a masked address over TCP and read one line of JSON.
 
     python -m gsaas.standalone.simulated_middleware --gpu GPU-8f6a… --host gpu01 --listen 192.0.2.7:8308
 """
@@ -14,7 +13,7 @@ from gsaas.remoting.rcuda import Rcuda
 
 
 class SimulatedMiddleware(Rcuda):
-    """rCUDA's variables without its libraries."""
+    """rCUDA's environment variables, without its libraries, and daemons that compute nothing."""
 
     name = "simulated"
     library_path = ""

@@ -1,6 +1,6 @@
-"""The same as `supervisor`, with daemons that are threads of this process: for hosts without a middleware.
+"""A supervisor with the interface of `gsaas.gpu_host.daemons.supervisor`, for hosts without a middleware.
 
-They come at once, are always well, and end with the process.
+Its daemons are simulated in this process: they start at once, are always healthy, and end with the process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from gsaas.standalone.simulated_daemon import SimulatedDaemons
 
 
 class SimulatedSupervisor:
-    """Daemons of *host* at *address*, inside the network namespace *netns* (None: ours)."""
+    """Supervises daemons of *host* at *address*, inside the network namespace *netns* (None: that of the process).
+
+    *on_change* is called after the conditions of daemons have changed.
+    """
 
     def __init__(
         self,
@@ -35,14 +38,14 @@ class SimulatedSupervisor:
         self._failed: dict[str, Condition] = {}
 
     def start(self) -> None:
-        """There is nothing to take over."""
+        """Do nothing: no daemon outlives its process, so there is none to take over."""
 
     def stop(self) -> None:
-        """End every daemon: they cannot outlive us."""
+        """Stop every daemon."""
         self.want(())
 
     def want(self, daemons: Iterable[Daemon]) -> None:
-        """Have these daemons and no others, when this returns."""
+        """Start and stop daemons so that exactly *daemons* run when this returns."""
         with self._lock:
             before = self._conditions()
             wanted = {daemon.key: daemon for daemon in daemons}
@@ -50,7 +53,7 @@ class SimulatedSupervisor:
                 if wanted.get(key) != daemon:
                     self._daemons.stop(self._name(key))
                     del self._running[key]
-            self._failed.clear()
+            self._failed.clear()  # every call tries again to start what could not start before
             for key in sorted(wanted.keys() - self._running.keys()):
                 self._start(wanted[key])
             changed = self._conditions() != before
@@ -58,7 +61,7 @@ class SimulatedSupervisor:
             self._on_change()
 
     def conditions(self) -> list[Condition]:
-        """Every daemon that is wanted, by key."""
+        """Return the condition of every wanted daemon, sorted by key."""
         with self._lock:
             return self._conditions()
 
@@ -68,15 +71,15 @@ class SimulatedSupervisor:
         try:
             self._daemons.start(daemon.gpu_uuid, self._host, address, self._netns, name=name)
         except OSError as error:
-            why = f"cannot listen at {address}: {error.strerror}"
-            self._failed[daemon.key] = Condition(daemon, DaemonState.DOWN, detail=why)
+            detail = f"cannot listen at {address}: {error.strerror}"
+            self._failed[daemon.key] = Condition(daemon, DaemonState.DOWN, detail=detail)
         else:
             self._running[daemon.key] = daemon
 
     def _conditions(self) -> list[Condition]:
-        well = [Condition(daemon, DaemonState.HEALTHY) for daemon in self._running.values()]
-        return sorted([*well, *self._failed.values()], key=lambda each: each.daemon.key)
+        healthy = [Condition(daemon, DaemonState.HEALTHY) for daemon in self._running.values()]
+        return sorted([*healthy, *self._failed.values()], key=lambda each: each.daemon.key)
 
     def _name(self, key: str) -> str:
-        """Several hosts may share one process."""
+        """Return the daemon's name in `SimulatedDaemons`, which several hosts may share."""
         return f"{self._host}/{key}"

@@ -1,4 +1,4 @@
-"""The folder in which gsaas-standalone notes everything it makes, and what is in it.
+"""The state directory, in which gsaas-standalone records everything that it makes, with these files and folders:
 
 gsaas.db  tokens.json  grant.key  credentials.json  credentials-demo.json  namespaces/  servers/  lock
 """
@@ -20,43 +20,48 @@ IDENTITIES = {
     "admin": ["admin", "manager", "member", "reader"],
     "demo": ["member", "reader"],
 }
-"""User and project of the same name -> roles."""
+"""User and project of the same name -> the roles of the user."""
 
 
-class Unusable(Exception):
-    """The state directory cannot be used; the message says why."""
+class StateDirUnusable(Exception):
+    """The state directory cannot be used; the text says why."""
 
 
-class AlreadyRunning(Unusable):
+class AlreadyRunning(StateDirUnusable):
     """Another process uses the state directory."""
 
 
 class StateDir:
-    """The folder that says what is ours; held by one process at a time."""
+    """The state directory *path*, which one process at a time may use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock_file: IO[str] | None = None
+        """Open as long as this process has the lock."""
 
-    def hold(self) -> None:
-        """Make the folder if need be and keep others out; raises `Unusable`, `AlreadyRunning`."""
+    def lock(self) -> None:
+        """Make the folder if it is missing, and lock it until the process ends.
+
+        Raises `AlreadyRunning` if another process has locked it, `StateDirUnusable` if it cannot be used.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = self._file("lock").open("a", encoding="utf-8")
+            lock_file = self._file("lock").open("a", encoding="utf-8")
         except OSError as error:
-            raise Unusable(f"cannot use {self.path}: {error.strerror}") from None
+            raise StateDirUnusable(f"cannot use {self.path}: {error.strerror}") from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.close()
+            lock_file.close()
             raise AlreadyRunning(f"another gsaas-standalone uses {self.path}") from None
-        self._lock = lock
+        self._lock_file = lock_file
 
     def clean(self) -> None:
-        """Remove every namespace we made, with all that is in it, and every file of ours."""
+        """Remove every namespace that was made, with all interfaces in it, and every file. Raises as `lock`."""
         if not self.path.is_dir():
             return
-        self.hold()
+        self.lock()
+        # Namespaces first: their markers are in the folder, and must not be removed before them.
         namespaces = Namespaces(self.path)
         for name in namespaces.names():
             namespaces.remove(name)
@@ -67,15 +72,16 @@ class StateDir:
         own += [f"gsaas.db{suffix}" for suffix in ("", "-wal", "-shm")]
         for name in own:
             self._file(name).unlink(missing_ok=True)
-        with suppress(OSError):  # somebody else's files are in it
+        with suppress(OSError):  # other programs have files in it
             self.path.rmdir()
 
     @property
     def database_url(self) -> str:
+        """The URL of the SQLite database in the folder."""
         return f"sqlite:///{self._file('gsaas.db').absolute()}"
 
     def tokens(self) -> Path:
-        """The token file, written with new tokens if there is none."""
+        """Return the token file of the API; write it with new tokens if there is none."""
         path = self._file("tokens.json")
         if not path.exists():
             entries = [
@@ -91,14 +97,15 @@ class StateDir:
         return path
 
     def grant_key(self) -> str:
-        """The key that grants are signed with, a new one if there is none."""
+        """Return the key that signs grants, in the form of [grants]key; make one if there is none."""
         path = self._file("grant.key")
         if not path.exists():
             _write_private(path, f"standalone:{secrets.token_urlsafe(32)}")
-        return json.loads(path.read_text(encoding="utf-8"))
+        key: str = json.loads(path.read_text(encoding="utf-8"))
+        return key
 
     def write_credentials(self, url: str) -> None:
-        """Write what the command line client needs: `credentials.json`, and one more for each tenant."""
+        """Write the files with URL and token that `gsaas` reads: `credentials.json`, and one more for each tenant."""
         for entry in json.loads(self.tokens().read_text(encoding="utf-8")):
             name = entry["user_id"]
             if name in IDENTITIES:
@@ -111,7 +118,7 @@ class StateDir:
 
 
 def _write_private(path: Path, document: object) -> None:
-    """Write JSON that only its owner can read, at no moment anybody else."""
+    """Write JSON to *path*, atomically; the file is never readable by others than its owner."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -4,7 +4,7 @@
     <prefix>gpu2 ── gpu0 ─┼─ <prefix>switch
     <prefix>compute1 ─ gpu0 ┘
 
-Nothing is made in the namespace that the process runs in. Everything can be made again over what is there.
+Nothing is made in the namespace of the process itself. Making everything again changes nothing that exists.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gsaas.standalone.namespaces import Namespaces
 GPU_DEVICE = "gpu0"
 """Each host's interface on the GPU network."""
 VM_BRIDGE = "vms"
-"""Where the taps of a host's VMs are plugged in. It is down: a VM has no network but what RODVR carries, and its
-packets never reach the host's own stack, which on a GPU host would be the daemons'."""
+"""Each host's bridge for the taps of its VMs. It is down: so a VM reaches only what RODVR forwards, and its packets
+never reach the host's own network stack, on which the daemons of a GPU host listen."""
 
 _SWITCH, _BRIDGE = "switch", "gpunet"
 
 
 class Testbed:
-    """The hosts of *inventory*, named with *prefix*."""
+    """The hosts of *inventory*; *prefix* begins the names of their namespaces."""
 
     def __init__(self, inventory: Inventory, prefix: str, namespaces: Namespaces) -> None:
         self.inventory = inventory
@@ -33,30 +33,31 @@ class Testbed:
         self._namespaces = namespaces
 
     def netns(self, host: str) -> str:
-        """Name of the namespace that is *host*."""
+        """Return the name of the namespace of *host*."""
         return self._prefix + host
 
     def set_up(self) -> None:
-        """Make what is missing.
+        """Make all namespaces and interfaces that are missing.
 
-        Raises `NotOurs` when a name is taken, `InventoryError` when hosts were made that are no longer declared.
+        Raises `ForeignNamespace` if another program has a namespace of such a name, `InventoryError` if hosts were
+        made that the inventory no longer declares.
         """
-        self._check_what_is_there()
+        self._check_existing_hosts()
         switch = self.netns(_SWITCH)
         self._namespaces.make(switch)
-        links.bridge(switch, _BRIDGE)
+        links.ensure_bridge(switch, _BRIDGE)
         length = ipaddress.IPv4Network(self.inventory.gpu_network).prefixlen
         for number, host in enumerate(self.inventory.hosts):
             netns = self.netns(host.name)
             self._namespaces.make(netns)
-            links.loopback(netns)
-            links.bridge(netns, VM_BRIDGE, up=False)
-            links.cable(netns, GPU_DEVICE, switch, f"port{number}")
-            links.plug(switch, f"port{number}", _BRIDGE)
-            links.address(netns, GPU_DEVICE, f"{host.gpu_address}/{length}")
+            links.bring_up_loopback(netns)
+            links.ensure_bridge(netns, VM_BRIDGE, up=False)
+            links.ensure_veth(netns, GPU_DEVICE, switch, f"port{number}")
+            links.add_to_bridge(switch, f"port{number}", _BRIDGE)
+            links.set_address(netns, GPU_DEVICE, f"{host.gpu_address}/{length}")
 
-    def _check_what_is_there(self) -> None:
-        """Hosts may be added, but VMs could be left behind on one that is declared no more."""
+    def _check_existing_hosts(self) -> None:
+        """Raise `InventoryError` if a host is no longer declared, because it may still have VMs. New hosts are fine."""
         declared = {self.netns(name) for name in (_SWITCH, *(h.name for h in self.inventory.hosts))}
         for name in self._namespaces.names():
             if name not in declared and not name.startswith(self.netns("vm-")):

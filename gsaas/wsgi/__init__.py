@@ -1,1 +1,1 @@
-"""The API as a WSGI server of the operator's choice runs it."""
+"""The API as a WSGI application, for the WSGI server of the operator's choice."""

@@ -1,7 +1,8 @@
 """`gsaas.wsgi.api:application`, for uWSGI, gunicorn or any other WSGI server.
 
-The configuration is that of `/etc/gsaas/gsaas.conf`, or of the files that GSAAS_CONFIG_FILES names,
-separated by colons. A configuration that cannot be used ends the server at once.
+The configuration is `/etc/gsaas/gsaas.conf`, or the files that the environment variable GSAAS_CONFIG_FILES names,
+separated by colons. Importing this module raises an exception if the configuration cannot be used, which ends the
+server.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from gsaas import conf
 from gsaas.wsgi import warm_up
 from gsaas.wsgi.deployment import deploy
 
-_named = os.environ.get("GSAAS_CONFIG_FILES")
-_conf = conf.load(files=_named.split(os.pathsep) if _named else None)
+_config_files = os.environ.get("GSAAS_CONFIG_FILES")
+_conf = conf.load(files=_config_files.split(os.pathsep) if _config_files else None)
 log.setup(_conf, "gsaas")
 
-application, _tasks = deploy(_conf)
-warm_up.later(_tasks)
+application, _warm_up_tasks = deploy(_conf)
+warm_up.schedule(_warm_up_tasks)

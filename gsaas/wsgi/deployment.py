@@ -1,7 +1,8 @@
-"""The API of a cloud: composed from its configuration, with what operators expect in front of it.
+"""Compose the API of a cloud from its configuration, with the usual OpenStack middleware in front of it.
 
-A WSGI server may load the application once and fork its workers afterwards. So nothing here connects to anything:
-database, message bus, Keystone and Nova are reached by the first request that needs them, or by `warm_up` before it.
+A WSGI server may load the application once and fork its workers afterwards, and connections must not be shared between
+processes. So nothing here connects: the first request that needs the database, the message bus, Keystone or Nova does,
+or `warm_up` before it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from gsaas.api.watchers import Watchers
 from gsaas.cloud import base as cloud
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
+from gsaas.metrics import counted
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.request import ANY, Request
 from gsaas.remoting import base as remoting
@@ -34,16 +36,15 @@ REQUEST_ID = "X-OpenStack-Request-ID"
 _ANY_GPU = Request(1, EXCLUSIVE, None, ANY)
 
 
-def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
-    """Return the API that *conf* describes, and what makes its first request as fast as the others.
+def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
+    """Return the API that *conf* describes, and tasks for `warm_up.schedule`.
 
-    It may be shared by threads, and made before a fork.
+    The application may be shared by threads, and may be made before a fork.
 
-    Raises what says that the configuration cannot be used: `KeystoneNotConfigured`,
-    `TokenFileError`, `ValueError` for drivers and policies that are not installed.
+    Raises `KeystoneNotConfigured`, `TokenFileError`, or `ValueError` for a driver or policy that is not installed.
     """
     driver = remoting.load(conf.remoting.driver, conf)
-    # No attempts beforehand: those would be made now, and keep the server from starting.
+    # No retries: oslo.db would connect, and retry, here and now, and so delay the start of the server.
     database = Database.connect(conf, max_retries=0)
     bus = rpc.connect(conf)
     servers = cloud.load(conf.engine.cloud, conf)
@@ -54,7 +55,9 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
         database,
         default_port=driver.default_port,
         daemon_ports=driver.daemon_ports,
-        announce=Announcer(EngineClient(bus), ApiClient(bus), watchers.ring),
+        announce=counted.counting_launches(
+            Announcer(EngineClient(bus), ApiClient(bus), watchers.ring)
+        ),
         attended=watchers.attended,
     )
     app = create_app(
@@ -67,23 +70,25 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
         authenticate=_authenticator(conf),
         watchers=watchers,
     )
-    return _in_front(conf, app), [
-        lambda: claims.check(_ANY_GPU),
+    return _with_middleware(conf, app), [
+        lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies
         lambda: rpc.check(bus),
         servers.connect,
     ]
 
 
 def _authenticator(conf: cfg.ConfigOpts) -> Authenticate:
+    """Return what `[api]auth_strategy` names; raise `KeystoneNotConfigured` or `TokenFileError`."""
     if conf.api.auth_strategy == "token-file":
         return TokenFile(conf.api.token_file)
     return Keystone(conf)
 
 
-def _in_front(conf: cfg.ConfigOpts, app: Wsgi) -> Wsgi:
-    """Put before *app* what `[oslo_middleware]` and `[cors]` configure.
+def _with_middleware(conf: cfg.ConfigOpts, app: Wsgi) -> Wsgi:
+    """Return *app* behind the middleware that `[oslo_middleware]` and `[cors]` configure.
 
-    The size of bodies is limited inside (`[api]max_body_bytes`), where a refusal has the API's form.
+    oslo.middleware's limit of body sizes is not used: the API has its own (`[api]max_body_bytes`), whose refusals have
+    the form of all its errors.
     """
     cors.set_defaults(
         allow_headers=["X-Auth-Token", REQUEST_ID, VERSION_HEADER, "Content-Type"],

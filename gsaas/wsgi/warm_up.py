@@ -1,8 +1,8 @@
-"""Have a worker ready for its first request before that comes.
+"""Prepare an API worker for its first request: connections, tokens and caches are made before it arrives.
 
-Whether the process that loads the application is a worker depends on the WSGI server: some load it in each worker,
-some once, and fork. A process that has not forked after a moment is taken for a worker; if it forks, its children
-are. Nothing that must not be shared is made before.
+Some WSGI servers load the application in each worker, others load it once and fork the workers. So a process that has
+not forked within `FORK_WINDOW` seconds counts as a worker; after a fork, only the child does. Until then nothing is
+made that processes must not share.
 """
 
 from __future__ import annotations
@@ -14,32 +14,43 @@ from collections.abc import Callable, Iterable
 
 LOG = logging.getLogger(__name__)
 
-MOMENT = 1.0
-"""Seconds that a server which forks has to do so."""
+FORK_WINDOW = 1.0
+"""Seconds within which a server that forks does so, after it has loaded the application."""
 
 
-def later(tasks: Iterable[Callable[[], None]], moment: float = MOMENT) -> None:
-    """Run *tasks*, in a thread of their own each, in this process or in its children.
+Task = Callable[[], object]
+"""Prepares something that requests need; its result is not used."""
 
-    A task that fails is no error: it is noted, and the first request tries again.
+
+def schedule(tasks: Iterable[Task], delay: float = FORK_WINDOW) -> None:
+    """Run each of *tasks* in a thread of its own, after *delay* seconds here or at once in a forked child.
+
+    A task that raises is logged and otherwise ignored: the first request does its work again.
     """
-    here = [_timer(task, moment) for task in tasks]
-    os.register_at_fork(
-        after_in_parent=lambda: [timer.cancel() for timer in here],
-        after_in_child=lambda: [_timer(timer.args[0], 0).start() for timer in here],
-    )
-    for timer in here:
+    timers = [(task, _timer(task, delay)) for task in tasks]
+
+    def cancel_all() -> None:
+        for _, timer in timers:
+            timer.cancel()
+
+    def start_all_now() -> None:
+        # Threads do not survive a fork: the child needs timers of its own.
+        for task, _ in timers:
+            _timer(task, 0).start()
+
+    os.register_at_fork(after_in_parent=cancel_all, after_in_child=start_all_now)
+    for _, timer in timers:
         timer.start()
 
 
-def _timer(task: Callable[[], None], moment: float) -> threading.Timer:
-    timer = threading.Timer(moment, _run, [task])
+def _timer(task: Task, delay: float) -> threading.Timer:
+    timer = threading.Timer(delay, _run, [task])
     timer.daemon = True
     return timer
 
 
-def _run(task: Callable[[], None]) -> None:
+def _run(task: Task) -> None:
     try:
         task()
-    except Exception as error:  # noqa: BLE001 (whoever needs it meets it again, and is answered)
+    except Exception as error:  # noqa: BLE001 (a request that needs the same raises it again, and reports it)
         LOG.info("not ready for the first request: %s", error)

@@ -94,7 +94,7 @@ def test_a_policy_that_is_kept_from_requests_is_refused_with_those_that_are_not(
     body = {"lease": {"cgpus": {"count": 1, "policy": "first-fit"}}}
     error = only_error(strict.call("member", "POST", "/v1/leases", body))
     assert (error["status"], error["code"]) == (400, "gsaas.policy.not-allowed")
-    assert error["detail"].endswith("those they may name are best-fit, energy")
+    assert error["detail"].endswith("use one of best-fit, energy")
     assert strict.rows() == before
 
 

@@ -222,7 +222,7 @@ def test_the_addresses_of_a_host_are_finite(tmp_path):
     error = only_error(alloc(world, consumer=consumer))
 
     assert error["code"] == "gsaas.capacity.masked-addresses"
-    assert "masked addresses are needed" in error["detail"]
+    assert "masked addresses, and" in error["detail"]
     assert alloc(world).status_code == 201
     world.database.close()
 

@@ -54,7 +54,7 @@ def test_a_launch_without_keystone_ends_in_error_and_leaves_nothing(
     lease = launches.drive(lease_id, Status.ERROR)
     launches.check_nothing_is_held(lease_id)
     assert lease.fault_message == (
-        "Keystone does not answer when it was asked for the server; launch again"
+        "Keystone does not answer when GSaaS requested the server; launch again"
     )
     assert made(lease_id) == []
     launches.active(owner)

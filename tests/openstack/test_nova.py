@@ -377,7 +377,7 @@ def test_a_nova_that_fails_ends_the_launch_and_leaves_nothing(
     lease = behind.failed(owner)
     assert (lease.fault_step, fault.seen) == ("create-server", 1)
     assert lease.fault_message == (
-        f"Nova failed (HTTP {status}) when it was asked for the server; launch again"
+        f"Nova failed (HTTP {status}) when GSaaS requested the server; launch again"
     )
     assert made(lease.id) == []
 

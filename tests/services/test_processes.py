@@ -91,7 +91,7 @@ def test_an_engine_without_a_message_bus(refusal: Refusal, database: str):
     migration.upgrade(database.partition("= ")[2].strip())
     assert refusal("engine", NOWHERE + NOVA + SERVICE_USER + database) == (
         "gsaas-engine: there is no message bus: cannot connect: [Errno 111] Connection refused; "
-        "see transport_url in the configuration"
+        "start it, or correct transport_url in the configuration"
     )
 
 

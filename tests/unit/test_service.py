@@ -1,4 +1,4 @@
-"""What every process of GSaaS looks at before it starts."""
+"""What every process of GSaaS checks before it starts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def test_an_agent_reports_under_the_name_that_is_configured():
     assert name_of("Gpu1.Example.org") == "Gpu1.Example.org"
 
 
-def test_an_agent_without_a_configured_name_has_the_machines():
+def test_an_agent_without_a_configured_name_uses_the_machines():
     assert name_of(None) == socket.gethostname()
 
 
 @pytest.mark.parametrize("host", ["gpu 1", "gpu/1", "-gpu1", "gpü1", "gpu1\n", "g" * 201])
-def test_a_name_that_the_engine_would_not_take_keeps_an_agent_from_starting(host):
+def test_an_agent_with_an_invalid_name_does_not_start(host):
     with pytest.raises(service.Unstartable, match=r"is no host name: .*\[DEFAULT\]host"):
         name_of(host)

@@ -1,6 +1,6 @@
 """A cloud run by Nova: VMs are its servers, made in the caller's project with the caller's token.
 
-cloud     the contract of `gsaas.cloud.base`, kept        clients   whom to ask, and in whose name
-requests  a tenant's server fields as Nova takes them     servers   what Nova and Neutron say, as values
-checks    would it work? asked before anything is made    hosts     which host, where Nova is not to choose
+cloud     `NovaCloud`, the implementation of `gsaas.cloud.base`   clients   clients of OpenStack's services
+requests  a tenant's server fields as Nova takes them             servers   Nova's and Neutron's answers as values
+checks    the checks before anything is claimed or made           hosts     the choice of a host by GSaaS
 """

@@ -1,38 +1,50 @@
-"""Would Nova make this server for this caller? Asked before anything is claimed or made.
+"""Check that Nova would make a server for its caller, before anything is claimed or made.
 
-Each check asks one service, with the caller's own token, about what the caller named; so it sees what the caller may
-see and no more. The checks run side by side: the slowest decides how long a launch waits for them. None of them is
-a promise, as things change; Nova is asked again when the server is made.
+Each check asks one service about one object that the request names, with the caller's own token: so it sees exactly
+what the caller can see. The checks run in parallel; a launch waits for the slowest. A check that passes guarantees
+nothing, because objects change: Nova checks again when the server is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from gsaas import exceptions
-from gsaas.cloud.nova.clients import Clients, Refused, asking, at_once
-from gsaas.cloud.nova.requests import AUTO
+from gsaas.cloud.nova.clients import (
+    Clients,
+    RequestRejected,
+    run_in_parallel,
+    translated_errors,
+)
 
 Fields = Mapping[str, Any]
-"""What `gsaas.cloud.nova.requests.fields` returned."""
+"""What `gsaas.cloud.nova.requests.fields` returns."""
 
 
-def check(caller: Clients, project_id: str, fields: Fields) -> None:
-    """Raise `ServerRefused` with the first reason why not; `CloudUnavailable` if a service does not answer."""
-    questions = [lambda: _flavor(caller, fields["flavorRef"]), lambda: _limits(caller)]
+def check(caller: Clients, project_id: str | None, fields: Fields) -> None:
+    """Return if Nova would make the server that *fields* describe, as far as can be seen.
+
+    *caller* are clients with the caller's token. Raises `ServerRefused` with the first reason against it, and
+    `CloudUnavailable` if a service does not answer.
+    """
+    # The results of the first three are compared below; the other checks return nothing.
+    compared: list[Callable[[], Any]] = [
+        lambda: _flavor(caller, fields["flavorRef"]),
+        lambda: _limits(caller),
+    ]
     if fields.get("imageRef"):
-        questions.append(lambda: _image(caller, fields["imageRef"]))
-    others = [lambda: _networks(caller, project_id, fields["networks"])]
+        compared.append(lambda: _image(caller, fields["imageRef"]))
+    other_checks = [lambda: _check_networks(caller, project_id, fields["networks"])]
     if fields.get("key_name"):
-        others.append(lambda: _keypair(caller, fields["key_name"]))
+        other_checks.append(lambda: _check_keypair(caller, fields["key_name"]))
     if fields.get("security_groups"):
-        others.append(lambda: _security_groups(caller, fields["security_groups"]))
-    flavor, limits, *image = at_once([*questions, *others])[: len(questions)]
-    _fits_quota(limits, flavor)
+        other_checks.append(lambda: _check_security_groups(caller, fields["security_groups"]))
+    flavor, usage, *image = run_in_parallel([*compared, *other_checks])[: len(compared)]
+    _check_quota(usage, flavor)
     if image:
-        _fits_flavor(image[0], flavor)
+        _check_image_fits(image[0], flavor)
 
 
 def _flavor(caller: Clients, flavor_id: str) -> Any:
@@ -40,8 +52,8 @@ def _flavor(caller: Clients, flavor_id: str) -> Any:
 
 
 def _limits(caller: Clients) -> dict[str, int]:
-    """What Nova counts of the caller's project, and how much of it there may be, by Nova's names for both."""
-    with asking("Nova"):
+    """Return usage and quota of the caller's project, by Nova's names for both (`totalCoresUsed`, `maxTotalCores`)."""
+    with translated_errors("Nova"):
         return {limit.name: limit.value for limit in caller.nova.limits.get().absolute}
 
 
@@ -52,7 +64,7 @@ def _image(caller: Clients, image_id: str) -> Any:
     return image
 
 
-def _fits_flavor(image: Any, flavor: Any) -> None:
+def _check_image_fits(image: Any, flavor: Any) -> None:
     if (image.min_ram or 0) > flavor.ram:
         _refuse(
             f"image {image.id} needs {image.min_ram} MiB of memory; flavor {flavor.name} has {flavor.ram}"
@@ -63,24 +75,29 @@ def _fits_flavor(image: Any, flavor: Any) -> None:
         )
 
 
-def _fits_quota(limits: Mapping[str, int], flavor: Any) -> None:
+def _check_quota(usage: Mapping[str, int], flavor: Any) -> None:
+    # Nova itself checks the quotas in the same way, but only when the server is made.
     for what, used, limit, asked in (
         ("servers", "totalInstancesUsed", "maxTotalInstances", 1),
         ("virtual processors", "totalCoresUsed", "maxTotalCores", flavor.vcpus),
         ("MiB of memory", "totalRAMUsed", "maxTotalRAMSize", flavor.ram),
     ):
-        if limits[limit] >= 0 and limits[used] + asked > limits[limit]:
+        if usage[limit] >= 0 and usage[used] + asked > usage[limit]:  # -1 is no limit
             _refuse(
                 f"your project's quota for {what} does not allow it: "
-                f"{limits[used]} used, {asked} asked, {limits[limit]} allowed"
+                f"{usage[used]} used, {asked} asked, {usage[limit]} allowed"
             )
 
 
-def _networks(caller: Clients, project_id: str, networks: str | Sequence[Fields]) -> None:
-    """Each network or port is the caller's to use; from the first one, IPv4 leads to the GPUs."""
-    if networks == AUTO:
+def _check_networks(
+    caller: Clients, project_id: str | None, networks: str | Sequence[Fields]
+) -> None:
+    """Check that the caller can use each network or port, and that the first one has IPv4, which cGPUs need."""
+    if isinstance(networks, str):  # AUTO
         own, shared = ({"project_id": project_id}, {"is_shared": True})
-        found = at_once([partial(_found, caller, "networks", **which) for which in (own, shared)])
+        found = run_in_parallel(
+            [partial(_list, caller, "networks", **which) for which in (own, shared)]
+        )
         names = {each.id: each.name for networks in found for each in networks}
         if len(names) > 1:
             listed = ", ".join(sorted(names.values()))
@@ -88,18 +105,20 @@ def _networks(caller: Clients, project_id: str, networks: str | Sequence[Fields]
                 f"you named no network, and your project can use {len(names)}: {listed}; name one"
             )
         return
-    at_once([partial(_network, caller, each, number == 0) for number, each in enumerate(networks)])
+    run_in_parallel(
+        [partial(_check_network, caller, each, number == 0) for number, each in enumerate(networks)]
+    )
 
 
-def _network(caller: Clients, asked: Fields, first: bool) -> None:
-    if asked.get("port"):
-        _port(caller, asked["port"], first)
+def _check_network(caller: Clients, requested: Fields, first: bool) -> None:
+    if requested.get("port"):
+        _check_port(caller, requested["port"], first)
         return
-    if not asked.get("uuid"):
+    if not requested.get("uuid"):
         _refuse("each of server.networks needs a uuid or a port")
-    network_id = asked["uuid"]
-    # Who sees a subnet sees its network; so the network itself is asked for only to tell what is wrong.
-    if first and _found(caller, "subnets", network_id=network_id, ip_version=4):
+    network_id = requested["uuid"]
+    # A caller that sees a subnet sees its network: so the network is requested only to find out what is wrong.
+    if first and _list(caller, "subnets", network_id=network_id, ip_version=4):
         return
     _get("Neutron", "network", network_id, caller.sdk.network.get_network)
     if first:
@@ -109,13 +128,13 @@ def _network(caller: Clients, asked: Fields, first: bool) -> None:
         )
 
 
-def _found(caller: Clients, nouns: str, **query: Any) -> list[Any]:
-    """Neutron's *nouns* that the caller sees and *query* describes."""
-    with asking("Neutron"):
-        return list(getattr(caller.sdk.network, nouns)(**query))
+def _list(caller: Clients, collection: str, **query: Any) -> list[Any]:
+    """Return what the caller sees of a *collection* of Neutron's (`networks`, `subnets`, ...) that matches *query*."""
+    with translated_errors("Neutron"):
+        return list(getattr(caller.sdk.network, collection)(**query))
 
 
-def _port(caller: Clients, port_id: str, first: bool) -> None:
+def _check_port(caller: Clients, port_id: str, first: bool) -> None:
     port = _get("Neutron", "port", port_id, caller.sdk.network.get_port)
     if port.device_id:
         _refuse(f"port {port_id} is in use")
@@ -123,42 +142,42 @@ def _port(caller: Clients, port_id: str, first: bool) -> None:
         return
     if port.binding_vnic_type not in (None, "normal"):
         _refuse(
-            f"port {port_id} is of type {port.binding_vnic_type}: its packets pass by the host, "
-            "which could not take them to the cGPUs; name a normal port or a network first"
+            f"port {port_id} is of type {port.binding_vnic_type}: its packets bypass the host's "
+            "kernel, which could not forward them to the cGPUs; name a normal port or a network first"
         )
     if not any("." in fixed["ip_address"] for fixed in port.fixed_ips):
         _refuse(f"port {port_id} has no IPv4 address, and the VM reaches its cGPUs over IPv4")
 
 
-def _keypair(caller: Clients, name: str) -> None:
+def _check_keypair(caller: Clients, name: str) -> None:
     _get("Nova", "keypair", name, caller.nova.keypairs.get)
 
 
-def _security_groups(caller: Clients, groups: Sequence[Fields]) -> None:
-    at_once([partial(_security_group, caller, group.get("name")) for group in groups])
+def _check_security_groups(caller: Clients, groups: Sequence[Fields]) -> None:
+    run_in_parallel([partial(_check_security_group, caller, group.get("name")) for group in groups])
 
 
-def _security_group(caller: Clients, asked: str) -> None:
-    found = _found(caller, "security_groups", name=asked)
-    found = found or _found(caller, "security_groups", id=asked)
+def _check_security_group(caller: Clients, name_or_id: str | None) -> None:
+    found = _list(caller, "security_groups", name=name_or_id)
+    found = found or _list(caller, "security_groups", id=name_or_id)
     if not found:
-        _refuse(f"there is no security group {asked} that you can use")
+        _refuse(f"there is no security group {name_or_id} that you can use")
     if len(found) > 1:
-        _refuse(f"your project has {len(found)} security groups {asked}; name one by its id")
+        _refuse(f"your project has {len(found)} security groups {name_or_id}; name one by its id")
 
 
 def _get(service: str, noun: str, name: str, get: Callable[[str], Any]) -> Any:
-    """What *get* finds; a sentence for the caller if there is no such thing, or it is not for him."""
+    """Return what *get* finds; raise `ServerRefused` if there is no such object, or the caller may not see it."""
     try:
-        with asking(service):
+        with translated_errors(service):
             return get(name)
-    except Refused as refused:
-        if refused.status in (400, 403, 404):
+    except RequestRejected as rejected:
+        if rejected.status in (400, 403, 404):
             raise exceptions.ServerRefused(
                 reason=f"there is no {noun} {name} that you can use"
-            ) from refused
-        raise exceptions.ServerRefused(reason=f"{service}: {refused}") from refused
+            ) from rejected
+        raise exceptions.ServerRefused(reason=f"{service}: {rejected}") from rejected
 
 
-def _refuse(reason: str) -> None:
+def _refuse(reason: str) -> NoReturn:
     raise exceptions.ServerRefused(reason=reason)

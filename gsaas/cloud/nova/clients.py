@@ -1,13 +1,13 @@
-"""Whom NovaCloud asks, and in whose name: clients of Nova, Neutron, Glance and Placement on one session.
+"""Clients of Nova, Neutron, Glance and Placement, authenticated as the service user or as an API caller.
 
-1. Nova is spoken to through python-novaclient, the others through openstacksdk. All requests of a process share one
-   pool of connections.
-2. In the service's own name, servers of all projects are found and deleted, and hosts are chosen.
-3. In a caller's name goes what the caller could do without us. Its token is sent together with one of the service's:
-   so it is accepted a while after its end, if that comes during a launch, and operators may allow this pair things
-   that they do not allow to callers alone.
-4. What these libraries raise is turned into GSaaS's exceptions here; nobody else catches it. A sentence for tenants
-   names services, never their addresses.
+1. Requests to Nova go through python-novaclient, all others through openstacksdk. All requests of a process share one
+   connection pool.
+2. GSaaS finds and deletes servers of all projects, and chooses hosts, as the service user ([service_user]).
+3. GSaaS makes servers and checks requests with the caller's token. Each such request carries a service token as well.
+   So Keystone accepts a caller's token for a while after it has expired, which may happen during a launch, and
+   operators can allow the pair of tokens actions that a caller's token alone does not allow.
+4. This module translates the exceptions of these libraries into GSaaS's; no other module catches them. Messages for
+   tenants name services, never their addresses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import keystoneauth1.exceptions
 import novaclient.client
@@ -31,76 +31,77 @@ from oslo_config import cfg
 
 from gsaas import exceptions
 from gsaas.conf import nova as options
-from gsaas.context import RequestContext
 
 LOG = logging.getLogger(__name__)
 
 MICROVERSION = "2.90"
-"""Of Nova's API, from release Xena on: a server's host can be named (2.74), its host name chosen (2.90)."""
+"""Of Nova's API, since release Xena: a request can name a server's host (2.74) and its hostname (2.90)."""
 _SERVICE_TYPES = ["image", "network", "placement"]
 
 
 @dataclass(frozen=True)
 class Clients:
-    """The services, in one name."""
+    """Clients of all services, authenticated as one user."""
 
     nova: novaclient.client.Client
     sdk: openstack.connection.Connection
 
 
 class ClientFactory:
-    """Makes clients, once there is something to ask: nothing connects before a process forks."""
+    """Makes clients lazily: nothing connects before the first request, so a process may fork after making one."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """`ValueError` if [service_user] does not say who the service is."""
+        """Raise `ValueError` if [service_user] does not say which user the service is."""
         options.register_clients(conf)
         self._conf = conf
         try:
-            self._auth = loading.load_auth_from_conf_options(conf, options.SERVICE_USER)
+            auth = loading.load_auth_from_conf_options(conf, options.SERVICE_USER)
         except keystoneauth1.exceptions.ClientException as error:
             raise ValueError(f"[{options.SERVICE_USER}] cannot be used: {error}") from error
-        if self._auth is None:
+        if auth is None:
             raise ValueError(
-                f"[{options.SERVICE_USER}] has no auth_type: it says as whom GSaaS asks Nova"
+                f"[{options.SERVICE_USER}] has no auth_type: set it, and the user as which GSaaS asks Nova"
             )
+        self._auth: plugin.BaseAuthPlugin = auth
         self._lock = threading.Lock()
         self._session: Session | None = None
-        self._service: Clients | None = None
+        self._service_clients: Clients | None = None
 
-    def service(self) -> Clients:
-        """Clients in the service's own name; made once."""
+    def for_service(self) -> Clients:
+        """Return clients that are authenticated as the service user. Every call returns the same ones."""
         with self._lock:
-            if self._service is None:
-                self._service = self._clients(self._shared())
-            return self._service
+            if self._service_clients is None:
+                self._service_clients = self._clients(self._shared_session())
+            return self._service_clients
 
-    def open(self) -> None:
-        """Log in, and ask each service that checks need a small question; raises what their libraries raise.
+    def warm_up(self) -> None:
+        """Log in, and send one small request to each service that checks use; raises what the libraries raise.
 
-        So the addresses and versions of all are known here, and our token there: whoever sees a token first asks
-        Keystone about it, which takes longer than any answer.
+        The first real request then finds all endpoints and API versions known and the service token cached: a service
+        that sees a token for the first time validates it with Keystone, which takes longer than any answer.
         """
-        service = self.service()
-        at_once(
+        clients = self.for_service()
+        run_in_parallel(
             [
-                lambda: service.nova.flavors.list(limit=1),
-                lambda: next(service.sdk.image.images(limit=1, paginated=False), None),
-                lambda: next(service.sdk.network.networks(limit=1, paginated=False), None),
+                lambda: clients.nova.flavors.list(limit=1),
+                lambda: next(clients.sdk.image.images(limit=1, paginated=False), None),
+                lambda: next(clients.sdk.network.networks(limit=1, paginated=False), None),
             ]
         )
 
-    def caller(self, context: RequestContext) -> Clients:
-        """Clients in the name of whoever *context* says."""
+    def for_caller(self, token: str, project_id: str | None) -> Clients:
+        """Return clients that send *token*, a caller's, for *project_id*, together with a service token."""
         with self._lock:
-            shared = self._shared()
-        callers = _CallersToken(context.auth_token, context.project_id, self._auth)
-        wrapped = service_token.ServiceTokenAuthWrapper(callers, self._auth)
-        return self._clients(_like(shared, wrapped))
+            shared = self._shared_session()
+        caller_auth = _CallerAuth(token, project_id, self._auth)
+        wrapped = service_token.ServiceTokenAuthWrapper(caller_auth, self._auth)
+        return self._clients(_session_like(shared, wrapped))
 
-    def _shared(self) -> Session:
+    def _shared_session(self) -> Session:
+        """The session whose connections all others use; call it with the lock."""
         if self._session is None:
             configured = loading.load_session_from_conf_options(self._conf, options.SERVICE_USER)
-            self._session = _like(configured, self._auth)
+            self._session = _session_like(configured, self._auth)
         return self._session
 
     def _clients(self, session: Session) -> Clients:
@@ -122,14 +123,14 @@ class ClientFactory:
 
 
 class _NoToken(keystoneauth1.exceptions.ClientException):
-    """Keystone gave us no token, so that no service was asked."""
+    """Keystone issued no token, so the request was not sent to its service."""
 
 
 class _Session(Session):
-    """Believes a catalogue that lacks an address only if it has just been written.
+    """A session that fetches a new catalogue, once, when the one it has lacks an endpoint.
 
-    It came with our token, and may be older than the service that is looked for. A failure of Keystone is told from
-    one of the service that was to be asked.
+    A catalogue arrives with a token, so it may be older than the endpoint that is looked up. The session also raises
+    `_NoToken` for a failure of Keystone, so that callers can tell it from a failure of the requested service.
     """
 
     def get_auth_headers(self, auth: plugin.BaseAuthPlugin | None = None) -> dict[str, str] | None:
@@ -154,26 +155,28 @@ class _Session(Session):
             return look_up(auth=auth, **wanted)
         except keystoneauth1.exceptions.CatalogException:
             if not self.invalidate(auth):
-                raise
+                raise  # there is no newer catalogue to be had
         return look_up(auth=auth, **wanted)
 
 
-def _like(session: Session, auth: plugin.BaseAuthPlugin) -> _Session:
-    """A session in another name that shares connections, and what is known of services, with *session*."""
+def _session_like(session: Session, auth: plugin.BaseAuthPlugin) -> _Session:
+    """Return a session that authenticates with *auth* and shares connections and discovery with *session*."""
     return _Session(
         auth=auth,
         session=session.session,
         verify=session.verify,
         cert=session.cert,
         timeout=session.timeout,
-        discovery_cache=session._discovery_cache,  # or each launch would ask for versions anew
+        discovery_cache=session._discovery_cache,  # without it, each launch would discover API versions anew
     )
 
 
-class _CallersToken(plugin.BaseAuthPlugin):
-    """A token that somebody sent us: it cannot be renewed. Addresses are looked up as for the service."""
+class _CallerAuth(plugin.BaseAuthPlugin):
+    """Authenticates with a caller's token, which cannot be renewed. Endpoints are those of *catalogue*."""
 
-    def __init__(self, token: str, project_id: str, catalogue: plugin.BaseAuthPlugin) -> None:
+    def __init__(
+        self, token: str, project_id: str | None, catalogue: plugin.BaseAuthPlugin
+    ) -> None:
         super().__init__()
         self._token = token
         self._project_id = project_id
@@ -182,7 +185,7 @@ class _CallersToken(plugin.BaseAuthPlugin):
     def get_token(self, session: Session) -> str:
         return self._token
 
-    def get_project_id(self, session: Session) -> str:
+    def get_project_id(self, session: Session) -> str | None:
         return self._project_id
 
     def get_endpoint(self, session: Session, **kwargs: Any) -> str | None:
@@ -192,53 +195,56 @@ class _CallersToken(plugin.BaseAuthPlugin):
         return self._catalogue.get_endpoint_data(session, **kwargs)
 
 
-def at_once(questions: Sequence[Callable[[], Any]]) -> list[Any]:
-    """The answers to *questions*, asked side by side; raises what the first of them raised that did."""
-    if len(questions) == 1:
-        return [questions[0]()]
-    with ThreadPoolExecutor(len(questions)) as pool:
-        return [answer.result() for answer in [pool.submit(each) for each in questions]]
+def run_in_parallel(functions: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Call *functions* in one thread each; return their results in order, or raise what the first failed one raised."""
+    if len(functions) == 1:
+        return [functions[0]()]
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [future.result() for future in [pool.submit(each) for each in functions]]
 
 
-class Refused(Exception):
-    """A service said no, in so many words."""
+class RequestRejected(Exception):
+    """A service rejected a request: an HTTP status from 400 to 499. The text is the service's own message."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
-        """The HTTP status of its answer."""
+        """The HTTP status of the answer."""
 
 
 @contextmanager
-def asking(service: str) -> Iterator[None]:
-    """Around every question: raises `Refused` for a clear no, `CloudUnavailable` when there was no clear answer."""
+def translated_errors(service: str) -> Iterator[None]:
+    """Translate what the libraries raise in the block, around each request to *service*.
+
+    Raises `RequestRejected` if the service rejected the request, `CloudUnavailable` if it failed or did not answer.
+    """
     try:
         yield
     except novaclient.exceptions.ClientException as error:
-        _raise(service, error, error.code, error.message)
+        _raise_for_status(service, error, error.code, error.message)
     except openstack.exceptions.HttpException as error:
-        _raise(service, error, error.status_code, error.details or error.message)
+        _raise_for_status(service, error, error.status_code, error.details or error.message)
     except (_NoToken, keystoneauth1.exceptions.HttpError) as error:
-        # Keystone, asked for our own token or for an address.
-        _unavailable("Keystone", error)
+        # Only requests to Keystone itself (for a service token, or for an endpoint) raise these.
+        _raise_unavailable("Keystone", error)
     except (
         openstack.exceptions.SDKException,
         keystoneauth1.exceptions.ClientException,
     ) as error:
-        _unavailable(service, error)
+        _raise_unavailable(service, error)
 
 
-def _raise(service: str, error: Exception, status: int | None, said: Any) -> None:
+def _raise_for_status(service: str, error: Exception, status: int | None, message: Any) -> NoReturn:
     if status is None or status >= 500:
-        _unavailable(service, error, status)
+        _raise_unavailable(service, error, status)
     if status == 401:
-        raise Refused(
+        raise RequestRejected(
             status, "your token is not valid any more; log in again, and launch again"
         ) from error
-    raise Refused(status, str(said or error).strip()) from error
+    raise RequestRejected(status, str(message or error).strip()) from error
 
 
-def _unavailable(service: str, error: Exception, status: int | None = None) -> None:
+def _raise_unavailable(service: str, error: Exception, status: int | None = None) -> NoReturn:
     LOG.warning("%s: %s", service, error)
     what = "does not answer" if status is None else f"failed (HTTP {status})"
     raise exceptions.CloudUnavailable(reason=f"{service} {what}") from error

@@ -1,13 +1,13 @@
-"""The contract of `gsaas.cloud.base`, kept with Nova.
+"""The implementation of `gsaas.cloud.base` for Nova.
 
 1. A server is made with the caller's token, in the caller's project: quotas, keypairs and networks are the caller's.
-   Everything after that is done in the service's own name, so it works when the caller's token has ended.
-2. A server is known by the id that Nova gave it. Between its creation and the moment when that id is in the database,
-   it can be found by its lease's tag; then only a server of the lease's project counts, and of those the oldest.
-3. A request to make a server is sent once. If it was not answered clearly, the server may exist: it is looked for, and
-   one that turns up later is heard of through a notification or `changed`, and deleted.
-4. Where Nova is not to choose the host, `host` pins the server. Operators allow that to services with Nova's rule
-   RULE; without it Nova refuses, and the refusal names the rule.
+   Every later request is made as the service user, so it works after the caller's token has expired.
+2. The database knows a server by the id that Nova gave it. Until that id is stored, the server is found by the tag of
+   its lease; only servers of the lease's project count, and of those the oldest.
+3. A request to make a server is sent once. If it fails without a clear answer, the server may exist: GSaaS searches
+   for it. It learns of a server that appears later from a notification or from `changed`, and deletes it.
+4. Where GSaaS chooses the host, `host` pins the server to it. Operators allow this to services with Nova's policy rule
+   RULE; without it Nova refuses the request, and the refusal names the rule.
 """
 
 from __future__ import annotations
@@ -24,18 +24,23 @@ from gsaas import exceptions
 from gsaas.cloud import marks
 from gsaas.cloud.base import Cloud, Owner, Server, ServerStatus, Trace
 from gsaas.cloud.nova import checks, hosts, requests, servers
-from gsaas.cloud.nova.clients import ClientFactory, Clients, Refused, asking
+from gsaas.cloud.nova.clients import (
+    ClientFactory,
+    Clients,
+    RequestRejected,
+    translated_errors,
+)
 from gsaas.context import RequestContext
 
 LOG = logging.getLogger(__name__)
 
 RULE = "compute:servers:create:requested_destination"
-_AS_LONG_AGO = datetime.timedelta(days=1)
-"""How far back an engine that has just started asks what happened."""
+_FIRST_PERIOD = datetime.timedelta(days=1)
+"""The period for which an engine that has just started asks Nova for changes."""
 
 
 class NovaCloud(Cloud):
-    """Servers of Nova. Safe to share between threads, and to make before a fork."""
+    """Servers of Nova. An instance may be shared by threads, and may be made before a fork."""
 
     needs_caller = True
     notifies = True
@@ -45,25 +50,25 @@ class NovaCloud(Cloud):
         return cls(conf)
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """`ValueError` if the configuration does not say as whom Nova is asked."""
+        """Raise `ValueError` if [service_user] does not say which user the service is."""
         self._client_factory = ClientFactory(conf)
         self.poll_interval = conf.nova.poll_interval
         self.audit_interval = conf.nova.audit_interval
 
     def connect(self) -> None:
-        with asking("OpenStack"):
-            self._client_factory.open()
+        with translated_errors("OpenStack"):
+            self._client_factory.warm_up()
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         fields = requests.fields(request)
         try:
-            checks.check(self._caller(context), context.project_id, fields)
-        except Refused as refused:
-            raise exceptions.ServerRefused(reason=str(refused)) from refused
+            checks.check(self._caller_clients(context), context.project_id, fields)
+        except RequestRejected as rejected:
+            raise exceptions.ServerRefused(reason=str(rejected)) from rejected
         return []
 
     def compute_hosts(self) -> Sequence[str]:
-        return hosts.compute_hosts(self._client_factory.service())
+        return hosts.compute_hosts(self._client_factory.for_service())
 
     def create(
         self,
@@ -74,47 +79,50 @@ class NovaCloud(Cloud):
         host: str | None,
         avoid: Sequence[str],
     ) -> Server:
+        # An untried lease cannot have a server yet, which saves a request to Nova.
         if not owner.untried and (found := self.find(owner)):
             return found
-        caller = self._caller(context)
+        caller = self._caller_clients(context)
         if host is None and avoid:
-            host = self._elsewhere(caller, request, avoid)
+            host = self._choose_host(caller, request, avoid)
         body = requests.body(request, user_data, owner.lease_id, host)
         try:
-            with asking("Nova"):
-                # Nova's own body as it is: novaclient's `create` would change some of its fields. Not sent twice:
-                # what was not answered may have been done.
+            with translated_errors("Nova"):
+                # The body is posted as it is, because novaclient's `create` would change some of its fields. The
+                # request is not repeated: Nova may have made the server although no answer arrived.
                 answer = caller.nova.client.post("/servers", body=body, connect_retries=0)[1]
-        except Refused as refused:
-            raise exceptions.ServerRefused(reason=_why(refused, host)) from refused
+        except RequestRejected as rejected:
+            raise exceptions.ServerRefused(reason=_refusal_reason(rejected, host)) from rejected
         except exceptions.CloudUnavailable as error:
-            if found := self._look_again(owner):
+            if found := self._find_after_failure(owner):
                 return found
             raise exceptions.CloudUnavailable(
-                reason=f"{error} when it was asked for the server; launch again"
+                reason=f"{error} when GSaaS requested the server; launch again"
             ) from error
         return Server(answer["server"]["id"], ServerStatus.BUILD, None, None)
 
     def find(self, owner: Owner) -> Server | None:
-        server = self._get(owner.server_id) if owner.server_id else self._search(owner)
+        server = self._get(owner.server_id) if owner.server_id else self._find_by_tag(owner)
         if server is None or server["status"] in servers.GONE:
             return None
         if server["status"] == servers.UNKNOWN:
-            raise exceptions.CloudUnavailable(reason="Nova cannot reach the cell of the server")
+            raise exceptions.CloudUnavailable(
+                reason="Nova cannot reach the cell that has the server"
+            )
         return servers.describe(server, self._ports(server["id"]))
 
     def delete(self, owner: Owner) -> None:
         server_id = owner.server_id
         if server_id is None:
-            found = self._search(owner)
+            found = self._find_by_tag(owner)
             if found is None:
                 return
             server_id = found["id"]
         try:
-            with asking("Nova"):
-                self._client_factory.service().nova.servers.delete(server_id)
-        except Refused as refused:
-            _nothing(refused)
+            with translated_errors("Nova"):
+                self._client_factory.for_service().nova.servers.delete(server_id)
+        except RequestRejected as rejected:
+            _require_not_found(rejected)  # a server that is gone is what was wanted
 
     def placed(self) -> dict[str, str]:
         found = map(servers.placement, self._list({"all_tenants": True}))
@@ -122,44 +130,53 @@ class NovaCloud(Cloud):
 
     def changed(self, since: datetime.datetime | None) -> list[Trace]:
         if since is None:
-            since = timeutils.utcnow() - _AS_LONG_AGO
+            since = timeutils.utcnow() - _FIRST_PERIOD
         query = {"all_tenants": True, "changes-since": f"{since - servers.SKEW:%Y-%m-%dT%H:%M:%S}"}
         return [
             Trace(server["id"], marks.lease_of(server.get("tags", ())))
             for server in self._list(query)
         ]
 
-    def _caller(self, context: RequestContext) -> Clients:
+    def _caller_clients(self, context: RequestContext) -> Clients:
+        """Return clients with the token of *context*; raise `ServerRefused` if it has none."""
         if not context.auth_token:
             raise exceptions.ServerRefused(
-                reason="a server is made with its owner's token, and none came with the request"
+                reason="a server is made with its owner's token, and the request has none; send it again with a token"
             )
-        return self._client_factory.caller(context)
+        return self._client_factory.for_caller(context.auth_token, context.project_id)
 
-    def _elsewhere(self, caller: Clients, request: dict[str, Any], avoid: Sequence[str]) -> str:
+    def _choose_host(self, caller: Clients, request: dict[str, Any], avoid: Sequence[str]) -> str:
+        """Return a host other than *avoid* for the server; the flavor is read as the caller, who must be able to."""
         fields = requests.fields(request)
         try:
-            with asking("Nova"):
+            with translated_errors("Nova"):
                 flavor = caller.nova.flavors.get(fields["flavorRef"]).to_dict()
-            return hosts.choose(self._client_factory.service(), flavor, fields, avoid)
-        except Refused as refused:
-            raise exceptions.ServerRefused(reason=str(refused)) from refused
+            return hosts.choose(self._client_factory.for_service(), flavor, fields, avoid)
+        except RequestRejected as rejected:
+            raise exceptions.ServerRefused(reason=str(rejected)) from rejected
 
-    def _look_again(self, owner: Owner) -> Server | None:
+    def _find_after_failure(self, owner: Owner) -> Server | None:
+        """Return the server that a failed request may have made all the same; None also if Nova still fails."""
         try:
             return self.find(owner)
         except exceptions.CloudUnavailable as error:
-            LOG.warning("lease %s: whether it has a server is not known: %s", owner.lease_id, error)
+            LOG.warning(
+                "lease %s: cannot find out whether it has a server: %s", owner.lease_id, error
+            )
             return None
 
-    def _get(self, server_id: str) -> servers.Said | None:
+    def _get(self, server_id: str) -> servers.Document | None:
         try:
-            with asking("Nova"):
-                return self._client_factory.service().nova.servers.get(server_id).to_dict()
-        except Refused as refused:
-            return _nothing(refused)
+            with translated_errors("Nova"):
+                server: servers.Document = (
+                    self._client_factory.for_service().nova.servers.get(server_id).to_dict()
+                )
+                return server
+        except RequestRejected as rejected:
+            _require_not_found(rejected)
+            return None
 
-    def _search(self, owner: Owner) -> servers.Said | None:
+    def _find_by_tag(self, owner: Owner) -> servers.Document | None:
         query = {
             "all_tenants": True,
             "project_id": owner.project_id,
@@ -167,42 +184,47 @@ class NovaCloud(Cloud):
         }
         return servers.oldest(self._list(query), owner.since)
 
-    def _list(self, query: dict[str, Any]) -> list[servers.Said]:
+    def _list(self, query: dict[str, Any]) -> list[servers.Document]:
         try:
-            with asking("Nova"):
-                found = self._client_factory.service().nova.servers.list(
+            with translated_errors("Nova"):
+                found = self._client_factory.for_service().nova.servers.list(
                     search_opts=query, limit=-1
                 )
                 return [server.to_dict() for server in found]
-        except Refused as refused:
-            raise _misconfigured("Nova", refused) from refused
+        except RequestRejected as rejected:
+            raise _misconfigured("Nova", rejected) from rejected
 
-    def _ports(self, server_id: str) -> list[servers.Said]:
+    def _ports(self, server_id: str) -> list[servers.Document]:
         try:
-            with asking("Neutron"):
-                found = self._client_factory.service().sdk.network.ports(device_id=server_id)
+            with translated_errors("Neutron"):
+                found = self._client_factory.for_service().sdk.network.ports(device_id=server_id)
                 return [port.to_dict(original_names=True) for port in found]
-        except Refused as refused:
-            raise _misconfigured("Neutron", refused) from refused
+        except RequestRejected as rejected:
+            raise _misconfigured("Neutron", rejected) from rejected
 
 
-def _nothing(refused: Refused) -> None:
-    """Return if Nova says no more than that there is no such server."""
-    if refused.status != 404:
-        raise _misconfigured("Nova", refused) from refused
+def _require_not_found(rejected: RequestRejected) -> None:
+    """Return if Nova has answered that there is no such server; raise `CloudUnavailable` for any other answer."""
+    if rejected.status != 404:
+        raise _misconfigured("Nova", rejected) from rejected
 
 
-def _misconfigured(service: str, refused: Refused) -> exceptions.CloudUnavailable:
-    """The service itself was refused: an operator's business, which may be mended any time."""
-    LOG.error("%s refuses GSaaS: %s; does its service user have the role admin?", service, refused)
-    return exceptions.CloudUnavailable(reason=f"{service} refused what GSaaS asked of it")
+def _misconfigured(service: str, rejected: RequestRejected) -> exceptions.CloudUnavailable:
+    """Return the error for a request of the service user that *service* rejected, which only operators can repair."""
+    LOG.error(
+        "%s rejects requests of GSaaS: %s; does its service user have the role admin?",
+        service,
+        rejected,
+    )
+    return exceptions.CloudUnavailable(reason=f"{service} rejected a request of GSaaS")
 
 
-def _why(refused: Refused, host: str | None) -> str:
-    said = str(refused)
-    if refused.status == 403 and host is not None and "requested_destination" in said:
+def _refusal_reason(rejected: RequestRejected, host: str | None) -> str:
+    """Return what to tell the tenant whose server Nova refused; *host* is the host that GSaaS had chosen."""
+    said = str(rejected)
+    if rejected.status == 403 and host is not None and "requested_destination" in said:
         return (
             "Nova does not let GSaaS choose the VM's host, which this locality needs: an operator has to "
-            f"allow the rule {RULE} to the role service; until then, use locality any"
+            f"allow the rule {RULE} to the role service; until then, use -locality=any"
         )
     return f"Nova refused the server: {said}"

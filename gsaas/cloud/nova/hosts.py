@@ -1,7 +1,7 @@
-"""Which compute host, where Nova is not to choose: the VM of a `remote` lease must stay off the GPUs' hosts.
+"""Choose the compute host of a VM that must stay off some hosts: a `remote` lease's must not be on those of its GPUs.
 
-Nova can be told one host to take, but none to avoid. So Placement is asked, as Nova's own scheduler does, where the
-flavor fits, and the host with the most free memory is named. Nova checks again that it fits there.
+A request to Nova can name one host to use, but no host to avoid. So GSaaS asks Placement, as Nova's own scheduler does,
+where the flavor fits, and names the host with the most free memory. Nova checks again that the flavor fits there.
 """
 
 from __future__ import annotations
@@ -11,24 +11,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.cloud.nova.clients import Clients, asking
+from gsaas.cloud.nova.clients import Clients, translated_errors
 
 PLACEMENT = "1.29"
-"""Microversion, from release Rocky on: summaries name each provider's root."""
-_MOST = 1000
-"""Candidates asked for."""
+"""Microversion of Placement, since release Rocky: summaries name the root of each provider tree."""
+_MAX_CANDIDATES = 1000
+"""Allocation candidates that one request asks for."""
 
 
 def choose(
-    service: Clients, flavor: Mapping[str, Any], request: Mapping[str, Any], avoid: Sequence[str]
+    clients: Clients, flavor: Mapping[str, Any], request: Mapping[str, Any], avoid: Sequence[str]
 ) -> str:
-    """The name of a host other than those to *avoid* that can take the server; raises `ServerRefused`."""
-    fitting = _candidates(service, flavor, volume_boot=not request.get("imageRef"))
-    with asking("Nova"):
-        hypervisors = service.nova.hypervisors.list(detailed=True)
+    """Return the host with the most free memory that fits *flavor* and is not in *avoid*.
+
+    *request* is the server's fields by Nova's names. *clients* are those of the service user. Raises
+    `ServerRefused` if there is none, `CloudUnavailable` and `RequestRejected` as the services answer.
+    """
+    fitting = _candidates(clients, flavor, volume_boot=not request.get("imageRef"))
+    with translated_errors("Nova"):
+        hypervisors = clients.nova.hypervisors.list(detailed=True)
     zone = request.get("availability_zone")
-    usable = _usable(service, zone)
-    free = {
+    usable = _usable(clients, zone)
+    free: dict[str, float] = {
         hypervisor.service["host"]: fitting[hypervisor.id]
         for hypervisor in hypervisors
         if hypervisor.id in fitting and hypervisor.service["host"] in usable
@@ -40,17 +44,18 @@ def choose(
             reason="no compute host but those of its GPUs has room for the VM; "
             "choose a smaller flavor, or another locality"
         )
-    return max(sorted(free), key=free.__getitem__)
+    return max(sorted(free), key=lambda name: free[name])  # sorted: equal hosts in a fixed order
 
 
-def compute_hosts(service: Clients) -> list[str]:
-    """Names of the hosts on which Nova makes servers now."""
-    return sorted(_usable(service, None))
+def compute_hosts(clients: Clients) -> list[str]:
+    """Return the names of the hosts on which Nova makes servers now, sorted."""
+    return sorted(_usable(clients, None))
 
 
-def _usable(service: Clients, zone: str | None) -> set[str]:
-    with asking("Nova"):
-        services = service.nova.services.list(binary="nova-compute")
+def _usable(clients: Clients, zone: str | None) -> set[str]:
+    """Return the hosts in availability *zone* (None: in any) whose nova-compute is up and enabled."""
+    with translated_errors("Nova"):
+        services = clients.nova.services.list(binary="nova-compute")
     return {
         each.host
         for each in services
@@ -58,17 +63,17 @@ def _usable(service: Clients, zone: str | None) -> set[str]:
     }
 
 
-def _candidates(service: Clients, flavor: Mapping[str, Any], volume_boot: bool) -> dict[str, float]:
-    """Root provider -> MiB of memory free, for all that could take the flavor."""
-    resources, traits = needs(flavor, volume_boot)
+def _candidates(clients: Clients, flavor: Mapping[str, Any], volume_boot: bool) -> dict[str, float]:
+    """Return root provider -> free memory in MiB, for every provider that fits the flavor."""
+    resources, traits = placement_query(flavor, volume_boot)
     query = {
         "resources": ",".join(f"{name}:{amount}" for name, amount in sorted(resources.items())),
-        "limit": _MOST,
+        "limit": _MAX_CANDIDATES,
     }
     if traits:
         query["required"] = ",".join(sorted(traits))
-    with asking("Placement"):
-        answer = service.sdk.placement.get(
+    with translated_errors("Placement"):
+        answer = clients.sdk.placement.get(
             "/allocation_candidates", params=query, microversion=PLACEMENT
         )
     if answer.status_code >= 400:
@@ -76,12 +81,14 @@ def _candidates(service: Clients, flavor: Mapping[str, Any], volume_boot: bool) 
     return free_memory(answer.json()["provider_summaries"].values())
 
 
-def needs(flavor: Mapping[str, Any], volume_boot: bool) -> tuple[dict[str, int], set[str]]:
-    """What a flavor asks of Placement: amounts by resource class, and traits (with `!`: none of that)."""
+def placement_query(
+    flavor: Mapping[str, Any], volume_boot: bool
+) -> tuple[dict[str, int], set[str]]:
+    """Return what a flavor requires of Placement: amounts by resource class, and traits (`!NAME`: a forbidden one)."""
     specs = flavor.get("extra_specs", {})
     dedicated = specs.get("hw:cpu_policy") == "dedicated"
     disk = 0 if volume_boot else flavor["disk"]
-    swap = flavor.get("swap") or 0  # MiB; Nova writes none as an empty text
+    swap = flavor.get("swap") or 0  # MiB; for a flavor without swap Nova writes an empty string
     resources = {
         "PCPU" if dedicated else "VCPU": flavor["vcpus"],
         "MEMORY_MB": flavor["ram"],
@@ -98,7 +105,7 @@ def needs(flavor: Mapping[str, Any], volume_boot: bool) -> tuple[dict[str, int],
 
 
 def free_memory(summaries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Root provider -> MiB of memory free, from Placement's summaries."""
+    """Return root provider -> free memory in MiB, from Placement's provider summaries."""
     free: dict[str, float] = {}
     for summary in summaries:
         root = summary["root_provider_uuid"]

@@ -1,21 +1,21 @@
-"""A tenant's server fields as Nova takes them: values in, the body of Nova's request out.
+"""Turn a tenant's server fields into the body of a request to Nova. Pure.
 
-1. A field goes to Nova as the tenant wrote it, or it is refused by name: none is dropped.
-2. GSaaS asks Nova with a service token that operators let choose hosts. So the fields that choose one are never the
-   tenant's: Nova would take our word for his.
-3. The server bears its lease's tag (`gsaas.cloud.marks`), and user data that GSaaS has composed.
+1. A field is passed to Nova as the tenant wrote it, or refused by name; none is dropped silently.
+2. GSaaS sends a service token that operators allow to choose hosts. So fields that choose a host are refused: Nova
+   could not tell the tenant's choice from that of GSaaS.
+3. The server gets the tag of its lease (`gsaas.cloud.marks`), and user data that GSaaS has composed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from gsaas import exceptions
 from gsaas.cloud import marks
 
 AUTO = "auto"
-"""Nova finds a network by itself; it does if the project has just one."""
+"""Value of `networks`: Nova chooses the network, which works if the project has exactly one."""
 
 _PASSED = frozenset(
     {
@@ -40,7 +40,7 @@ _PASSED = frozenset(
     }
 )
 _HINTS = "os:scheduler_hints"
-_SPELLINGS = {
+_ALIASES = {
     "image": "imageRef",
     "flavor": "flavorRef",
     "scheduler_hints": _HINTS,
@@ -49,20 +49,21 @@ _SPELLINGS = {
 _REFUSED = {
     "host": "a tenant does not choose its VM's host; -locality=local has it run where its GPUs are",
     "hypervisor_hostname": "a tenant does not choose its VM's host",
-    "min_count": "a lease has one VM; launch as often as you need",
-    "max_count": "a lease has one VM; launch as often as you need",
-    "personality": "Nova takes no files any more; user_data does it",
+    "min_count": "a lease has one VM; launch once for each VM you need",
+    "max_count": "a lease has one VM; launch once for each VM you need",
+    "personality": "Nova does not take files any more; write them with user_data",
 }
 
 
 def fields(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of *request* by Nova's own names; raises `ServerRefused` for those that may not be passed on.
+    """Return the fields of *request* by Nova's own names; raise `ServerRefused` for one that may not be passed on.
 
-    `networks` is always among them, and never empty. `user_data` is not: it was composed with ours.
+    The result always has `networks`, which is never empty. It never has `user_data`: GSaaS composes it with its own
+    (`gsaas.cloudinit`).
     """
     named: dict[str, Any] = {}
     for field, value in request.items():
-        name = _SPELLINGS.get(field, field)
+        name = _ALIASES.get(field, field)
         if field == "network":
             name, value = "networks", [{"uuid": value}]
         if name in _REFUSED:
@@ -70,14 +71,14 @@ def fields(request: Mapping[str, Any]) -> dict[str, Any]:
         if name not in _PASSED | {_HINTS, "user_data"}:
             _refuse(field, "Nova has no such field, or GSaaS does not pass it on")
         if name in named:
-            _refuse(field, f"{name} says the same, and both were given")
+            _refuse(field, f"{name} means the same, and both were given; give one of them")
         named[name] = value
     named.pop("user_data", None)
     networks = named.setdefault("networks", AUTO)
     if networks == "none" or not networks:
         _refuse("networks", "a VM without a network could not reach its cGPUs")
     if ":" in str(named.get("availability_zone") or ""):
-        _refuse("availability_zone", "it may name a zone, and no host in it")
+        _refuse("availability_zone", "it may name a zone, but no host in the zone")
     if not named.get("flavorRef"):
         _refuse("flavorRef", "a VM needs a flavor")
     if not named.get("imageRef") and not named.get("block_device_mapping_v2"):
@@ -88,7 +89,10 @@ def fields(request: Mapping[str, Any]) -> dict[str, Any]:
 def body(
     request: Mapping[str, Any], user_data: str, lease_id: str, host: str | None
 ) -> dict[str, Any]:
-    """The body of Nova's request for the server of a lease; *host* pins it. Raises as `fields`."""
+    """Return the body of the request that makes the server of a lease, on *host* if given. Raises as `fields`.
+
+    *user_data* is base64, as Nova takes it.
+    """
     server = fields(request)
     hints = server.pop(_HINTS, None)
     server["user_data"] = user_data
@@ -98,5 +102,5 @@ def body(
     return {"server": server} if hints is None else {"server": server, _HINTS: hints}
 
 
-def _refuse(field: str, why: str) -> None:
+def _refuse(field: str, why: str) -> NoReturn:
     raise exceptions.ServerRefused(reason=f"server.{field}: {why}")

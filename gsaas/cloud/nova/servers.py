@@ -1,4 +1,4 @@
-"""What Nova and Neutron say of a server, as the engine's values. Pure."""
+"""Translate Nova's and Neutron's descriptions of a server into the engine's values. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from gsaas.cloud.base import Port, Server, ServerStatus
 
-Said = Mapping[str, Any]
-"""A server or a port, as its service wrote it in JSON."""
+Document = Mapping[str, Any]
+"""A server of Nova's API or a port of Neutron's, decoded from JSON."""
 
 GONE = frozenset({"DELETED", "SOFT_DELETED"})
-"""Nova's statuses of servers that their owners have deleted, for good or for the time being."""
+"""Nova's statuses of servers that their owners have deleted, finally or so that they can be restored."""
 DELETING = frozenset({"deleting", "soft-deleting"})
-"""Nova's task states of servers that are about to be in one of these."""
+"""Nova's task states of servers that are about to get one of the statuses `GONE`."""
 UNKNOWN = "UNKNOWN"
 """Nova's status of a server whose cell it cannot reach."""
 SKEW = datetime.timedelta(seconds=60)
-"""By which the clocks of controllers may differ."""
+"""How far the clocks of controllers may differ."""
 _STATUSES = {
     "BUILD": ServerStatus.BUILD,
     "ERROR": ServerStatus.ERROR,
@@ -27,8 +27,8 @@ _STATUSES = {
 }
 
 
-def describe(server: Said, ports: Sequence[Said]) -> Server:
-    """The server with the port that carries its binding, chosen from all its *ports*."""
+def describe(server: Document, ports: Sequence[Document]) -> Server:
+    """Return the server, with the port that carries its binding, chosen from all its *ports*."""
     status = _STATUSES.get(server["status"], ServerStatus.ACTIVE)
     if server.get("OS-EXT-STS:task_state") in DELETING:
         status = ServerStatus.DELETING
@@ -37,14 +37,14 @@ def describe(server: Said, ports: Sequence[Said]) -> Server:
     return Server(server["id"], status, host or None, first_port(server, ports), fault)
 
 
-def placement(server: Said) -> tuple[str, str | None]:
-    """The server's id, and the host it is on; None if it is on none, or gone."""
+def placement(server: Document) -> tuple[str, str | None]:
+    """Return the server's id and its host; the host is None if the server has none or is deleted."""
     gone = server["status"] in GONE
     return server["id"], None if gone else server.get("OS-EXT-SRV-ATTR:host") or None
 
 
-def first_port(server: Said, ports: Sequence[Said]) -> Port | None:
-    """The port of the first network that was asked for; None until it is known, or if it has no IPv4 address.
+def first_port(server: Document, ports: Sequence[Document]) -> Port | None:
+    """Return the port of the first requested network; None until it is known, or if it has no IPv4 address.
 
     Neutron lists ports in no order; Nova lists a server's addresses in the order of its networks.
     """
@@ -56,27 +56,30 @@ def first_port(server: Said, ports: Sequence[Said]) -> Port | None:
     by_mac = {port["mac_address"]: port for port in ports}
     first = next((by_mac[mac] for mac in order if mac in by_mac), None)
     if first is None and len(ports) == 1:
-        first = ports[0]  # Nova has yet to note its addresses, but there is nothing to choose
+        first = ports[0]  # Nova does not list its addresses yet, but there is nothing to choose
     if first is None:
         return None
     ip = next(filter(_is_ipv4, (fixed["ip_address"] for fixed in first["fixed_ips"])), None)
-    return ip and Port(first["id"], f"tap{first['id'][:11]}", first["mac_address"], ip)
+    if ip is None:
+        return None
+    return Port(first["id"], f"tap{first['id'][:11]}", first["mac_address"], ip)
 
 
-def oldest(servers: Sequence[Said], since: datetime.datetime) -> Said | None:
-    """The first of *servers* that was created no earlier than *since* (UTC) and is not gone.
+def oldest(servers: Sequence[Document], since: datetime.datetime) -> Document | None:
+    """Return the oldest of *servers* that was created no earlier than *since* (UTC) and is not deleted.
 
-    Whoever copies a lease's tag to another server can do so only after the first one was made.
+    A tenant may copy a lease's tag to another server, but only after the lease's own server was made: so the oldest is
+    the lease's.
     """
-    lasting = [
+    existing = [
         server
         for server in servers
         if server["status"] not in GONE and _created(server) >= since - SKEW
     ]
-    return min(lasting, key=lambda server: (server["created"], server["id"]), default=None)
+    return min(existing, key=lambda server: (server["created"], server["id"]), default=None)
 
 
-def _created(server: Said) -> datetime.datetime:
+def _created(server: Document) -> datetime.datetime:
     return datetime.datetime.fromisoformat(server["created"]).replace(tzinfo=None)
 
 

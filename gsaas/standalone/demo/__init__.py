@@ -1,1 +1,1 @@
-"""The demonstration behind `./dev demo`: the published command lines, and proofs that they hold."""
+"""The demonstration `./dev demo`: runs the published command lines, and proves that they did what they promise."""

@@ -1,7 +1,7 @@
 """`python -m gsaas.standalone.demo`: start GSaaS on simulated GPUs, launch VMs, prove that they work.
 
-Exit status: 0 when every proof held, 1 when one failed or something else did, 130 interrupted.
-Whatever happens, what was made is removed, unless `--keep` asks for it to stay.
+Exit status: 0 if every proof held, 1 if one did not or anything else failed, 130 if interrupted. In each case
+everything that was made is removed, unless `--keep` is given.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gsaas.client import ClientError
-from gsaas.standalone.demo import machine
-from gsaas.standalone.demo.person import Person
+from gsaas.standalone.demo import snapshot
+from gsaas.standalone.demo.demonstration import Demonstration
 from gsaas.standalone.demo.screen import Screen
-from gsaas.standalone.demo.service import Service, ServiceError
-from gsaas.standalone.demo.story import Story
+from gsaas.standalone.demo.standalone_process import ProcessError, StandaloneProcess
+from gsaas.standalone.demo.user import User
 
 RUN = Path("/run")
-KEPT = RUN / "gsaas"
-"""Where `gsaas` looks for credentials unless told otherwise."""
-PASSING = "gsaas-demo-"
-"""Beginning of the name of a state folder that goes with the demonstration."""
-KEPT_LISTEN, PASSING_LISTEN = "127.0.0.1:9870", "127.0.0.1:0"
+KEPT_STATE_DIR = RUN / "gsaas"
+"""The state folder with `--keep`: `gsaas` looks for credentials there by default."""
+TEMPORARY_PREFIX = "gsaas-demo-"
+"""Beginning of the name of a state folder that is removed with the demonstration."""
+KEPT_LISTEN, TEMPORARY_LISTEN = "127.0.0.1:9870", "127.0.0.1:0"
 PREFIX = "gsaas-"
+"""Beginning of the names of network namespaces."""
 
 INTRODUCTION = """\
 GSaaS on this one machine: two GPU hosts with four GPUs of 8192 MiB each, and a host that only runs
-VMs. Hosts and VMs are network namespaces; the GPUs are simulated and only say who they are. All
+VMs. Hosts and VMs are network namespaces; the GPUs are simulated and only answer with their names. All
 between them is the real thing: the scheduler, the database, the API, RODVR's rules in the kernel."""
 
 KEPT_RUNNING = """\
@@ -50,6 +51,7 @@ who launched the VMs above.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demonstration and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="./dev demo", description="See GSaaS work, on simulated GPUs, in a few seconds."
     )
@@ -59,87 +61,97 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     screen = Screen()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end in good order
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # SIGTERM removes everything too, as Ctrl-C does
     try:
         if os.geteuid() != 0:
-            raise ServiceError("the hosts and VMs are network namespaces, which only root can make")
+            raise ProcessError("the hosts and VMs are network namespaces, which only root can make")
         if args.clean:
             return _clean(screen)
-        if machine.namespaces(PREFIX):
-            raise ServiceError(
+        if snapshot.namespaces(PREFIX):
+            raise ProcessError(
                 f"GSaaS seems to run here already: there are network namespaces {PREFIX}*. "
                 "./dev demo --clean removes what a demonstration left"
             )
-        return _keep(screen) if args.keep else _show(screen)
+        return _run_and_keep(screen) if args.keep else _run_and_remove(screen)
     except KeyboardInterrupt:
         print("\ninterrupted; everything is removed", file=sys.stderr)
         return 130
-    except (ServiceError, ClientError, RuntimeError) as error:
-        # Where cleaning up failed as well, what failed first is worth more.
+    except (ProcessError, ClientError, RuntimeError) as error:
+        # If cleaning up failed as well, the error before it is its context, and is printed first.
         for failure in filter(None, (error.__context__, error)):
             print(f"demo: {failure}", file=sys.stderr)
         return 1
 
 
-def _show(screen: Screen) -> int:
-    """Everything, and nothing left of it."""
-    before = machine.picture(PREFIX)
-    service = Service(Path(tempfile.mkdtemp(prefix=PASSING, dir=RUN)), PREFIX)
+def _run_and_remove(screen: Screen) -> int:
+    """Run the demonstration, remove everything, and prove that the machine is as it was before."""
+    before = snapshot.take(PREFIX)
+    state_dir = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=RUN))
+    process = StandaloneProcess(state_dir, PREFIX)
     try:
-        story = _tell(screen, service, PASSING_LISTEN)
-        story.terminate_all()
+        demonstration = _run(screen, process, TEMPORARY_LISTEN)
+        demonstration.terminate_all()
     finally:
-        _remove(service)
+        _remove(process)
     screen.heading("The machine, as it was before")
-    changed = machine.settled(before, PREFIX)
-    left = [what for what in changed if machine.ours(what, PREFIX)]
+    changed = snapshot.lasting_differences(before, PREFIX)
+    left = [what for what in changed if snapshot.is_of_gsaas(what, PREFIX)]
     for what in left:
         screen.proof(False, f"left behind: {what}")
     if not left:
-        screen.proof(True, f"nothing of ours among its {', '.join(before)}")
+        screen.proof(True, f"nothing of GSaaS is left among its {', '.join(before)}")
     if not changed:
         screen.proof(True, "nothing at all is different from before")
     for what in set(changed) - set(left):
-        screen.aside(f"changed meanwhile by others: {what}")
-    return _verdict(screen, story.failed + left)
+        screen.aside(f"changed meanwhile by another program: {what}")
+    return _report(screen, demonstration.failed + left)
 
 
-def _keep(screen: Screen) -> int:
-    """Everything, and it stays."""
-    service = Service(KEPT, PREFIX)
+def _run_and_keep(screen: Screen) -> int:
+    """Run the demonstration, and leave everything running."""
+    process = StandaloneProcess(KEPT_STATE_DIR, PREFIX)
     try:
-        story = _tell(screen, service, KEPT_LISTEN)
-    except BaseException:
-        _remove(service)
+        demonstration = _run(screen, process, KEPT_LISTEN)
+    except BaseException:  # an interrupt as well
+        _remove(process)
         raise
-    status = _verdict(screen, story.failed)
-    print(KEPT_RUNNING.format(tenant=service.tenant))
+    status = _report(screen, demonstration.failed)
+    print(KEPT_RUNNING.format(tenant=process.tenant_credentials))
     return status
 
 
 def _clean(screen: Screen) -> int:
-    for state_dir in [KEPT, *RUN.glob(f"{PASSING}*")]:
-        _remove(Service(state_dir, PREFIX))
-    screen.say("Nothing of the demonstration is left.")
+    """Remove what `--keep`, or a demonstration that was killed, has left."""
+    for state_dir in [KEPT_STATE_DIR, *RUN.glob(f"{TEMPORARY_PREFIX}*")]:
+        _remove(StandaloneProcess(state_dir, PREFIX))
+    screen.paragraph("Nothing of the demonstration is left.")
     return 0
 
 
-def _tell(screen: Screen, service: Service, listen: str) -> Story:
-    screen.say(INTRODUCTION)
-    service.start(listen)
-    story = Story(screen, Person(screen, service.tenant), Person(screen, service.admin))
-    story.launch_all()
-    return story
+def _run(screen: Screen, process: StandaloneProcess, listen: str) -> Demonstration:
+    """Start GSaaS, and run the demonstration with all VMs left running; return it with its result."""
+    screen.paragraph(INTRODUCTION)
+    process.start(listen)
+    tenant, admin = (
+        User(screen, credentials)
+        for credentials in (process.tenant_credentials, process.admin_credentials)
+    )
+    demonstration = Demonstration(screen, tenant, admin)
+    demonstration.launch_all()
+    return demonstration
 
 
-def _remove(service: Service) -> None:
-    """Stop and clean, not to be interrupted once more."""
+def _remove(process: StandaloneProcess) -> None:
+    """Stop the process and remove everything. Further signals are ignored, or they would interrupt that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    service.remove()
+    process.remove()
 
 
-def _verdict(screen: Screen, failed: list[str]) -> int:
+def _report(screen: Screen, failed: list[str]) -> int:
+    """Print which proofs failed; return the exit status."""
     if not failed:
         screen.heading("Every proof held.")
         return 0

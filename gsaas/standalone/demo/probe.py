@@ -1,6 +1,6 @@
-"""What a program inside a VM finds at the end of an address: `probe.py IP:PORT …`, one JSON line each.
+"""Connect to daemons from inside a VM: `probe.py IP:PORT …` prints one line of JSON for each address.
 
-Run as a file of its own, with nothing but the standard library, because a VM has no GSaaS in it.
+It is run as a file and uses only the standard library, because a VM has no GSaaS installed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import socket
 import sys
 
 TIMEOUT = 5
-"""Seconds. Only an address that answers with silence takes so long, and none should."""
+"""Seconds. Only an address whose packets are dropped takes so long; none of the demonstration's does."""
 
 
 def probe(address: str) -> dict[str, object]:
-    """Connect and read one line: `{"address", "answer"}`, or `{"address", "error"}` with its name."""
+    """Connect and read one line of JSON; return `{"address", "answer"}`, or `{"address", "error"}` with the reason."""
     ip, _, port = address.rpartition(":")
     try:
         connection = socket.create_connection((ip, int(port)), TIMEOUT)
@@ -25,7 +25,7 @@ def probe(address: str) -> dict[str, object]:
             line = connection.makefile("rb").readline()
             return {"address": address, "answer": json.loads(line)}
         except (OSError, ValueError) as error:
-            return {"address": address, "error": f"connected, and then: {error}"}
+            return {"address": address, "error": f"connected, but then: {error}"}
 
 
 if __name__ == "__main__":

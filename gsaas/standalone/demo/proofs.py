@@ -1,7 +1,7 @@
-"""What must be true of a lease, judged from what its VM saw and what an administrator is told.
+"""Prove that a lease is as promised, from what its VM reaches and what the API shows an administrator. Pure.
 
-Values in, sentences out: `gsaas.standalone.demo.story` does the asking. A *lease* here is always an
-administrator's view of one, which names the real GPUs.
+`gsaas.standalone.demo.demonstration` collects the facts. A *lease* here is always the API's answer to an administrator,
+which names the real GPUs.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ Probes = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Proof:
+    """The result of one check: whether the statement is true, and the sentence to print."""
+
     holds: bool
     sentence: str
 
 
 def address_after(masked_address: str) -> str:
-    """The masked address that follows, on the same port."""
+    """Return the next masked address, with the same port."""
     ip, _, port = masked_address.rpartition(":")
     return f"{ipaddress.ip_address(ip) + 1}:{port}"
 
 
 def environment_is_masked(environment: Mapping[str, str], lease: Lease) -> Proof:
-    """The environment names every masked address, and nothing of what is behind them."""
+    """Prove that the environment names every masked address, and no GPU, host or real address behind one."""
     text = " ".join(environment.values())
     wanted = [_ip(device["masked_address"]) for device in lease["devices"]]
     missing = [ip for ip in wanted if ip not in text]
@@ -47,11 +49,13 @@ def environment_is_masked(environment: Mapping[str, str], lease: Lease) -> Proof
 
 
 def daemons_answer(lease: Lease, probes: Probes) -> list[Proof]:
-    """Each masked address leads to the daemon of exactly the GPU that was claimed for it."""
-    return [_answered(device, probes[device["masked_address"]]) for device in lease["devices"]]
+    """Prove that each masked address leads to the daemon of exactly the GPU that was claimed for it."""
+    return [
+        _right_gpu_answers(device, probes[device["masked_address"]]) for device in lease["devices"]
+    ]
 
 
-def _answered(device: Mapping[str, Any], probe: Mapping[str, Any]) -> Proof:
+def _right_gpu_answers(device: Mapping[str, Any], probe: Mapping[str, Any]) -> Proof:
     address, claimed = device["masked_address"], f"{device['gpu_uuid']} on {device['gpu_host']}"
     if "answer" not in probe:
         return Proof(False, f"{address} should lead to {claimed}, but: {probe['error']}")
@@ -61,8 +65,8 @@ def _answered(device: Mapping[str, Any], probe: Mapping[str, Any]) -> Proof:
     return Proof(True, f"{address} leads to {claimed}, as claimed")
 
 
-def daemons_of_their_own(lease: Lease) -> Proof:
-    """No two cGPUs share a daemon, even on one GPU."""
+def daemons_are_separate(lease: Lease) -> Proof:
+    """Prove that no two cGPUs share a daemon, even on one GPU."""
     real = [device["real_address"] for device in lease["devices"]]
     return Proof(
         len(set(real)) == len(real),
@@ -70,35 +74,35 @@ def daemons_of_their_own(lease: Lease) -> Proof:
     )
 
 
-def unanswered(address: str, what: str, probes: Probes) -> Proof:
-    """Nothing answers at *address*; *what* says why that matters."""
+def does_not_answer(address: str, what: str, probes: Probes) -> Proof:
+    """Prove that nothing answers at *address*; *what* says what the address is."""
     probe = probes[address]
     if "answer" in probe:
         return Proof(False, f"{address}, {what}, should not answer, but did: {probe['answer']}")
     return Proof(True, f"{address}, {what}: {probe['error'].lower()}")
 
 
-def led_apart(one: Lease, other: Lease) -> Proof:
-    """The same masked address leads two VMs to two different GPUs."""
-    mine, theirs = one["devices"][0], other["devices"][0]
+def same_address_leads_to_different_gpus(one: Lease, other: Lease) -> Proof:
+    """Prove that the same masked address leads two VMs to two different GPUs."""
+    first, second = one["devices"][0], other["devices"][0]
     apart = (
-        mine["masked_address"] == theirs["masked_address"]
-        and mine["gpu_uuid"] != theirs["gpu_uuid"]
+        first["masked_address"] == second["masked_address"]
+        and first["gpu_uuid"] != second["gpu_uuid"]
     )
-    return Proof(apart, f"{mine['masked_address']} leads each of the two VMs to a GPU of its own")
+    return Proof(apart, f"{first['masked_address']} leads each of the two VMs to a GPU of its own")
 
 
 def all_on_one_host(lease: Lease) -> Proof:
-    """With -locality=local, the VM runs on the host that owns all its GPUs."""
-    owners = sorted({device["gpu_host"] for device in lease["devices"]})
+    """Prove that the VM runs on the host of all its GPUs, as -locality=local promises."""
+    gpu_hosts = sorted({device["gpu_host"] for device in lease["devices"]})
     host = lease["server"]["host"]
-    if owners == [host]:
-        return Proof(True, f"the VM runs on {host}, which owns all its GPUs")
-    return Proof(False, f"the VM runs on {host}, and its GPUs are on {', '.join(owners)}")
+    if gpu_hosts == [host]:
+        return Proof(True, f"the VM runs on {host}, which has all its GPUs")
+    return Proof(False, f"the VM runs on {host}, and its GPUs are on {', '.join(gpu_hosts)}")
 
 
-def never_more_than_there_is(gpus: Sequence[Mapping[str, Any]]) -> Proof:
-    """No GPU gives more memory than it has, and an exclusive one has a single holder."""
+def no_gpu_is_over_committed(gpus: Sequence[Mapping[str, Any]]) -> Proof:
+    """Prove that no more memory of a GPU is claimed than it has, and that an exclusive GPU has one lease only."""
     wrong = [
         gpu["uuid"]
         for gpu in gpus
@@ -107,7 +111,7 @@ def never_more_than_there_is(gpus: Sequence[Mapping[str, Any]]) -> Proof:
     ]
     if wrong:
         return Proof(False, f"over-committed: {', '.join(wrong)}")
-    return Proof(True, "no GPU gives more memory than it has, exclusive ones have one holder")
+    return Proof(True, "no GPU gives more memory than it has, and each exclusive GPU has one lease")
 
 
 def _ip(address: str) -> str:

@@ -1,4 +1,4 @@
-"""How the demonstration looks: calm text, with a little colour where a person watches."""
+"""The output of the demonstration: plain text, with a little colour on a terminal."""
 
 from __future__ import annotations
 
@@ -21,29 +21,33 @@ class Screen:
         self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
 
     def heading(self, text: str) -> None:
+        """Print a heading between empty lines."""
         self._print(f"\n{self._paint(text, BOLD)}\n")
 
-    def say(self, text: str) -> None:
-        """A paragraph."""
+    def paragraph(self, text: str) -> None:
+        """Print a paragraph, wrapped, and an empty line."""
         self._print(fill(text, WIDTH) + "\n")
 
     def command(self, words: Sequence[str]) -> None:
-        """A command line, as a person would have typed it."""
+        """Print a command line as a user would have typed it."""
         self._print(self._paint(f"  $ {shlex.join(words)}", BOLD))
 
     def output(self, text: str) -> None:
-        """What a command printed."""
+        """Print what a command printed, indented; print nothing if there was no output."""
         if text.strip():
             self._print(indent(text.rstrip("\n"), "  ") + "\n")
 
     def proof(self, holds: bool, sentence: str) -> None:
+        """Print the result of a proof."""
         mark = self._paint("holds ", GREEN) if holds else self._paint("FAILS ", RED)
         self._print(f"  {mark} {sentence}")
 
     def aside(self, text: str) -> None:
+        """Print a remark of less importance."""
         self._print(self._paint(f"  {text}", DIM))
 
     def blank(self) -> None:
+        """Print an empty line."""
         self._print("")
 
     def _paint(self, text: str, code: str) -> str:

@@ -1,4 +1,4 @@
-"""A real gsaas-standalone, spoken to over HTTP, and looked at with iproute2 and nftables."""
+"""A real gsaas-standalone: tests send it HTTP requests, and inspect its namespaces with iproute2 and nftables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ gate_port = 8300
 """
 HOSTS = ("gpu1", "gpu2", "compute1")
 
-ASK = """
+READ_GREETING = """
 import json, socket, sys
 try:
     with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as connection:
@@ -38,7 +38,7 @@ except OSError as error:
     print(json.dumps({"error": type(error).__name__, "errno": error.errno}))
 """
 
-HOLD = """
+KEEP_CONNECTION = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as connection:
     lines = connection.makefile()
@@ -52,7 +52,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as co
 
 
 def ip(*arguments: str) -> Any:
-    """What `ip -j` says."""
+    """Return the decoded output of `ip -j`."""
     done = subprocess.run(["ip", "-j", *arguments], check=True, capture_output=True, text=True)
     return json.loads(done.stdout or "[]")
 
@@ -62,7 +62,7 @@ def namespaces() -> list[str]:
 
 
 def ruleset(netns: str) -> list[dict]:
-    """What `nft -j list ruleset` says inside a namespace."""
+    """Return the decoded output of `nft -j list ruleset` inside a namespace."""
     command = ["ip", "netns", "exec", netns, "nft", "-j", "list", "ruleset"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)["nftables"]
@@ -96,7 +96,7 @@ class Cloud:
         ]
 
     def run(self, *more: str, wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-        """Run it to its end."""
+        """Run the program until it ends."""
         command = [*wrapper, *self.command(*more)]
         return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
@@ -108,7 +108,7 @@ class Cloud:
         assert line.startswith("ready: http://127.0.0.1:"), line + self.process.stderr.read()
 
     def kill(self) -> None:
-        """As the kernel does when memory is short: nobody is asked."""
+        """Send SIGKILL, as the kernel does when memory is short."""
         self.process.kill()
         self._reap()
 
@@ -116,8 +116,8 @@ class Cloud:
         self.process.send_signal(signal.SIGTERM)
         assert self._reap() == 0
 
-    def end(self) -> None:
-        """Leave nothing, whatever a test did."""
+    def remove(self) -> None:
+        """End the process and remove everything, whatever a test did."""
         if self.process is not None:
             self.kill()
         assert self.run("--clean").returncode == 0
@@ -125,7 +125,7 @@ class Cloud:
     def call(
         self, method: str, path: str, body: Any = None, user: str = "", token: str | None = None
     ) -> tuple[int, Any]:
-        """Ask the API; return HTTP status and body."""
+        """Send a request to the API; return HTTP status and body."""
         credentials = json.loads((self.state_dir / f"credentials{user}.json").read_text())
         headers = {
             "X-Auth-Token": token or credentials["token"],
@@ -140,22 +140,22 @@ class Cloud:
             answer = connection.getresponse()
             return answer.status, json.load(answer)
 
-    def ask_for(self, **cgpus: Any) -> dict[str, Any]:
-        """Have a lease made, and return it as it is at first."""
+    def request_lease(self, **cgpus: Any) -> dict[str, Any]:
+        """Request a lease with a VM, and return it as the API answers at first."""
         status, body = self.call("POST", "/v1/leases", {"lease": {"cgpus": cgpus}})
         assert status == 202, body
         return body["lease"]
 
     def launch(self, **cgpus: Any) -> dict[str, Any]:
-        """Have a lease made, and return it when it is ACTIVE."""
-        return self.await_status(self.ask_for(**cgpus), "ACTIVE")
+        """Request a lease with a VM, and return it when it is ACTIVE."""
+        return self.await_status(self.request_lease(**cgpus), "ACTIVE")
 
     def terminate(self, lease: dict[str, Any]) -> dict[str, Any]:
-        self.ask_to_release(lease)
+        self.request_release(lease)
         return self.await_status(lease, "RELEASED")
 
-    def ask_to_release(self, lease: dict[str, Any]) -> None:
-        """Ask, and tolerate that the process dies of it."""
+    def request_release(self, lease: dict[str, Any]) -> None:
+        """Request the release of a lease; the process may be killed meanwhile."""
         with contextlib.suppress(OSError, http.client.HTTPException):
             status, body = self.call("DELETE", f"/v1/leases/{lease['id']}")
             assert status == 202, body
@@ -167,46 +167,55 @@ class Cloud:
 
     def await_status(self, lease: dict[str, Any], status: str) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
-            seen = self.lease(lease)
-            assert seen["status"] == status or seen["status"] != "ERROR", seen["fault"]
-            return seen if seen["status"] == status else None
+            current = self.lease(lease)
+            assert current["status"] == status or current["status"] != "ERROR", current["fault"]
+            return current if current["status"] == status else None
 
         return until(reached, f"lease {lease['id']} to be {status}")
 
     def vm(self, lease: dict[str, Any]) -> str:
-        """Name of the namespace that is the lease's VM."""
+        """Return the name of the namespace of the lease's VM."""
         return f"{self.prefix}vm-{lease['server']['id'][:8]}"
 
     def vms(self) -> list[str]:
         return [name for name in namespaces() if name.startswith(f"{self.prefix}vm-")]
 
-    def ask(self, lease: dict[str, Any], address: str) -> dict[str, Any]:
-        """Connect to *address* from inside the VM; return the daemon's words, or the error."""
+    def greeting(self, lease: dict[str, Any], address: str) -> dict[str, Any]:
+        """Connect to *address* from inside the VM; return the daemon's greeting, or the error."""
         host, _, port = address.rpartition(":")
-        command = ["ip", "netns", "exec", self.vm(lease), sys.executable, "-I", "-c", ASK]
+        command = ["ip", "netns", "exec", self.vm(lease), sys.executable, "-I", "-c", READ_GREETING]
         done = subprocess.run([*command, host, port], check=True, capture_output=True, text=True)
         return json.loads(done.stdout)
 
-    def hold(self, lease: dict[str, Any], address: str) -> subprocess.Popen:
-        """Keep a connection from inside the VM; its last line of output says how it ended."""
+    def keep_connection(self, lease: dict[str, Any], address: str) -> subprocess.Popen:
+        """Start a program in the VM that keeps a connection; its last line of output says how that ended."""
         host, _, port = address.rpartition(":")
-        command = ["ip", "netns", "exec", self.vm(lease), sys.executable, "-I", "-c", HOLD]
-        holder = subprocess.Popen([*command, host, port], stdout=subprocess.PIPE, text=True)
-        assert holder.stdout.readline() == "connected\n"
-        return holder
+        command = [
+            "ip",
+            "netns",
+            "exec",
+            self.vm(lease),
+            sys.executable,
+            "-I",
+            "-c",
+            KEEP_CONNECTION,
+        ]
+        program = subprocess.Popen([*command, host, port], stdout=subprocess.PIPE, text=True)
+        assert program.stdout.readline() == "connected\n"
+        return program
 
     def check_reach(self, lease: dict[str, Any]) -> None:
-        """Each masked address is answered by exactly the GPU that was claimed."""
+        """Check that behind each masked address exactly the claimed GPU answers."""
         for device in lease["devices"]:
-            answer = self.ask(lease, device["masked_address"])
+            answer = self.greeting(lease, device["masked_address"])
             assert answer.get("gpu") == device["gpu_uuid"], answer
             assert answer["host"] == device["gpu_host"]
 
     def mappings(self) -> list[str]:
-        """The real addresses that the nftables maps of all hosts lead to."""
+        """Return the real addresses in the nftables maps of all hosts, sorted."""
         found = []
         for host in HOSTS:
-            # Not the whole ruleset: nft 1.0.6 cannot print tables as JSON whose owner has gone.
+            # Not the whole ruleset: nft 1.0.6 cannot print a table as JSON whose owner has ended.
             command = ["ip", "netns", "exec", self.prefix + host, "nft", "-j"]
             listed = subprocess.run(
                 [*command, "list", "map", "ip", "rodvr", "real"],
@@ -225,18 +234,18 @@ class Cloud:
         return [link["ifname"] for link in links if link["ifname"].startswith("tap")]
 
     def check_nothing_is_leaked(self, active: list[dict[str, Any]]) -> None:
-        """What is there belongs to the *active* leases, and all that belongs to them is there."""
+        """Check that there is everything of the *active* leases, and nothing else."""
         assert sorted(self.vms()) == sorted(self.vm(lease) for lease in active)
         until(lambda: len(self.taps()) == len(active), "the taps of deleted VMs to go")
         real = [device["real_address"] for lease in active for device in lease["devices"]]
         assert self.mappings() == sorted(real)
         _, body = self.call("GET", "/v1/gpus")
-        held = {gpu["uuid"]: sorted(gpu["leases"]) for gpu in body["gpus"] if gpu["leases"]}
+        claimed = {gpu["uuid"]: sorted(gpu["leases"]) for gpu in body["gpus"] if gpu["leases"]}
         expected: dict[str, set[str]] = {}
         for lease in active:
             for device in lease["devices"]:
                 expected.setdefault(device["gpu_uuid"], set()).add(lease["id"])
-        assert held == {uuid: sorted(ids) for uuid, ids in expected.items()}
+        assert claimed == {uuid: sorted(ids) for uuid, ids in expected.items()}
         records = {path.stem for path in (self.state_dir / "servers").glob("*.json")}
         assert records == {lease["id"] for lease in active}
 

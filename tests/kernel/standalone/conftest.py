@@ -9,18 +9,18 @@ from tests.kernel.standalone.cloud import Cloud
 
 @pytest.fixture(scope="module")
 def shared_cloud(tmp_path_factory) -> Iterator[Cloud]:
-    """A running cloud for tests that put back what they take."""
+    """A running cloud for tests that restore what they change."""
     cloud = Cloud(tmp_path_factory.mktemp("standalone"))
     try:
         cloud.start()
         yield cloud
     finally:
-        cloud.end()
+        cloud.remove()
 
 
 @pytest.fixture
 def cloud(shared_cloud) -> Iterator[Cloud]:
-    """The running cloud, which may be killed, and which every test leaves without a lease or a trace of one."""
+    """The running cloud; a test may kill it. After each test all leases are released and must leave nothing."""
     if shared_cloud.process is None:
         shared_cloud.start()
     yield shared_cloud
@@ -32,7 +32,7 @@ def cloud(shared_cloud) -> Iterator[Cloud]:
 
 @pytest.fixture
 def make_cloud(tmp_path_factory) -> Iterator[Callable[..., Cloud]]:
-    """Clouds of a test's own, not yet started."""
+    """A function that makes clouds for one test, not started yet."""
     clouds: list[Cloud] = []
 
     def make(home: str | None = None) -> Cloud:
@@ -43,4 +43,4 @@ def make_cloud(tmp_path_factory) -> Iterator[Callable[..., Cloud]]:
         yield make
     finally:
         for cloud in clouds:
-            cloud.end()
+            cloud.remove()

@@ -1,4 +1,4 @@
-"""`./dev demo`, as a newcomer sees it."""
+"""`./dev demo` from its start to its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.kernel
 
 
-def test_the_demonstration_proves_everything_and_leaves_nothing():
+def test_every_proof_of_the_demonstration_holds_and_nothing_is_left():
     done = subprocess.run(
         [sys.executable, "-m", "gsaas.standalone.demo"], capture_output=True, text=True, timeout=240
     )
@@ -24,5 +24,5 @@ def test_the_demonstration_proves_everything_and_leaves_nothing():
     ):
         assert command in done.stdout
     assert "FAILS" not in done.stdout
-    assert "holds  nothing of ours among its network namespaces" in done.stdout
+    assert "holds  nothing of GSaaS is left among its network namespaces" in done.stdout
     assert done.stdout.rstrip().endswith("Every proof held.")

@@ -1,4 +1,4 @@
-"""Kill the process at the moments that matter; the next one finishes what was begun."""
+"""Kill the process at critical moments; the next process completes what was begun."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def fewer_records(cloud: Cloud) -> object:
 
 
 @pytest.mark.parametrize("moment", [at_once, first_record, first_vm, first_tap, first_mapping])
-def test_launches_that_were_killed_become_active(cloud, moment: Moment):
-    asked = [cloud.ask_for(**CGPUS) for _ in range(4)]
+def test_launches_that_a_kill_interrupted_become_active(cloud, moment: Moment):
+    requested = [cloud.request_lease(**CGPUS) for _ in range(4)]
     until(lambda: moment(cloud))
     cloud.kill()
     cloud.start()
-    active = [cloud.await_status(lease, "ACTIVE") for lease in asked]
+    active = [cloud.await_status(lease, "ACTIVE") for lease in requested]
     cloud.check_nothing_is_leaked(active)
     for lease in active:
         cloud.check_reach(lease)
 
 
 @pytest.mark.parametrize("moment", [at_once, fewer_mappings, fewer_vms, fewer_records])
-def test_releases_that_were_killed_give_everything_back(cloud, moment: Moment):
+def test_releases_that_a_kill_interrupted_release_everything(cloud, moment: Moment):
     active = [cloud.launch(**CGPUS) for _ in range(4)]
     for lease in active:
-        cloud.ask_to_release(lease)
+        cloud.request_release(lease)
     until(lambda: moment(cloud))
     cloud.kill()
     cloud.start()
@@ -73,8 +73,8 @@ def test_releases_that_were_killed_give_everything_back(cloud, moment: Moment):
     cloud.check_nothing_is_leaked([])
 
 
-def test_vms_go_on_reaching_their_gpus_while_nothing_runs_and_after_it_runs_again(cloud):
-    """All but the daemons, which are part of the process here, survive."""
+def test_mappings_of_vms_survive_a_kill_and_work_after_the_next_start(cloud):
+    """Everything survives but the daemons, which are part of the process here."""
     lease = cloud.launch(count=2)
     before = cloud.mappings()
     cloud.kill()
@@ -86,7 +86,7 @@ def test_vms_go_on_reaching_their_gpus_while_nothing_runs_and_after_it_runs_agai
 
 
 def test_a_compute_host_that_lost_its_rules_gets_them_back(cloud):
-    """A reboot: no table, no veth pair, and the agent starts anew."""
+    """Like a reboot: the tables and veth pairs are gone when the agent starts."""
     leases = [cloud.launch(count=2), cloud.launch(count=2, locality="local")]
     cloud.kill()
     for host in HOSTS:

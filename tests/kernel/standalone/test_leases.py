@@ -1,4 +1,4 @@
-"""What a tenant gets: VMs that reach exactly their GPUs, from launch to the end."""
+"""A tenant's VMs reach exactly their own GPUs, from launch to release."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def test_each_masked_address_is_answered_by_the_gpu_that_was_claimed(cloud):
     cloud.check_nothing_is_leaked([lease])
 
 
-def test_vms_with_the_same_address_reach_each_its_own_gpus(cloud):
+def test_vms_with_the_same_address_each_reach_their_own_gpus(cloud):
     launched = [cloud.launch(count=2, mode="shared", memory_mb=2048) for _ in range(4)]
     for lease in launched:
         cloud.check_reach(lease)
     cloud.check_nothing_is_leaked(launched)
 
 
-def test_a_masked_address_that_was_not_given_is_refused_at_once_and_counted(cloud):
+def test_an_unmapped_masked_address_is_refused_at_once_and_counted(cloud):
     lease = cloud.launch(count=1)
-    assert cloud.ask(lease, UNMAPPED)["error"] == "ConnectionRefusedError"
+    assert cloud.greeting(lease, UNMAPPED)["error"] == "ConnectionRefusedError"
     counted = {"unmapped": 1, "refused": 0}
     until(lambda: cloud.lease(lease)["dropped_packets"] == counted, "the endpoint's report")
 
 
 def test_a_vm_cannot_reach_a_gpu_host_by_its_real_address(cloud):
     lease = cloud.launch(count=1)
-    assert cloud.ask(lease, REAL)["error"] in {"OSError", "TimeoutError"}
+    assert cloud.greeting(lease, REAL)["error"] in {"OSError", "TimeoutError"}
 
 
-def test_root_in_a_vm_cannot_reach_its_own_compute_host_not_even_by_the_taps_mac(cloud):
-    """A GPU host that runs VMs has its daemons at an address of its own; RODVR is the only way to them."""
+def test_root_in_a_vm_cannot_reach_its_compute_host_even_with_the_mac_of_the_tap(cloud):
+    """Daemons listen at an address of the host itself, on which VMs run too; only RODVR must lead to them."""
     lease = cloud.launch(count=1, locality="local")
     host, vm = cloud.prefix + lease["server"]["host"], cloud.vm(lease)
     (real,) = {device["real_address"].partition(":")[0] for device in lease["devices"]}
@@ -52,26 +52,26 @@ def test_root_in_a_vm_cannot_reach_its_own_compute_host_not_even_by_the_taps_mac
     subprocess.run(["ip", "-n", vm, "route", "add", real, "dev", "eth0"], check=True)
     neighbour = ["neigh", "add", real, "lladdr", tap["address"], "dev", "eth0"]
     subprocess.run(["ip", "-n", vm, *neighbour], check=True)
-    with listening(host, real) as heard, listening(vm, "127.0.0.1") as control:
-        say(vm, real, heard)
-        say(vm, "127.0.0.1", control)
-        assert control.recv(100) == b"hello"  # so what was sent to the host has come or never will
+    with udp_receiver(host, real) as receiver, udp_receiver(vm, "127.0.0.1") as control:
+        send_to(vm, real, receiver)
+        send_to(vm, "127.0.0.1", control)
+        assert control.recv(100) == b"hello"  # a datagram to the host would have arrived before
         with pytest.raises(BlockingIOError):
-            heard.recv(100)
+            receiver.recv(100)
 
 
-def listening(netns: str, address: str) -> socket.socket:
-    """A UDP socket in *netns* that does not wait."""
+def udp_receiver(netns: str, address: str) -> socket.socket:
+    """Return a bound UDP socket in *netns*, which blocks only on loopback."""
     with entered(netns):
-        heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    heard.bind((address, 0))
-    heard.setblocking(address == "127.0.0.1")
-    return heard
+        receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind((address, 0))
+    receiver.setblocking(address == "127.0.0.1")
+    return receiver
 
 
-def say(netns: str, address: str, heard: socket.socket) -> None:
-    with entered(netns), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
-        mouth.sendto(b"hello", (address, heard.getsockname()[1]))
+def send_to(netns: str, address: str, receiver: socket.socket) -> None:
+    with entered(netns), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"hello", (address, receiver.getsockname()[1]))
 
 
 def test_a_local_lease_runs_on_the_host_of_its_gpus_and_a_remote_one_elsewhere(cloud):
@@ -83,12 +83,12 @@ def test_a_local_lease_runs_on_the_host_of_its_gpus_and_a_remote_one_elsewhere(c
         cloud.check_reach(lease)
 
 
-def test_a_release_cuts_the_connections_and_gives_everything_back(cloud):
+def test_a_release_cuts_connections_and_releases_everything(cloud):
     lease, other = cloud.launch(count=1), cloud.launch(count=1)
-    holder = cloud.hold(lease, lease["devices"][0]["masked_address"])
+    program = cloud.keep_connection(lease, lease["devices"][0]["masked_address"])
     cloud.terminate(lease)
-    until(lambda: holder.poll() is not None, "the connection to end")
-    assert holder.stdout.read() != "answered\n"
+    until(lambda: program.poll() is not None, "the connection to end")
+    assert program.stdout.read() != "answered\n"
     cloud.check_nothing_is_leaked([other])
     cloud.check_reach(other)
 
@@ -98,7 +98,7 @@ def test_a_released_gpu_is_given_to_the_next_lease(cloud):
     cloud.check_reach(cloud.launch(count=8))
 
 
-def test_a_vm_deleted_behind_our_back_releases_its_lease(cloud):
+def test_a_vm_deleted_by_another_program_releases_its_lease(cloud):
     lease, other = cloud.launch(count=2), cloud.launch(count=1)
     subprocess.run(["ip", "netns", "del", cloud.vm(lease)], check=True)
     released = cloud.await_status(lease, "RELEASED")
@@ -122,19 +122,19 @@ def test_a_tenant_launches_and_terminates_too_and_sees_no_host(cloud):
     )
     assert "host" not in shown["server"]
     assert "gpu_host" not in shown["devices"][0]
-    answer = cloud.ask(shown, shown["devices"][0]["masked_address"])
+    answer = cloud.greeting(shown, shown["devices"][0]["masked_address"])
     assert answer["gpu"].startswith("GPU-")
     assert cloud.call("DELETE", path, user="-demo")[0] == 202
 
 
 def test_many_launches_and_releases_at_once_leave_nothing(cloud):
-    leases = [cloud.ask_for(count=1, mode="shared", memory_mb=4096) for _ in range(16)]
+    leases = [cloud.request_lease(count=1, mode="shared", memory_mb=4096) for _ in range(16)]
     refused, _ = cloud.call("POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}}})
     assert refused == 409
     active = [cloud.await_status(lease, "ACTIVE") for lease in leases]
     cloud.check_nothing_is_leaked(active)
     for lease in active:
-        cloud.ask_to_release(lease)
+        cloud.request_release(lease)
     for lease in active:
         cloud.await_status(lease, "RELEASED")
     cloud.check_nothing_is_leaked([])

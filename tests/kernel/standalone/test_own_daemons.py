@@ -1,4 +1,4 @@
-"""gsaas-standalone with a daemon for each cGPU: in the way of packets, and gone with the lease."""
+"""gsaas-standalone with a daemon for each cGPU: the daemons start and end with their leases."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def cloud(make_cloud) -> Cloud:
 
 
 def listening(cloud: Cloud, host: str) -> set[int]:
-    """The ports of a host on which somebody listens, as ss reads them."""
+    """Return the TCP ports of a host on which a program listens, as `ss` lists them."""
     command = ["ip", "netns", "exec", cloud.prefix + host, "ss", "-Htln"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return {int(line.split()[3].rpartition(":")[2]) for line in done.stdout.splitlines()}
 
 
 def admitted(cloud: Cloud, host: str) -> set[tuple[str, int]]:
+    """Return the addresses and ports that the fence of a host admits."""
     command = ["ip", "netns", "exec", cloud.prefix + host, "nft", "-j", "list", "set", "inet"]
     done = subprocess.run(
         [*command, "gsaas_fence", "admitted"], check=True, capture_output=True, text=True
@@ -38,23 +39,23 @@ def admitted(cloud: Cloud, host: str) -> set[tuple[str, int]]:
     return {tuple(element["concat"]) for element in elements}
 
 
-def everywhere(cloud: Cloud) -> set[tuple[str, int]]:
-    """Every daemon: GPU host and port."""
+def all_daemons(cloud: Cloud) -> set[tuple[str, int]]:
+    """Return the GPU host and the port of every daemon."""
     return {(host, port) for host in HOSTS for port in listening(cloud, host) if port >= 20000}
 
 
-def test_two_leases_on_one_gpu_have_daemons_of_their_own_that_go_with_them(cloud):
+def test_two_leases_on_one_gpu_have_separate_daemons_that_end_with_them(cloud):
     leases = [cloud.launch(count=2, mode="shared", memory_mb=512) for _ in range(2)]
     real = [device["real_address"] for lease in leases for device in lease["devices"]]
     assert len(set(real)) == 4
-    assert len(everywhere(cloud)) == 4
+    assert len(all_daemons(cloud)) == 4
     for lease in leases:
         cloud.check_reach(lease)
     cloud.terminate(leases[0])
-    assert len(everywhere(cloud)) == 2
+    assert len(all_daemons(cloud)) == 2
     cloud.check_reach(leases[1])
     cloud.terminate(leases[1])
-    assert everywhere(cloud) == set()
+    assert all_daemons(cloud) == set()
     assert [admitted(cloud, host) for host in ("gpu1", "gpu2")] == [set(), set()]
 
 
@@ -77,13 +78,13 @@ def test_a_compute_host_reaches_the_daemons_of_its_own_leases_only(cloud):
         assert done.stdout.strip() == ("in" if host == at else "refused"), host
 
 
-def test_a_start_after_a_kill_brings_every_daemon_back_where_it_was(cloud):
+def test_a_start_after_a_kill_restarts_every_daemon_at_its_address(cloud):
     leases = [cloud.launch(count=2, mode="shared", memory_mb=512) for _ in range(2)]
-    before = everywhere(cloud)
+    before = all_daemons(cloud)
     cloud.kill()
-    assert everywhere(cloud) == set()  # simulated daemons end with their process
+    assert all_daemons(cloud) == set()  # simulated daemons end with their process
     cloud.start()
-    until(lambda: everywhere(cloud) == before, "the daemons")
+    until(lambda: all_daemons(cloud) == before, "the daemons")
     for lease in leases:
         cloud.check_reach(lease)
 

@@ -1,4 +1,4 @@
-"""The process itself: how it starts, stops, refuses and cleans up."""
+"""The process gsaas-standalone: it starts, stops, refuses to start and cleans up as it should."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kernel
 
 @pytest.fixture
 def home() -> Iterator[str]:
-    """A network namespace to run in, with things in it that somebody else owns."""
+    """A network namespace to run in, with a link and nftables objects of another program."""
     name = f"t{os.getpid()}home"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
@@ -25,7 +25,7 @@ def home() -> Iterator[str]:
             f"ip -n {name} link set lo up",
             f"ip -n {name} link add gpu0 type bridge",
             f"ip netns exec {name} nft add table ip rodvr",
-            f"ip netns exec {name} nft add chain ip rodvr theirs",
+            f"ip netns exec {name} nft add chain ip rodvr foreign",
         ):
             subprocess.run(command.split(), check=True)
         yield name
@@ -33,8 +33,8 @@ def home() -> Iterator[str]:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-def everything_in(netns: str) -> dict[str, object]:
-    """Links, addresses, routes, rules and sysctls of a namespace."""
+def network_of(netns: str) -> dict[str, object]:
+    """Return links, addresses, routes, rules and sysctls of a namespace."""
     inside = ["ip", "netns", "exec", netns]
     sysctl = subprocess.run(
         [*inside, "sysctl", "-a", "-r", r"^net\.ipv4\.(ip_forward|conf)"],
@@ -51,25 +51,27 @@ def everything_in(netns: str) -> dict[str, object]:
     }
 
 
-def ours(cloud: Cloud) -> list[str]:
+def namespaces_of(cloud: Cloud) -> list[str]:
     return [name for name in namespaces() if name.startswith(cloud.prefix)]
 
 
-def test_nothing_is_made_where_it_runs_and_clean_leaves_nothing_anywhere(home, make_cloud):
-    before = everything_in(home)
+def test_nothing_is_made_in_the_namespace_of_the_process_and_clean_removes_everything(
+    home, make_cloud
+):
+    before = network_of(home)
     cloud = make_cloud(home)
     cloud.start()
     cloud.launch(count=2)
-    assert len(ours(cloud)) == 5
-    assert everything_in(home) == before
+    assert len(namespaces_of(cloud)) == 5
+    assert network_of(home) == before
     cloud.stop()
     assert cloud.run("--clean").returncode == 0
-    assert ours(cloud) == []
+    assert namespaces_of(cloud) == []
     assert not cloud.state_dir.exists()
-    assert everything_in(home) == before
+    assert network_of(home) == before
 
 
-def test_clean_can_be_said_twice_and_before_anything_was_made(make_cloud):
+def test_clean_can_be_repeated_and_run_before_anything_was_made(make_cloud):
     cloud = make_cloud()
     for _ in range(2):
         done = cloud.run("--clean")
@@ -77,16 +79,16 @@ def test_clean_can_be_said_twice_and_before_anything_was_made(make_cloud):
     assert not cloud.state_dir.exists()
 
 
-def test_clean_takes_up_where_a_kill_left_it(make_cloud):
+def test_clean_removes_what_a_killed_process_left(make_cloud):
     cloud = make_cloud()
     cloud.start()
     cloud.launch(count=1)
     cloud.kill()
     assert cloud.run("--clean").returncode == 0
-    assert ours(cloud) == []
+    assert namespaces_of(cloud) == []
 
 
-def test_stopping_leaves_vms_and_rules_and_starting_takes_them_up(cloud):
+def test_vms_and_rules_survive_a_stop_and_the_next_start_takes_them_over(cloud):
     lease = cloud.launch(count=1)
     mappings = cloud.mappings()
     cloud.stop()
@@ -104,7 +106,7 @@ def test_a_second_process_on_the_same_state_directory_is_refused_and_so_is_clean
     cloud.check_reach(cloud.launch(count=1))
 
 
-def test_without_the_capabilities_one_sentence_says_what_is_needed(make_cloud):
+def test_a_missing_capability_is_named_in_one_sentence(make_cloud):
     cloud = make_cloud()
     done = cloud.run(wrapper=("setpriv", "--bounding-set", "-sys_admin"))
     assert done.returncode == 1
@@ -114,7 +116,7 @@ def test_without_the_capabilities_one_sentence_says_what_is_needed(make_cloud):
     assert not cloud.state_dir.exists()
 
 
-def test_secrets_are_for_their_owner_only(cloud):
+def test_only_their_owner_can_read_secrets(cloud):
     secrets = ["tokens.json", "credentials.json", "credentials-demo.json", "gsaas.db"]
     for name in secrets:
         mode = stat.S_IMODE((cloud.state_dir / name).stat().st_mode)
@@ -128,20 +130,20 @@ def test_tokens_stay_the_same_from_one_start_to_the_next(cloud):
     assert (cloud.state_dir / "tokens.json").read_text() == tokens
 
 
-def test_with_a_wrong_token_nothing_is_answered(cloud):
+def test_a_wrong_token_is_refused(cloud):
     assert cloud.call("GET", "/v1/leases", token="x" * 43)[0] == 401
 
 
-def test_a_namespace_that_is_not_ours_is_refused_and_left_alone(make_cloud):
+def test_a_namespace_of_another_program_prevents_the_start_and_is_left_alone(make_cloud):
     cloud = make_cloud()
     foreign = f"{cloud.prefix}gpu1"
     subprocess.run(["ip", "netns", "add", foreign], check=True)
     try:
         done = cloud.run()
         assert done.returncode == 1
-        assert f"{foreign} exists that is not ours" in done.stderr
+        assert f"another program made the network namespace {foreign}" in done.stderr
         assert cloud.run("--clean").returncode == 0
-        assert ours(cloud) == [foreign]
+        assert namespaces_of(cloud) == [foreign]
     finally:
         subprocess.run(["ip", "netns", "del", foreign], check=True)
 
@@ -152,7 +154,7 @@ def test_an_address_in_use_is_refused_before_anything_is_made(cloud, make_cloud)
     done = other.run(f"--listen={url.removeprefix('http://')}")
     assert done.returncode == 1
     assert "cannot listen on 127.0.0.1:" in done.stderr
-    assert ours(other) == []
+    assert namespaces_of(other) == []
 
 
 @pytest.mark.parametrize(
@@ -166,9 +168,7 @@ def test_an_address_in_use_is_refused_before_anything_is_made(cloud, make_cloud)
         ),
     ],
 )
-def test_an_inventory_that_makes_no_sense_is_refused_with_the_reason(
-    make_cloud, tmp_path, text, problem
-):
+def test_an_invalid_inventory_is_refused_with_the_reason(make_cloud, tmp_path, text, problem):
     inventory = tmp_path / "inventory.toml"
     inventory.write_text(text, encoding="utf-8")
     cloud = make_cloud()
@@ -178,7 +178,7 @@ def test_an_inventory_that_makes_no_sense_is_refused_with_the_reason(
     assert "Traceback" not in done.stderr
 
 
-def test_a_state_directory_or_a_log_that_cannot_be_is_refused_in_a_sentence(make_cloud, tmp_path):
+def test_an_unusable_state_directory_or_log_is_refused_in_one_sentence(make_cloud, tmp_path):
     (tmp_path / "file").touch()
     for option in (f"--state-dir={tmp_path}/file/state", f"--log-file={tmp_path}/file/log"):
         done = make_cloud().run(option)

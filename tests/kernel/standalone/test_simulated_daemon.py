@@ -48,13 +48,13 @@ def test_each_host_has_its_own_daemon_at_the_same_address(
         daemons.start(f"GPU-{name}", name, ADDRESS, netns=name)
 
     for name in hosts:
-        said = subprocess.run(
+        greeting = subprocess.run(
             ["ip", "netns", "exec", name, sys.executable, "-c", READ_LINE],
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        assert f'"host": "{name}"' in said
+        assert f'"host": "{name}"' in greeting
     assert OWN_NAMESPACE.stat().st_ino == home
 
 

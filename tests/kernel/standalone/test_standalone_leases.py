@@ -1,4 +1,4 @@
-"""Leases without a VM on a whole cloud: who is let in, by which way, and for how long."""
+"""Leases without a VM on a whole cloud: which consumers reach the GPUs, how, and for how long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from gsaas.grants import grant_client
 from gsaas.netlink.namespace import entered
-from tests.kernel.standalone.cloud import ASK, HOLD
+from tests.kernel.standalone.cloud import KEEP_CONNECTION, READ_GREETING
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.kernel
@@ -32,13 +32,13 @@ def python(cloud, host, script, address, uid=0):
     return [*enter, *become, sys.executable, "-I", "-c", script, place, port]
 
 
-def ask(cloud, host, address, uid=0):
-    """What a program of *host* is told at *address*: the daemon's words, or the error."""
-    command = python(cloud, host, ASK, address, uid)
+def greeting(cloud, host, address, uid=0):
+    """Connect to *address* as a program of *host*; return the daemon's greeting, or the error."""
+    command = python(cloud, host, READ_GREETING, address, uid)
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def show(cloud, host, environment):
+def show_grant(cloud, host, environment):
     with entered(cloud.prefix + host):
         grant_client.show(
             environment["GSAAS_GATE"], environment["GSAAS_LEASE"], environment["GSAAS_GRANT"]
@@ -50,55 +50,57 @@ def test_programs_of_a_compute_host_reach_their_gpu_by_a_masked_address(cloud):
     lease = cloud.await_status(lease, "ACTIVE")
     (device,) = lease["devices"]
 
-    answer = ask(cloud, "compute1", device["masked_address"], USER)
+    answer = greeting(cloud, "compute1", device["masked_address"], USER)
 
     assert answer["gpu"] == device["gpu_uuid"]
-    assert ask(cloud, "compute1", device["masked_address"])["error"] == "ConnectionRefusedError"
+    assert (
+        greeting(cloud, "compute1", device["masked_address"])["error"] == "ConnectionRefusedError"
+    )
     cloud.terminate(lease)
-    gone = ask(cloud, "compute1", device["masked_address"], USER)
+    gone = greeting(cloud, "compute1", device["masked_address"], USER)
     assert gone["error"] == "ConnectionRefusedError"
 
 
-def test_real_addresses_let_in_nobody_who_has_not_redeemed_a_grant(cloud):
+def test_a_real_address_refuses_consumers_that_have_not_redeemed_a_grant(cloud):
     answer = alloc(cloud)
     lease, environment = answer["lease"], answer["environment"]
     (device,) = lease["devices"]
-    assert ask(cloud, "compute1", device["real_address"])["error"] == "ConnectionRefusedError"
+    assert greeting(cloud, "compute1", device["real_address"])["error"] == "ConnectionRefusedError"
 
-    show(cloud, "compute1", environment)
+    show_grant(cloud, "compute1", environment)
 
-    assert ask(cloud, "compute1", device["real_address"])["gpu"] == device["gpu_uuid"]
-    assert ask(cloud, "gpu2", device["real_address"]).get("gpu") is None
+    assert greeting(cloud, "compute1", device["real_address"])["gpu"] == device["gpu_uuid"]
+    assert greeting(cloud, "gpu2", device["real_address"]).get("gpu") is None
 
 
-def test_a_grant_shown_again_from_elsewhere_admits_nobody_else(cloud):
+def test_a_redeemed_grant_does_not_admit_another_address(cloud):
     answer = alloc(cloud)
     (device,) = answer["lease"]["devices"]
-    show(cloud, "compute1", answer["environment"])
+    show_grant(cloud, "compute1", answer["environment"])
     other = next(host for host in ("gpu1", "gpu2") if host != device["gpu_host"])
 
     with pytest.raises(grant_client.NotAdmitted) as refusal:
-        show(cloud, other, answer["environment"])
+        show_grant(cloud, other, answer["environment"])
 
     assert refusal.value.code == "gsaas.grant.stolen"
-    assert "error" in ask(cloud, other, device["real_address"])
+    assert "error" in greeting(cloud, other, device["real_address"])
     _, body = cloud.call("GET", f"/v1/leases/{answer['lease']['id']}")
-    told = [event["event"] for event in body["lease"]["events"]]
-    assert told[-2:] == ["redeem-grant", "refuse-grant"]
+    events = [event["event"] for event in body["lease"]["events"]]
+    assert events[-2:] == ["redeem-grant", "refuse-grant"]
 
 
-def test_with_the_lease_ends_what_its_grant_opened(cloud):
+def test_the_end_of_a_lease_cuts_the_connections_that_its_grant_admitted(cloud):
     answer = alloc(cloud)
     (device,) = answer["lease"]["devices"]
-    show(cloud, "compute1", answer["environment"])
-    command = python(cloud, "compute1", HOLD, device["real_address"])
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout.readline() == "connected\n"
+    show_grant(cloud, "compute1", answer["environment"])
+    command = python(cloud, "compute1", KEEP_CONNECTION, device["real_address"])
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "connected\n"
 
     cloud.terminate(answer["lease"])
 
-    assert holder.communicate(timeout=30)[0].strip() in ("closed", "ConnectionResetError")
+    assert program.communicate(timeout=30)[0].strip() in ("closed", "ConnectionResetError")
     until(
-        lambda: "error" in ask(cloud, "compute1", device["real_address"]),
+        lambda: "error" in greeting(cloud, "compute1", device["real_address"]),
         "the fence to be closed",
     )

@@ -1,4 +1,4 @@
-"""What a check-up makes of what it sees: values in, a finding out."""
+"""Each check turns values into a finding of the right level, with advice that helps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gsaas.checkup.findings import Finding, Level
 from gsaas.rpc.queues import Queue
 
 NOW = datetime.datetime(2026, 1, 1, 12)
-KIND = agents.Kind("endpoints", "compute host", "gsaas-rodvr", "no VM can reach GPUs")
+KIND = agents.AgentKind("endpoints", "compute host", "gsaas-rodvr", "no VM can reach GPUs")
 
 
 def seconds(number: float) -> datetime.datetime:
@@ -28,38 +28,40 @@ def seconds(number: float) -> datetime.datetime:
     ],
 )
 def test_clocks_may_differ_a_little(theirs: float, level: Level, said: str):
-    finding = database.clock(seconds(theirs), NOW)
+    finding = database.compare_clocks(seconds(theirs), NOW)
     assert finding.level is level
     assert said in finding.said
 
 
-def test_agents_that_spoke_lately_are_well():
-    finding = agents.heard(KIND, {"c1": seconds(-60), "c2": seconds(0)}, NOW, 60)
+def test_agents_that_reported_lately_are_ok():
+    finding = agents.check_last_reports(KIND, {"c1": seconds(-60), "c2": seconds(0)}, NOW, 60)
     assert finding == findings.ok("endpoints", "2, all heard of in the last 60 s")
 
 
-def test_agents_that_are_silent_are_named_and_so_is_what_to_do_about_them():
+def test_silent_agents_are_named_with_what_to_do_about_them():
     last = {"c1": seconds(-61), "c2": None, "c3": seconds(-1)}
-    finding = agents.heard(KIND, last, NOW, 60)
+    finding = agents.check_last_reports(KIND, last, NOW, 60)
     assert finding.level is Level.WARN
     assert finding.said == "2 of 3 are silent for more than 60 s: c1, c2"
     assert "systemctl status gsaas-rodvr" in finding.todo
     assert "-forget" in finding.todo
 
 
-def test_of_many_names_some_are_enough():
+def test_a_sentence_lists_five_names_at_most():
     last = {f"c{number}": None for number in range(1, 9)}
-    assert agents.heard(KIND, last, NOW, 60).said.endswith(": c1, c2, c3, c4, c5 and 3 more")
+    assert agents.check_last_reports(KIND, last, NOW, 60).said.endswith(
+        ": c1, c2, c3, c4, c5 and 3 more"
+    )
 
 
-def test_a_cloud_without_agents_says_what_nobody_has():
-    finding = agents.heard(KIND, {}, NOW, 60)
+def test_a_cloud_without_agents_names_the_consequence():
+    finding = agents.check_last_reports(KIND, {}, NOW, 60)
     assert finding.level is Level.WARN
     assert "no VM can reach GPUs" in finding.said
 
 
-def test_what_an_endpoint_complains_about_is_repeated():
-    (finding,) = agents.troubles({"c1": [], "c2": ["there is no interface gpu0"]})
+def test_a_problem_that_an_endpoint_reports_is_repeated():
+    (finding,) = agents.list_problems({"c1": [], "c2": ["there is no interface gpu0"]})
     assert (finding.level, finding.said) == (Level.WARN, "c2: there is no interface gpu0")
 
 
@@ -73,56 +75,58 @@ def test_what_an_endpoint_complains_about_is_repeated():
         (Queue(bus.BACKLOG + 1, 1), Level.WARN),
     ],
 )
-def test_somebody_has_to_do_the_engines_work_and_keep_up_with_it(queue, level: Level):
-    assert bus.engines(queue).level is level
+def test_an_engine_must_read_its_queue_fast_enough(queue, level: Level):
+    assert bus.check_engine_queue(queue).level is level
 
 
-def test_nova_has_to_tell_what_happens():
-    (finding,) = nova.told("gsaas", {"gsaas": Queue(0, 1), "versioned_notifications.info": None})
+def test_nova_must_send_notifications():
+    (finding,) = nova.check_queues(
+        "gsaas", {"gsaas": Queue(0, 1), "versioned_notifications.info": None}
+    )
     assert finding.level is Level.WARN
     assert "notification_format = versioned" in finding.todo
 
 
-def test_what_nova_tells_may_not_pile_up():
+def test_notifications_must_not_pile_up():
     queues = {"gsaas": Queue(3, 1), "versioned_notifications.info": Queue(20_000, 0)}
-    (finding,) = nova.told("gsaas", queues)
+    (finding,) = nova.check_queues("gsaas", queues)
     assert finding.level is Level.WARN
     assert finding.said == "20000 wait in the queue versioned_notifications.info"
     assert r"'^(versioned_notifications\..*|gsaas)$' '{" in finding.todo
-    (finding,) = nova.told("gsaas", {**queues, "versioned_notifications.info": Queue(5, 0)})
+    (finding,) = nova.check_queues("gsaas", {**queues, "versioned_notifications.info": Queue(5, 0)})
     assert finding.level is Level.OK
 
 
-def test_a_queue_of_our_own_that_piles_up_is_the_engines_business():
+def test_the_advice_about_gsaas_own_queue_names_the_engine():
     queues = {"gsaas": Queue(20_000, 1), "versioned_notifications.info": Queue(0, 0)}
-    (finding,) = nova.told("gsaas", queues)
+    (finding,) = nova.check_queues("gsaas", queues)
     assert "gsaas-engine" in finding.todo
 
 
 def test_novas_compute_hosts_and_endpoints_have_the_same_names():
-    (finding,) = nova.computes(["c1", "c2"], {"c2", "c1"})
+    (finding,) = nova.compare_compute_hosts(["c1", "c2"], {"c2", "c1"})
     assert finding.level is Level.OK
-    without, unknown = nova.computes(["c1.example.org", "c2"], {"c1", "c2"})
+    without, unknown = nova.compare_compute_hosts(["c1.example.org", "c2"], {"c1", "c2"})
     assert "c1.example.org" in without.said
-    assert unknown.said.endswith("none that Nova uses: c1")
+    assert unknown.said.endswith("not used by Nova: c1")
     assert "[DEFAULT]host" in unknown.todo
 
 
-def test_the_service_needs_both_roles():
-    (finding,) = identity.service_user(["service", "admin", "reader"])
+def test_the_service_user_needs_both_roles():
+    (finding,) = identity.check_service_user_roles(["service", "admin", "reader"])
     assert finding.level is Level.OK
-    (finding,) = identity.service_user(["reader"])
+    (finding,) = identity.check_service_user_roles(["reader"])
     assert finding.level is Level.FAIL
     assert "admin and service" in finding.said
 
 
 def test_only_what_keeps_gsaas_from_working_is_a_failure():
-    well = [findings.ok("a", "b"), findings.warn("a", "b", "c")]
-    assert not findings.failed(well)
-    assert findings.failed([*well, findings.fail("a", "b", "c")])
+    working = [findings.ok("a", "b"), findings.warn("a", "b", "c")]
+    assert not findings.failed(working)
+    assert findings.failed([*working, findings.fail("a", "b", "c")])
 
 
-def test_of_an_error_the_innermost_words_count():
+def test_the_reason_of_an_error_is_its_innermost_message():
     try:
         try:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -134,5 +138,5 @@ def test_of_an_error_the_innermost_words_count():
     assert findings.reason(ValueError()) == "ValueError"
 
 
-def test_a_finding_is_what_json_says():
+def test_ok_makes_a_finding_without_advice():
     assert Finding("bus", Level.OK, "fine") == findings.ok("bus", "fine")

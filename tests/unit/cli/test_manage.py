@@ -112,7 +112,7 @@ def test_a_check_up_tells_what_keeps_gsaas_from_working_and_what_to_do(check):
     assert status == 1
     assert "fail  database       the database has no tables of GSaaS yet" in out
     assert "-> gsaas-manage db upgrade" in out
-    assert "ok    message bus    it takes messages" in out
+    assert "ok    message bus    it accepts messages" in out
 
 
 def test_a_check_up_of_what_works_is_fine_and_warns_of_what_nobody_has_yet(check):
@@ -138,7 +138,7 @@ def test_a_part_that_raises_what_nobody_expected_is_a_finding_and_the_others_go_
     monkeypatch.setattr("gsaas.rpc.check", broken)
     status, out = check("check")
     assert status == 1
-    assert "it cannot be looked at: the moon is full" in out
+    assert "it cannot be checked: the moon is full" in out
     assert "ok    quotas" in out
 
 

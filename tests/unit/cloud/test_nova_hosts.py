@@ -1,4 +1,4 @@
-"""What a flavor needs, and how much memory is free where, in Placement's words."""
+"""What a flavor requires of Placement, and the free memory of its providers."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from gsaas.cloud.nova import hosts
 SMALL = {"vcpus": 2, "ram": 512, "disk": 10, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0}
 
 
-def test_a_flavor_needs_processors_memory_and_disk():
-    assert hosts.needs(SMALL, volume_boot=False) == (
+def test_a_flavor_requires_processors_memory_and_disk():
+    assert hosts.placement_query(SMALL, volume_boot=False) == (
         {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10},
         set(),
     )
 
 
 def test_a_server_that_boots_from_a_volume_needs_no_disk_of_its_host():
-    assert "DISK_GB" not in hosts.needs(SMALL, volume_boot=True)[0]
+    assert "DISK_GB" not in hosts.placement_query(SMALL, volume_boot=True)[0]
 
 
-def test_swap_and_a_second_disk_are_disk_as_well():
+def test_swap_and_an_ephemeral_disk_count_as_disk():
     large = {**SMALL, "swap": 1500, "OS-FLV-EXT-DATA:ephemeral": 5}
-    assert hosts.needs(large, volume_boot=False)[0]["DISK_GB"] == 17
+    assert hosts.placement_query(large, volume_boot=False)[0]["DISK_GB"] == 17
 
 
-def test_extra_specs_change_what_is_needed_as_they_do_for_nova():
+def test_extra_specs_change_the_query_as_they_do_in_nova():
     specs = {
         "trait:CUSTOM_FAST": "required",
         "trait:CUSTOM_OLD": "forbidden",
@@ -32,8 +32,8 @@ def test_extra_specs_change_what_is_needed_as_they_do_for_nova():
         "hw:cpu_policy": "dedicated",
         "hw:mem_page_size": "large",
     }
-    needed = hosts.needs({**SMALL, "extra_specs": specs}, volume_boot=False)
-    assert needed == (
+    query = hosts.placement_query({**SMALL, "extra_specs": specs}, volume_boot=False)
+    assert query == (
         {"PCPU": 2, "MEMORY_MB": 512, "CUSTOM_FPGA": 1},
         {"CUSTOM_FAST", "!CUSTOM_OLD"},
     )

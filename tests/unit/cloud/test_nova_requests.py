@@ -1,4 +1,4 @@
-"""A tenant's server fields as Nova takes them: nothing is dropped, and nothing is let through that is not his."""
+"""A tenant's server fields are passed to Nova unchanged or refused by name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gsaas.exceptions import ServerRefused
 
 LEASE = "8e9d6ad2-5a39-4d1f-a3b9-4b4a0ad9d9a1"
 TAG = f"gsaas-lease-{LEASE}"
-LEAST = {"imageRef": "debian", "flavorRef": "small"}
+MINIMAL = {"imageRef": "debian", "flavorRef": "small"}
 
 
-def test_the_fields_that_nova_knows_go_to_it_as_they_are():
+def test_fields_of_nova_are_passed_unchanged():
     given = {
-        **LEAST,
+        **MINIMAL,
         "name": "training",
         "networks": [{"uuid": "net-1", "fixed_ip": "10.0.0.9"}, {"port": "port-1"}],
         "key_name": "laptop",
@@ -34,30 +34,30 @@ def test_the_fields_that_nova_knows_go_to_it_as_they_are():
 @pytest.mark.parametrize(
     "spelling", ["scheduler_hints", "os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"]
 )
-def test_hints_stand_beside_the_server_however_they_are_spelled(spelling):
-    body = requests.body({**LEAST, spelling: {"group": "g"}}, "", LEASE, None)
+def test_scheduler_hints_are_beside_the_server_in_any_spelling(spelling):
+    body = requests.body({**MINIMAL, spelling: {"group": "g"}}, "", LEASE, None)
     assert body["os:scheduler_hints"] == {"group": "g"}
     assert spelling not in body["server"]
 
 
 def test_short_spellings_mean_the_same():
     short = {"image": "debian", "flavor": "small", "network": "net-1"}
-    assert requests.fields(short) == {**LEAST, "networks": [{"uuid": "net-1"}]}
+    assert requests.fields(short) == {**MINIMAL, "networks": [{"uuid": "net-1"}]}
 
 
-def test_without_a_network_nova_is_to_find_one():
-    assert requests.fields(LEAST)["networks"] == "auto"
+def test_without_a_network_nova_chooses_one():
+    assert requests.fields(MINIMAL)["networks"] == "auto"
 
 
 def test_a_pinned_server_names_its_host_and_another_does_not():
-    assert requests.body(LEAST, "", LEASE, "compute1")["server"]["host"] == "compute1"
-    assert "host" not in requests.body(LEAST, "", LEASE, None)["server"]
+    assert requests.body(MINIMAL, "", LEASE, "compute1")["server"]["host"] == "compute1"
+    assert "host" not in requests.body(MINIMAL, "", LEASE, None)["server"]
 
 
-def test_the_tenants_request_is_left_as_it_was():
-    given = {**LEAST, "tags": ["mine"], "user_data": "eA=="}
+def test_the_tenants_request_is_not_modified():
+    given = {**MINIMAL, "tags": ["mine"], "user_data": "eA=="}
     requests.body(given, "eQ==", LEASE, None)
-    assert given == {**LEAST, "tags": ["mine"], "user_data": "eA=="}
+    assert given == {**MINIMAL, "tags": ["mine"], "user_data": "eA=="}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_tenants_request_is_left_as_it_was():
     [
         ({"host": "compute1"}, "server.host: a tenant does not choose"),
         ({"hypervisor_hostname": "compute1"}, "a tenant does not choose"),
-        ({"availability_zone": "nova:compute1"}, "no host in it"),
+        ({"availability_zone": "nova:compute1"}, "no host in the zone"),
         ({"min_count": 2}, "a lease has one VM"),
         ({"max_count": 2}, "a lease has one VM"),
         ({"networks": "none"}, "could not reach its cGPUs"),
@@ -77,9 +77,9 @@ def test_the_tenants_request_is_left_as_it_was():
         ({"imageRef": ""}, "needs an image"),
     ],
 )
-def test_what_may_not_be_passed_on_is_refused_by_name(fields, words):
+def test_fields_that_may_not_be_passed_on_are_refused_by_name(fields, words):
     with pytest.raises(ServerRefused, match=words):
-        requests.fields({**LEAST, **fields})
+        requests.fields({**MINIMAL, **fields})
 
 
 def test_a_server_that_boots_from_a_volume_needs_no_image():

@@ -1,4 +1,4 @@
-"""What Nova and Neutron say of a server, as the engine sees it."""
+"""Nova's and Neutron's descriptions of a server become the engine's values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FIRST_PORT = Port(FIRST["id"], "tap11111111-22", "fa:16:3e:00:00:01", "10.0.0.5"
 CLAIMED = datetime.datetime(2026, 1, 1, 12, 0, 0)
 
 
-def said(status="ACTIVE", macs=("fa:16:3e:00:00:01", "fa:16:3e:00:00:02"), **more):
-    """A server as Nova writes it, with one network for each MAC, in this order."""
+def server_document(status="ACTIVE", macs=("fa:16:3e:00:00:01", "fa:16:3e:00:00:02"), **more):
+    """Return a server as Nova's API describes it, with one network for each MAC, in this order."""
     addresses = {
         f"net-{mac[-2:]}": [
             {"OS-EXT-IPS-MAC:mac_addr": mac, "addr": "fd00::5"},
@@ -42,8 +42,8 @@ def said(status="ACTIVE", macs=("fa:16:3e:00:00:01", "fa:16:3e:00:00:02"), **mor
     }
 
 
-def test_the_port_of_the_first_network_carries_the_binding_however_neutron_lists_them():
-    server = servers.describe(said(), [SECOND, FIRST])
+def test_the_port_of_the_first_network_carries_the_binding_in_any_order_of_ports():
+    server = servers.describe(server_document(), [SECOND, FIRST])
     assert server == Server("s", ServerStatus.ACTIVE, "here", FIRST_PORT)
 
 
@@ -51,19 +51,19 @@ def test_the_port_of_the_first_network_carries_the_binding_however_neutron_lists
     ("macs", "ports", "port"),
     [
         ([], [], None),
-        ([], [FIRST], FIRST_PORT),  # Neutron has it, Nova has yet to note it
+        ([], [FIRST], FIRST_PORT),  # Nova does not list it yet
         ([], [FIRST, SECOND], None),  # which one is first is not known yet
         (["fa:16:3e:00:00:01"], [], None),
         (["fa:16:3e:00:00:09"], [FIRST, SECOND], None),
     ],
 )
-def test_a_port_is_named_as_soon_as_there_is_no_doubt_about_it(macs, ports, port):
-    assert servers.first_port(said(macs=macs), ports) == port
+def test_a_port_is_returned_once_it_is_unambiguous(macs, ports, port):
+    assert servers.first_port(server_document(macs=macs), ports) == port
 
 
 def test_a_port_without_an_ipv4_address_cannot_carry_a_binding():
     only_ipv6 = {**FIRST, "fixed_ips": [{"ip_address": "fd00::5"}]}
-    assert servers.first_port(said(), [only_ipv6]) is None
+    assert servers.first_port(server_document(), [only_ipv6]) is None
 
 
 @pytest.mark.parametrize(
@@ -93,52 +93,60 @@ def test_a_port_without_an_ipv4_address_cannot_carry_a_binding():
         ],
     ],
 )
-def test_what_the_owner_does_with_a_server_that_was_made_does_not_matter(status, seen):
-    assert servers.describe(said(status), []).status is seen
+def test_a_server_stays_active_whatever_its_owner_does_with_it(status, seen):
+    assert servers.describe(server_document(status), []).status is seen
 
 
 @pytest.mark.parametrize("status", ["BUILD", "ACTIVE", "ERROR"])
 @pytest.mark.parametrize("task", ["deleting", "soft-deleting"])
-def test_what_is_said_of_a_server_on_its_way_out_is_no_failure(status, task):
-    leaving = said(status, **{"OS-EXT-STS:task_state": task}, fault={"message": "Build aborted"})
+def test_an_error_of_a_server_that_is_being_deleted_is_no_failure(status, task):
+    leaving = server_document(
+        status, **{"OS-EXT-STS:task_state": task}, fault={"message": "Build aborted"}
+    )
     seen = servers.describe(leaving, [])
     assert (seen.status, seen.fault) == (ServerStatus.DELETING, None)
 
 
-def test_a_failed_server_is_quoted_and_a_past_failure_is_not():
+def test_only_a_server_in_error_has_a_fault():
     fault = {"fault": {"message": "No valid host was found.", "details": "File ..."}}
-    assert servers.describe(said("ERROR", **fault), []).fault == "No valid host was found."
-    assert servers.describe(said("ACTIVE", **fault), []).fault is None
+    assert (
+        servers.describe(server_document("ERROR", **fault), []).fault == "No valid host was found."
+    )
+    assert servers.describe(server_document("ACTIVE", **fault), []).fault is None
 
 
-def test_where_a_server_is_can_be_told_from_a_list_of_all():
-    shelved = said("SHELVED_OFFLOADED") | {"OS-EXT-SRV-ATTR:host": None}
-    for server, host in ((said(), "here"), (shelved, None), (said("SOFT_DELETED"), None)):
+def test_the_placement_of_a_server_is_its_host_unless_it_is_gone():
+    shelved = server_document("SHELVED_OFFLOADED") | {"OS-EXT-SRV-ATTR:host": None}
+    for server, host in (
+        (server_document(), "here"),
+        (shelved, None),
+        (server_document("SOFT_DELETED"), None),
+    ):
         assert servers.placement(server) == ("s", host)
 
 
 def test_a_server_on_no_host_has_none():
-    shelved = said("SHELVED_OFFLOADED", **{"OS-EXT-SRV-ATTR:host": None})
+    shelved = server_document("SHELVED_OFFLOADED", **{"OS-EXT-SRV-ATTR:host": None})
     assert servers.describe(shelved, []).host is None
 
 
-def marked(name, seconds, status="ACTIVE"):
+def tagged(name, seconds, status="ACTIVE"):
     created = CLAIMED + datetime.timedelta(seconds=seconds)
     return {"id": name, "created": f"{created:%Y-%m-%dT%H:%M:%S}Z", "status": status}
 
 
-def test_of_several_servers_with_the_tag_of_a_lease_the_first_one_is_its_server():
-    found = [marked("copied", 30), marked("ours", 2), marked("also copied", 3)]
+def test_of_several_servers_with_the_tag_of_a_lease_the_oldest_is_its_server():
+    found = [tagged("copied", 30), tagged("ours", 2), tagged("also copied", 3)]
     assert servers.oldest(found, CLAIMED)["id"] == "ours"
 
 
-def test_a_server_that_is_older_than_the_lease_was_never_its_server():
+def test_a_server_older_than_its_lease_is_not_its_server():
     before = -servers.SKEW.total_seconds()
-    assert servers.oldest([marked("tagged later", before - 1)], CLAIMED) is None
-    assert servers.oldest([marked("another clock", before)], CLAIMED)["id"] == "another clock"
+    assert servers.oldest([tagged("tagged later", before - 1)], CLAIMED) is None
+    assert servers.oldest([tagged("another clock", before)], CLAIMED)["id"] == "another clock"
 
 
 @pytest.mark.parametrize("status", ["DELETED", "SOFT_DELETED"])
-def test_a_deleted_server_is_nobodys(status):
-    assert servers.oldest([marked("gone", 2, status)], CLAIMED) is None
+def test_a_deleted_server_is_not_the_lease_s(status):
+    assert servers.oldest([tagged("gone", 2, status)], CLAIMED) is None
     assert servers.oldest([], CLAIMED) is None

@@ -240,7 +240,7 @@ def test_a_host_is_not_forgotten_while_one_of_its_agents_speaks_unless_forced(
         else:
             endpoints.register(session, "gpu1", {"bindings": {}})
     hold(cloud, "lease-1", "GPU-gpu1", status="ACTIVE", server_id="server-1")
-    with pytest.raises(exceptions.HostAlive, match=r"gpu1 was heard of 0 s ago.* again in 60 s"):
+    with pytest.raises(exceptions.HostAlive, match=r"gpu1 reported 0 s ago.* again in 60 s"):
         forget(cloud, "gpu1")
     with cloud.read() as session:
         assert leases.get(session.connection(), "lease-1").status == "ACTIVE"

@@ -136,7 +136,7 @@ def test_an_illegal_transition_tells_the_story_and_changes_nothing(database: Dat
         leases.transition(session.connection(), "lease-1", Event.BOOT)
     with pytest.raises(exceptions.IllegalTransition) as error, database.write() as session:
         leases.transition(session.connection(), "lease-1", Event.FINISH, bound_host="cpu1")
-    assert error.value.facts["story"] == "boot -> BOOTING"
+    assert error.value.facts["events"] == "boot -> BOOTING"
     with database.read() as session:
         lease = leases.get(session.connection(), "lease-1")
         assert (lease.status, lease.bound_host) == ("BOOTING", None)

@@ -1,4 +1,4 @@
-"""The rule of quotas: used and asked together may reach the limit, and not pass it."""
+"""The rule of quotas: used and requested amounts together may reach the limit, but not exceed it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMITS = st.fixed_dictionaries({name: st.integers(-1, 8) for name in base.UNITS}
 
 
 @given(LIMITS, AMOUNTS, AMOUNTS)
-def test_a_request_is_refused_exactly_when_something_would_pass_its_limit(limits, used, asked):
+def test_a_request_is_refused_exactly_when_it_would_exceed_a_limit(limits, used, asked):
     over = {
         name for name in base.UNITS if limits[name] >= 0 and used[name] + asked[name] > limits[name]
     }
@@ -26,7 +26,7 @@ def test_a_request_is_refused_exactly_when_something_would_pass_its_limit(limits
         assert not over
 
 
-def test_a_refusal_says_used_asked_and_limit_of_everything_that_is_over():
+def test_a_refusal_names_used_asked_and_limit_of_every_exceeded_limit():
     limits = {"cgpus": 4, "gpu_memory_mb": 1000, "leases": base.UNLIMITED}
     used = {"cgpus": 3, "gpu_memory_mb": 600, "leases": 9}
     with pytest.raises(exceptions.QuotaExceeded) as refusal:
@@ -37,7 +37,7 @@ def test_a_refusal_says_used_asked_and_limit_of_everything_that_is_over():
     )
 
 
-def test_a_lease_amounts_to_its_cgpus_their_memory_and_itself():
+def test_a_lease_uses_its_cgpus_their_memory_and_one_lease():
     assert base.lease([1000, 24000]) == {"cgpus": 2, "gpu_memory_mb": 25000, "leases": 1}
 
 

@@ -1,22 +1,22 @@
-"""Limits that are remembered for a few seconds."""
+"""Limits are cached for a few seconds."""
 
 from __future__ import annotations
 
 from gsaas import exceptions
 from gsaas.limits.base import NO_LIMITS, NOTHING, Limits
-from gsaas.limits.cached import KEPT, CachedLimits
+from gsaas.limits.cached import MAX_AGE, CachedLimits
 
 
-class Asked(Limits):
-    """Counts how often it was asked."""
+class CountingLimits(Limits):
+    """Records for which projects limits were read."""
 
     def __init__(self) -> None:
-        self.answers: list[str] = []
-        self.away = False
+        self.reads: list[str] = []
+        self.unavailable = False
 
     def of(self, project_id):
-        self.answers.append(project_id)
-        if self.away:
+        self.reads.append(project_id)
+        if self.unavailable:
             raise exceptions.IdentityUnavailable
         return NO_LIMITS
 
@@ -28,19 +28,19 @@ class Clock:
         return self.now
 
 
-def test_a_limit_is_asked_for_once_in_a_while_and_for_each_project():
-    asked, clock = Asked(), Clock()
-    limits = CachedLimits(asked, clock)
+def test_limits_are_read_once_per_project_until_they_expire():
+    counting, clock = CountingLimits(), Clock()
+    limits = CachedLimits(counting, clock)
 
     assert [limits.of(project) for project in ("blue", "blue", "red")] == [NO_LIMITS] * 3
-    clock.now += KEPT
+    clock.now += MAX_AGE
     limits.of("blue")
 
-    assert asked.answers == ["blue", "red", "blue"]
+    assert counting.reads == ["blue", "red", "blue"]
 
 
-def test_nobody_has_anything_more_while_the_limits_are_not_known():
-    asked = Asked()
-    asked.away = True
+def test_a_project_gets_nothing_more_while_its_limits_are_unknown():
+    counting = CountingLimits()
+    counting.unavailable = True
 
-    assert CachedLimits(asked).of("blue") == NOTHING
+    assert CachedLimits(counting).of("blue") == NOTHING

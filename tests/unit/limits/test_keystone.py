@@ -1,7 +1,4 @@
-"""What becomes of a launch when Keystone, which knows the limits, cannot be asked.
-
-A real Keystone's limits are tried in tests/openstack.
-"""
+"""Limits in Keystone, when it does not answer or is not configured. tests/openstack has a real Keystone."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ system_scope = all
 
 @pytest.fixture
 def load(tmp_path):
-    """Load the limits that a configuration file asks for."""
+    """A function that returns the limits for a configuration file with the given text."""
 
     def load(text: str) -> limits.Limits:
         path = tmp_path / "gsaas.conf"
@@ -33,16 +30,16 @@ def load(tmp_path):
         return limits.load(gsaas.conf.load(files=[str(path)]))
 
     yield load
-    # oslo.limit knows no other configuration than this one, and leaves its plug-in's options there.
+    # oslo.limit uses the global configuration, and leaves its plug-in's options there.
     cfg.CONF.reset()
     cfg.CONF.unregister_opts(loading.get_auth_plugin_conf_options("password"), group="oslo_limit")
 
 
-def test_a_keystone_that_does_not_answer_is_not_the_callers_fault(load):
+def test_a_keystone_that_does_not_answer_raises_identity_unavailable(load):
     with pytest.raises(exceptions.IdentityUnavailable):
         load(USER).of("blue")
 
 
-def test_a_configuration_that_says_nothing_of_keystone_is_refused_at_once(load):
+def test_a_configuration_without_a_keystone_user_is_refused_at_load(load):
     with pytest.raises(ValueError, match=r"\[oslo_limit\]"):
         load("")

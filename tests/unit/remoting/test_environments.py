@@ -75,7 +75,7 @@ def test_lupine_takes_seven_and_says_why_no_more():
         with pytest.raises(RemotingLimit) as refusal:
             refuse()
         assert str(refusal.value) == (
-            "lupine shows a program at most 7 cGPUs, 8 were asked for: "
+            "lupine gives a program at most 7 cGPUs, and you asked for 8: "
             "its client has address space for no more, and drops the rest without a word"
         )
 

@@ -68,7 +68,7 @@ def test_a_wait_that_ends_with_usable_gpus_is_counted_and_timed(bus):
         )
 
     before = waits()
-    announce = Announcer(EngineClient(bus), ring=lambda _: True)
+    announce = counted.counting_launches(Announcer(EngineClient(bus), ring=lambda _: True))
     announce("lease-1", Status.ACTIVE, "first-fit", {timings.QUEUE: 1.5})
     # The engine counts those that it has yet to bring to life.
     announce("lease-2", Status.CLAIMED, "first-fit", {timings.QUEUE: 1.5})

@@ -1,4 +1,4 @@
-"""What the demonstration calls a proof, and what it would not."""
+"""The demonstration's proofs hold when they should and fail when they should; its output is readable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from gsaas.standalone.demo import machine, proofs
+from gsaas.standalone.demo import proofs, snapshot
 from gsaas.standalone.demo.screen import Screen
 
 LEASE = {
@@ -21,18 +21,18 @@ LEASE = {
         for index in range(2)
     ],
 }
-RIGHT = {
+RIGHT_ANSWERS = {
     "169.254.71.1:8308": {"answer": {"gpu": "GPU-0", "host": "gpu1"}},
     "169.254.71.2:8308": {"answer": {"gpu": "GPU-1", "host": "gpu1"}},
 }
 
 
-def verdicts(given: list[proofs.Proof]) -> list[bool]:
-    return [proof.holds for proof in given]
+def holding(results: list[proofs.Proof]) -> list[bool]:
+    return [proof.holds for proof in results]
 
 
 def test_every_address_must_be_answered_by_the_gpu_that_was_claimed():
-    assert verdicts(proofs.daemons_answer(LEASE, RIGHT)) == [True, True]
+    assert holding(proofs.daemons_answer(LEASE, RIGHT_ANSWERS)) == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_every_address_must_be_answered_by_the_gpu_that_was_claimed():
     ],
 )
 def test_another_gpu_another_host_or_no_answer_is_no_proof(found):
-    probes = RIGHT | {"169.254.71.2:8308": found}
-    assert verdicts(proofs.daemons_answer(LEASE, probes)) == [True, False]
+    probes = RIGHT_ANSWERS | {"169.254.71.2:8308": found}
+    assert holding(proofs.daemons_answer(LEASE, probes)) == [True, False]
 
 
-def test_what_should_not_answer_must_not():
-    probes = RIGHT | {"192.168.50.11:8308": {"error": "Network is unreachable"}}
-    assert proofs.unanswered("192.168.50.11:8308", "a GPU host", probes).holds
-    assert not proofs.unanswered("169.254.71.1:8308", "not given", probes).holds
+def test_an_address_that_answers_though_it_should_not_is_no_proof():
+    probes = RIGHT_ANSWERS | {"192.168.50.11:8308": {"error": "Network is unreachable"}}
+    assert proofs.does_not_answer("192.168.50.11:8308", "a GPU host", probes).holds
+    assert not proofs.does_not_answer("169.254.71.1:8308", "not given", probes).holds
 
 
 def test_the_address_beyond_the_last_one_follows_it():
@@ -67,19 +67,19 @@ def test_the_address_beyond_the_last_one_follows_it():
         ("169.254.71.1:0 169.254.71.2:0 GPU-1", False),
     ],
 )
-def test_an_environment_must_name_all_that_is_given_and_nothing_behind_it(value, masked):
+def test_an_environment_must_name_every_masked_address_and_nothing_behind_it(value, masked):
     assert proofs.environment_is_masked({"RCUDA": value}, LEASE).holds is masked
 
 
-def test_a_local_lease_has_its_gpus_where_its_vm_is():
+def test_a_local_lease_has_its_gpus_on_the_host_of_its_vm():
     assert proofs.all_on_one_host(LEASE).holds
     assert not proofs.all_on_one_host(LEASE | {"server": {"host": "gpu2"}}).holds
 
 
 def test_two_vms_must_be_led_to_different_gpus():
     other = {"devices": [LEASE["devices"][0] | {"gpu_uuid": "GPU-7"}]}
-    assert proofs.led_apart(LEASE, other).holds
-    assert not proofs.led_apart(LEASE, LEASE).holds
+    assert proofs.same_address_leads_to_different_gpus(LEASE, other).holds
+    assert not proofs.same_address_leads_to_different_gpus(LEASE, LEASE).holds
 
 
 @pytest.mark.parametrize(
@@ -91,22 +91,25 @@ def test_two_vms_must_be_led_to_different_gpus():
         (8192, "exclusive", ["a", "b"], False),
     ],
 )
-def test_a_gpu_is_never_given_twice(used, mode, leases, right):
+def test_a_gpu_must_not_be_over_committed(used, mode, leases, right):
     gpu = {"uuid": "GPU-0", "memory_mb": 8192, "used_mb": used, "mode": mode, "leases": leases}
-    assert proofs.never_more_than_there_is([gpu]).holds is right
+    assert proofs.no_gpu_is_over_committed([gpu]).holds is right
 
 
-def test_a_changed_machine_is_told_by_what_came_and_what_went():
+def test_differences_name_what_was_added_and_what_was_removed():
     before = {"links": frozenset({"lo", "eth0"}), "routes": frozenset()}
     after = {"links": frozenset({"lo", "tap1"}), "routes": frozenset()}
-    assert machine.differences(before, before) == []
-    assert machine.differences(before, after) == ["links: tap1 came", "links: eth0 went"]
+    assert snapshot.differences(before, before) == []
+    assert snapshot.differences(before, after) == [
+        "links: tap1 was added",
+        "links: eth0 was removed",
+    ]
 
 
-def test_what_others_change_meanwhile_is_told_from_what_is_ours():
-    assert machine.ours("network namespaces: gsaas-gpu1 came", "gsaas-")
-    assert machine.ours("nftables rules: table ip rodvr 7 came", "gsaas-")
-    assert not machine.ours("links: docker0 came", "gsaas-")
+def test_changes_by_other_programs_are_told_from_those_of_gsaas():
+    assert snapshot.is_of_gsaas("network namespaces: gsaas-gpu1 was added", "gsaas-")
+    assert snapshot.is_of_gsaas("nftables rules: table ip rodvr 7 was added", "gsaas-")
+    assert not snapshot.is_of_gsaas("links: docker0 was added", "gsaas-")
 
 
 def test_without_a_terminal_the_text_is_plain():

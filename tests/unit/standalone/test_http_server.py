@@ -1,4 +1,4 @@
-"""The WSGI server of a service in one process, asked by the standard library's client and by bare sockets."""
+"""The WSGI server of gsaas-standalone, tested with the standard library's HTTP client and with bare sockets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gsaas.standalone import http_server
 from gsaas.standalone.http_server import HttpServer
 from tests.support.waiting import until
 
-MOST = 1000
+MAX_BODY_BYTES = 1000
 
 
 @contextmanager
 def serving(app: Callable, connections: int = 8) -> Iterator[HttpServer]:
-    server = HttpServer(app, "127.0.0.1", 0, connections=connections, body_bytes=MOST)
+    server = HttpServer(app, "127.0.0.1", 0, connections=connections, body_bytes=MAX_BODY_BYTES)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -33,11 +33,11 @@ def serving(app: Callable, connections: int = 8) -> Iterator[HttpServer]:
 
 
 def echo(environ: dict, start_response: Callable) -> list[bytes]:
-    """Answer what was understood of the request."""
-    said = {key: value for key, value in environ.items() if isinstance(value, str)}
-    said["body"] = environ["wsgi.input"].read().decode()
+    """Answer with the environ and the body of the request, as JSON."""
+    received = {key: value for key, value in environ.items() if isinstance(value, str)}
+    received["body"] = environ["wsgi.input"].read().decode()
     start_response("200 OK", [("Content-Type", "application/json")])
-    return [json.dumps(said).encode()]
+    return [json.dumps(received).encode()]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def connect(server: HttpServer) -> http.client.HTTPConnection:
     return http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
 
 
-def raw(server: HttpServer, request: bytes) -> bytes:
-    """Send *request*, and return all that is said until the server hangs up."""
+def send_raw(server: HttpServer, request: bytes) -> bytes:
+    """Send *request*, and return everything that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
@@ -64,11 +64,11 @@ def test_a_request_reaches_the_application_as_pep_3333_says(echoing):
     answer = client.getresponse()
     assert answer.status == 200 and answer.version == 11
     assert answer.getheader("Date").endswith("GMT")
-    said = json.load(answer)
-    assert said["REQUEST_METHOD"] == "POST"
-    assert (said["PATH_INFO"], said["QUERY_STRING"]) == ("/v1/a b", "x=1&y")
-    assert (said["HTTP_X_AUTH_TOKEN"], said["CONTENT_LENGTH"]) == ("secret", "5")
-    assert (said["body"], said["REMOTE_ADDR"]) == ("hello", "127.0.0.1")
+    received = json.load(answer)
+    assert received["REQUEST_METHOD"] == "POST"
+    assert (received["PATH_INFO"], received["QUERY_STRING"]) == ("/v1/a b", "x=1&y")
+    assert (received["HTTP_X_AUTH_TOKEN"], received["CONTENT_LENGTH"]) == ("secret", "5")
+    assert (received["body"], received["REMOTE_ADDR"]) == ("hello", "127.0.0.1")
 
 
 def test_a_connection_serves_one_request_after_the_other(echoing):
@@ -82,25 +82,25 @@ def test_a_connection_serves_one_request_after_the_other(echoing):
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PURGE"])
-def test_what_to_do_with_a_method_is_for_the_application_to_say(echoing, method):
+def test_any_method_is_passed_to_the_application(echoing, method):
     client = connect(echoing)
     client.request(method, "/")
     assert json.load(client.getresponse())["REQUEST_METHOD"] == method
 
 
 def test_a_client_of_http_1_0_is_told_that_its_connection_ends(echoing):
-    answer = raw(echoing, b"GET / HTTP/1.0\r\n\r\n")
+    answer = send_raw(echoing, b"GET / HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"\r\nConnection: close\r\n" in answer
 
 
-def test_headers_that_come_twice_come_as_one(echoing):
-    answer = raw(echoing, b"GET / HTTP/1.1\r\nHost: x\r\nVia: a\r\nVia: b\r\n\r\n")
+def test_repeated_headers_are_joined(echoing):
+    answer = send_raw(echoing, b"GET / HTTP/1.1\r\nHost: x\r\nVia: a\r\nVia: b\r\n\r\n")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["HTTP_VIA"] == "a,b"
 
 
-def test_a_header_that_passes_for_another_one_is_dropped(echoing):
-    answer = raw(echoing, b"GET / HTTP/1.1\r\nHost: x\r\nX_Auth_Token: forged\r\n\r\n")
+def test_a_header_with_an_underscore_is_dropped(echoing):
+    answer = send_raw(echoing, b"GET / HTTP/1.1\r\nHost: x\r\nX_Auth_Token: forged\r\n\r\n")
     assert "HTTP_X_AUTH_TOKEN" not in json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
@@ -115,40 +115,40 @@ def test_a_header_that_passes_for_another_one_is_dropped(echoing):
         (b"Transfer-Encoding: chunked\r\nContent-Length: 2", b"400"),
     ],
 )
-def test_a_body_whose_end_is_not_clear_is_refused_and_nothing_after_it_is_believed(
+def test_a_body_of_unclear_length_is_refused_and_nothing_after_it_is_parsed(
     echoing, header, status
 ):
     smuggled = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
-    answer = raw(echoing, b"POST / HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n" + smuggled)
+    answer = send_raw(echoing, b"POST / HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n" + smuggled)
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert b"smuggled" not in answer
 
 
-def test_what_is_no_http_is_refused(echoing):
-    assert b"400" in raw(echoing, b"\x16\x03\x01\x02\x00 hello there\r\n\r\n")
+def test_bytes_that_are_no_http_are_refused(echoing):
+    assert b"400" in send_raw(echoing, b"\x16\x03\x01\x02\x00 hello there\r\n\r\n")
 
 
-def test_a_body_that_is_too_long_is_dropped_and_the_connection_goes_on(echoing):
+def test_a_body_that_is_too_long_is_cut_and_the_connection_stays_usable(echoing):
     client = connect(echoing)
     client.request("POST", "/", b"x" * 200_000)
-    said = json.load(client.getresponse())
-    assert (said["CONTENT_LENGTH"], len(said["body"])) == ("200000", MOST)
+    received = json.load(client.getresponse())
+    assert (received["CONTENT_LENGTH"], len(received["body"])) == ("200000", MAX_BODY_BYTES)
     client.request("GET", "/next")
     assert json.load(client.getresponse())["PATH_INFO"] == "/next"
 
 
-def test_a_body_may_come_in_chunks_and_what_comes_after_it_is_no_header(echoing):
-    answer = raw(
+def test_a_body_may_be_chunked_and_its_trailers_are_dropped(echoing):
+    answer = send_raw(
         echoing,
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
         b"3\r\nhel\r\n2\r\nlo\r\n0\r\nX-Auth-Token: late\r\n\r\n",
     )
-    said = json.loads(answer.partition(b"\r\n\r\n")[2])
-    assert (said["body"], said["CONTENT_LENGTH"]) == ("hello", "5")
-    assert not {"HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING"} & said.keys()
+    received = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert (received["body"], received["CONTENT_LENGTH"]) == ("hello", "5")
+    assert not {"HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING"} & received.keys()
 
 
-def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(echoing):
+def test_a_client_that_expects_100_continue_gets_it(echoing):
     with socket.create_connection(("127.0.0.1", echoing.port), timeout=20) as connection:
         connection.sendall(
             b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
@@ -158,9 +158,9 @@ def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(echoing):
         assert b'"body": "hello"' in connection.recv(65536)
 
 
-def test_requests_that_come_in_pieces_or_together_are_answered_one_by_one(echoing):
+def test_requests_in_pieces_or_pipelined_are_answered_one_by_one(echoing):
     two = b"GET /one HTTP/1.1\r\nHost: x\r\n\r\nGET /two HTTP/1.1\r\nHost: x\r\n\r\n"
-    assert raw(echoing, two).count(b"HTTP/1.1 200 OK") == 2
+    assert send_raw(echoing, two).count(b"HTTP/1.1 200 OK") == 2
     with socket.create_connection(("127.0.0.1", echoing.port), timeout=20) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in two:
@@ -170,8 +170,8 @@ def test_requests_that_come_in_pieces_or_together_are_answered_one_by_one(echoin
     assert re.findall(rb'"PATH_INFO": "([^"]*)"', answer) == [b"/one", b"/two"]
 
 
-def test_what_asks_for_another_protocol_is_answered_in_this_one_and_no_more(echoing):
-    answer = raw(
+def test_a_request_to_upgrade_is_answered_in_http_1_1_and_ends_the_connection(echoing):
+    answer = send_raw(
         echoing,
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\nPRI * HTTP/2.0\r\n\r\n",
     )
@@ -189,27 +189,29 @@ def test_what_asks_for_another_protocol_is_answered_in_this_one_and_no_more(echo
 )
 def test_a_line_without_end_is_refused(echoing, beginning):
     with socket.create_connection(("127.0.0.1", echoing.port), timeout=20) as connection:
-        connection.sendall(beginning + b"x" * (http_server.HEAD_BYTES - len(beginning)))
-        connection.sendall(b"xx")  # one of all these may be a body's
+        connection.sendall(beginning + b"x" * (http_server.MAX_HEAD_BYTES - len(beginning)))
+        connection.sendall(b"xx")  # one of these bytes may belong to a body
         assert connection.recv(65536).startswith(b"HTTP/1.1 431 ")
 
 
-def test_half_a_request_is_not_given_to_the_application():
-    asked = []
-    with serving(lambda environ, _: asked.append(environ) or []) as server:
-        assert raw(server, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf") == b""
-    assert asked == []
+def test_half_a_request_does_not_reach_the_application():
+    environs = []
+    with serving(lambda environ, _: environs.append(environ) or []) as server:
+        assert (
+            send_raw(server, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf") == b""
+        )
+    assert environs == []
 
 
-def test_an_application_that_fails_costs_its_client_the_connection_and_nobody_else_anything(caplog):
+def test_an_application_that_raises_costs_only_its_client_the_connection(caplog):
     def fail_once(environ, start_response):
         if environ["PATH_INFO"] == "/bad":
             raise RuntimeError("a bug")
         return echo(environ, start_response)
 
     with serving(fail_once, connections=1) as server:
-        assert raw(server, b"GET /bad HTTP/1.1\r\nHost: x\r\n\r\n") == b""
-        assert raw(server, b"GET /good HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
+        assert send_raw(server, b"GET /bad HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+        assert send_raw(server, b"GET /good HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
     assert "a bug" in caplog.text
 
 
@@ -224,21 +226,21 @@ def test_more_connections_than_are_served_wait_for_one_to_end(echoing):
         assert json.load(third.getresponse())["PATH_INFO"] == "/third"
 
 
-def test_a_client_that_says_nothing_for_too_long_loses_its_connection(monkeypatch):
-    monkeypatch.setattr(http_server, "PATIENCE", 0.05)
+def test_a_client_that_sends_nothing_for_too_long_is_disconnected(monkeypatch):
+    monkeypatch.setattr(http_server, "SOCKET_TIMEOUT", 0.05)
     with serving(echo) as server, socket.create_connection(("127.0.0.1", server.port)) as silent:
         silent.settimeout(20)
         assert silent.recv(1) == b""
 
 
-def test_an_application_can_tell_that_its_client_has_hung_up():
-    begun, told = threading.Event(), threading.Event()
+def test_an_application_can_find_out_that_its_client_has_disconnected():
+    begun, noticed = threading.Event(), threading.Event()
 
     def wait(environ, start_response):
         if not gone(environ):
             begun.set()
         until(lambda: gone(environ), "the client to be gone", 20)
-        told.set()
+        noticed.set()
         return echo(environ, start_response)
 
     with serving(wait) as server:
@@ -246,7 +248,7 @@ def test_an_application_can_tell_that_its_client_has_hung_up():
         client.request("GET", "/")
         assert begun.wait(20)
         client.close()
-        assert told.wait(20)
+        assert noticed.wait(20)
 
 
 def test_a_request_under_way_is_answered_before_the_server_stops():
@@ -270,7 +272,7 @@ def test_a_request_under_way_is_answered_before_the_server_stops():
         connect(server).connect()
 
 
-def test_a_connection_that_is_kept_ends_when_the_server_stops():
+def test_an_idle_connection_is_closed_when_the_server_stops():
     with serving(echo) as server:
         client = connect(server)
         client.request("GET", "/")

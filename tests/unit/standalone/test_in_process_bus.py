@@ -149,7 +149,7 @@ def test_a_pool_that_is_new_gets_the_notifications_that_wait(bus: rpc.Bus) -> No
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        (base.BaseDriver, in_process_bus.Driver),
+        (base.BaseDriver, in_process_bus.InProcessDriver),
         (base.RpcIncomingMessage, in_process_bus.IncomingMessage),
     ],
 )

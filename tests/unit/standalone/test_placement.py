@@ -1,4 +1,4 @@
-"""Where gsaas-standalone puts a server."""
+"""gsaas-standalone's choice of a host for a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from gsaas.exceptions import ServerRefused
 from gsaas.gpu_host.inventory import DEFAULT
-from gsaas.standalone.cloud import place
+from gsaas.standalone.cloud import choose_host
 
 HOSTS = DEFAULT.compute_hosts
 
@@ -23,14 +23,14 @@ HOSTS = DEFAULT.compute_hosts
         (["gpu1", "gpu1"], "gpu1", [], "gpu1"),
     ],
 )
-def test_a_server_goes_to_the_emptiest_host_that_it_may_run_on(vms, wanted, avoid, host):
-    assert place(HOSTS, vms, wanted, avoid) == host
+def test_a_server_gets_the_allowed_host_with_the_fewest_vms(vms, wanted, avoid, host):
+    assert choose_host(HOSTS, vms, wanted, avoid) == host
 
 
 @pytest.mark.parametrize(
     ("wanted", "avoid"),
     [("nowhere", []), (None, ["gpu1", "gpu2", "compute1"]), ("gpu1", ["gpu1"])],
 )
-def test_a_server_that_may_run_nowhere_is_refused(wanted, avoid):
+def test_a_server_without_an_allowed_host_is_refused(wanted, avoid):
     with pytest.raises(ServerRefused):
-        place(HOSTS, [], wanted, avoid)
+        choose_host(HOSTS, [], wanted, avoid)

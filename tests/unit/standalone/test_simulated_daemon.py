@@ -37,11 +37,12 @@ def connect(address: Address) -> socket.socket:
     return socket.create_connection((address.ip, address.port), timeout=30)
 
 
-def hello(connection: socket.socket) -> dict[str, str]:
+def greeting(connection: socket.socket) -> dict[str, str]:
     return json.loads(connection.makefile("rb").readline())
 
 
 def refused(address: Address) -> bool:
+    """Return whether a connection to *address* is refused."""
     try:
         connect(address).close()
     except ConnectionRefusedError:
@@ -49,14 +50,14 @@ def refused(address: Address) -> bool:
     return False
 
 
-def test_a_daemon_says_which_gpu_it_is_and_whom_it_sees(daemons, address):
+def test_a_daemon_sends_its_gpu_its_host_and_its_peer(daemons, address):
     daemons.start("GPU-1", "gpu01", address)
 
     with connect(address) as connection:
-        assert hello(connection) == {"gpu": "GPU-1", "host": "gpu01", "peer": "127.0.0.1"}
+        assert greeting(connection) == {"gpu": "GPU-1", "host": "gpu01", "peer": "127.0.0.1"}
 
 
-def test_a_daemon_returns_what_it_is_sent_however_long(daemons, address):
+def test_a_daemon_echoes_data_of_any_length(daemons, address):
     daemons.start("GPU-1", "gpu01", address)
     sent = b"one\ntwo\n" + b"x" * 200_000 + b"\n"
 
@@ -68,13 +69,13 @@ def test_a_daemon_returns_what_it_is_sent_however_long(daemons, address):
         assert stream.read(len(sent)) == sent
 
 
-def test_stopping_one_cuts_its_connections_and_leaves_the_others(daemons, address):
+def test_stopping_a_daemon_cuts_its_connections_and_no_others(daemons, address):
     other = Address("127.0.0.2", address.port)
     daemons.start("GPU-1", "gpu01", address)
     daemons.start("GPU-2", "gpu01", other)
     with connect(address) as cut, connect(other) as kept:
-        hello(cut)
-        hello(kept)
+        greeting(cut)
+        greeting(kept)
 
         daemons.stop("GPU-1")
 
@@ -85,7 +86,7 @@ def test_stopping_one_cuts_its_connections_and_leaves_the_others(daemons, addres
         assert kept.recv(100) == b"still there\n"
 
 
-def test_a_client_that_does_not_read_cannot_hold_a_daemon(daemons, address):
+def test_a_client_that_does_not_read_does_not_delay_a_stop(daemons, address):
     daemons.start("GPU-1", "gpu01", address)
     with connect(address) as stuck:
         stuck.settimeout(0.2)
@@ -102,16 +103,16 @@ def test_a_stopped_gpu_can_be_started_again_at_the_same_address(daemons, address
     for _ in range(3):
         daemons.start("GPU-1", "gpu01", address)
         with connect(address) as connection:
-            assert hello(connection)["gpu"] == "GPU-1"
+            assert greeting(connection)["gpu"] == "GPU-1"
             daemons.stop("GPU-1")
     daemons.stop("GPU-1")
     daemons.stop_all()
     daemons.start("GPU-1", "gpu02", address)
     with connect(address) as connection:
-        assert hello(connection)["host"] == "gpu02"
+        assert greeting(connection)["host"] == "gpu02"
 
 
-def test_a_gpu_has_one_daemon_and_an_address_too(daemons, address):
+def test_a_second_daemon_of_a_gpu_or_at_an_address_is_refused(daemons, address):
     daemons.start("GPU-1", "gpu01", address)
     with pytest.raises(ValueError, match="GPU-1"):
         daemons.start("GPU-1", "gpu01", Address("127.0.0.2", address.port))
@@ -120,11 +121,11 @@ def test_a_gpu_has_one_daemon_and_an_address_too(daemons, address):
     daemons.start("GPU-2", "gpu01", Address("127.0.0.2", address.port))
 
 
-def test_connections_are_kept_alive_so_that_vanished_clients_are_noticed(daemons, address):
-    """Asked of the kernel: `ss -o` shows the timer of the daemon's end."""
+def test_connections_have_tcp_keepalive(daemons, address):
+    """`ss -o` shows the keepalive timer of the daemon's end of the connection."""
     daemons.start("GPU-1", "gpu01", address)
     with connect(address) as connection:
-        hello(connection)
+        greeting(connection)
         shown = subprocess.run(
             ["ss", "-Htno", "src", f"{address.ip}:{address.port}"],
             capture_output=True,
@@ -134,7 +135,7 @@ def test_connections_are_kept_alive_so_that_vanished_clients_are_noticed(daemons
     assert "timer:(keepalive," in shown
 
 
-def test_as_a_program_it_serves_until_told_to_stop(address):
+def test_the_program_serves_until_sigterm(address):
     program = subprocess.Popen(
         [sys.executable, "-m", "gsaas.standalone.simulated_middleware"]
         + ["--gpu", "GPU-1", "--host", "gpu01", "--listen", str(address)]
@@ -144,7 +145,7 @@ def test_as_a_program_it_serves_until_told_to_stop(address):
         while refused(address) and program.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         with connect(address) as connection:
-            assert hello(connection)["gpu"] == "GPU-1"
+            assert greeting(connection)["gpu"] == "GPU-1"
             os.kill(program.pid, signal.SIGTERM)
             assert program.wait(timeout=60) == 0
     finally:

@@ -1,11 +1,11 @@
-"""Workers are made ready before their first request, and only workers are."""
+"""Workers are prepared before their first request; processes that only fork workers are not."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-IN_A_PROCESS = """
+PREAMBLE = """
 import os, threading
 from gsaas.wsgi import warm_up
 
@@ -14,13 +14,13 @@ def fail():
 
 ready = threading.Event()
 """
-"""A process of its own, as what it asks of its children cannot be taken back."""
-STAYS = """
-warm_up.later([fail, ready.set], moment=0)
+"""Runs in a process of its own, because fork handlers cannot be unregistered."""
+DOES_NOT_FORK = """
+warm_up.schedule([fail, ready.set], delay=0)
 assert ready.wait(60)
 """
 FORKS = """
-warm_up.later([ready.set], moment=3600)
+warm_up.schedule([ready.set], delay=3600)
 for _ in range(2):
     child = os.fork()
     if child == 0:
@@ -33,12 +33,12 @@ assert not ready.is_set()
 """
 
 
-def test_a_process_that_does_not_fork_gets_ready_whatever_fails():
-    _run(IN_A_PROCESS + STAYS)
+def test_a_process_that_does_not_fork_runs_all_tasks_even_if_one_fails():
+    _run(PREAMBLE + DOES_NOT_FORK)
 
 
-def test_a_process_that_forks_leaves_it_to_its_children():
-    _run(IN_A_PROCESS + FORKS)
+def test_a_process_that_forks_leaves_the_tasks_to_its_children():
+    _run(PREAMBLE + FORKS)
 
 
 def _run(program: str) -> None:

@@ -1,4 +1,4 @@
-"""gsaas-standalone as the demonstration runs it: started, waited for, stopped, and all of it removed."""
+"""The gsaas-standalone process of the demonstration: start it, wait until it is ready, stop it, remove everything."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from contextlib import suppress
 from pathlib import Path
 
 READY = "ready:"
+"""What gsaas-standalone prints when it is ready."""
 CONFIGURATION = """\
-# A daemon for each cGPU, so that the demonstration shows them come and go.
+# A daemon for each cGPU, so that the demonstration shows daemons start and end with their leases.
 [daemons]
 life = per-lease
 """
-START_PATIENCE = 60
-STOP_PATIENCE = 30
-"""Seconds to wait for the process to be ready, and to end."""
+START_TIMEOUT = 60
+"""Seconds that the process may take to be ready."""
+STOP_TIMEOUT = 30
+"""Seconds that the process may take to end."""
 
 
-class ServiceError(Exception):
-    """It did not start, or did not stop, as it should; says what its log says."""
+class ProcessError(Exception):
+    """The demonstration cannot start, stop or clean up gsaas-standalone; the text says why."""
 
 
-class Service:
-    """One gsaas-standalone, with everything of it under *state_dir*.
+class StandaloneProcess:
+    """One gsaas-standalone with the state folder *state_dir*, whose namespaces' names begin with *prefix*.
 
-    It runs in a session of its own, so that an interrupt at the keyboard reaches the demonstration
-    alone, which then stops it in good order; and so that it can stay when the demonstration ends.
+    It runs in a session of its own. So Ctrl-C reaches only the demonstration, which then stops it in an orderly way;
+    and it can go on running when the demonstration ends.
     """
 
     def __init__(self, state_dir: Path, prefix: str) -> None:
@@ -41,47 +43,54 @@ class Service:
         self._configuration = state_dir / "demo.conf"
 
     @property
-    def admin(self) -> Path:
-        """Credentials of the administrator."""
+    def admin_credentials(self) -> Path:
+        """The file with the credentials of the administrator."""
         return self._state_dir / "credentials.json"
 
     @property
-    def tenant(self) -> Path:
-        """Credentials of a tenant."""
+    def tenant_credentials(self) -> Path:
+        """The file with the credentials of a tenant."""
         return self._state_dir / "credentials-demo.json"
 
     def start(self, listen: str) -> None:
-        """Start it with its API at *listen* (`ip:port`, 0 for any port) and wait until it is ready."""
+        """Start it with its API at *listen* (`ip:port`, port 0 takes a free one), and wait until it is ready.
+
+        Raises `ProcessError` if it ends, or is not ready within `START_TIMEOUT` seconds.
+        """
         self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._configuration.write_text(CONFIGURATION, encoding="utf-8")
-        chosen = ["--prefix", self._prefix, "--listen", listen]
+        options = ["--prefix", self._prefix, "--listen", listen]
         with self._log.open("wb") as log:
             process = subprocess.Popen(
-                [*self._command(), *chosen, "--config-file", str(self._configuration)],
+                [*self._command(), *options, "--config-file", str(self._configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        # A later `./dev demo --clean` ends the process by this number.
         self._pid_file.write_text(str(process.pid))
-        deadline = time.monotonic() + START_PATIENCE
+        deadline = time.monotonic() + START_TIMEOUT
         while READY not in self._log.read_text(errors="replace"):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise ServiceError(f"gsaas-standalone did not start. {self._last_words()}")
+                raise ProcessError(f"gsaas-standalone did not start. {self._last_log_line()}")
             time.sleep(0.02)
 
     def remove(self) -> None:
-        """Stop the process, even one that an earlier demonstration left, and remove all it made."""
+        """Stop the process, even one that an earlier demonstration left, and remove everything that it made.
+
+        Raises `ProcessError` if it does not stop, or something cannot be removed.
+        """
         if (pid := self._running()) is not None:
             self._end(pid)
         cleaning = subprocess.run([*self._command(), "--clean"], capture_output=True, text=True)
         if cleaning.returncode:
-            raise ServiceError(
+            raise ProcessError(
                 f"{self._state_dir} cannot be cleaned: {cleaning.stderr.strip().splitlines()[-1]}"
             )
         for file in (self._log, self._pid_file, self._configuration):
             file.unlink(missing_ok=True)
-        with suppress(OSError):  # gone already, or with somebody else's files in it
+        with suppress(OSError):  # it is gone already, or has files of other programs in it
             self._state_dir.rmdir()
 
     def _command(self) -> list[str]:
@@ -89,7 +98,7 @@ class Service:
         return [str(program), "--state-dir", str(self._state_dir)]
 
     def _running(self) -> int | None:
-        """The process that was started here, if that number still means it."""
+        """Return the process id in the file, unless that process has ended or is now another program's."""
         try:
             pid = int(self._pid_file.read_text())
             command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
@@ -98,18 +107,19 @@ class Service:
         return pid if set(self._command()) <= set(command) else None
 
     def _end(self, pid: int) -> None:
+        """Send SIGTERM and wait. A pidfd cannot come to mean another process, as a number can."""
         try:
             process = os.pidfd_open(pid)
         except ProcessLookupError:
             return
         try:
             signal.pidfd_send_signal(process, signal.SIGTERM)
-            ended, _, _ = select.select([process], [], [], STOP_PATIENCE)
+            ended, _, _ = select.select([process], [], [], STOP_TIMEOUT)
         finally:
             os.close(process)
         if not ended:
-            raise ServiceError(f"gsaas-standalone ({pid}) does not stop. {self._last_words()}")
+            raise ProcessError(f"gsaas-standalone ({pid}) does not stop. {self._last_log_line()}")
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return f"Its last words: {lines[-1]}" if lines else "It said nothing."
+        return f"The last line of its log: {lines[-1]}" if lines else "Its log is empty."

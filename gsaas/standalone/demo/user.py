@@ -1,4 +1,4 @@
-"""Somebody who types `gsaas`: every command shown is a process of its own, as it is for people."""
+"""A user of the demonstration, who runs `gsaas`: every command is a process of its own, as in a shell."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from gsaas.standalone.demo import probe
 from gsaas.standalone.demo.screen import Screen
 
 
-class Person:
-    """Types, and asks the API, with the credentials in a file."""
+class User:
+    """Runs commands, and sends requests to the API, with the credentials in a file."""
 
     def __init__(self, screen: Screen, credentials: Path) -> None:
         self._screen = screen
         self._variables = {CREDENTIALS_VARIABLE: str(credentials)}
         self._client = Client(Credentials.read(credentials))
 
-    def type(self, *words: str) -> bool:
-        """Run a command line before everybody's eyes; whether it did what it was asked to."""
+    def run(self, *words: str) -> bool:
+        """Run `gsaas` with *words*, and print command and output; return whether its exit status was 0."""
         self._screen.command(["gsaas", *words])
-        done = self._run(words, stderr=subprocess.STDOUT)
+        done = self._run_silently(words, stderr=subprocess.STDOUT)
         self._screen.output(done.stdout)
         return done.returncode == 0
 
-    def ask(self, path: str) -> Any:
-        """What the API says, unseen."""
+    def get(self, path: str) -> Any:
+        """Return the API's answer to GET *path*, decoded; print nothing."""
         return self._client.request("GET", path)
 
     def probe(self, lease_id: str, addresses: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Try *addresses* from inside the VM of a lease; what was found at each."""
+        """Connect to *addresses* from inside the VM of a lease; return what `probe.probe` found at each of them.
+
+        Raises `RuntimeError` if the command cannot be run there.
+        """
         words = ["exec", lease_id, "--", sys.executable, "-I", probe.__file__, *addresses]
-        done = self._run(words, stderr=subprocess.PIPE)
+        done = self._run_silently(words, stderr=subprocess.PIPE)
         if done.returncode:
             raise RuntimeError(f"gsaas {shlex.join(words)} failed: {done.stderr.strip()}")
         return {found["address"]: found for found in map(json.loads, done.stdout.splitlines())}
 
-    def _run(self, words: Sequence[str], stderr: int) -> subprocess.CompletedProcess[str]:
+    def _run_silently(self, words: Sequence[str], stderr: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [Path(sys.executable).with_name("gsaas"), *words],
             env=os.environ | self._variables,
