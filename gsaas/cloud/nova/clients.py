@@ -65,6 +65,8 @@ class ClientFactory:
             )
         self._lock = threading.Lock()
         self._session: Session | None = None
+        self._discovery_cache: dict[str, Any] = {}
+        """Versions that the services offer, by URL: shared by all sessions, or each launch would ask for them anew."""
         self._service: Clients | None = None
 
     def service(self) -> Clients:
@@ -95,12 +97,12 @@ class ClientFactory:
             shared = self._shared()
         callers = _CallersToken(context.auth_token, context.project_id, self._auth)
         wrapped = service_token.ServiceTokenAuthWrapper(callers, self._auth)
-        return self._clients(_like(shared, wrapped))
+        return self._clients(_like(shared, wrapped, self._discovery_cache))
 
     def _shared(self) -> Session:
         if self._session is None:
             configured = loading.load_session_from_conf_options(self._conf, options.SERVICE_USER)
-            self._session = _like(configured, self._auth)
+            self._session = _like(configured, self._auth, self._discovery_cache)
         return self._session
 
     def _clients(self, session: Session) -> Clients:
@@ -158,15 +160,20 @@ class _Session(Session):
         return look_up(auth=auth, **wanted)
 
 
-def _like(session: Session, auth: plugin.BaseAuthPlugin) -> _Session:
-    """A session in another name that shares connections, and what is known of services, with *session*."""
+def _like(
+    session: Session, auth: plugin.BaseAuthPlugin, discovery_cache: dict[str, Any]
+) -> _Session:
+    """Return a session with the credentials of *auth* that shares the connections of *session*.
+
+    The versions that it finds go to *discovery_cache*.
+    """
     return _Session(
         auth=auth,
         session=session.session,
         verify=session.verify,
         cert=session.cert,
         timeout=session.timeout,
-        discovery_cache=session._discovery_cache,  # or each launch would ask for versions anew
+        discovery_cache=discovery_cache,
     )
 
 
