@@ -15,6 +15,18 @@ def test_a_table_without_rows_has_its_headings():
     assert table(("name", "MiB"), []) == "  name  MiB"
 
 
+def test_wide_and_combining_characters_line_up():
+    rows = [("名前", 1), ("e\u0301", 20), ("🚀", 300)]
+    assert table(("name", "MiB"), rows) == (
+        "  name  MiB\n  名前    1\n  e\u0301      20\n  🚀    300"
+    )
+    assert facts([("名", "x"), ("name", "y")]) == "  名    x\n  name  y"
+
+
+def test_headings_may_repeat():
+    assert table(("", "of", ""), [("a", 1, "b")]) == "     of\n  a   1  b"
+
+
 def test_facts_are_aligned():
     assert facts([("VM", "x"), ("status", None)]) == "  VM      x\n  status  -"
 
