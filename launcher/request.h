@@ -14,7 +14,7 @@ struct request {
     bool waits;
 };
 
-/* Read the words after `run`. False for whatever is not plainly right: `gsaas.cli.spelling` finds the words for it. */
+/* Read the words after `run`. False for whatever is not plainly right: `gsaas.cli.parser` finds the words for it. */
 bool request_read(char **words, struct request *request);
 
 #endif

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from gsaas.cli import cgpus, leases, queue
 from gsaas.cli.output import note, print_json
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.parser import UsageError
 from gsaas.client import Client, ClientError
 from gsaas.grants import grant_client
 

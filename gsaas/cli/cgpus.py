@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.parser import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

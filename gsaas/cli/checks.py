@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gsaas.cli import cgpus
+from gsaas.cli.error_details import capacity
+from gsaas.cli.exit_statuses import DONE, status_of
 from gsaas.cli.output import print_json
-from gsaas.cli.refusals import capacity
-from gsaas.cli.statuses import DONE, of_code
 from gsaas.cli.tables import table
 from gsaas.client import Client
 
@@ -30,4 +30,4 @@ def check(client: Client, args: SimpleNamespace) -> int:
         print(f"it {'can never fit' if never else 'does not fit now'}: {answer['reason']}")
         for line in capacity(answer["filters"], answer["nearest"], answer["relaxed"]):
             print(line)
-    return DONE if answer["fits"] else of_code(answer["code"])
+    return DONE if answer["fits"] else status_of(answer["code"])

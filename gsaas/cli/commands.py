@@ -5,8 +5,8 @@ Each names its handler, a `module:function` of this package, imported only when 
 
 from __future__ import annotations
 
-from gsaas.cli.spelling import FOR_EVER, Command, Option, any_number, one_of, whole_number
-from gsaas.cli.statuses import RUN_FAILED
+from gsaas.cli.exit_statuses import RUN_FAILED
+from gsaas.cli.parser import FOREVER, CommandSpec, Option, any_number, one_of, whole_number
 
 FORMAT = Option(
     "f",
@@ -14,6 +14,7 @@ FORMAT = Option(
     "how to print the answer: a table (default), or json as the API says it",
     convert=one_of("table", "json"),
     aliases=("format",),
+    mistaken_names=("o", "output"),
     default="table",
 )
 NOWAIT = Option("nowait", None, "return at once; gsaas show tells how it goes")
@@ -61,7 +62,7 @@ QUEUE = (
         "SECONDS",
         "when it does not fit now, wait in the queue until it does, or for so many seconds",
         convert=whole_number,
-        bare=FOR_EVER,
+        bare_value=FOREVER,
     ),
     Option(
         "priority",
@@ -74,7 +75,7 @@ QUEUE = (
 SERVER = (
     Option("image", "IMAGE", "what the VM boots from: its name or id"),
     Option("flavor", "FLAVOR", "its size: name or id"),
-    Option("network", "NETWORK", "a network to attach; may be given again", repeated=True),
+    Option("network", "NETWORK", "a network to attach; may be given again", repeatable=True),
     Option("name", "NAME", "a name for the lease and its VM"),
     Option("key", "NAME", "the key pair to log in with"),
     Option("userdata", "FILE", "your own cloud-init user data; GSaaS adds its part to it"),
@@ -118,9 +119,9 @@ def switches(noun: str) -> tuple[Option, ...]:
 
 
 COMMANDS = {
-    command.word: command
+    command.name: command
     for command in (
-        Command(
+        CommandSpec(
             "launch",
             "launch a VM with cGPUs (or -l)",
             handler="leases:launch",
@@ -128,23 +129,24 @@ COMMANDS = {
             usage="gsaas -l -ncgpus=N [option ...]",
             example="gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared -name=training",
             options=(*CGPUS, *SERVER, *QUEUE, NOWAIT, FORMAT),
-            more="""
+            details="""
 Waits until the VM is active and its cGPUs are wired, unless -nowait is given. When the cloud cannot
 give what was asked for, nothing is launched, and the answer says why and what would fit. With -wait
 the request queues up then, and Ctrl-C gives its place back; with -wait -nowait it keeps its place
 whether or not anybody asks for it.""",
         ),
-        Command(
+        CommandSpec(
             "terminate",
             "destroy a VM and give its cGPUs back (or -t)",
             handler="leases:terminate",
             action="t",
+            mistaken_names=("delete", "remove", "rm", "stop", "end"),
             usage="gsaas -t -id=ID [option ...]",
             example="gsaas -t -id=training",
             options=(lease_id("what to end"), NOWAIT, FORMAT),
             positional="id",
         ),
-        Command(
+        CommandSpec(
             "alloc",
             "take cGPUs for programs that run already, without a VM",
             handler="alloc:alloc",
@@ -157,7 +159,7 @@ whether or not anybody asks for it.""",
                 *QUEUE,
                 FORMAT,
             ),
-            more="""
+            details="""
 Prints lines for a shell to eval: where the cGPUs are, and GSAAS_LEASE, by which gsaas release
 gives them back. Nothing else goes there, so what fails evaluates to nothing:
 
@@ -166,27 +168,28 @@ gives them back. Nothing else goes there, so what fails evaluates to nothing:
 Programs that do not share the network of this host, such as those in most containers, cannot use
 masked addresses of the host.""",
         ),
-        Command(
+        CommandSpec(
             "release",
             "give back the cGPUs that gsaas alloc took",
             handler="alloc:release",
+            mistaken_names=("delete", "remove", "rm", "free"),
             usage="gsaas release [-id=ID]",
             example="gsaas release -id=$GSAAS_LEASE",
             options=(lease_id("what to give back (default: $GSAAS_LEASE)"), NOWAIT, FORMAT),
             positional="id",
         ),
-        Command(
+        CommandSpec(
             "redeem",
             "show the grant of a lease, so that its GPUs let this host in",
             handler="alloc:redeem",
-            alone=True,
+            offline=True,
             usage="gsaas redeem",
             example="gsaas redeem",
-            more="""
+            details="""
 gsaas alloc does so itself. This is for a lease that was taken on another host (gsaas alloc -on=…)
 or by a program: evaluate its environment here, then redeem its grant, once.""",
         ),
-        Command(
+        CommandSpec(
             "list",
             "the leases you have",
             handler="leases:list_all",
@@ -199,7 +202,7 @@ or by a program: evaluate its environment here, then redeem its grant, once.""",
                 FORMAT,
             ),
         ),
-        Command(
+        CommandSpec(
             "show",
             "one lease, and all that happened to it",
             handler="leases:show",
@@ -208,7 +211,7 @@ or by a program: evaluate its environment here, then redeem its grant, once.""",
             options=(lease_id("what to show"), FORMAT),
             positional="id",
         ),
-        Command(
+        CommandSpec(
             "env",
             "the environment that programs in the VM need to find their cGPUs",
             handler="leases:env",
@@ -221,10 +224,10 @@ or by a program: evaluate its environment here, then redeem its grant, once.""",
                 Option("json", None, "a JSON object"),
             ),
             positional="id",
-            more="""
+            details="""
 In a VM that GSaaS booted, cloud-init has set all of this already.""",
         ),
-        Command(
+        CommandSpec(
             "exec",
             "run a command inside a lease's VM",
             handler="exec:run",
@@ -232,21 +235,21 @@ In a VM that GSaaS booted, cloud-init has set all of this already.""",
             example="gsaas exec training -- ip route",
             options=(lease_id("whose VM"),),
             positional="id",
-            runs=True,
-            more="""
+            takes_command=True,
+            details="""
 With gsaas-standalone only, where a VM is a network namespace of this machine; needs root. The
 command gets the lease's environment, and its exit status is the answer.""",
         ),
-        Command(
+        CommandSpec(
             "run",
             "take cGPUs, run a command with them, give them back",
             handler="run:run",
             usage="gsaas run -ncgpus=N [option ...] -- COMMAND [ARGUMENT ...]",
             example="gsaas run -ncgpus=1 -poolmem=1024 -mode=shared -- ./app",
             options=(*CGPUS, *CONSUMER, Option("name", "NAME", "a name for the lease"), *QUEUE),
-            runs=True,
-            failed=RUN_FAILED,
-            more="""
+            takes_command=True,
+            failure_status=RUN_FAILED,
+            details="""
 The command gets the environment that gsaas alloc prints, and the cGPUs go back when it ends,
 however it does. Signals sent to gsaas run go on to the command. Should gsaas run itself be killed,
 so is the command, and the cGPUs go back about a minute later.
@@ -258,18 +261,18 @@ The exit status is the command's own, or 128 and the number of the signal that e
     4  there never will be                 127  there is no such command
   130  interrupted before the command began""",
         ),
-        Command(
+        CommandSpec(
             "queue",
             "who waits for cGPUs, and for how long about",
             handler="queue:queue",
             usage="gsaas queue",
             example="gsaas queue -f json",
             options=(FORMAT,),
-            more="""
+            details="""
 Everybody sees how many requests wait, and those of the own project; administrators see all of them.
 A request waits if it was made with -wait; gsaas -t -id=ID gives its place back.""",
         ),
-        Command(
+        CommandSpec(
             "check",
             "would it fit? nothing is launched",
             handler="checks:check",
@@ -280,11 +283,11 @@ A request waits if it was made with -wait; gsaas -t -id=ID gives its place back.
                 Option("on", "HOST", "without a VM: the host whose programs would use them"),
                 FORMAT,
             ),
-            more="""
+            details="""
 The exit status is 0 if it would fit now, 3 if it may fit later, 4 if it never will, and 1 if the
 project's quota does not allow it.""",
         ),
-        Command(
+        CommandSpec(
             "gpus",
             "the GPUs of the cloud: totals, and each one for administrators",
             handler="gpus:gpus",
@@ -292,7 +295,7 @@ project's quota does not allow it.""",
             example='gsaas gpus -disable=GPU-5b9f… -reason="ECC errors"',
             options=switches("UUID"),
         ),
-        Command(
+        CommandSpec(
             "hosts",
             "the hosts of the cloud: totals, and each one for administrators",
             handler="hosts:hosts",
@@ -303,12 +306,12 @@ project's quota does not allow it.""",
                 Option("forget", "NAME", "it is gone for good: take it off the list"),
                 Option("force", None, "forget it though it was heard of a moment ago"),
             ),
-            more="""
+            details="""
 Forget a host only when it is switched off and stays so. Leases that hold its GPUs end in ERROR and
 say so to their owners; VMs in use are left to them. Leases of VMs that ran on it no longer wait for
 its endpoint to let go of them. A host whose agents still speak is not forgotten, unless forced.""",
         ),
-        Command(
+        CommandSpec(
             "endpoints",
             "what the RODVR endpoint of each compute host has installed (administrators)",
             handler="endpoints:endpoints",
@@ -317,7 +320,7 @@ its endpoint to let go of them. A host whose agents still speak is not forgotten
             options=(Option("host", "HOST", "one host only"), FORMAT),
             positional="host",
         ),
-        Command(
+        CommandSpec(
             "policies",
             "the ways in which GPUs can be chosen",
             handler="policies:policies",
@@ -325,7 +328,7 @@ its endpoint to let go of them. A host whose agents still speak is not forgotten
             example="gsaas policies -f json",
             options=(FORMAT,),
         ),
-        Command(
+        CommandSpec(
             "policy",
             "what one policy is good for; the default one, to set or to see",
             handler="policies:policy",
@@ -338,10 +341,10 @@ its endpoint to let go of them. A host whose agents still speak is not forgotten
                 FORMAT,
             ),
             positional="name",
-            more="""
+            details="""
 A new default serves from the next request on; nothing needs a restart, and leases keep their GPUs.""",
         ),
-        Command(
+        CommandSpec(
             "limits",
             "how much your project may hold, and how much it does",
             handler="limits:limits",
@@ -349,7 +352,7 @@ A new default serves from the next request on; nothing needs a restart, and leas
             example="gsaas limits -f json",
             options=(FORMAT,),
         ),
-        Command(
+        CommandSpec(
             "top",
             "GPUs, who holds what and who waits, as it changes",
             handler="top.command:top",
@@ -373,13 +376,13 @@ A new default serves from the next request on; nothing needs a restart, and leas
                 ),
                 FORMAT,
             ),
-            more="""
+            details="""
 In a terminal: q quits, p pauses, s sorts by something else; the arrows, j, k and the page keys
 scroll. In a memory bar # is in use, - is held by leases and not in use, . is free. Administrators
 see every GPU and whose it is; one is silent if its host has not reported. Everybody sees the
 totals, and the leases of the own project.""",
         ),
-        Command(
+        CommandSpec(
             "usage",
             "GPU-hours and MiB-hours of your project, for administrators of all",
             handler="usage:usage",
@@ -397,11 +400,11 @@ totals, and the leases of the own project.""",
                     default="table",
                 ),
             ),
-            more="""
+            details="""
 A TIME is a date, whose midnight is meant, or such as 2026-10-01T12:00:00Z; all are UTC. A lease
 counts from when it was given GPUs until they are given back; one that still has them, until now.""",
         ),
-        Command(
+        CommandSpec(
             "settings",
             "what administrators may change while the service runs",
             handler="settings:settings",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from gsaas.cli.leases import environment, find, needed
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.parser import UsageError
 from gsaas.client import Client, ClientError
 
 NAMESPACES = "/run/netns"
@@ -21,7 +21,7 @@ ID_DIGITS = 8
 
 def run(client: Client, args: SimpleNamespace) -> int:
     """Become the command, in the VM's namespace and with the lease's environment."""
-    if not args.theirs:
+    if not args.remainder:
         raise UsageError("a command is needed: gsaas exec ID -- COMMAND [ARGUMENT ...]")
     if os.geteuid() != 0:
         raise ClientError("to enter a VM's network namespace needs root; try it with sudo")
@@ -29,7 +29,7 @@ def run(client: Client, args: SimpleNamespace) -> int:
     namespace = _namespace(lease)
     variables = environment(client, lease, "json")["environment"]
     sys.stdout.flush()
-    command = ["ip", "netns", "exec", namespace, *args.theirs]
+    command = ["ip", "netns", "exec", namespace, *args.remainder]
     try:
         os.execvpe(command[0], command, {**os.environ, **variables})
     except FileNotFoundError:

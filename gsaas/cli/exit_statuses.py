@@ -1,15 +1,15 @@
-"""What `gsaas` ends with: its exit statuses, for scripts to tell apart."""
+"""The exit statuses of `gsaas`, by which scripts tell its outcomes apart."""
 
 from __future__ import annotations
 
 DONE, FAILED, WRONG_USAGE, BUSY, IMPOSSIBLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 RUN_FAILED = 125
-"""What `gsaas run` ends with instead of `FAILED`, which is the command's to use."""
+"""The status of `gsaas run` in place of `FAILED`: its command may itself exit with 1."""
 
-OF_CODES = {"gsaas.capacity.busy": BUSY, "gsaas.capacity.impossible": IMPOSSIBLE}
-"""For errors of the API; any other is `FAILED`."""
+STATUS_OF_ERROR_CODE = {"gsaas.capacity.busy": BUSY, "gsaas.capacity.impossible": IMPOSSIBLE}
+"""By error code of the API; any other code gives `FAILED`."""
 
 
-def of_code(code: str | None) -> int:
-    """The exit status for an error of the API with this code."""
-    return OF_CODES.get(code or "", FAILED)
+def status_of(error_code: str | None) -> int:
+    """Return the exit status for an error of the API with this code."""
+    return STATUS_OF_ERROR_CODE.get(error_code or "", FAILED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import Command, Option
+from gsaas.cli.parser import CommandSpec, Option
 
 WIDTH = 96
 
@@ -44,11 +44,11 @@ interrupted. GSAAS_DEBUG=1 shows where an unexpected error came from.
 
 def program() -> str:
     """The help of `gsaas` itself."""
-    words = "\n".join(f"  {c.word:<11}{c.summary}" for c in COMMANDS.values())
+    words = "\n".join(f"  {c.name:<11}{c.summary}" for c in COMMANDS.values())
     return f"{INTRODUCTION}\nCommands:\n{words}\n\n{CONCLUSION}"
 
 
-def command(command: Command) -> str:
+def command(command: CommandSpec) -> str:
     """The help of one command."""
     summary = command.summary[0].upper() + command.summary[1:]
     options = [(_spelling(o), o.help) for o in command.options]
@@ -56,13 +56,13 @@ def command(command: Command) -> str:
     lines = [f"usage: {command.usage}", "", f"{summary}.", ""]
     for name, meaning in options:
         lines += _hanging(f"  {name:<{column}}  ", meaning)
-    lines += [*command.more.splitlines(), "", "example:", f"  {command.example}", ""]
+    lines += [*command.details.splitlines(), "", "example:", f"  {command.example}", ""]
     return "\n".join(lines)
 
 
 def _spelling(option: Option) -> str:
     value = "" if option.metavar is None else f"={option.metavar}"
-    if option.bare is not None:
+    if option.bare_value is not None:
         value = f"[{value}]"
     return ", ".join(f"-{name}{value}" for name in option.names)
 

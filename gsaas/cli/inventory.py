@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from gsaas.cli.output import print_json
 from gsaas.cli.paging import pages
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.parser import UsageError
 from gsaas.cli.tables import facts
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from gsaas.cli import cgpus, queue
 from gsaas.cli.output import Progress, note, print_json
 from gsaas.cli.paging import pages
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.parser import UsageError
 from gsaas.cli.tables import facts, table
 from gsaas.client import ApiError, Client, ClientError, UnreachableError
 

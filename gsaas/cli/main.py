@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import HelpWanted, UsageError, parse
-from gsaas.cli.statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG_USAGE, of_code
+from gsaas.cli.exit_statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG_USAGE, status_of
+from gsaas.cli.parser import HelpRequested, UsageError, parse
 
 DEBUG_VARIABLE = "GSAAS_DEBUG"
 
@@ -44,7 +44,7 @@ def _run(words: Sequence[str]) -> int:
         return DONE
     try:
         command, values = parse(words, COMMANDS)
-    except HelpWanted as wanted:
+    except HelpRequested as wanted:
         return _help(wanted.command, sys.stdout, DONE)
     except UsageError as error:
         return _usage(error)
@@ -56,22 +56,22 @@ def _run(words: Sequence[str]) -> int:
     module, function = command.handler.split(":")
     handler = getattr(import_module(f"gsaas.cli.{module}"), function)
     try:
-        client = None if command.alone else Client(find_credentials(os.environ))
+        client = None if command.offline else Client(find_credentials(os.environ))
         return handler(client, values)
     except UsageError as error:  # what only the command itself can see
-        error.command = command.word
+        error.command = command.name
         return _usage(error)
     except ApiError as error:
-        from gsaas.cli.refusals import explain
+        from gsaas.cli.error_details import explain
 
         _say(str(error))
         for line in explain(error):
             print(line, file=sys.stderr)
-        status = of_code(error.code)
-        return command.failed if status == FAILED else status
+        status = status_of(error.code)
+        return command.failure_status if status == FAILED else status
     except ClientError as error:
         _say(str(error))
-        return BUSY if isinstance(error, StillBusyError) else command.failed
+        return BUSY if isinstance(error, StillBusyError) else command.failure_status
 
 
 def _help(command: str | None, stream, status: int) -> int:

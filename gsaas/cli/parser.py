@@ -1,15 +1,15 @@
-"""How a command line is read: words in, values or one helpful sentence out.
+"""The command-line parser of `gsaas`: a list of words in, a command and its option values out.
 
-GSaaS's spelling is older than the habits of argparse, which would guess at `-loc=local`, take
-`-lname` for `-l -name`, and cannot be told not to. The rules here:
+argparse is not used, because the published command lines do not follow its conventions: it would accept `-loc=local`
+as an abbreviation, read `-lname` as `-l -name`, and offers no way to switch both off. The rules here:
 
-1. A command is its word (`launch`), or one of the actions `-l` and `-t` anywhere on the line.
-2. An option is written `-name=value`, `-name value`, and the same with two dashes. Never shortened.
-3. An option is given once, unless it says that it may be repeated.
-4. One that may do without a value takes a number after a space, and nothing else.
-5. What follows a lone `--` is not ours: only a command that runs another one takes it.
+1. A command is given by its name (`launch`) as the first word, or by one of the actions `-l` and `-t` anywhere.
+2. An option is written `-name=value` or `-name value`, with one dash or two. Names are never abbreviated.
+3. An option is given at most once, unless it is declared as repeatable.
+4. An option whose value may be left out takes the next word as its value only if that word is a number.
+5. The words after a lone `--` are not parsed. Only a command that runs another command accepts them.
 
-This file knows no command; `gsaas.cli.commands` is the table of them.
+This module knows no command; `gsaas.cli.commands` declares them.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 
-from gsaas.cli.statuses import FAILED
+from gsaas.cli.exit_statuses import FAILED
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
     from typing import Any
 
 HELP = ("h", "help")
-MOST_DIGITS = 18
-FOR_EVER = 0
-"""What an option for seconds means without a value."""
+MAX_DIGITS = 18
+FOREVER = 0
+"""The value of an option in seconds that is given without a value."""
 
 
 class UsageError(Exception):
-    """The line says something that is not understood; `command` is the one it was meant for."""
+    """The command line is not valid. `command` is the name of the command it was meant for, if that is known."""
 
     def __init__(self, message: str, command: str | None = None) -> None:
         super().__init__(message)
         self.command = command
 
 
-class HelpWanted(Exception):
-    """The line asks for help: with `command`, or with the program if that is None."""
+class HelpRequested(Exception):
+    """The command line asks for the help of `command`, or for the help of the program if that is None."""
 
     def __init__(self, command: str | None) -> None:
         super().__init__(command)
@@ -46,31 +46,32 @@ class HelpWanted(Exception):
 
 
 def text(value: str) -> str:
+    """Return *value* unchanged: the converter of options that take any text."""
     return value
 
 
 def whole_number(value: str) -> int:
-    """A whole number of at least 1."""
-    # isdecimal, because int() also takes "1_000", " 2 " and a sign.
+    """Convert to a whole number of at least 1. Raises `ValueError`."""
+    # isdecimal, because int() also accepts "1_000", " 2 " and a sign.
     if not (value.isascii() and value.isdecimal() and value.strip("0")):
         raise ValueError(f"needs a whole number of at least 1, not '{value}'")
-    if len(value) > MOST_DIGITS:
-        raise ValueError(f"is larger than anything here: {value[:MOST_DIGITS]}…")
+    if len(value) > MAX_DIGITS:
+        raise ValueError(f"is too large: {value[:MAX_DIGITS]}…")
     return int(value)
 
 
 def any_number(value: str) -> int:
-    """A whole number, which may be below 0."""
+    """Convert to a whole number, which may be negative. Raises `ValueError`."""
     digits = value.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
         raise ValueError(f"needs a whole number, not '{value}'")
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"is beyond anything here: {value[:MOST_DIGITS]}…")
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"is too large or too small: {value[:MAX_DIGITS]}…")
     return int(value)
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
-    """One of a few words."""
+    """Return a converter that accepts the words *allowed* and raises `ValueError` for any other."""
 
     def convert(value: str) -> str:
         if value not in allowed:
@@ -81,10 +82,11 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 
 class Option:
-    """One option of a command. *metavar* stands for its value in the help; None makes it a flag.
+    """One option of a command.
 
-    *bare* is its value when it is given without one, if it may be. Then what follows after a space is its
-    value only if it is a number.
+    *metavar* stands for the value in the help; None makes the option a flag. *bare_value* is the value of the option
+    when it is given without one; None means that a value is required. *mistaken_names* are not accepted; where one of
+    them is given, the error message names this option instead.
     """
 
     def __init__(
@@ -95,20 +97,23 @@ class Option:
         *,
         convert: Callable[[str], Any] = text,
         aliases: Sequence[str] = (),
+        mistaken_names: Sequence[str] = (),
         default: Any = None,
-        repeated: bool = False,
-        bare: Any = None,
+        repeatable: bool = False,
+        bare_value: Any = None,
     ) -> None:
         self.name = name
         self.metavar = metavar
         self.help = help
         self.convert = convert
         self.names = (name, *aliases)
-        self.repeated = repeated
-        self.bare = bare
-        self.default = False if metavar is None else [] if repeated else default
+        self.mistaken_names = tuple(mistaken_names)
+        self.repeatable = repeatable
+        self.bare_value = bare_value
+        self.default = False if metavar is None else [] if repeatable else default
 
-    def read(self, value: str) -> Any:
+    def parse_value(self, value: str) -> Any:
+        """Return *value* converted. Raises `UsageError` if it is empty or not valid."""
         if not value:
             raise UsageError(f"-{self.name} needs a value: -{self.name}={self.metavar}")
         try:
@@ -117,109 +122,121 @@ class Option:
             raise UsageError(f"-{self.name} {error}") from None
 
 
-class Command:
-    """One thing the program does, and what its line may say.
+class CommandSpec:
+    """One command of the program, its options and its help.
 
-    *handler* is the `module:function` of `gsaas.cli` that does it; *action* is the letter that
-    stands for the word, as in `-l`; *positional* names the option that may be given without its
-    name; *runs* says that what follows `--` is a command of the caller's; *alone* that it does not ask the
-    API, and is given None for a client; *failed* is the exit status when it is GSaaS that fails.
+    handler         the `module:function` of `gsaas.cli` that runs the command
+    action          a letter that selects the command as an option: `l` for `-l`
+    mistaken_names  other names that users try; the error message then names this command
+    positional      the name of the option whose value may be given without the name
+    takes_command   whether the words after `--` are accepted, as the command to run
+    offline         whether the handler does not call the API: its client is then None
+    failure_status  the exit status for failures of GSaaS
+    details         paragraphs for the end of the help
     """
 
     def __init__(
         self,
-        word: str,
+        name: str,
         summary: str,
         *,
         handler: str,
         usage: str,
         example: str,
         options: Iterable[Option] = (),
+        mistaken_names: Sequence[str] = (),
         positional: str | None = None,
-        runs: bool = False,
-        alone: bool = False,
-        failed: int = FAILED,
+        takes_command: bool = False,
+        offline: bool = False,
+        failure_status: int = FAILED,
         action: str | None = None,
-        more: str = "",
+        details: str = "",
     ) -> None:
-        self.word = word
+        self.name = name
         self.summary = summary
         self.handler = handler
         self.usage = usage
         self.example = example
         self.options = tuple(options)
+        self.mistaken_names = tuple(mistaken_names)
         self.positional = positional
-        self.runs = runs
-        self.alone = alone
-        self.failed = failed
+        self.takes_command = takes_command
+        self.offline = offline
+        self.failure_status = failure_status
         self.action = action
-        self.more = more
+        self.details = details
 
 
-def parse(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[Command, SimpleNamespace]:
-    """Return the command, and its options' values by name; `theirs` holds the words after `--`.
+def parse(
+    words: Sequence[str], commands: Mapping[str, CommandSpec]
+) -> tuple[CommandSpec, SimpleNamespace]:
+    """Return the command, and the values of its options as attributes by option name.
 
-    Raises `UsageError`, and `HelpWanted` when the line asks for help or says nothing.
+    The attribute `remainder` is the list of words after `--`. Raises `UsageError` if the line is not valid, and
+    `HelpRequested` if it asks for help or is empty.
     """
     words = list(words)
-    ours, theirs = words, []
+    remainder: list[str] = []
     if "--" in words:
-        cut = words.index("--")
-        ours, theirs = words[:cut], words[cut + 1 :]
-    command, ours = _command(ours, commands)
+        separator = words.index("--")
+        words, remainder = words[:separator], words[separator + 1 :]
+    command, words = _find_command(words, commands)
     try:
-        if theirs and not command.runs:
-            raise UsageError(f"gsaas {command.word} runs no command: nothing may follow --")
-        values = _values(command, ours)
+        if remainder and not command.takes_command:
+            raise UsageError(f"gsaas {command.name} runs no command: nothing may follow --")
+        values = _parse_options(command, words)
     except UsageError as error:
-        error.command = command.word
+        error.command = command.name
         raise
-    values.theirs = theirs
+    values.remainder = remainder
     return command, values
 
 
-def _command(words: list[str], commands: Mapping[str, Command]) -> tuple[Command, list[str]]:
-    """Which command the line is for, and the line without the word that said so."""
+def _find_command(
+    words: list[str], commands: Mapping[str, CommandSpec]
+) -> tuple[CommandSpec, list[str]]:
+    """Return the command, and *words* without the word that names it."""
     if not words or words == ["help"]:
-        raise HelpWanted(None)
+        raise HelpRequested(None)
     first, *rest = words
     if first == "help":
         first, rest = rest[0], ["-help"]
     if not first.startswith("-"):
         if first in commands:
             return commands[first], rest
-        raise UsageError(f"there is no command '{first}'{_nearest(first, commands)}")
+        raise UsageError(f"there is no command '{first}'{_suggest_command(first, commands)}")
 
-    actions = {name: c for c in commands.values() if c.action for name in (c.action, c.word)}
-    asked = {actions[word.lstrip("-")].word for word in words if _name(word) in actions}
-    if len(asked) > 1:
+    actions = {name: c for c in commands.values() if c.action for name in (c.action, c.name)}
+    given = {actions[word.lstrip("-")].name for word in words if _option_name(word) in actions}
+    if len(given) > 1:
         raise UsageError("-l (launch) and -t (terminate) do not go together")
-    if asked:
-        command = commands[asked.pop()]
-        own = (command.action, command.word)
-        return command, [word for word in words if _name(word) not in own]
-    if any(_name(word) in HELP for word in words):
-        raise HelpWanted(None)
+    if given:
+        command = commands[given.pop()]
+        names = (command.action, command.name)
+        return command, [word for word in words if _option_name(word) not in names]
+    if any(_option_name(word) in HELP for word in words):
+        raise HelpRequested(None)
     raise UsageError(
-        "say what to do: -l launches, -t terminates, and a command such as list comes first"
+        "no command is given: -l launches, -t terminates, and any other command, such as list, is the first word"
     )
 
 
-def _name(word: str) -> str | None:
-    """The name if *word* is an option without a value."""
+def _option_name(word: str) -> str | None:
+    """Return the name if *word* is an option without a value, else None."""
     return word.lstrip("-") if word.startswith("-") else None
 
 
-def _values(command: Command, words: list[str]) -> SimpleNamespace:
-    known = {name: option for option in command.options for name in option.names}
+def _parse_options(command: CommandSpec, words: list[str]) -> SimpleNamespace:
+    options = {name: option for option in command.options for name in option.names}
     values = SimpleNamespace(**{option.name: option.default for option in command.options})
     seen = set()
     rest = list(reversed(words))
     while rest:
         word = rest.pop()
-        option, value = _option(command, known, word, rest)
-        if option.repeated:
-            values.__dict__[option.name] = [*getattr(values, option.name), value]
+        option, value = _parse_option(command, options, word, rest)
+        if option.repeatable:
+            # A new list each time: the default one belongs to the option.
+            setattr(values, option.name, [*getattr(values, option.name), value])
             continue
         if option.name in seen:
             raise UsageError(f"-{option.name} is given twice")
@@ -228,38 +245,59 @@ def _values(command: Command, words: list[str]) -> SimpleNamespace:
     return values
 
 
-def _option(
-    command: Command, known: Mapping[str, Option], word: str, rest: list[str]
+def _parse_option(
+    command: CommandSpec, options: Mapping[str, Option], word: str, rest: list[str]
 ) -> tuple[Option, Any]:
-    """Read one option, taking its value from the end of *rest* where it is a word of its own."""
+    """Return the option that *word* gives, and its value.
+
+    *rest* holds the words that follow, in reverse order; a value that is a word of its own is removed from its end.
+    """
     if not word.startswith("-") or word == "-":
         if command.positional is None:
-            raise UsageError(f"gsaas {command.word} does not know what to do with '{word}'")
-        option = known[command.positional]
-        return option, option.read(word)
+            raise UsageError(f"gsaas {command.name} takes no argument '{word}'")
+        option = options[command.positional]
+        return option, option.parse_value(word)
 
     name, equals, value = word.lstrip("-").partition("=")
     if name in HELP:
-        raise HelpWanted(command.word)
-    if name not in known:
-        raise UsageError(f"gsaas {command.word} has no option -{name}{_nearest(name, known, '-')}")
-    option = known[name]
+        raise HelpRequested(command.name)
+    if name not in options:
+        raise UsageError(
+            f"gsaas {command.name} has no option -{name}{_suggest_option(name, command, options)}"
+        )
+    option = options[name]
     if option.metavar is None:
         if equals:
             raise UsageError(f"-{name} takes no value")
         return option, True
-    if not equals and option.bare is not None and not (rest and rest[-1].isdecimal()):
-        return option, option.bare
+    if not equals and option.bare_value is not None and not (rest and rest[-1].isdecimal()):
+        return option, option.bare_value
     if not equals:
         value = rest.pop() if rest else ""
-        if (_name(value.partition("=")[0]) or "") in known:  # the next option: no value was given
+        # A word that is an option of this command is not a value: the value was left out.
+        if (_option_name(value.partition("=")[0]) or "") in options:
             value = ""
-    return option, option.read(value)
+    return option, option.parse_value(value)
 
 
-def _nearest(name: str, known: Iterable[str], dash: str = "") -> str:
-    """`; did you mean …?`, if something is near."""
+def _suggest_command(name: str, commands: Mapping[str, CommandSpec]) -> str:
+    """Return `; did you mean …?` for a command that does not exist, or an empty string."""
+    meant = [c.usage.partition(" [")[0] for c in commands.values() if name in c.mistaken_names]
+    return _did_you_mean(meant or _similar(name, commands))
+
+
+def _suggest_option(name: str, command: CommandSpec, options: Mapping[str, Option]) -> str:
+    """Return `; did you mean …?` for an option that does not exist, or an empty string."""
+    meant = [option.name for option in command.options if name in option.mistaken_names]
+    return _did_you_mean([f"-{known}" for known in meant or _similar(name, options)])
+
+
+def _similar(name: str, known: Iterable[str]) -> list[str]:
+    # Imported here, because only a mistake needs it.
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {dash}{near[0]}?" if near else ""
+    return get_close_matches(name, list(known), n=1)
+
+
+def _did_you_mean(names: Sequence[str]) -> str:
+    return f"; did you mean {' or '.join(names)}?" if names else ""

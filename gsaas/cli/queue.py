@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from gsaas.cli.output import Progress, print_json
 from gsaas.cli.paging import pages
-from gsaas.cli.spelling import FOR_EVER
+from gsaas.cli.parser import FOREVER
 from gsaas.cli.tables import table
 from gsaas.client import ApiError, Client, StillBusyError, UnreachableError
 
@@ -110,7 +110,7 @@ def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -
     if args.priority is not None:
         lease["priority"] = args.priority
     if args.wait is not None:
-        lease["wait"] = None if args.wait == FOR_EVER else args.wait
+        lease["wait"] = None if args.wait == FOREVER else args.wait
         lease["attended"] = attended
 
 

@@ -17,8 +17,8 @@ from types import SimpleNamespace
 
 from gsaas.cli import cgpus, leases, queue
 from gsaas.cli.alloc import consumer, show_grant
-from gsaas.cli.spelling import UsageError
-from gsaas.cli.statuses import RUN_FAILED
+from gsaas.cli.exit_statuses import RUN_FAILED
+from gsaas.cli.parser import UsageError
 from gsaas.client import ApiError, Client, ClientError
 from gsaas.grants import grant_client
 
@@ -38,7 +38,7 @@ PR_SET_PDEATHSIG = 1
 
 def run(client: Client, args: SimpleNamespace) -> int:
     """Run the command and return its exit status, or one of the launcher's own."""
-    if not args.theirs:
+    if not args.remainder:
         raise UsageError("a command is needed: gsaas run -ncgpus=1 -- COMMAND [ARGUMENT ...]")
     asked: dict[str, Any] = {
         "cgpus": cgpus.from_options(args),
@@ -52,9 +52,9 @@ def run(client: Client, args: SimpleNamespace) -> int:
         lease, environment = _take(client, args, asked)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*SENT_ON, signal.SIGCHLD})
     try:
-        return _attend(client, lease["id"], _start(args.theirs, environment, before))
+        return _attend(client, lease["id"], _start(args.remainder, environment, before))
     except OSError as error:
-        _say(f"{args.theirs[0]} cannot be run: {error.strerror}")
+        _say(f"{args.remainder[0]} cannot be run: {error.strerror}")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
     finally:
         _give_back(client, lease["id"])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gsaas.client.cloud import CloudCredentials
     from gsaas.client.credentials import Credentials
-    from gsaas.client.transport import Answer
+    from gsaas.client.transport import Response
 
 API_VERSION = "gpu-scheduling 1.0"
 
@@ -47,7 +47,7 @@ class Client:
         return self._transport.resolve(noun, name)
 
 
-def _decode(answer: Answer) -> Any:
+def _decode(answer: Response) -> Any:
     document = None
     if "json" in (answer.headers.get("Content-Type") or ""):
         try:
@@ -61,7 +61,7 @@ def _decode(answer: Answer) -> Any:
     return answer.content.decode() if document is None and answer.content else document
 
 
-def _api_error(answer: Answer, document: Any) -> ApiError:
+def _api_error(answer: Response, document: Any) -> ApiError:
     """The first error of an API-SIG document; a proxy's error page leaves us only its status."""
     try:
         error = document["errors"][0]

@@ -21,7 +21,7 @@ from openstack.config.cloud_region import CloudRegion
 from openstack.connection import Connection
 
 from gsaas.client.errors import ClientError, CredentialsError, UnreachableError
-from gsaas.client.transport import TIMEOUT, Answer, Transport
+from gsaas.client.transport import TIMEOUT, Response, Transport
 
 for _library in ("keystoneauth", "openstack"):
     # What they would print to standard error on their own is said here in a sentence.
@@ -69,7 +69,7 @@ class CloudTransport(Transport):
 
     def send(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> Answer:
+    ) -> Response:
         url = self._endpoint() + path
         response = self._ask(
             lambda: self._session.request(
@@ -82,7 +82,7 @@ class CloudTransport(Transport):
             ),
             f"the GSaaS API at {url.removesuffix(path)}",
         )
-        return Answer(response.status_code, response.reason, response.headers, response.content)
+        return Response(response.status_code, response.reason, response.headers, response.content)
 
     def resolve(self, noun: str, name: str) -> str:
         if len(name) == UUID_LENGTH and name.count("-") == 4:

@@ -74,9 +74,9 @@ class Credentials:
         return cls(url, token)
 
     def connect(self) -> Transport:
-        from gsaas.client.direct import Direct
+        from gsaas.client.direct import DirectTransport
 
-        return Direct(self.url, self.token)
+        return DirectTransport(self.url, self.token)
 
 
 def find_credentials(environment: Mapping[str, str]) -> Credentials | CloudCredentials:

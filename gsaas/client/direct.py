@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gsaas.client.errors import UnreachableError
-from gsaas.client.transport import TIMEOUT, Answer, Transport
+from gsaas.client.transport import TIMEOUT, Response, Transport
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
     from typing import Any
 
 
-class Direct(Transport):
+class DirectTransport(Transport):
     """One connection to the API, kept open between requests."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -23,13 +23,13 @@ class Direct(Transport):
 
     def send(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> Answer:
+    ) -> Response:
         path = self._parts.path.rstrip("/") + path
         return self._exchange(method, path, content, {"X-Auth-Token": self._token, **headers})
 
     def _exchange(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> Answer:
+    ) -> Response:
         """Send and read; once more where a kept connection went stale and nothing can be lost."""
         from http.client import HTTPException
 
@@ -39,7 +39,7 @@ class Direct(Transport):
         try:
             self._connection.request(method, path, body=content, headers=headers)
             response = self._connection.getresponse()
-            return Answer(response.status, response.reason, response.headers, response.read())
+            return Response(response.status, response.reason, response.headers, response.read())
         except (OSError, HTTPException) as error:
             self._connection = None
             if not fresh and method == "GET":

@@ -10,7 +10,7 @@ TIMEOUT = 60
 """Seconds that one request may take."""
 
 
-class Answer:
+class Response:
     """An HTTP answer; *headers* find a name however it is capitalised."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Transport:
 
     def send(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> Answer:
+    ) -> Response:
         """Return the answer, whatever its status; *path* begins with `/v1`.
 
         Raises `UnreachableError` when there is none, `CredentialsError` when nobody says who asks.

@@ -11,12 +11,12 @@ import pytest
 from gsaas.cli import help
 from gsaas.cli.cgpus import from_options
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import parse
+from gsaas.cli.parser import parse
 
 
 def test_the_help_shows_every_command():
     for command in COMMANDS.values():
-        assert f"\n  {command.word} " in help.program()
+        assert f"\n  {command.name} " in help.program()
         assert command.summary in help.program()
 
 
@@ -25,7 +25,7 @@ def test_every_line_shown_in_the_help_can_be_typed():
     assert len(lines) == 5
     for line in lines:
         command, values = parse(line.split(), COMMANDS)
-        if command.word == "launch":
+        if command.name == "launch":
             from_options(values)
 
 
