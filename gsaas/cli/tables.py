@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
 INDENT = "  "
 
 
@@ -45,7 +49,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def _align(lines: Sequence[Sequence[str]], alignments: Sequence[str]) -> str:
+def _align(lines: Sequence[list[str]], alignments: Sequence[Literal["l", "r"]]) -> str:
     """Return *lines* of cells as columns; the alignment of each column is `l` or `r`."""
     # Imported here, because most commands print no table.
     from prettytable import PrettyTable
@@ -59,8 +63,9 @@ def _align(lines: Sequence[Sequence[str]], alignments: Sequence[str]) -> str:
         padding_width=0,  # the right side's; a right_padding_width of 0 would be ignored
         left_padding_width=len(INDENT),
     )
-    drawn.align.update(dict(zip(names, alignments, strict=True)))
-    drawn.add_rows(lines)
+    drawn.align.update(zip(names, alignments, strict=True))
+    for line in lines:
+        drawn.add_row(line)
     return "\n".join(line.rstrip() for line in drawn.get_string().splitlines())
 
 

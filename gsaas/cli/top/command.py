@@ -6,8 +6,8 @@ import sys
 import time
 from types import SimpleNamespace
 
-from gsaas.cli.output import print_json
-from gsaas.cli.paging import pages
+from gsaas.cli.output import print_document
+from gsaas.cli.paging import get_all
 from gsaas.cli.top import view
 from gsaas.client import ClientError
 
@@ -22,8 +22,8 @@ STEPS = {"up": -1, "k": -1, "down": 1, "j": 1}
 
 def top(client: Client, args: SimpleNamespace) -> int:
     """Show the cloud until somebody presses q; once, where nobody could."""
-    if args.f == "json":
-        print_json(vars(look(client)))
+    if args.f != "table":
+        print_document(args.f, vars(look(client)))
     elif args.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
         shown = look(client)
         print("\n\n".join([view.heading(shown), "\n".join(view.body(shown, args.sort))]).strip())
@@ -40,18 +40,18 @@ def top(client: Client, args: SimpleNamespace) -> int:
 
 def look(client: Client) -> view.Snapshot:
     """Ask the API how things are, as far as it tells its caller."""
-    found = pages(client, "/v1/gpus", "gpus")
+    found = get_all(client, "/v1/gpus", "gpus")
     # Who may see every GPU may see whose it is, too.
     everybody = "?all_projects=true" if "gpus" in found else ""
-    hosts = pages(client, "/v1/hosts", "hosts").get("hosts", []) if everybody else []
+    hosts = get_all(client, "/v1/hosts", "hosts").get("hosts", []) if everybody else []
     return view.Snapshot(
         totals=found["totals"],
         gpus=found.get("gpus"),
         silent_hosts=[host["name"] for host in hosts if host["silent"]],
-        leases=pages(client, f"/v1/leases{everybody}", "leases")["leases"],
+        leases=get_all(client, f"/v1/leases{everybody}", "leases")["leases"],
         queue={
             word: part
-            for word, part in pages(client, "/v1/queue", "places").items()
+            for word, part in get_all(client, "/v1/queue", "places").items()
             if word in ("totals", "places")
         },
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gsaas.cli.queue import about
+from gsaas.cli.queue import describe_estimate
 from gsaas.cli.tables import cell, table
 
 TYPE_CHECKING = False
@@ -125,7 +125,7 @@ def _queue(places: list[dict[str, Any]]) -> str:
             place["cgpus"]["count"],
             _size(place["cgpus"]),
             place["position"],
-            about(place["estimate_seconds"]),
+            describe_estimate(place["estimate_seconds"]),
         )
         for place in places
     ]

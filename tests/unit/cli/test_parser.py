@@ -102,6 +102,7 @@ def test_everything_about_the_vm_is_read():
         "priority": None,
         "nowait": False,
         "f": "table",
+        "c": [],
         "remainder": [],
     }
 
@@ -170,7 +171,7 @@ def test_what_follows_two_dashes_belongs_to_the_command_that_is_run():
         ("list -l", "gsaas list has no option -l"),
         ("show a b", "-id is given twice"),
         ("list -- ls", "gsaas list runs no command: nothing may follow --"),
-        ("list -f yaml", "-f is table or json, not 'yaml'"),
+        ("list -f xml", "-f is table or json or csv or value or yaml, not 'xml'"),
     ],
 )
 def test_a_line_that_makes_no_sense_is_refused_in_one_helpful_sentence(line, sentence):
