@@ -6,15 +6,18 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import SimpleNamespace
 
 from gsaas.cli import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
+    from types import SimpleNamespace
     from typing import Any, TextIO
 
     from gsaas.cli.columns import Column
+
+    Options = SimpleNamespace | argparse.Namespace
 
 ERASE_LINE = "\r\x1b[K"
 DOCUMENT_FORMATS = {"json", "yaml"}
@@ -22,7 +25,7 @@ DOCUMENT_FORMATS = {"json", "yaml"}
 
 
 def print_list(
-    args: SimpleNamespace,
+    args: Options,
     columns: Sequence[Column],
     resources: Iterable[Any],
     document: Any,
@@ -51,7 +54,7 @@ def print_list(
 
 
 def print_resource(
-    args: SimpleNamespace,
+    args: Options,
     columns: Sequence[Column],
     resource: Any,
     document: Any,
