@@ -49,6 +49,23 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def clip(text: str, columns: int, *, fill: bool = False) -> str:
+    """Return the beginning of *text* that fits in so many columns of a terminal; with *fill*, padded to them."""
+    if not text.isascii():
+        # Imported here, because most commands print no table.
+        from wcwidth import wcwidth
+
+        used = 0
+        for end, character in enumerate(text):
+            width = max(0, wcwidth(character))
+            if used + width > columns:
+                text = text[:end]
+                break
+            used += width
+        return text + " " * (columns - used) if fill else text
+    return text[:columns].ljust(columns) if fill else text[:columns]
+
+
 def _align(lines: Sequence[list[str]], alignments: Sequence[Literal["l", "r"]]) -> str:
     """Return *lines* of cells as columns; the alignment of each column is `l` or `r`."""
     # Imported here, because most commands print no table.

@@ -33,8 +33,8 @@ class DirectTransport(Transport):
     ) -> Response:
         """Send a request and read the response.
 
-        The server may have closed a kept connection. A GET that is lost with one is sent again over a new connection; any
-        other request is not, because it may have taken effect.
+        The server may have closed a kept connection. A GET that is lost with one is sent again over a new connection.
+        Any other request is not, because it may have taken effect.
         """
         from http.client import HTTPException
 
