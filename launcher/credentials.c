@@ -10,7 +10,7 @@
 #include "text.h"
 
 #define DEFAULT_FILE "/run/gsaas/credentials.json"
-enum { MOST_BYTES = 64 * 1024 };
+enum { MAX_BYTES = 64 * 1024 };
 
 static bool is_set(const char *name)
 {
@@ -18,29 +18,31 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-static bool read_private(const char *path, struct text *into)
+/* Read a file that no other user can read; return false if it is not such a file. */
+static bool read_private(const char *path, struct text *content)
 {
-    struct stat known;
-    ssize_t now = -1;
+    struct stat metadata;
+    ssize_t count = -1;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
-    if (fstat(file, &known) == 0 && S_ISREG(known.st_mode) && (known.st_mode & 077) == 0 && known.st_size < MOST_BYTES)
-        while ((now = read(file, text_room(into, MOST_BYTES), MOST_BYTES)) > 0 && into->length < MOST_BYTES) {
-            into->length += (size_t)now;
-            into->bytes[into->length] = '\0';
+    if (fstat(file, &metadata) == 0 && S_ISREG(metadata.st_mode) && (metadata.st_mode & 077) == 0
+        && metadata.st_size < MAX_BYTES)
+        while ((count = read(file, text_reserve(content, MAX_BYTES), MAX_BYTES)) > 0 && content->length < MAX_BYTES) {
+            content->length += (size_t)count;
+            content->bytes[content->length] = '\0';
         }
     close(file);
-    return now == 0 && into->length > 0 && strlen(into->bytes) == into->length;
+    return count == 0 && content->length > 0 && strlen(content->bytes) == content->length;
 }
 
 static char *copy(const char *begin, size_t length)
 {
-    char *made = strndup(begin, length);
-    return made ? made : "";
+    char *copied = strndup(begin, length);
+    return copied ? copied : "";
 }
 
-/* http://HOST[:PORT][/PATH]; anything else (https, a user, a query) is not for us. */
+/* Split http://HOST[:PORT][/PATH]; return false for any other URL, such as one with https, a user or a query. */
 static bool split_url(const char *url, struct server *server)
 {
     static const char scheme[] = "http://";
@@ -71,7 +73,7 @@ static bool split_url(const char *url, struct server *server)
     return true;
 }
 
-/* What may stand in a header: no byte that would end it. */
+/* Whether *token* can be sent in a header: no byte may end the header. */
 static bool is_plain(const char *token)
 {
     for (; *token; token++)

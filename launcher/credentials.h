@@ -1,4 +1,4 @@
-/* The credentials file that `gsaas.client.credentials` describes, as far as this program can use it. */
+/* Reads the credentials file that gsaas.client.credentials describes, as far as this program supports it. */
 #ifndef GSAAS_CREDENTIALS_H
 #define GSAAS_CREDENTIALS_H
 
@@ -6,8 +6,8 @@
 
 #include "http.h"
 
-/* Fill in where the API is and the token. False if somebody else has to say what is wrong, or to speak for us: the
- * file is missing, open to others or odd; the API is reached by https; the credentials are Keystone's. */
+/* Set the address of the API and the token. Return false if gsaas-cli has to take over: because the file is missing,
+ * readable by other users or not valid (it prints the error message), or because the API uses https or Keystone. */
 bool credentials_read(struct server *server);
 
 #endif

@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 1 << 20, PIECE = 4096 };
+enum { MAX_BYTES = 1 << 20, READ_SIZE = 4096 };
 
 void http_close(struct server *server)
 {
@@ -23,7 +23,7 @@ void http_close(struct server *server)
 bool http_connect(struct server *server)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
-    int one = 1, kept = EHOSTUNREACH;
+    int enabled = 1, saved_errno = EHOSTUNREACH;
     if (server->socket >= 0)
         return true;
     if (getaddrinfo(server->host, server->port, &hints, &found) != 0) {
@@ -31,62 +31,62 @@ bool http_connect(struct server *server)
         return false;
     }
     for (struct addrinfo *at = found; at && server->socket < 0; at = at->ai_next) {
-        int made = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
-        if (made >= 0 && connect(made, at->ai_addr, at->ai_addrlen) == 0) {
-            setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-            server->socket = made;
+        int descriptor = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+        if (descriptor >= 0 && connect(descriptor, at->ai_addr, at->ai_addrlen) == 0) {
+            setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof enabled);
+            server->socket = descriptor;
         } else {
-            kept = errno;
-            if (made >= 0)
-                close(made);
+            saved_errno = errno;
+            if (descriptor >= 0)
+                close(descriptor);
         }
     }
     freeaddrinfo(found);
-    errno = kept;
+    errno = saved_errno;
     return server->socket >= 0;
 }
 
 enum outcome http_send(struct server *server, const struct text *request)
 {
     for (size_t sent = 0; sent < request->length;) {
-        ssize_t now = send(server->socket, request->bytes + sent, request->length - sent, MSG_NOSIGNAL);
-        if (now < 0)
-            return NO_ANSWER;
-        sent += (size_t)now;
+        ssize_t count = send(server->socket, request->bytes + sent, request->length - sent, MSG_NOSIGNAL);
+        if (count < 0)
+            return FAILED;
+        sent += (size_t)count;
     }
-    return ANSWERED;
+    return COMPLETED;
 }
 
 enum outcome http_receive(struct server *server, struct text *text, int seconds, int interrupt)
 {
-    struct pollfd awaited[] = {{server->socket, POLLIN, 0}, {interrupt, POLLIN, 0}};
-    ssize_t now;
-    if (text->length > MOST_BYTES) {
+    struct pollfd polled[] = {{server->socket, POLLIN, 0}, {interrupt, POLLIN, 0}};
+    ssize_t count;
+    if (text->length > MAX_BYTES) {
         errno = EMSGSIZE;
-        return NO_ANSWER;
+        return FAILED;
     }
     int ready;
     do
-        ready = poll(awaited, 2, seconds * 1000);
+        ready = poll(polled, 2, seconds * 1000);
     while (ready < 0 && errno == EINTR);
     if (ready == 0)
         errno = ETIMEDOUT;
     if (ready <= 0)
-        return NO_ANSWER;
-    if (!awaited[0].revents)
+        return FAILED;
+    if (!polled[0].revents)
         return INTERRUPTED;
-    now = recv(server->socket, text_room(text, PIECE), PIECE, 0);
-    if (now <= 0) {
-        if (now == 0)
+    count = recv(server->socket, text_reserve(text, READ_SIZE), READ_SIZE, 0);
+    if (count <= 0) {
+        if (count == 0)
             errno = ECONNRESET;
-        return NO_ANSWER;
+        return FAILED;
     }
-    text->length += (size_t)now;
+    text->length += (size_t)count;
     text->bytes[text->length] = '\0';
-    return ANSWERED;
+    return COMPLETED;
 }
 
-/* The value of a header of an answer's head, or NULL. */
+/* Return the value of a header field in the head of a response, or NULL. It ends with CR. */
 static const char *header(const char *head, const char *name)
 {
     size_t length = strlen(name);
@@ -96,13 +96,15 @@ static const char *header(const char *head, const char *name)
     return NULL;
 }
 
-static bool says(const char *value, const char *word)
+/* Whether the value of a header field, or NULL, begins with this word. */
+static bool has_value(const char *value, const char *word)
 {
     return value && strncasecmp(value, word, strlen(word)) == 0;
 }
 
-/* Where the body of a chunked message ends in *raw*, or 0 if it has not come yet; its content goes to *body*. */
-static size_t unchunk(const struct text *raw, size_t at, struct text *body)
+/* Decode the chunks in *raw* from the index *at* on into *body*. Return the index of their end, or 0 if it has not been
+ * received yet. */
+static size_t decode_chunks(const struct text *raw, size_t at, struct text *body)
 {
     body->length = 0;
     for (;;) {
@@ -112,13 +114,13 @@ static size_t unchunk(const struct text *raw, size_t at, struct text *body)
         if (!next)
             return 0;
         size_t size = strtoul(line, &end, 16);
-        if (end == line || size > MOST_BYTES)
-            return 0; /* what comes is not chunks: more of it changes nothing, and its end fails the exchange */
+        if (end == line || size > MAX_BYTES)
+            return 0; /* invalid: no further bytes make it valid, so the exchange fails at the end of the stream */
         at = (size_t)(next - raw->bytes) + 2;
-        if (size == 0) { /* trailers, then an empty line */
-            const char *over = strncmp(raw->bytes + at, "\r\n", 2) == 0 ? raw->bytes + at
-                                                                        : strstr(raw->bytes + at, "\r\n\r\n");
-            return over ? (size_t)(over - raw->bytes) + 2 : 0;
+        if (size == 0) { /* the last chunk: trailers follow, then an empty line */
+            const char *trailer_end = strncmp(raw->bytes + at, "\r\n", 2) == 0 ? raw->bytes + at
+                                                                               : strstr(raw->bytes + at, "\r\n\r\n");
+            return trailer_end ? (size_t)(trailer_end - raw->bytes) + 2 : 0;
         }
         if (raw->length < at + size + 2)
             return 0;
@@ -127,85 +129,87 @@ static size_t unchunk(const struct text *raw, size_t at, struct text *body)
     }
 }
 
-static enum outcome read_answer(struct server *server, int seconds, int interrupt, struct answer *answer)
+static enum outcome read_response(struct server *server, int seconds, int interrupt, struct response *response)
 {
     struct text raw = {0};
     char *end = NULL;
-    enum outcome outcome = ANSWERED;
+    enum outcome outcome = COMPLETED;
 
-    while (outcome == ANSWERED && !(raw.bytes && (end = strstr(raw.bytes, "\r\n\r\n"))))
+    while (outcome == COMPLETED && !(raw.bytes && (end = strstr(raw.bytes, "\r\n\r\n"))))
         outcome = http_receive(server, &raw, seconds, interrupt);
-    if (outcome == ANSWERED && (strncmp(raw.bytes, "HTTP/1.", 7) != 0 || raw.length < 12)) {
+    if (outcome == COMPLETED && (strncmp(raw.bytes, "HTTP/1.", 7) != 0 || raw.length < 12)) {
         errno = EPROTO;
-        outcome = NO_ANSWER;
+        outcome = FAILED;
     }
-    if (outcome != ANSWERED) {
+    if (outcome != COMPLETED) {
         text_free(&raw);
         return outcome;
     }
-    size_t begin = (size_t)(end - raw.bytes) + 4;
-    end[2] = '\0'; /* headers are looked for in the head only */
-    answer->status = atoi(raw.bytes + 9);
+    size_t body_start = (size_t)(end - raw.bytes) + 4;
+    end[2] = '\0'; /* so that header fields are searched in the head only */
+    response->status = atoi(raw.bytes + 9);
     const char *length = header(raw.bytes, "Content-Length");
-    size_t wanted = length ? strtoul(length, NULL, 10) : 0;
-    bool chunked = says(header(raw.bytes, "Transfer-Encoding"), "chunked");
-    bool closes = says(header(raw.bytes, "Connection"), "close") || strncmp(raw.bytes, "HTTP/1.0", 8) == 0;
+    size_t body_length = length ? strtoul(length, NULL, 10) : 0;
+    bool chunked = has_value(header(raw.bytes, "Transfer-Encoding"), "chunked");
+    bool will_close =
+        has_value(header(raw.bytes, "Connection"), "close") || strncmp(raw.bytes, "HTTP/1.0", 8) == 0;
 
     if (chunked) {
-        while (outcome == ANSWERED && unchunk(&raw, begin, &answer->body) == 0)
+        while (outcome == COMPLETED && decode_chunks(&raw, body_start, &response->body) == 0)
             outcome = http_receive(server, &raw, seconds, interrupt);
     } else if (length) {
-        while (outcome == ANSWERED && raw.length - begin < wanted)
+        while (outcome == COMPLETED && raw.length - body_start < body_length)
             outcome = http_receive(server, &raw, seconds, interrupt);
-        if (outcome == ANSWERED)
-            text_add(&answer->body, raw.bytes + begin, wanted);
-    } else if (answer->status != 204) {
-        closes = true;
-        while (outcome == ANSWERED)
+        if (outcome == COMPLETED)
+            text_add(&response->body, raw.bytes + body_start, body_length);
+    } else if (response->status != 204) {
+        will_close = true;
+        while (outcome == COMPLETED)
             outcome = http_receive(server, &raw, seconds, interrupt);
-        if (outcome == NO_ANSWER && errno == ECONNRESET) {
-            outcome = ANSWERED;
-            text_add(&answer->body, raw.bytes + begin, raw.length - begin);
+        if (outcome == FAILED && errno == ECONNRESET) {
+            outcome = COMPLETED;
+            text_add(&response->body, raw.bytes + body_start, raw.length - body_start);
         }
     }
     text_free(&raw);
-    if (closes)
+    if (will_close)
         http_close(server);
     return outcome;
 }
 
 enum outcome http_exchange(struct server *server, const char *method, const char *path, const char *body, int seconds,
-                           int interrupt, bool again, struct answer *answer)
+                           int interrupt, bool idempotent, struct response *response)
 {
     struct text request = {0};
-    bool six = strchr(server->host, ':') != NULL;
+    bool is_ipv6 = strchr(server->host, ':') != NULL;
     text_print(&request,
                "%s %s%s HTTP/1.1\r\nHost: %s%s%s:%s\r\nX-Auth-Token: %s\r\nAccept: application/json\r\n"
                "OpenStack-API-Version: gpu-scheduling 1.0\r\n",
-               method, server->path, path, six ? "[" : "", server->host, six ? "]" : "", server->port, server->token);
+               method, server->path, path, is_ipv6 ? "[" : "", server->host, is_ipv6 ? "]" : "", server->port,
+               server->token);
     if (body)
         text_print(&request, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
     else
         text_print(&request, "\r\n");
 
-    enum outcome outcome = NO_ANSWER;
+    enum outcome outcome = FAILED;
     for (bool stale = true; stale;) {
-        stale = again && server->socket >= 0 && server->used;
-        answer->status = 0;
-        answer->body.length = 0;
+        stale = idempotent && server->socket >= 0 && server->used;
+        response->status = 0;
+        response->body.length = 0;
         if (!http_connect(server))
             break;
         outcome = http_send(server, &request);
-        if (outcome == ANSWERED)
-            outcome = read_answer(server, seconds, interrupt, answer);
-        if (outcome == ANSWERED) {
+        if (outcome == COMPLETED)
+            outcome = read_response(server, seconds, interrupt, response);
+        if (outcome == COMPLETED) {
             server->used = server->socket >= 0;
             break;
         }
-        int why = errno;
+        int saved_errno = errno;
         http_close(server);
-        errno = why;
-        if (outcome == INTERRUPTED || why == ETIMEDOUT)
+        errno = saved_errno;
+        if (outcome == INTERRUPTED || saved_errno == ETIMEDOUT)
             break;
     }
     text_free(&request);

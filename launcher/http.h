@@ -1,4 +1,4 @@
-/* HTTP/1.1 (RFC 9112) to one server, over one connection that is kept. */
+/* An HTTP/1.1 client (RFC 9112) for one server, over one persistent connection. */
 #ifndef GSAAS_HTTP_H
 #define GSAAS_HTTP_H
 
@@ -9,34 +9,34 @@
 
 struct server {
     char *host, *port; /* of the URL; numbers or names */
-    char *path;        /* what every path begins with, without a slash at the end */
+    char *path;        /* prefix of every path, without a slash at the end */
     char *token;
     int socket;        /* -1: not connected */
-    bool used;         /* the connection has carried an exchange, and may have gone stale */
+    bool used;         /* the connection has carried an exchange; the server may have closed it since */
 };
 
-struct answer {
+struct response {
     int status;
     struct text body;
 };
 
 enum outcome {
-    ANSWERED,
-    NO_ANSWER,   /* errno says why */
-    INTERRUPTED, /* *interrupt* became readable first; the connection is closed */
+    COMPLETED,
+    FAILED,      /* errno has the reason */
+    INTERRUPTED, /* *interrupt* became readable first; http_exchange has closed the connection */
 };
 
-/* One request; *body* is JSON, or NULL. Waits for at most *seconds* for the next bytes.
+/* Send a request and read the response; *body* is JSON, or NULL. The next bytes may take at most *seconds*.
  *
- * *interrupt* is a descriptor whose readability ends the wait, or -1. A request that a stale connection swallowed is
- * sent once more over a new one, if *again* says that doing it twice is doing it once. */
+ * *interrupt* is a descriptor that ends the wait when it becomes readable, or -1. A request that is lost with a used
+ * connection is sent again over a new one if it is *idempotent*. */
 enum outcome http_exchange(struct server *server, const char *method, const char *path, const char *body, int seconds,
-                           int interrupt, bool again, struct answer *answer);
+                           int interrupt, bool idempotent, struct response *response);
 
-/* Connect, unless it is; false with errno saying why not. */
+/* Connect, unless the server is connected. Return false on failure, with the reason in errno. */
 bool http_connect(struct server *server);
 
-/* Send all, or wait for more bytes of what is sent to us, as `http_exchange` does. */
+/* Send all bytes, or receive more bytes and append them, with timeout and interrupt as in http_exchange. */
 enum outcome http_send(struct server *server, const struct text *bytes);
 enum outcome http_receive(struct server *server, struct text *text, int seconds, int interrupt);
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LEVELS = 64 };
+enum { MAX_DEPTH = 64 };
 
-static const char *skip_value(const char *at, int levels);
+static const char *skip_value(const char *at, int depth);
 
 static const char *skip_space(const char *at)
 {
@@ -79,12 +79,12 @@ static const char *skip_number(const char *at)
     return at;
 }
 
-/* An array's elements or an object's members, up to and with the bracket that closes it. */
-static const char *skip_many(const char *at, int levels)
+/* Skip an array or object of at most *depth* levels, its closing bracket included. */
+static const char *skip_container(const char *at, int depth)
 {
     bool object = *at == '{';
     char end = object ? '}' : ']';
-    if (levels == 0)
+    if (depth == 0)
         return NULL;
     at = skip_space(at + 1);
     if (*at == end)
@@ -96,7 +96,7 @@ static const char *skip_many(const char *at, int levels)
                 return NULL;
             at = skip_space(at + 1);
         }
-        at = skip_space(skip_value(at, levels - 1));
+        at = skip_space(skip_value(at, depth - 1));
         if (!at)
             return NULL;
         if (*at == end)
@@ -107,13 +107,13 @@ static const char *skip_many(const char *at, int levels)
     }
 }
 
-static const char *skip_value(const char *at, int levels)
+static const char *skip_value(const char *at, int depth)
 {
     static const char *const words[] = {"true", "false", "null"};
     switch (*at) {
     case '{':
     case '[':
-        return skip_many(at, levels);
+        return skip_container(at, depth);
     case '"':
         return skip_string(at);
     }
@@ -126,7 +126,7 @@ static const char *skip_value(const char *at, int levels)
 const char *json_document(const char *text)
 {
     const char *begin = skip_space(text);
-    const char *end = begin ? skip_space(skip_value(begin, MOST_LEVELS)) : NULL;
+    const char *end = begin ? skip_space(skip_value(begin, MAX_DEPTH)) : NULL;
     return end && *end == '\0' ? begin : NULL;
 }
 
@@ -140,7 +140,7 @@ const char *json_first(const char *array)
 
 const char *json_after(const char *element)
 {
-    const char *at = element ? skip_space(skip_value(element, MOST_LEVELS)) : NULL;
+    const char *at = element ? skip_space(skip_value(element, MAX_DEPTH)) : NULL;
     return at && *at == ',' ? skip_space(at + 1) : NULL;
 }
 
@@ -153,7 +153,7 @@ const char *json_each(const char **cursor, char **name)
     if (*at != '"' || !(*name = json_text(at)))
         return NULL;
     at = skip_space(skip_space(skip_string(at)) + 1);
-    *cursor = skip_space(skip_value(at, MOST_LEVELS));
+    *cursor = skip_space(skip_value(at, MAX_DEPTH));
     return at;
 }
 
@@ -204,10 +204,10 @@ char *json_text(const char *string)
             *out++ = *at++;
             continue;
         }
-        static const char escapes[] = "bfnrt", meant[] = "\b\f\n\r\t";
+        static const char escapes[] = "bfnrt", characters[] = "\b\f\n\r\t";
         const char *escape = strchr(escapes, at[1]);
         if (at[1] != 'u') {
-            *out++ = escape ? meant[escape - escapes] : at[1];
+            *out++ = escape ? characters[escape - escapes] : at[1];
             at += 2;
             continue;
         }
@@ -220,7 +220,7 @@ char *json_text(const char *string)
                 at += 6;
             }
         }
-        if (code == 0 || (code >= 0xD800 && code < 0xE000)) { /* no C string, no UTF-8 */
+        if (code == 0 || (code >= 0xD800 && code < 0xE000)) { /* NUL, or half of a surrogate pair */
             free(content);
             return NULL;
         }
@@ -230,7 +230,7 @@ char *json_text(const char *string)
     return content;
 }
 
-bool json_is(const char *string, const char *content)
+bool json_equals(const char *string, const char *content)
 {
     char *text = json_text(string);
     bool same = text && strcmp(text, content) == 0;

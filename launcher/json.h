@@ -1,31 +1,31 @@
-/* A strict reader of JSON (RFC 8259) that stands in a text and steps over values.
+/* A strict JSON reader (RFC 8259) without a tree: a value is the position in the text where it begins.
  *
- * A position is where a value begins, after any space. Every function takes NULL for a position and then returns NULL
- * or false, so that steps can be chained and looked at once, at the end. Texts end with a NUL byte.
+ * Every function accepts NULL as a position and then returns NULL or false, so that calls can be nested and checked
+ * once, at the end. Texts end with a NUL byte.
  */
 #ifndef GSAAS_JSON_H
 #define GSAAS_JSON_H
 
 #include <stdbool.h>
 
-/* The value that *text* consists of, or NULL unless it is one JSON value and nothing else. */
+/* Return the value in *text*, or NULL unless the text is exactly one JSON value. */
 const char *json_document(const char *text);
 
-/* The value of a member of an object. */
+/* Return the value of a member of an object, or NULL if there is none. */
 const char *json_member(const char *object, const char *name);
 
-/* The first element of an array, or the element after *element*; NULL at the end. */
+/* Return the first element of an array, or the element after *element*; NULL at the end. */
 const char *json_first(const char *array);
 const char *json_after(const char *element);
 
-/* A string's content as UTF-8, to be freed; NULL if it is no string, or contains NUL. */
+/* Return the content of a string as UTF-8, for the caller to free; NULL if it is not a string, or contains NUL. */
 char *json_text(const char *string);
 
-/* Whether it is a string with this content. */
-bool json_is(const char *string, const char *content);
+/* Whether the value is a string with this content. */
+bool json_equals(const char *string, const char *content);
 
-/* The names and values of an object's members, one after the other: *cursor* begins as the object and is moved on.
- * The name is to be freed. NULL at the end, and for what is no object. */
+/* Iterate over an object's members: *cursor* is the object before the first call, and is advanced by each call. Return
+ * the value and set *name*, which the caller frees. Return NULL at the end, and for a value that is not an object. */
 const char *json_each(const char **cursor, char **name);
 
 #endif

@@ -11,57 +11,63 @@
 #include "json.h"
 #include "status.h"
 
-/* Seconds: for an answer, of a long poll, for the last answer, and how long the API may be away while we wait, which is
- * less than it takes until it counts us as gone. */
-enum { PATIENCE = 60, HELD_BACK = 25, FAREWELL = 10, AWAY = 45 };
+/* Durations in seconds. */
+enum {
+    RESPONSE_TIMEOUT = 60,
+    LONG_POLL = 25,       /* for which the API may delay a response */
+    CLEANUP_TIMEOUT = 10, /* of requests for which the command or its caller must not wait longer */
+    OUTAGE_TIMEOUT = 45,  /* for which the API may be away: less than the silence after which it gives up our place */
+};
 
-static void say(const char *sentence, const char *more)
+static void print_error(const char *sentence, const char *more)
 {
     fprintf(stderr, "gsaas: %s%s\n", sentence, more);
 }
 
-static const char *document(const struct answer *answer)
+static const char *response_document(const struct response *response)
 {
-    return answer->body.length ? json_document(answer->body.bytes) : NULL;
+    return response->body.length ? json_document(response->body.bytes) : NULL;
 }
 
-/* Say what an answer that is an error says, and return the exit status for it. */
-static int refused(const struct answer *answer)
+/* Print the message of an error response, and return the exit status for it. */
+static int report_refusal(const struct response *response)
 {
-    const char *error = json_first(json_member(document(answer), "errors"));
+    const char *error = json_first(json_member(response_document(response), "errors"));
     const char *code = json_member(error, "code");
     char *detail = json_text(json_member(error, "detail"));
     char *request = json_text(json_member(error, "request_id"));
     if (detail && *detail)
-        say(detail, "");
+        print_error(detail, "");
     else
-        fprintf(stderr, "gsaas: the API answered with HTTP status %d\n", answer->status);
+        fprintf(stderr, "gsaas: the API answered with HTTP status %d\n", response->status);
     if (request)
         fprintf(stderr, "  request %s\n", request);
     free(detail);
     free(request);
-    if (json_is(code, "gsaas.capacity.impossible"))
+    if (json_equals(code, "gsaas.capacity.impossible"))
         return STATUS_IMPOSSIBLE;
-    return json_is(code, "gsaas.capacity.busy") ? STATUS_BUSY : STATUS_FAILED;
+    return json_equals(code, "gsaas.capacity.busy") ? STATUS_BUSY : STATUS_FAILED;
 }
 
-static int unreachable(const struct server *server)
+static int report_unreachable(const struct server *server)
 {
     fprintf(stderr, "gsaas: the GSaaS API at http://%s:%s%s does not answer: %s\n", server->host, server->port,
             server->path, strerror(errno));
     return STATUS_FAILED;
 }
 
-static enum outcome ask(struct lease *lease, const char *method, const char *tail, int seconds, int interrupt,
-                        struct answer *answer)
+/* Send a request to the path of the lease, followed by *tail*. */
+static enum outcome request_lease(struct lease *lease, const char *method, const char *tail, int seconds, int interrupt,
+                                  struct response *response)
 {
     struct text path = {0};
     text_print(&path, "/v1/leases/%s%s", lease->id, tail);
-    enum outcome outcome = http_exchange(lease->server, method, path.bytes, NULL, seconds, interrupt, true, answer);
+    enum outcome outcome = http_exchange(lease->server, method, path.bytes, NULL, seconds, interrupt, true, response);
     text_free(&path);
     return outcome;
 }
 
+/* Add the variables of the JSON object *environment*; return false if one of them is not valid. */
 static bool add_variables(struct lease *lease, const char *environment)
 {
     const char *cursor = environment, *value;
@@ -83,20 +89,21 @@ static bool add_variables(struct lease *lease, const char *environment)
     return true;
 }
 
-static int fetch_environment(struct lease *lease, struct answer *answer)
+/* Fetch the lease's environment. Return 0, or the exit status after printing an error message. */
+static int fetch_environment(struct lease *lease, struct response *response)
 {
-    if (ask(lease, "GET", "/environment", PATIENCE, -1, answer) != ANSWERED)
-        return unreachable(lease->server);
-    if (answer->status != 200)
-        return refused(answer);
-    if (!add_variables(lease, json_member(document(answer), "environment"))) {
-        say("the API's answer has no environment that could be used", "");
+    if (request_lease(lease, "GET", "/environment", RESPONSE_TIMEOUT, -1, response) != COMPLETED)
+        return report_unreachable(lease->server);
+    if (response->status != 200)
+        return report_refusal(response);
+    if (!add_variables(lease, json_member(response_document(response), "environment"))) {
+        print_error("the API's answer has no environment that could be used", "");
         return STATUS_FAILED;
     }
     return 0;
 }
 
-/* The value that the lease's environment has for *name*, or NULL. */
+/* Return the value of a variable of the lease's environment, or NULL. */
 static const char *variable(const struct lease *lease, const char *name)
 {
     const char *end = lease->environment.bytes + lease->environment.length;
@@ -107,41 +114,44 @@ static const char *variable(const struct lease *lease, const char *name)
     return NULL;
 }
 
-/* Where the environment names a gate, show the grant there (gsaas/grants/grant_client.py); return 0, or the exit status after
- * having said why this host is not admitted. The environment is told anew then: a grant is good for one visit. */
-static int pass_gate(struct lease *lease, struct answer *answer)
+/* If the environment names a gate, show the grant there, as gsaas/grants/grant_client.py does. Return 0, or the exit
+ * status after printing why this host is not admitted. The environment is fetched again afterwards, because a grant is
+ * good once. */
+static int redeem_grant(struct lease *lease, struct response *response)
 {
     const char *gate = variable(lease, "GSAAS_GATE"), *grant = variable(lease, "GSAAS_GRANT");
     const char *colon = gate ? strrchr(gate, ':') : NULL;
     if (!colon || !grant)
         return 0;
     struct text line = {0}, reply = {0};
-    struct server keeper = {.host = strndup(gate, (size_t)(colon - gate)), .port = strdup(colon + 1), .socket = -1};
+    struct server connection = {.host = strndup(gate, (size_t)(colon - gate)), .port = strdup(colon + 1), .socket = -1};
     text_print(&line, "%s %s\n", lease->id, grant);
-    bool heard = keeper.host && keeper.port && http_connect(&keeper) && http_send(&keeper, &line) == ANSWERED;
-    while (heard && !(reply.bytes && strchr(reply.bytes, '\n')))
-        heard = http_receive(&keeper, &reply, PATIENCE, -1) == ANSWERED;
-    if (heard)
+    bool received = connection.host && connection.port && http_connect(&connection)
+                    && http_send(&connection, &line) == COMPLETED;
+    while (received && !(reply.bytes && strchr(reply.bytes, '\n')))
+        received = http_receive(&connection, &reply, RESPONSE_TIMEOUT, -1) == COMPLETED;
+    if (received)
         *strchr(reply.bytes, '\n') = '\0';
-    int result = heard && strcmp(reply.bytes, "admitted") == 0 ? 0 : STATUS_FAILED;
+    int result = received && strcmp(reply.bytes, "admitted") == 0 ? 0 : STATUS_FAILED;
     if (result)
         fprintf(stderr, "gsaas: lease %s cannot be used from here: the gate at %s says: %s\n", lease->id, gate,
-                heard ? reply.bytes : strerror(errno));
-    http_close(&keeper);
-    free(keeper.host);
-    free(keeper.port);
+                received ? reply.bytes : strerror(errno));
+    http_close(&connection);
+    free(connection.host);
+    free(connection.port);
     text_free(&line);
     text_free(&reply);
     if (result == 0) {
         text_free(&lease->environment);
-        result = fetch_environment(lease, answer);
+        result = fetch_environment(lease, response);
     }
     return result;
 }
 
-static void show_place(const char *known)
+/* Print the position of a lease in the queue to a terminal, if it has changed. */
+static void print_queue_position(const char *lease)
 {
-    const char *queue = json_member(known, "queue");
+    const char *queue = json_member(lease, "queue");
     const char *position = json_member(queue, "position"), *length = json_member(queue, "length");
     static int last = -1;
     if (position && length && atoi(position) != last && isatty(STDERR_FILENO)) {
@@ -150,133 +160,138 @@ static void show_place(const char *known)
     }
 }
 
-/* Say why a lease that ended by itself did. */
-static int ended(const char *known, const char *status)
+/* Print why a lease has ended, and return the exit status for it. */
+static int report_end(const char *lease, const char *status)
 {
-    char *why = json_text(json_member(json_member(known, "fault"), "message"));
-    bool queue = json_is(json_member(json_member(known, "fault"), "step"), "queue");
-    fprintf(stderr, "gsaas: the cGPUs cannot be used, the lease is %s%s%s\n", status, why ? ": " : "", why ? why : "");
-    free(why);
-    return queue ? STATUS_BUSY : STATUS_FAILED;
+    char *reason = json_text(json_member(json_member(lease, "fault"), "message"));
+    bool in_queue = json_equals(json_member(json_member(lease, "fault"), "step"), "queue");
+    fprintf(stderr, "gsaas: the cGPUs cannot be used, the lease is %s%s%s\n", status, reason ? ": " : "",
+            reason ? reason : "");
+    free(reason);
+    return in_queue ? STATUS_BUSY : STATUS_FAILED;
 }
 
-/* Wait a second; true if a signal came first. */
-static bool pause_interrupted(const struct lease *lease)
+/* Sleep for a second; return true if a signal arrives first. */
+static bool sleep_interrupted(const struct lease *lease)
 {
-    struct pollfd awaited = {lease->interrupt, POLLIN, 0};
-    return poll(&awaited, 1, 1000) > 0;
+    struct pollfd polled = {lease->interrupt, POLLIN, 0};
+    return poll(&polled, 1, 1000) > 0;
 }
 
-/* Look at the lease again as soon as it has left *status*, and return what became of that; the new status is for the
- * caller to free. */
-static enum outcome look(struct lease *lease, const char *status, struct answer *answer, char **becomes)
+/* Fetch the lease as soon as it has left *status*, or after LONG_POLL. *new_status*, which the caller frees, is NULL if
+ * the response has none. */
+static enum outcome await_change(struct lease *lease, const char *status, struct response *response, char **new_status)
 {
     struct text tail = {0};
-    text_print(&tail, "?while_status=%s&timeout=%d", status, HELD_BACK);
-    enum outcome outcome = ask(lease, "GET", tail.bytes, PATIENCE, lease->interrupt, answer);
+    text_print(&tail, "?while_status=%s&timeout=%d", status, LONG_POLL);
+    enum outcome outcome = request_lease(lease, "GET", tail.bytes, RESPONSE_TIMEOUT, lease->interrupt, response);
     text_free(&tail);
-    *becomes = NULL;
-    if (outcome == ANSWERED && answer->status == 200) {
-        const char *known = json_member(document(answer), "lease");
-        *becomes = json_text(json_member(known, "status"));
-        show_place(known);
+    *new_status = NULL;
+    if (outcome == COMPLETED && response->status == 200) {
+        const char *found = json_member(response_document(response), "lease");
+        *new_status = json_text(json_member(found, "status"));
+        print_queue_position(found);
     }
     return outcome;
 }
 
-/* Follow the lease until it is ACTIVE; *status* is where it stands, and freed here. */
-static int follow(struct lease *lease, char *status, struct answer *answer)
+/* Wait until the lease is ACTIVE, and fetch its environment; return as lease_allocate does. *status* is the current
+ * status and is freed here. */
+static int await_active(struct lease *lease, char *status, struct response *response)
 {
-    int silent = 0; /* seconds */
+    int silent = 0; /* seconds since the API last answered */
     while (status && (strcmp(status, "QUEUED") == 0 || strcmp(status, "CLAIMED") == 0)) {
-        char *becomes;
-        time_t begun = time(NULL);
-        enum outcome outcome = look(lease, status, answer, &becomes);
-        bool away = outcome == NO_ANSWER || (outcome == ANSWERED && answer->status >= 500);
+        char *new_status;
+        time_t started_at = time(NULL);
+        enum outcome outcome = await_change(lease, status, response, &new_status);
+        bool away = outcome == FAILED || (outcome == COMPLETED && response->status >= 500);
         silent = away ? silent + 1 : 0;
-        if (outcome == INTERRUPTED || (away && silent > AWAY) || (!away && !becomes)) {
+        if (outcome == INTERRUPTED || (away && silent > OUTAGE_TIMEOUT) || (!away && !new_status)) {
             free(status);
-            return outcome == INTERRUPTED ? -1 : outcome == NO_ANSWER ? unreachable(lease->server) : refused(answer);
+            if (outcome == INTERRUPTED)
+                return -1;
+            return outcome == FAILED ? report_unreachable(lease->server) : report_refusal(response);
         }
-        /* It is away, or has too many waiting already to hold our answer back: not again at once. */
-        bool same = away || strcmp(becomes, status) == 0;
-        if (becomes) {
+        /* The API is away, or has too many waiting clients to delay this response: do not ask again at once. */
+        bool unchanged = away || strcmp(new_status, status) == 0;
+        if (new_status) {
             free(status);
-            status = becomes;
+            status = new_status;
         }
-        if (same && time(NULL) - begun < HELD_BACK / 2 && pause_interrupted(lease)) {
+        if (unchanged && time(NULL) - started_at < LONG_POLL / 2 && sleep_interrupted(lease)) {
             free(status);
             return -1;
         }
     }
     int result = 0;
     if (!status || strcmp(status, "ACTIVE") != 0)
-        result = ended(json_member(document(answer), "lease"), status ? status : "unknown");
+        result = report_end(json_member(response_document(response), "lease"), status ? status : "unknown");
     free(status);
-    return result ? result : fetch_environment(lease, answer);
+    return result ? result : fetch_environment(lease, response);
 }
 
-int lease_take(struct lease *lease, const struct request *request)
+int lease_allocate(struct lease *lease, const struct request *request)
 {
-    struct answer answer = {0};
+    struct response response = {0};
     int result;
-    /* Where nobody watches, the answer comes when the wait is over. A signal cuts that short, and the API ends the lease
-     * of a client that hangs up; any other answer comes at once, and only that tells what to give back. */
-    bool held = request->waits && !isatty(STDERR_FILENO);
+    /* Without a terminal, where progress would be shown, the API delays its response until the wait is over. A signal
+     * may end that wait: the API ends the lease of a client that closes the connection. A response that is not delayed
+     * is awaited in any case, because it has the id of the lease to release. */
+    bool long_poll = request->waits && !isatty(STDERR_FILENO);
     char path[40] = "/v1/leases";
-    if (held)
-        snprintf(path, sizeof path, "/v1/leases?timeout=%d", HELD_BACK);
-    enum outcome outcome = http_exchange(lease->server, "POST", path, request->body.bytes, PATIENCE,
-                                         held ? lease->interrupt : -1, false, &answer);
+    if (long_poll)
+        snprintf(path, sizeof path, "/v1/leases?timeout=%d", LONG_POLL);
+    enum outcome outcome = http_exchange(lease->server, "POST", path, request->body.bytes, RESPONSE_TIMEOUT,
+                                         long_poll ? lease->interrupt : -1, false, &response);
     if (outcome == INTERRUPTED) {
         result = -1;
-    } else if (outcome != ANSWERED) {
-        result = unreachable(lease->server);
-    } else if (answer.status != 201 && answer.status != 202) {
-        result = refused(&answer);
+    } else if (outcome != COMPLETED) {
+        result = report_unreachable(lease->server);
+    } else if (response.status != 201 && response.status != 202) {
+        result = report_refusal(&response);
     } else {
-        const char *known = json_member(document(&answer), "lease");
-        const char *environment = json_member(document(&answer), "environment");
-        lease->id = json_text(json_member(known, "id"));
+        const char *found = json_member(response_document(&response), "lease");
+        const char *environment = json_member(response_document(&response), "environment");
+        lease->id = json_text(json_member(found, "id"));
         if (!lease->id || strspn(lease->id, "0123456789abcdef-") != strlen(lease->id)) {
-            say("the API's answer names no lease", "");
+            print_error("the API's answer has no lease", "");
             result = STATUS_FAILED;
             free(lease->id);
             lease->id = NULL;
-        } else if (answer.status == 201 && add_variables(lease, environment)) {
+        } else if (response.status == 201 && add_variables(lease, environment)) {
             result = 0;
         } else {
-            show_place(known);
-            result = follow(lease, json_text(json_member(known, "status")), &answer);
+            print_queue_position(found);
+            result = await_active(lease, json_text(json_member(found, "status")), &response);
         }
     }
     if (result == 0)
-        result = pass_gate(lease, &answer);
-    text_free(&answer.body);
+        result = redeem_grant(lease, &response);
+    text_free(&response.body);
     if (result != 0 && lease->id)
-        lease_give_back(lease);
+        lease_release(lease);
     return result;
 }
 
-bool lease_keep(struct lease *lease)
+bool lease_keep_alive(struct lease *lease)
 {
-    struct answer answer = {0};
-    bool kept = true;
-    if (ask(lease, "POST", "/keepalive", FAREWELL, -1, &answer) == ANSWERED) {
-        const char *status = json_member(json_member(document(&answer), "lease"), "status");
-        kept = answer.status != 404 && !json_is(status, "RELEASING") && !json_is(status, "ERROR");
+    struct response response = {0};
+    bool alive = true;
+    if (request_lease(lease, "POST", "/keepalive", CLEANUP_TIMEOUT, -1, &response) == COMPLETED) {
+        const char *status = json_member(json_member(response_document(&response), "lease"), "status");
+        alive = response.status != 404 && !json_equals(status, "RELEASING") && !json_equals(status, "ERROR");
     }
-    text_free(&answer.body);
-    return kept;
+    text_free(&response.body);
+    return alive;
 }
 
-void lease_give_back(struct lease *lease)
+void lease_release(struct lease *lease)
 {
-    struct answer answer = {0};
-    bool gone = ask(lease, "DELETE", "", FAREWELL, -1, &answer) == ANSWERED
-                && (answer.status < 300 || answer.status == 404);
-    if (!gone)
+    struct response response = {0};
+    bool released = request_lease(lease, "DELETE", "", CLEANUP_TIMEOUT, -1, &response) == COMPLETED
+                    && (response.status < 300 || response.status == 404);
+    if (!released)
         fprintf(stderr, "gsaas: lease %s could not be given back; it ends by itself within %d s\n", lease->id,
                 KEEPALIVE);
-    text_free(&answer.body);
+    text_free(&response.body);
 }

@@ -1,4 +1,4 @@
-/* A lease of cGPUs: asked for, kept alive, given back. */
+/* A lease of cGPUs: requested, kept alive, released. */
 #ifndef GSAAS_LEASE_H
 #define GSAAS_LEASE_H
 
@@ -9,19 +9,19 @@
 
 struct lease {
     struct server *server;
-    char *id; /* NULL: there is none */
-    struct text environment; /* NAME=value, each with a NUL at its end */
-    int interrupt; /* a descriptor that becomes readable when a signal has come */
+    char *id;                /* NULL: there is no lease */
+    struct text environment; /* NAME=value, each followed by NUL */
+    int interrupt;           /* a descriptor that becomes readable when a signal arrives */
 };
 
-/* Take the cGPUs and return 0, or the exit status after having said why there are none. When a signal ends a wait, the
- * place in the queue is given back and -1 returned; the signal is still to be read. */
-int lease_take(struct lease *lease, const struct request *request);
+/* Request the lease and wait until it is ACTIVE. Return 0, or the exit status after printing an error message. If a
+ * signal ends the wait, give up the place in the queue and return -1; the signal remains readable. */
+int lease_allocate(struct lease *lease, const struct request *request);
 
-/* Tell GSaaS that we are still here; false if it says that the lease is none any more. */
-bool lease_keep(struct lease *lease);
+/* Renew the lease; return false if the API says that it has ended. An API that does not answer counts as a success. */
+bool lease_keep_alive(struct lease *lease);
 
-/* Give the cGPUs back, or say that they come back by themselves. */
-void lease_give_back(struct lease *lease);
+/* Release the cGPUs. If that fails, print that the lease ends by itself. */
+void lease_release(struct lease *lease);
 
 #endif

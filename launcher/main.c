@@ -1,13 +1,13 @@
-/* `gsaas`: the program that people type.
+/* The command `gsaas`.
  *
- * It does one thing itself, and that quickly: `gsaas run`, where every millisecond until the command begins is waited
- * for. Everything else, and whatever it does not plainly understand or cannot do (https, Keystone, wrong words), it
- * leaves to `gsaas-cli` beside it, which is the same program in Python. gsaas/cli/run.py does what this file does.
+ * It implements `gsaas run`, where users wait for every millisecond until the command begins. For all other commands,
+ * and for lines or credentials that it does not support (https, Keystone, invalid options), it executes `gsaas-cli`,
+ * the same program in Python, which is installed beside it. gsaas/cli/run.py follows the same rules as this file.
  *
- * 1. A lease that was taken is given back on every way out of here. Who kills this program with SIGKILL kills the
- *    command with it, and GSaaS ends the lease when nobody has kept it alive for a while.
- * 2. Signals are read, never handled: they are blocked from the first line to the last. What somebody sends to this
- *    program alone is sent on to the command; what a terminal sends goes to both anyway.
+ * 1. A lease is released on every path that ends this program. If this program is killed with SIGKILL, the kernel kills
+ *    the command as well, and GSaaS ends the lease because it is no longer kept alive.
+ * 2. Signals are read from a descriptor and have no handlers: they are blocked all the time. A signal sent to this
+ *    program alone is forwarded to the command; a signal from the terminal reaches both.
  */
 #include <errno.h>
 #include <limits.h>
@@ -29,9 +29,10 @@
 
 extern char **environ;
 
-static const int SENT_ON[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+static const int FORWARDED_SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
-static int in_python(char **argv)
+/* Replace this program by gsaas-cli; return the exit status if that fails. */
+static int exec_gsaas_cli(char **argv)
 {
     char path[PATH_MAX + sizeof "gsaas-cli"];
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -41,56 +42,58 @@ static int in_python(char **argv)
         execv(path, argv);
     }
     execvp("gsaas-cli", argv);
-    fprintf(stderr, "gsaas: gsaas-cli, which belongs beside this program, cannot be run: %s\n", strerror(errno));
+    fprintf(stderr, "gsaas: gsaas-cli, which is installed beside this program, cannot be run: %s\n", strerror(errno));
     return STATUS_FAILED;
 }
 
-/* Block what is sent on, and SIGCHLD; return a descriptor that tells of them. */
-static int read_signals(sigset_t *before)
+/* Block the signals to forward, and SIGCHLD. Return a descriptor from which they are read; *mask* is set to the mask
+ * before. */
+static int block_signals(sigset_t *mask)
 {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
-    for (size_t i = 0; i < sizeof SENT_ON / sizeof *SENT_ON; i++)
-        sigaddset(&signals, SENT_ON[i]);
-    signal(SIGCHLD, SIG_DFL); /* or a caller that ignores it keeps us from the exit status */
-    sigprocmask(SIG_BLOCK, &signals, before);
+    for (size_t i = 0; i < sizeof FORWARDED_SIGNALS / sizeof *FORWARDED_SIGNALS; i++)
+        sigaddset(&signals, FORWARDED_SIGNALS[i]);
+    signal(SIGCHLD, SIG_DFL); /* if the caller ignores it, waitpid returns no exit status */
+    sigprocmask(SIG_BLOCK, &signals, mask);
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Ours, with the lease's in the place of those of the same name. */
-static char **environment_with(const struct text *added)
+/* Return this program's environment, with the variables in *added* in place of those of the same name; NULL if there is
+ * no memory. */
+static char **merge_environment(const struct text *added)
 {
-    size_t ours = 0, theirs = 0, kept = 0;
+    size_t own_count = 0, added_count = 0, count = 0;
     const char *end = added->bytes + added->length;
-    while (environ[ours])
-        ours++;
+    while (environ[own_count])
+        own_count++;
     for (const char *at = added->bytes; at < end; at += strlen(at) + 1)
-        theirs++;
-    char **all = calloc(ours + theirs + 1, sizeof *all);
-    if (!all)
+        added_count++;
+    char **merged = calloc(own_count + added_count + 1, sizeof *merged);
+    if (!merged)
         return NULL;
     for (char *at = added->bytes; at < end; at += strlen(at) + 1)
-        all[kept++] = at;
-    for (size_t i = 0; i < ours; i++) {
-        size_t name = strcspn(environ[i], "=") + 1, same = 0;
-        while (same < theirs && strncmp(environ[i], all[same], name) != 0)
-            same++;
-        if (same == theirs)
-            all[kept++] = environ[i];
+        merged[count++] = at;
+    for (size_t i = 0; i < own_count; i++) {
+        size_t name_length = strcspn(environ[i], "=") + 1, other = 0;
+        while (other < added_count && strncmp(environ[i], merged[other], name_length) != 0)
+            other++;
+        if (other == added_count)
+            merged[count++] = environ[i];
     }
-    return all;
+    return merged;
 }
 
-/* Start the command; 0 if it cannot be, with errno saying why. */
+/* Start the command and return its process id; 0 if it cannot be started, with the reason in errno. */
 static pid_t start(char **command, char **environment, const sigset_t *mask)
 {
     pid_t parent = getpid();
     volatile int failed = 0;
-    pid_t child = vfork(); /* the parent goes on when the command runs, so it sees what went wrong */
+    pid_t child = vfork(); /* the parent continues after execvpe, and shares `failed` until then */
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
+        if (getppid() != parent) /* it died before the prctl, which then had no effect */
             _exit(STATUS_FAILED);
         sigprocmask(SIG_SETMASK, mask, NULL);
         execvpe(command[0], command, environment);
@@ -105,56 +108,58 @@ static pid_t start(char **command, char **environment, const sigset_t *mask)
     return child > 0 ? child : 0;
 }
 
-/* Wait for the command, keep the lease alive, send signals on; return how the command ended. */
-static int attend(pid_t child, struct lease *lease)
+/* Wait for the command, meanwhile keep the lease alive and forward signals; return the exit status. */
+static int supervise(pid_t child, struct lease *lease)
 {
-    struct pollfd awaited = {lease->interrupt, POLLIN, 0};
+    struct pollfd polled = {lease->interrupt, POLLIN, 0};
     struct signalfd_siginfo signal;
-    bool kept = true;
+    bool alive = true;
     for (;;) {
         int status;
-        int ready = poll(&awaited, 1, KEEPALIVE / 3 * 1000);
+        int ready = poll(&polled, 1, KEEPALIVE / 3 * 1000);
         if (waitpid(child, &status, WNOHANG) == child)
             return WIFSIGNALED(status) ? STATUS_SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
-        if (ready == 0 && kept && !(kept = lease_keep(lease))) {
+        if (ready == 0 && alive && !(alive = lease_keep_alive(lease))) {
             fprintf(stderr, "gsaas: the lease %s was ended by others: ending the command\n", lease->id);
             kill(child, SIGTERM);
         }
         while (read(lease->interrupt, &signal, sizeof signal) == sizeof signal)
-            if (signal.ssi_signo != SIGCHLD && signal.ssi_code <= 0) /* by a process, not by the kernel's terminal */
+            if (signal.ssi_signo != SIGCHLD && signal.ssi_code <= 0) /* not from a terminal */
                 kill(child, (int)signal.ssi_signo);
     }
 }
 
-static bool interrupted(int signals)
+/* Whether a signal has arrived; it is consumed. */
+static bool signal_arrived(int signals)
 {
     struct signalfd_siginfo signal;
     return read(signals, &signal, sizeof signal) == sizeof signal;
 }
 
+/* Run the command with a lease; return the exit status. */
 static int run(struct server *server, const struct request *request)
 {
     sigset_t mask;
-    struct lease lease = {.server = server, .interrupt = read_signals(&mask)};
-    int result = lease_take(&lease, request);
-    bool late = result == 0 && interrupted(lease.interrupt);
-    if (late)
-        lease_give_back(&lease);
-    if (late || result == -1) {
-        fprintf(stderr, "gsaas: interrupted before the command began; what it was to use is given back\n");
+    struct lease lease = {.server = server, .interrupt = block_signals(&mask)};
+    int result = lease_allocate(&lease, request);
+    bool interrupted = result == 0 && signal_arrived(lease.interrupt);
+    if (interrupted)
+        lease_release(&lease);
+    if (interrupted || result == -1) {
+        fprintf(stderr, "gsaas: interrupted before the command began; its cGPUs are given back\n");
         return STATUS_INTERRUPTED;
     }
     if (result != 0)
         return result;
-    char **environment = environment_with(&lease.environment);
+    char **environment = merge_environment(&lease.environment);
     pid_t child = environment ? start(request->command, environment, &mask) : 0;
     if (child) {
-        result = attend(child, &lease);
+        result = supervise(child, &lease);
     } else {
         result = errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
         fprintf(stderr, "gsaas: %s cannot be run: %s\n", request->command[0], strerror(errno));
     }
-    lease_give_back(&lease);
+    lease_release(&lease);
     free(environment);
     free(lease.id);
     text_free(&lease.environment);
@@ -167,7 +172,7 @@ int main(int argc, char **argv)
     struct server server = {0};
     struct request request = {0};
     if (argc < 2 || strcmp(argv[1], "run") != 0 || !request_read(argv + 2, &request) || !credentials_read(&server))
-        return in_python(argv);
+        return exec_gsaas_cli(argv);
     int status = run(&server, &request);
     text_free(&request.body);
     return status;

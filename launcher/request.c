@@ -6,31 +6,31 @@
 
 #include "status.h"
 
-enum kind { NUMBER, TEXT, WORD };
+enum kind { NUMBER, TEXT, CHOICE };
 
 struct option {
     const char *name;
     enum kind kind;
-    const char *words; /* " allowed words " of a WORD */
+    const char *choices; /* of a CHOICE: " allowed words " */
     const char *value;
 };
 
 enum { NCGPUS, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, OPTIONS };
 
-/* Decimal digits, not too many, at least 1, and no zero before the first: JSON knows none. */
+/* Whether it is a number of at least 1 with at most 9 decimal digits. JSON allows no leading zero. */
 static bool is_number(const char *value)
 {
     size_t length = strlen(value);
     return length > 0 && length <= 9 && *value != '0' && strspn(value, "0123456789") == length;
 }
 
-static bool is_one_of(const char *value, const char *words)
+static bool is_one_of(const char *value, const char *choices)
 {
-    const char *found = strstr(words, value);
+    const char *found = strstr(choices, value);
     return *value && !strchr(value, ' ') && found && found[-1] == ' ' && found[strlen(value)] == ' ';
 }
 
-/* UTF-8 is the API's to judge; what no line of a terminal contains is not worth a rule of its own. */
+/* Whether it is printable ASCII. Any other text, whose encoding has to be checked, is left to gsaas-cli. */
 static bool is_text(const char *value)
 {
     for (; *value; value++)
@@ -44,15 +44,15 @@ static bool is_valid(const struct option *option)
     switch (option->kind) {
     case NUMBER:
         return is_number(option->value);
-    case WORD:
-        return is_one_of(option->value, option->words);
+    case CHOICE:
+        return is_one_of(option->value, option->choices);
     default:
         return *option->value && is_text(option->value);
     }
 }
 
-/* -name=value, -name value, and both with two dashes; the words used up are *taken*. */
-static bool read_option(char **words, struct option *options, int *taken)
+/* Parse `-name=value` or `-name value`, with one dash or two; *consumed* is set to the number of words. */
+static bool read_option(char **words, struct option *options, int *consumed)
 {
     const char *word = words[0];
     if (word[0] != '-')
@@ -63,9 +63,9 @@ static bool read_option(char **words, struct option *options, int *taken)
         struct option *option = &options[i];
         if (strlen(option->name) != length || strncmp(option->name, word, length) != 0)
             continue;
-        *taken = word[length] == '=' ? 1 : 2;
-        const char *value = *taken == 1 ? word + length + 1 : words[1];
-        if (option->value || !value || (*taken == 2 && *value == '-'))
+        *consumed = word[length] == '=' ? 1 : 2;
+        const char *value = *consumed == 1 ? word + length + 1 : words[1];
+        if (option->value || !value || (*consumed == 2 && *value == '-'))
             return false;
         option->value = value;
         return is_valid(option);
@@ -73,7 +73,7 @@ static bool read_option(char **words, struct option *options, int *taken)
     return false;
 }
 
-/* -wait and -wait=SECONDS; *seconds* becomes "" for ever. */
+/* Parse `-wait` or `-wait=SECONDS`; *seconds* is set to "" for a wait without end. */
 static bool read_wait(const char *word, const char **seconds)
 {
     word += word[0] == '-';
@@ -87,7 +87,8 @@ static bool read_wait(const char *word, const char **seconds)
     return *seconds != NULL;
 }
 
-static void member(struct text *body, const char *name, const struct option *option)
+/* Append a member of a JSON object, if the option is given. */
+static void add_member(struct text *body, const char *name, const struct option *option)
 {
     if (!option->value)
         return;
@@ -98,25 +99,26 @@ static void member(struct text *body, const char *name, const struct option *opt
         text_json(body, option->value);
 }
 
+/* Append the body of the request: the options given, and this user and host as the consumer. */
 static void print_body(struct text *body, const struct option *options, const char *wait)
 {
-    char here[256] = "";
+    char hostname[256] = "";
     text_print(body, "{\"lease\":{\"cgpus\":{\"count\":%s", options[NCGPUS].value);
-    member(body, "mode", &options[MODE]);
-    member(body, "memory_mb", &options[POOLMEM]);
-    member(body, "locality", &options[LOCALITY]);
-    member(body, "policy", &options[POLICY]);
-    member(body, "gpu_model", &options[MODEL]);
-    member(body, "compute_capability", &options[CAPABILITY]);
-    member(body, "hosts", &options[HOSTS]);
-    member(body, "host", &options[HOST]);
+    add_member(body, "mode", &options[MODE]);
+    add_member(body, "memory_mb", &options[POOLMEM]);
+    add_member(body, "locality", &options[LOCALITY]);
+    add_member(body, "policy", &options[POLICY]);
+    add_member(body, "gpu_model", &options[MODEL]);
+    add_member(body, "compute_capability", &options[CAPABILITY]);
+    add_member(body, "hosts", &options[HOSTS]);
+    add_member(body, "host", &options[HOST]);
     text_print(body, "},\"server\":null,\"keepalive\":%d", KEEPALIVE);
-    member(body, "name", &options[NAME]);
+    add_member(body, "name", &options[NAME]);
     if (wait)
         text_print(body, ",\"wait\":%s,\"attended\":true", *wait ? wait : "null");
-    gethostname(here, sizeof here - 1);
+    gethostname(hostname, sizeof hostname - 1);
     text_print(body, ",\"consumer\":{\"host\":");
-    text_json(body, here);
+    text_json(body, hostname);
     text_print(body, ",\"uid\":%u}}}", (unsigned)getuid());
 }
 
@@ -124,21 +126,21 @@ bool request_read(char **words, struct request *request)
 {
     struct option options[OPTIONS] = {
         [NCGPUS] = {"ncgpus", NUMBER, NULL, NULL},
-        [MODE] = {"mode", WORD, " exclusive shared ", NULL},
+        [MODE] = {"mode", CHOICE, " exclusive shared ", NULL},
         [POOLMEM] = {"poolmem", NUMBER, NULL, NULL},
-        [LOCALITY] = {"locality", WORD, " any local remote ", NULL},
+        [LOCALITY] = {"locality", CHOICE, " any local remote ", NULL},
         [POLICY] = {"policy", TEXT, NULL, NULL},
         [MODEL] = {"model", TEXT, NULL, NULL},
         [CAPABILITY] = {"capability", TEXT, NULL, NULL},
-        [HOSTS] = {"hosts", WORD, " any one spread ", NULL},
+        [HOSTS] = {"hosts", CHOICE, " any one spread ", NULL},
         [HOST] = {"host", TEXT, NULL, NULL},
         [NAME] = {"name", TEXT, NULL, NULL},
     };
     const char *wait = NULL;
-    int taken = 1;
-    for (; *words && strcmp(*words, "--") != 0; words += taken) {
-        taken = 1;
-        if (!read_wait(*words, &wait) && !read_option(words, options, &taken))
+    int consumed = 1;
+    for (; *words && strcmp(*words, "--") != 0; words += consumed) {
+        consumed = 1;
+        if (!read_wait(*words, &wait) && !read_option(words, options, &consumed))
             return false;
     }
     bool shared = options[MODE].value && strcmp(options[MODE].value, "shared") == 0;

@@ -1,4 +1,4 @@
-/* What `gsaas run` is asked for on its line: the body of POST /v1/leases, and the command. */
+/* Parses the command line of `gsaas run` into the body of POST /v1/leases and the command. */
 #ifndef GSAAS_REQUEST_H
 #define GSAAS_REQUEST_H
 
@@ -6,15 +6,15 @@
 
 #include "text.h"
 
-enum { KEEPALIVE = 60 }; /* seconds of silence after which GSaaS takes the launcher for dead */
+enum { KEEPALIVE = 60 }; /* seconds of silence after which GSaaS takes this program for dead, and ends the lease */
 
 struct request {
     struct text body;
     char **command; /* ends with NULL */
-    bool waits;
+    bool waits; /* in the queue, if the request does not fit now */
 };
 
-/* Read the words after `run`. False for whatever is not plainly right: `gsaas.cli.spelling` finds the words for it. */
+/* Parse the words after `run`. Return false for a line that is not valid: gsaas.cli.parser prints the error message. */
 bool request_read(char **words, struct request *request);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the launcher ends with when it is not the command's own status; `gsaas run --help` has the table. */
+/* The exit statuses of `gsaas run` besides those of the command; `gsaas run --help` lists them. */
 #ifndef GSAAS_STATUS_H
 #define GSAAS_STATUS_H
 
@@ -8,7 +8,7 @@ enum {
     STATUS_FAILED = 125,
     STATUS_NOT_EXECUTABLE = 126,
     STATUS_NOT_FOUND = 127,
-    STATUS_SIGNALLED = 128, /* and the number of the signal that ended the command */
+    STATUS_SIGNALLED = 128, /* plus the number of the signal that ended the command */
     STATUS_INTERRUPTED = 130,
 };
 

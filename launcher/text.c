@@ -8,12 +8,12 @@
 
 #include "status.h"
 
-char *text_room(struct text *text, size_t more)
+char *text_reserve(struct text *text, size_t more)
 {
     size_t needed = text->length + more + 1;
-    if (needed > text->room) {
-        text->room = needed > 2 * text->room ? needed : 2 * text->room;
-        text->bytes = realloc(text->bytes, text->room);
+    if (needed > text->capacity) {
+        text->capacity = needed > 2 * text->capacity ? needed : 2 * text->capacity;
+        text->bytes = realloc(text->bytes, text->capacity);
         if (!text->bytes)
             errx(STATUS_FAILED, "no memory");
     }
@@ -22,23 +22,23 @@ char *text_room(struct text *text, size_t more)
 
 void text_add(struct text *text, const char *bytes, size_t length)
 {
-    memcpy(text_room(text, length), bytes, length);
+    memcpy(text_reserve(text, length), bytes, length);
     text->length += length;
     text->bytes[text->length] = '\0';
 }
 
 void text_print(struct text *text, const char *format, ...)
 {
-    va_list once, again;
-    va_start(once, format);
-    va_copy(again, once);
-    int length = vsnprintf(NULL, 0, format, once);
-    va_end(once);
+    va_list measured, printed;
+    va_start(measured, format);
+    va_copy(printed, measured);
+    int length = vsnprintf(NULL, 0, format, measured);
+    va_end(measured);
     if (length > 0) {
-        vsnprintf(text_room(text, (size_t)length), (size_t)length + 1, format, again);
+        vsnprintf(text_reserve(text, (size_t)length), (size_t)length + 1, format, printed);
         text->length += (size_t)length;
     }
-    va_end(again);
+    va_end(printed);
 }
 
 void text_json(struct text *text, const char *content)

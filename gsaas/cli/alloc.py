@@ -1,4 +1,4 @@
-"""cGPUs for whoever types: `gsaas alloc` takes them and prints their environment, `gsaas release` gives them back."""
+"""cGPUs without a VM: `gsaas alloc` takes them, `gsaas release` gives them back, `gsaas redeem` shows their grant."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from types import SimpleNamespace
 
 from gsaas.cli import cgpus, leases, queue
-from gsaas.cli.output import note, print_json
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.output import print_document, print_note
+from gsaas.cli.parser import UsageError
 from gsaas.client import Client, ClientError
 from gsaas.grants import grant_client
 
@@ -21,52 +21,47 @@ if TYPE_CHECKING:
 
 def alloc(client: Client, args: SimpleNamespace) -> int:
     """Take cGPUs and print the environment with which programs find them."""
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "cgpus": cgpus.from_options(args),
         "server": None,
-        "consumer": consumer(args),
+        "consumer": consumer_from_options(args),
     }
     if args.name:
-        asked["name"] = args.name
-    answer = queue.ask(client, args, asked)
+        request["name"] = args.name
+    answer = queue.request_lease(client, args, request)
     for sentence in answer.get("notes", []):
-        note(sentence)
+        print_note(sentence)
     lease = answer["lease"]
     try:
         if lease["status"] != "ACTIVE":
-            lease = leases.follow(client, lease, lambda status: status != "CLAIMED")
+            lease = leases.wait_until(client, lease, lambda status: status != "CLAIMED")
         if lease["status"] != "ACTIVE":
-            raise ClientError(_what_went_wrong(lease))
-        environment = answer.get("environment")
-        if environment is None:
-            environment = leases.environment(client, lease, "json")["environment"]
-        if args.on is None and grant_client.GATE in environment:
-            show_grant(environment)
-            environment = leases.environment(client, lease, "json")["environment"]
-        if args.f == "json":
-            print_json({"lease": lease, "environment": environment})
-        else:
+            raise ClientError(_unusable(lease))
+        environment = usable_environment(client, lease, answer.get("environment"), args.on)
+        if args.f == "table":
             from gsaas.cloudinit.environment import shell_exports
 
             sys.stdout.write(shell_exports(environment))
+        else:
+            print_document(args.f, {"lease": lease, "environment": environment})
     except BaseException:
-        # Whoever did not read the environment would not know what to give back.
+        # A caller that has not got the environment does not know which lease to give back.
         client.request("DELETE", f"/v1/leases/{lease['id']}")
         raise
     return 0
 
 
 def release(client: Client, args: SimpleNamespace) -> int:
-    """Give back the cGPUs of a lease: the one named, or the shell's own."""
+    """Give back the cGPUs of the lease that -id names, or of the shell's own lease."""
     wanted = args.id or os.environ.get(grant_client.LEASE)
     if not wanted:
-        raise UsageError(f"-id is needed, because {grant_client.LEASE} is not set: which lease")
+        raise UsageError(f"-id is needed, because {grant_client.LEASE} is not set")
     args.id = wanted
     return leases.terminate(client, args)
 
 
 def redeem(_client: None, _args: SimpleNamespace) -> int:
-    """Have this host admitted to the GPUs of the lease whose environment this is."""
+    """Show the grant in this process's environment, so that the GPU host admits this host."""
     missing = [
         name
         for name in (grant_client.LEASE, grant_client.GRANT, grant_client.GATE)
@@ -82,8 +77,25 @@ def redeem(_client: None, _args: SimpleNamespace) -> int:
     return 0
 
 
+def usable_environment(
+    client: Client, lease: dict[str, Any], environment: dict[str, str] | None, host: str | None
+) -> dict[str, str]:
+    """Return the environment of an ACTIVE lease, after showing its grant if it has one.
+
+    *environment* is the one that came with the lease, or None. *host* is None if programs of this host will use the
+    cGPUs. For any other host the grant is not shown, because it admits the host that shows it. Raises `ClientError`.
+    """
+    if environment is None:
+        environment = leases.variables(client, lease)
+    if host is None and grant_client.GATE in environment:
+        show_grant(environment)
+        # A grant is good once: the environment is without it from now on.
+        environment = leases.variables(client, lease)
+    return environment
+
+
 def show_grant(environment: Mapping[str, str]) -> None:
-    """Show a lease's grant where its environment says; raises `ClientError`."""
+    """Show the grant in *environment* at the gate that it names. Raises `ClientError`."""
     lease_id = environment[grant_client.LEASE]
     try:
         grant_client.show(environment[grant_client.GATE], lease_id, environment[grant_client.GRANT])
@@ -91,18 +103,18 @@ def show_grant(environment: Mapping[str, str]) -> None:
         raise ClientError(f"lease {lease_id} cannot be used from here: {refusal}") from refusal
 
 
-def consumer(args: SimpleNamespace) -> dict[str, Any]:
-    """The API's `consumer` for the options given: by default this user, on this host."""
-    told: dict[str, Any] = {"host": args.on or socket.gethostname()}
+def consumer_from_options(args: SimpleNamespace) -> dict[str, Any]:
+    """Return the API's `consumer` for the options given: by default this user, on this host."""
+    consumer: dict[str, Any] = {"host": args.on or socket.gethostname()}
     if args.uid is None:
-        told["uid"] = os.getuid()
+        consumer["uid"] = os.getuid()
     elif args.uid != "any":
-        told["uid"] = args.uid
-    return told
+        consumer["uid"] = args.uid
+    return consumer
 
 
 def user_id(value: str) -> int | str:
-    """A number, or `any`."""
+    """Convert to a user id, or return `any`. Raises `ValueError`."""
     if value == "any":
         return value
     if not (value.isascii() and value.isdecimal()):
@@ -110,7 +122,7 @@ def user_id(value: str) -> int | str:
     return int(value)
 
 
-def _what_went_wrong(lease: dict[str, Any]) -> str:
+def _unusable(lease: dict[str, Any]) -> str:
     fault = lease.get("fault")
-    said = f": {fault['message']}" if fault else ""
-    return f"lease {lease['id']} cannot be used, it is {lease['status']}{said}"
+    reason = f": {fault['message']}" if fault else ""
+    return f"lease {lease['id']} cannot be used, it is {lease['status']}{reason}"

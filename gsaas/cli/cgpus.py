@@ -1,27 +1,27 @@
-"""What is asked for, in its two spellings: the options of a command line and the API's `cgpus`."""
+"""A request for cGPUs in its two notations: the options of a command line, and the API's `cgpus`."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.parser import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-WORDS = {
+FIELDS = {
     "policy": "policy",
     "model": "gpu_model",
     "capability": "compute_capability",
     "host": "host",
 }
-"""Options that are left out unless they are given, and the API's words for them."""
+"""The API's fields by option; a field is left out where its option is not given."""
 
 
 def from_options(args: SimpleNamespace) -> dict[str, Any]:
-    """The API's `cgpus` for the options given; `UsageError` where they contradict each other."""
+    """Return the API's `cgpus` for the options given. Raises `UsageError` where they contradict each other."""
     if args.ncgpus is None:
         raise UsageError("-ncgpus is needed: how many cGPUs")
     if args.mode == "shared" and args.poolmem is None:
@@ -35,14 +35,14 @@ def from_options(args: SimpleNamespace) -> dict[str, Any]:
         cgpus["memory_mb"] = args.poolmem
     if args.hosts != "any":
         cgpus["hosts"] = args.hosts
-    for option, word in WORDS.items():
+    for option, field in FIELDS.items():
         if getattr(args, option) is not None:
-            cgpus[word] = getattr(args, option)
+            cgpus[field] = getattr(args, option)
     return cgpus
 
 
 def to_options(cgpus: dict[str, Any]) -> str:
-    """The options that ask for *cgpus*; defaults are left out."""
+    """Return the options that request *cgpus*; those with their default values are left out."""
     words = [f"-ncgpus={cgpus['count']}"]
     if cgpus.get("memory_mb") is not None:
         words.append(f"-poolmem={cgpus['memory_mb']}")
@@ -52,14 +52,15 @@ def to_options(cgpus: dict[str, Any]) -> str:
         words.append(f"-locality={cgpus['locality']}")
     if cgpus.get("hosts", "any") != "any":
         words.append(f"-hosts={cgpus['hosts']}")
-    for option, word in WORDS.items():
-        if option != "policy" and cgpus.get(word) is not None:
-            words.append(f"-{option}={_quoted(cgpus[word])}")
+    for option, field in FIELDS.items():
+        if option != "policy" and cgpus.get(field) is not None:
+            words.append(f"-{option}={_quoted(cgpus[field])}")
     return " ".join(words)
 
 
 def _quoted(value: str) -> str:
-    """*value* as a shell has to be told it."""
+    """Return *value* quoted for a shell, where it needs quotes."""
+    # Imported here, because most commands quote nothing.
     from shlex import quote
 
     return quote(value)

@@ -1,37 +1,66 @@
-"""The commands of `gsaas`, in the order of its help: one table of all there is to type.
+"""The commands of `gsaas` and their options, in the order of the help.
 
-Each names its handler, a `module:function` of this package, imported only when it is wanted.
+Each command names its handler as `module:function` of this package; the module is imported when the command is run.
 """
 
 from __future__ import annotations
 
-from gsaas.cli.spelling import FOR_EVER, Command, Option, any_number, one_of, whole_number
-from gsaas.cli.statuses import RUN_FAILED
+from gsaas.cli.exit_statuses import RUN_FAILED
+from gsaas.cli.parser import FOREVER, CommandSpec, Option, any_number, one_of, whole_number
 
+FORMATS = ("table", "json", "csv", "value", "yaml")
 FORMAT = Option(
     "f",
-    "table|json",
-    "how to print the answer: a table (default), or json as the API says it",
-    convert=one_of("table", "json"),
+    "FORMAT",
+    "output format: table (default); json or yaml, the API's own answer; csv, with a heading line; "
+    "value, the values alone",
+    convert=one_of(*FORMATS),
     aliases=("format",),
+    mistaken_names=("o", "output"),
     default="table",
 )
-NOWAIT = Option("nowait", None, "return at once; gsaas show tells how it goes")
-REASON = Option("reason", "TEXT", "why it is disabled, for those who wonder")
+COLUMN = Option(
+    "c",
+    "COLUMN",
+    "print this column only, in any format; repeat it for several, in the order wanted",
+    aliases=("column",),
+    mistaken_names=("columns",),
+    repeatable=True,
+)
+OUTPUT = (FORMAT, COLUMN)
+
+
+def document_format(table: str) -> Option:
+    """Return the option `-f` of a command that prints more than one table; *table* describes its default output."""
+    return Option(
+        "f",
+        "FORMAT",
+        f"output format: table ({table}, default); json or yaml",
+        convert=one_of("table", "json", "yaml"),
+        aliases=("format",),
+        mistaken_names=("o", "output"),
+        default="table",
+    )
+
+
+NOWAIT = Option("nowait", None, "return at once; gsaas show prints the status")
+REASON = Option("reason", "TEXT", "why it is disabled, for other operators to read")
+LEASE_NAME = Option("name", "NAME", "a name for the lease")
 
 CGPUS = (
-    Option("ncgpus", "N", "how many cGPUs", convert=whole_number),
+    Option("ncgpus", "N", "number of cGPUs", convert=whole_number),
     Option(
         "mode",
         "exclusive|shared",
-        "exclusive (default): whole GPUs, yours alone; shared: a part of a GPU's memory each",
+        "exclusive (default): each cGPU is a whole GPU that no other lease uses; shared: each is a "
+        "part of a GPU's memory",
         convert=one_of("exclusive", "shared"),
         default="exclusive",
     ),
     Option(
         "poolmem",
         "MIB",
-        "MiB of GPU memory per cGPU; needed with -mode=shared, and only there",
+        "MiB of GPU memory per cGPU; required with -mode=shared, and valid only with it",
         convert=whole_number,
     ),
     Option(
@@ -42,13 +71,13 @@ CGPUS = (
         convert=one_of("any", "local", "remote"),
         default="any",
     ),
-    Option("policy", "NAME", "how GPUs are chosen; gsaas policies lists them"),
-    Option("model", "TEXT", "only GPUs whose model contains this, such as A100"),
+    Option("policy", "NAME", "policy by which GPUs are selected; gsaas policies lists them"),
+    Option("model", "TEXT", "only GPUs whose model contains this text, such as A100"),
     Option("capability", "X.Y", "only GPUs of at least this CUDA compute capability, such as 8.0"),
     Option(
         "hosts",
         "any|one|spread",
-        "any (default): wherever the GPUs are; one: all on one GPU host; spread: each on another",
+        "any (default): on any GPU hosts; one: all on one GPU host; spread: each on another GPU host",
         convert=one_of("any", "one", "spread"),
         default="any",
     ),
@@ -59,351 +88,370 @@ QUEUE = (
     Option(
         "wait",
         "SECONDS",
-        "when it does not fit now, wait in the queue until it does, or for so many seconds",
+        "if the request does not fit now, wait in the queue until it does, for at most SECONDS if given",
         convert=whole_number,
-        bare=FOR_EVER,
+        bare_value=FOREVER,
     ),
     Option(
         "priority",
         "N",
-        "in the queue: below 0 lets others go first; above 0 goes before them (administrators)",
+        "priority in the queue (default: 0); a lower one is served later, one above 0 earlier "
+        "(administrators)",
         convert=any_number,
     ),
 )
 
 SERVER = (
-    Option("image", "IMAGE", "what the VM boots from: its name or id"),
-    Option("flavor", "FLAVOR", "its size: name or id"),
-    Option("network", "NETWORK", "a network to attach; may be given again", repeated=True),
+    Option("image", "IMAGE", "image that the VM boots from: its name or id"),
+    Option("flavor", "FLAVOR", "flavor of the VM: its name or id"),
+    Option(
+        "network", "NETWORK", "network to attach: its name or id; may be repeated", repeatable=True
+    ),
     Option("name", "NAME", "a name for the lease and its VM"),
-    Option("key", "NAME", "the key pair to log in with"),
-    Option("userdata", "FILE", "your own cloud-init user data; GSaaS adds its part to it"),
+    Option("key", "NAME", "key pair for logging in"),
+    Option("userdata", "FILE", "cloud-init user data for the VM; GSaaS adds a part of its own"),
 )
 
 
 CONSUMER = (
-    Option("on", "HOST", "the host whose programs use them, as GSaaS knows it (default: this one)"),
+    Option(
+        "on",
+        "HOST",
+        "the host whose programs use the cGPUs, by its name in GSaaS (default: this host)",
+    ),
     Option(
         "uid",
         "UID|any",
-        "where masked addresses are used, they are this user's alone (default: yours)",
+        "the user who alone can use masked addresses (default: you)",
         convert=lambda value: _user_id(value),
     ),
 )
 
 
 def _user_id(value: str) -> int | str:
+    # Imported here: the handler's module must not be loaded for help.
     from gsaas.cli.alloc import user_id
 
     return user_id(value)
 
 
 def seconds_or_default(value: str) -> int | str:
-    """Seconds, or the word that goes back to the configuration."""
+    """Convert to a number of seconds, or return `default`. Raises `ValueError`."""
     return value if value == "default" else whole_number(value)
 
 
-def lease_id(what: str) -> Option:
-    return Option("id", "ID", f"{what}: a lease's id, its VM's id, or its name")
+def lease_id(description: str) -> Option:
+    """Return the option `-id`."""
+    return Option("id", "ID", f"{description}: a lease's id, its VM's id, or its name")
 
 
-def switches(noun: str) -> tuple[Option, ...]:
-    """The options with which an operator takes a GPU or host out of service."""
+def service_options(noun: str) -> tuple[Option, ...]:
+    """Return the options with which an operator takes a GPU or host out of service."""
     return (
-        Option("disable", noun, "offer it to nobody from now on; leases that hold it keep it"),
+        Option("disable", noun, "offer it to no more leases; those that have claimed it keep it"),
         Option("enable", noun, "offer it again"),
         REASON,
-        FORMAT,
+        *OUTPUT,
     )
 
 
 COMMANDS = {
-    command.word: command
+    command.name: command
     for command in (
-        Command(
+        CommandSpec(
             "launch",
             "launch a VM with cGPUs (or -l)",
             handler="leases:launch",
             action="l",
+            mistaken_names=("create", "boot"),
             usage="gsaas -l -ncgpus=N [option ...]",
             example="gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared -name=training",
-            options=(*CGPUS, *SERVER, *QUEUE, NOWAIT, FORMAT),
-            more="""
-Waits until the VM is active and its cGPUs are wired, unless -nowait is given. When the cloud cannot
-give what was asked for, nothing is launched, and the answer says why and what would fit. With -wait
-the request queues up then, and Ctrl-C gives its place back; with -wait -nowait it keeps its place
-whether or not anybody asks for it.""",
+            options=(*CGPUS, *SERVER, *QUEUE, NOWAIT, *OUTPUT),
+            details="""
+Returns when the VM is active and its cGPUs are connected, or at once with -nowait. If the cloud
+cannot provide the cGPUs, nothing is launched; the message states why and which request would fit.
+With -wait the request then waits in the queue. Ctrl-C gives up its place; with -wait -nowait the
+place is kept without a client.""",
         ),
-        Command(
+        CommandSpec(
             "terminate",
-            "destroy a VM and give its cGPUs back (or -t)",
+            "end a lease and destroy its VM (or -t)",
             handler="leases:terminate",
             action="t",
+            mistaken_names=("delete", "remove", "rm", "stop", "end"),
             usage="gsaas -t -id=ID [option ...]",
             example="gsaas -t -id=training",
-            options=(lease_id("what to end"), NOWAIT, FORMAT),
+            options=(lease_id("the lease to end"), NOWAIT, *OUTPUT),
             positional="id",
         ),
-        Command(
+        CommandSpec(
             "alloc",
-            "take cGPUs for programs that run already, without a VM",
+            "take cGPUs without a VM, for programs on an existing host",
             handler="alloc:alloc",
             usage="gsaas alloc -ncgpus=N [option ...]",
             example="gsaas alloc -ncgpus=2 -poolmem=1024 -mode=shared",
             options=(
                 *CGPUS,
                 *CONSUMER,
-                Option("name", "NAME", "a name for the lease"),
+                LEASE_NAME,
                 *QUEUE,
-                FORMAT,
+                document_format("lines for a shell"),
             ),
-            more="""
-Prints lines for a shell to eval: where the cGPUs are, and GSAAS_LEASE, by which gsaas release
-gives them back. Nothing else goes there, so what fails evaluates to nothing:
+            details="""
+Prints lines for a shell to evaluate: the addresses of the cGPUs, and GSAAS_LEASE, which gsaas
+release reads. Standard output has nothing else, so evaluating it after a failure has no effect:
 
   gpus=$(gsaas alloc -ncgpus=1) && eval "$gpus"
 
 Programs that do not share the network of this host, such as those in most containers, cannot use
 masked addresses of the host.""",
         ),
-        Command(
+        CommandSpec(
             "release",
-            "give back the cGPUs that gsaas alloc took",
+            "release the cGPUs that gsaas alloc took",
             handler="alloc:release",
+            mistaken_names=("delete", "remove", "rm", "free"),
             usage="gsaas release [-id=ID]",
             example="gsaas release -id=$GSAAS_LEASE",
-            options=(lease_id("what to give back (default: $GSAAS_LEASE)"), NOWAIT, FORMAT),
+            options=(lease_id("the lease to end (default: $GSAAS_LEASE)"), NOWAIT, *OUTPUT),
             positional="id",
         ),
-        Command(
+        CommandSpec(
             "redeem",
-            "show the grant of a lease, so that its GPUs let this host in",
+            "show a lease's grant, so that its GPU hosts admit this host",
             handler="alloc:redeem",
-            alone=True,
+            offline=True,
             usage="gsaas redeem",
             example="gsaas redeem",
-            more="""
-gsaas alloc does so itself. This is for a lease that was taken on another host (gsaas alloc -on=…)
-or by a program: evaluate its environment here, then redeem its grant, once.""",
+            details="""
+gsaas alloc does this itself. It is needed for a lease that was taken on another host (gsaas alloc
+-on=…) or by a program: evaluate its environment here, then redeem its grant, once.""",
         ),
-        Command(
+        CommandSpec(
             "list",
-            "the leases you have",
+            "list your leases",
             handler="leases:list_all",
+            mistaken_names=("ls", "ps"),
             usage="gsaas list [option ...]",
-            example="gsaas list -status=ACTIVE",
+            example="gsaas list -status=ACTIVE -c=name -c=cgpus",
             options=(
-                Option("status", "STATUS", "only those in this status; RELEASED ones show only so"),
-                Option("name", "NAME", "only those with this name"),
-                Option("all", None, "those of all projects (administrators)"),
-                FORMAT,
+                Option(
+                    "status", "STATUS", "only leases in this status; required for RELEASED ones"
+                ),
+                Option("name", "NAME", "only leases with this name"),
+                Option("all", None, "leases of all projects (administrators)"),
+                *OUTPUT,
             ),
+            details="""
+Besides the columns of the table, -c accepts project_id, mode, locality, policy, server_host,
+consumer_host, position, degraded, fault and created_at.""",
         ),
-        Command(
+        CommandSpec(
             "show",
-            "one lease, and all that happened to it",
+            "show a lease and its events",
             handler="leases:show",
-            usage="gsaas show ID",
+            mistaken_names=("get", "info"),
+            usage="gsaas show ID [option ...]",
             example="gsaas show training",
-            options=(lease_id("what to show"), FORMAT),
+            options=(lease_id("the lease to show"), *OUTPUT),
             positional="id",
         ),
-        Command(
+        CommandSpec(
             "env",
-            "the environment that programs in the VM need to find their cGPUs",
+            "print the environment that programs need to find their cGPUs",
             handler="leases:env",
             usage="gsaas env ID [-shell|-dotenv|-json]",
             example='eval "$(gsaas env training)"',
             options=(
-                lease_id("whose environment"),
-                Option("shell", None, "lines that a shell can eval (default)"),
+                lease_id("the lease"),
+                Option("shell", None, "lines for a shell to evaluate (default)"),
                 Option("dotenv", None, "lines for an env file"),
                 Option("json", None, "a JSON object"),
             ),
             positional="id",
-            more="""
-In a VM that GSaaS booted, cloud-init has set all of this already.""",
+            details="""
+In a VM that GSaaS launched, cloud-init has set these variables already.""",
         ),
-        Command(
+        CommandSpec(
             "exec",
             "run a command inside a lease's VM",
             handler="exec:run",
             usage="gsaas exec ID -- COMMAND [ARGUMENT ...]",
             example="gsaas exec training -- ip route",
-            options=(lease_id("whose VM"),),
+            options=(lease_id("the lease of the VM"),),
             positional="id",
-            runs=True,
-            more="""
-With gsaas-standalone only, where a VM is a network namespace of this machine; needs root. The
-command gets the lease's environment, and its exit status is the answer.""",
+            takes_command=True,
+            details="""
+With gsaas-standalone only, where a VM is a network namespace of this machine; requires root. The
+command gets the lease's environment; the exit status is that of the command.""",
         ),
-        Command(
+        CommandSpec(
             "run",
-            "take cGPUs, run a command with them, give them back",
+            "take cGPUs, run a command with them, and release them",
             handler="run:run",
             usage="gsaas run -ncgpus=N [option ...] -- COMMAND [ARGUMENT ...]",
             example="gsaas run -ncgpus=1 -poolmem=1024 -mode=shared -- ./app",
-            options=(*CGPUS, *CONSUMER, Option("name", "NAME", "a name for the lease"), *QUEUE),
-            runs=True,
-            failed=RUN_FAILED,
-            more="""
-The command gets the environment that gsaas alloc prints, and the cGPUs go back when it ends,
-however it does. Signals sent to gsaas run go on to the command. Should gsaas run itself be killed,
-so is the command, and the cGPUs go back about a minute later.
+            options=(*CGPUS, *CONSUMER, LEASE_NAME, *QUEUE),
+            takes_command=True,
+            failure_status=RUN_FAILED,
+            details="""
+The command gets the environment that gsaas alloc prints. The cGPUs are released when it ends, in
+whatever way. Signals sent to gsaas run are forwarded to the command. If gsaas run itself is killed,
+the command is killed too, and the cGPUs are released about a minute later.
 
-The exit status is the command's own, or 128 and the number of the signal that ended it; else
+The exit status is the command's own, or 128 plus the number of the signal that ended it, or
 
-    2  the line makes no sense             125  GSaaS failed, or refused for another reason
-    3  there is nothing to be had now      126  the command cannot be run
-    4  there never will be                 127  there is no such command
+    2  the command line is not valid       125  GSaaS failed, or refused for another reason
+    3  the request does not fit now        126  the command cannot be run
+    4  the request can never fit           127  the command does not exist
   130  interrupted before the command began""",
         ),
-        Command(
+        CommandSpec(
             "queue",
-            "who waits for cGPUs, and for how long about",
+            "list the requests that wait for cGPUs, with estimates",
             handler="queue:queue",
-            usage="gsaas queue",
+            usage="gsaas queue [option ...]",
             example="gsaas queue -f json",
-            options=(FORMAT,),
-            more="""
-Everybody sees how many requests wait, and those of the own project; administrators see all of them.
-A request waits if it was made with -wait; gsaas -t -id=ID gives its place back.""",
+            options=OUTPUT,
+            details="""
+Shows how many requests wait, and those of your project; administrators see those of all projects.
+A request waits if it was made with -wait; gsaas -t -id=ID gives up its place.""",
         ),
-        Command(
+        CommandSpec(
             "check",
-            "would it fit? nothing is launched",
+            "check whether a request would fit, without launching anything",
             handler="checks:check",
             usage="gsaas check -ncgpus=N [option ...]",
             example="gsaas check -ncgpus=8 -poolmem=4096 -mode=shared -locality=local",
             options=(
                 *CGPUS,
-                Option("on", "HOST", "without a VM: the host whose programs would use them"),
-                FORMAT,
+                Option("on", "HOST", "without a VM: the host whose programs would use the cGPUs"),
+                *OUTPUT,
             ),
-            more="""
-The exit status is 0 if it would fit now, 3 if it may fit later, 4 if it never will, and 1 if the
-project's quota does not allow it.""",
+            details="""
+The exit status is 0 if the request fits now, 3 if it may fit later, 4 if it can never fit, and 1 if
+the project's quota does not allow it.""",
         ),
-        Command(
+        CommandSpec(
             "gpus",
-            "the GPUs of the cloud: totals, and each one for administrators",
+            "list the GPUs: totals, and for administrators each GPU",
             handler="gpus:gpus",
             usage="gsaas gpus [-disable=UUID [-reason=TEXT] | -enable=UUID]",
             example='gsaas gpus -disable=GPU-5b9f… -reason="ECC errors"',
-            options=switches("UUID"),
+            options=service_options("UUID"),
         ),
-        Command(
+        CommandSpec(
             "hosts",
-            "the hosts of the cloud: totals, and each one for administrators",
+            "list the hosts: totals, and for administrators each host",
             handler="hosts:hosts",
             usage="gsaas hosts [-disable=NAME [-reason=TEXT] | -enable=NAME | -forget=NAME [-force]]",
             example='gsaas hosts -disable=gpu1 -reason="new fans"',
             options=(
-                *switches("NAME"),
-                Option("forget", "NAME", "it is gone for good: take it off the list"),
-                Option("force", None, "forget it though it was heard of a moment ago"),
+                *service_options("NAME"),
+                Option("forget", "NAME", "remove a host that is gone for good"),
+                Option("force", None, "remove it although its agents have reported recently"),
             ),
-            more="""
-Forget a host only when it is switched off and stays so. Leases that hold its GPUs end in ERROR and
-say so to their owners; VMs in use are left to them. Leases of VMs that ran on it no longer wait for
-its endpoint to let go of them. A host whose agents still speak is not forgotten, unless forced.""",
+            details="""
+Forget a host only when it is switched off and stays off. Leases that have claimed its GPUs end in
+ERROR with a fault that states the reason; their VMs are not deleted. Leases whose VMs ran on the
+host no longer wait for its endpoint to remove their bindings. A host whose agents have reported
+recently is refused, unless -force is given.""",
         ),
-        Command(
+        CommandSpec(
             "endpoints",
-            "what the RODVR endpoint of each compute host has installed (administrators)",
+            "list the RODVR endpoints of compute hosts (administrators)",
             handler="endpoints:endpoints",
-            usage="gsaas endpoints [HOST]",
+            usage="gsaas endpoints [HOST] [option ...]",
             example="gsaas endpoints compute1",
-            options=(Option("host", "HOST", "one host only"), FORMAT),
+            options=(Option("host", "HOST", "this host only"), *OUTPUT),
             positional="host",
         ),
-        Command(
+        CommandSpec(
             "policies",
-            "the ways in which GPUs can be chosen",
+            "list the policies by which GPUs are selected",
             handler="policies:policies",
-            usage="gsaas policies",
+            usage="gsaas policies [option ...]",
             example="gsaas policies -f json",
-            options=(FORMAT,),
+            options=OUTPUT,
         ),
-        Command(
+        CommandSpec(
             "policy",
-            "what one policy is good for; the default one, to set or to see",
+            "show a policy; show or set the default one",
             handler="policies:policy",
             usage="gsaas policy [NAME | -default=NAME | -reset]",
             example="gsaas policy -default=energy",
             options=(
-                Option("name", "NAME", "which policy to tell about; the default one if left out"),
-                Option("default", "NAME", "have it serve requests that name none (administrators)"),
-                Option("reset", None, "go back to the configured default (administrators)"),
-                FORMAT,
+                Option("name", "NAME", "the policy to show (default: the default policy)"),
+                Option(
+                    "default",
+                    "NAME",
+                    "make it the policy of requests that name none (administrators)",
+                ),
+                Option("reset", None, "return to the configured default (administrators)"),
+                *OUTPUT,
             ),
             positional="name",
-            more="""
-A new default serves from the next request on; nothing needs a restart, and leases keep their GPUs.""",
+            details="""
+A new default applies from the next request on, without a restart. Leases keep their GPUs.""",
         ),
-        Command(
+        CommandSpec(
             "limits",
-            "how much your project may hold, and how much it does",
+            "list your project's quota, and how much of it is used",
             handler="limits:limits",
-            usage="gsaas limits",
+            mistaken_names=("quota", "quotas"),
+            usage="gsaas limits [option ...]",
             example="gsaas limits -f json",
-            options=(FORMAT,),
+            options=OUTPUT,
         ),
-        Command(
+        CommandSpec(
             "top",
-            "GPUs, who holds what and who waits, as it changes",
+            "watch GPUs, leases and the queue",
             handler="top.command:top",
             usage="gsaas top [-once] [-sort=ORDER] [-interval=SECONDS]",
             example="gsaas top -sort=busy",
             options=(
-                Option("once", None, "print it once; so it is, too, where there is no terminal"),
+                Option("once", None, "print the tables once, as is done without a terminal"),
                 Option(
                     "sort",
                     "host|held|busy|temperature|power",
-                    "in which order GPUs are shown (default: host)",
+                    "order of the GPUs (default: host)",
                     convert=one_of("host", "held", "busy", "temperature", "power"),
                     default="host",
                 ),
                 Option(
                     "interval",
                     "SECONDS",
-                    "how often to look again (default: 2)",
+                    "time between two updates (default: 2)",
                     convert=whole_number,
                     default=2,
                 ),
-                FORMAT,
+                document_format("tables of GPUs, leases and the queue"),
             ),
-            more="""
-In a terminal: q quits, p pauses, s sorts by something else; the arrows, j, k and the page keys
-scroll. In a memory bar # is in use, - is held by leases and not in use, . is free. Administrators
-see every GPU and whose it is; one is silent if its host has not reported. Everybody sees the
-totals, and the leases of the own project.""",
+            details="""
+Keys: q quits, p pauses, s changes the order; the arrows, j, k and the page keys scroll. In a memory
+bar # is in use, - is claimed by leases and not in use, . is free. Administrators see every GPU and
+the leases on it; a GPU is silent if its host has not reported in time. Other users see the totals,
+and the leases of their project.""",
         ),
-        Command(
+        CommandSpec(
             "usage",
-            "GPU-hours and MiB-hours of your project, for administrators of all",
+            "print GPU-hours and MiB-hours by project",
             handler="usage:usage",
-            usage="gsaas usage [-start=TIME] [-end=TIME] [-f table|json|csv]",
+            usage="gsaas usage [-start=TIME] [-end=TIME] [option ...]",
             example="gsaas usage -start=2026-10-01 -end=2026-11-01 -f csv",
             options=(
-                Option("start", "TIME", "when the period begins (default: with this month)"),
-                Option("end", "TIME", "when it ends (default: now)"),
-                Option(
-                    "f",
-                    "table|json|csv",
-                    "how to print the answer: a table (default), json as the API says it, or csv",
-                    convert=one_of("table", "json", "csv"),
-                    aliases=("format",),
-                    default="table",
-                ),
+                Option("start", "TIME", "begin of the period (default: begin of this month)"),
+                Option("end", "TIME", "end of the period (default: now)"),
+                *OUTPUT,
             ),
-            more="""
-A TIME is a date, whose midnight is meant, or such as 2026-10-01T12:00:00Z; all are UTC. A lease
-counts from when it was given GPUs until they are given back; one that still has them, until now.""",
+            details="""
+Shows your project; administrators see all projects. A TIME is a date, which stands for its
+midnight, or such as 2026-10-01T12:00:00Z; all times are UTC. A lease counts from when its GPUs were
+claimed until they are released, or until now.""",
         ),
-        Command(
+        CommandSpec(
             "settings",
-            "what administrators may change while the service runs",
+            "show or change what can be changed while the service runs (administrators)",
             handler="settings:settings",
             usage="gsaas settings [-interval=SECONDS|default]",
             example="gsaas settings -interval=5",
@@ -411,10 +459,10 @@ counts from when it was given GPUs until they are given back; one that still has
                 Option(
                     "interval",
                     "SECONDS|default",
-                    "how often GPU hosts report; default: as the configuration of each says",
+                    "time between two reports of GPU hosts; default: as configured on each",
                     convert=seconds_or_default,
                 ),
-                FORMAT,
+                *OUTPUT,
             ),
         ),
     )

@@ -1,11 +1,11 @@
-"""`gsaas gpus`: what there is, and what is left of it."""
+"""`gsaas gpus`: the GPUs of the cloud, and how much of them is free."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 from gsaas.cli import inventory
-from gsaas.cli.tables import table
+from gsaas.cli.columns import Column
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,42 +14,39 @@ if TYPE_CHECKING:
     from gsaas.client import Client
 
 
-READ = ("MiB in use", "busy %", "mean %", "°C", "W")
-"""Headings of what its monitor read."""
+def _reading(field: str, heading: str, name: str | None = None) -> Column:
+    """Return the column of a value that the monitor read; a dash in tables where it could not."""
 
+    def value(gpu: dict[str, Any]) -> float | None:
+        reading: dict[str, float | None] = gpu["reading"] or {}
+        return reading.get(field)
 
-def gpus(client: Client, args: SimpleNamespace) -> int:
-    """List the GPUs, or take one out of service."""
-    return inventory.command(client, args, "gpu", _table)
-
-
-def _table(gpus: list[dict[str, Any]]) -> str:
-    rows = [
-        (
-            gpu["uuid"],
-            gpu["host"],
-            gpu["index"],
-            gpu["model"],
-            gpu["used_mb"],
-            gpu["memory_mb"],
-            len(gpu["leases"]),
-            *_reading(gpu["reading"] or {}),
-            inventory.state(gpu, gpu["mode"]),
-        )
-        for gpu in sorted(gpus, key=lambda gpu: (gpu["host"], gpu["index"]))
-    ]
-    return table(
-        ("GPU", "host", "index", "model", "MiB held", "of", "leases", *READ, "state"), rows
-    )
-
-
-def _reading(reading: dict[str, Any]) -> list[str | None]:
-    """What its monitor read last; a dash for what it could not."""
-    return [
-        _rounded(reading.get(field))
-        for field in ("used_mb", "utilisation", "mean_utilisation", "temperature_c", "power_w")
-    ]
+    return Column(name or field, heading, value, text=lambda gpu: _rounded(value(gpu)))
 
 
 def _rounded(value: float | None) -> str | None:
     return None if value is None else f"{value:.0f}"
+
+
+COLUMNS = (
+    Column("uuid", "GPU"),
+    Column("host"),
+    Column("index"),
+    Column("model"),
+    Column("used_mb", "MiB held"),
+    Column("memory_mb", "of"),
+    Column("leases", text=lambda gpu: len(gpu["leases"])),
+    _reading("used_mb", "MiB in use", "reading_used_mb"),
+    _reading("utilisation", "busy %"),
+    _reading("mean_utilisation", "mean %"),
+    _reading("temperature_c", "°C"),
+    _reading("power_w", "W"),
+    Column("state", value=lambda gpu: inventory.state(gpu, gpu["mode"])),
+)
+
+
+def gpus(client: Client, args: SimpleNamespace) -> int:
+    """List the GPUs, or take one out of service, or return it to service."""
+    return inventory.run(
+        client, args, "gpu", COLUMNS, order=lambda gpu: (gpu["host"], gpu["index"])
+    )

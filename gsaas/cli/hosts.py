@@ -1,13 +1,14 @@
-"""`gsaas hosts`: the machines of the cloud, in service, out of it, and gone."""
+"""`gsaas hosts`: the hosts of the cloud. Administrators take them out of service and remove those that are gone."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 from gsaas.cli import inventory
-from gsaas.cli.output import print_json
-from gsaas.cli.spelling import UsageError
-from gsaas.cli.tables import cell, table
+from gsaas.cli.columns import Column, select
+from gsaas.cli.output import print_resource
+from gsaas.cli.parser import UsageError
+from gsaas.cli.tables import cell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,55 +16,62 @@ if TYPE_CHECKING:
 
     from gsaas.client import Client
 
+COLUMNS = (
+    Column("name", "host"),
+    Column("gpu_address", "GPU address"),
+    Column("gpus", "GPUs"),
+    Column("free_mb", "MiB free"),
+    Column("memory_mb", "of"),
+    Column("compute", "runs VMs"),
+    Column("monitor_interval", "reports", text=lambda host: _interval(host["monitor_interval"])),
+    Column(
+        "state", value=lambda host: inventory.state(host, "silent" if host["silent"] else "ready")
+    ),
+    Column("problems", text=lambda host: "; ".join(host["problems"]), optional=True),
+)
+FORGOTTEN = (
+    Column("name"),
+    Column("failed_leases", text=lambda answer: ", ".join(answer["failed_leases"])),
+    Column("unbound_leases", text=lambda answer: ", ".join(answer["unbound_leases"])),
+)
+
 
 def hosts(client: Client, args: SimpleNamespace) -> int:
-    """List the hosts, take one out of service, or forget it."""
+    """List the hosts, or take one out of service, return it to service, or remove it."""
     if args.force and not args.forget:
         raise UsageError("-force goes with -forget")
     if args.forget:
         if args.disable or args.enable:
             raise UsageError("-forget goes with neither -disable nor -enable")
         return _forget(client, args)
-    return inventory.command(client, args, "host", _table)
+    return inventory.run(
+        client,
+        args,
+        "host",
+        COLUMNS,
+        problems=lambda host: [f"{host['name']}: {problem}" for problem in host["problems"]],
+    )
 
 
 def _forget(client: Client, args: SimpleNamespace) -> int:
     from urllib.parse import quote
 
+    columns = select(FORGOTTEN, args.c)
     path = f"/v1/hosts/{quote(args.forget, safe='')}" + ("?force=true" if args.force else "")
-    forgotten = client.request("DELETE", path)["forgotten"]
-    if args.f == "json":
-        print_json(forgotten)
-        return 0
-    print(f"{cell(forgotten['name'])} is forgotten")
-    for leases, what in (
-        (forgotten["failed_leases"], "lost cGPUs and are in ERROR"),
-        (forgotten["unbound_leases"], "had their VMs on it and wait for it no more"),
-    ):
-        if leases:
-            print(f"these leases {what}: {', '.join(map(cell, leases))}")
+    answer = client.request("DELETE", path)["forgotten"]
+    print_resource(args, columns, answer, answer, lambda: _describe_forgotten(answer))
     return 0
 
 
-def _table(hosts: list[dict[str, Any]]) -> str:
-    rows = [
-        (
-            host["name"],
-            host["gpu_address"],
-            host["gpus"],
-            host["free_mb"],
-            host["memory_mb"],
-            host["compute"],
-            _interval(host["monitor_interval"]),
-            inventory.state(host, "silent" if host["silent"] else "ready"),
-        )
-        for host in hosts
-    ]
-    listed = table(
-        ("host", "GPU address", "GPUs", "MiB free", "of", "runs VMs", "reports", "state"), rows
-    )
-    problems = [f"{host['name']}: {problem}" for host in hosts for problem in host["problems"]]
-    return "\n".join([listed, *problems])
+def _describe_forgotten(answer: dict[str, Any]) -> str:
+    lines = [f"{cell(answer['name'])} is forgotten"]
+    for leases, consequence in (
+        (answer["failed_leases"], "lost cGPUs and are in ERROR"),
+        (answer["unbound_leases"], "had their VMs on it and wait for it no more"),
+    ):
+        if leases:
+            lines.append(f"these leases {consequence}: {', '.join(map(cell, leases))}")
+    return "\n".join(lines)
 
 
 def _interval(seconds: float | None) -> str | None:

@@ -1,76 +1,104 @@
-"""What the listings of GPUs and hosts share: the cloud's totals, and taking one out of service."""
+"""What `gsaas gpus` and `gsaas hosts` share: listing with the cloud's totals, and taking out of service."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
-from gsaas.cli.output import print_json
-from gsaas.cli.paging import pages
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.columns import Column, select
+from gsaas.cli.output import print_list, print_resource, table_of
+from gsaas.cli.paging import get_all
+from gsaas.cli.parser import UsageError
 from gsaas.cli.tables import facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from gsaas.client import Client
 
+    Resource = dict[str, Any]
 
-def command(
+TOTALS = (
+    Column("gpus", "GPUs"),
+    Column("hosts"),
+    Column("idle"),
+    Column("free_mb", "MiB free"),
+    Column("memory_mb", "of"),
+)
+"""What the API tells callers who may not see each GPU and host."""
+
+
+def run(
     client: Client,
     args: SimpleNamespace,
     noun: str,
-    table_of: Callable[[list[dict[str, Any]]], str],
+    columns: Sequence[Column],
+    *,
+    order: Callable[[Resource], Any] | None = None,
+    problems: Callable[[Resource], list[str]] = lambda _: [],
 ) -> int:
-    """List every *noun*, or switch one off or on."""
+    """List every *noun*, in the API's order or by *order*, or take one out of service or return it to service.
+
+    *problems* returns lines to print under the table for one of them.
+    """
     if args.disable and args.enable:
         raise UsageError("-disable and -enable do not go together")
     if args.reason and not args.disable:
         raise UsageError("-reason goes with -disable")
-    if args.disable or args.enable:
-        return _switch(client, args, noun, table_of)
 
-    answer = pages(client, f"/v1/{noun}s", f"{noun}s")
-    if args.f == "json":
-        print_json({key: answer[key] for key in ("totals", f"{noun}s") if key in answer})
+    def describe(found: list[Resource]) -> str:
+        lines = [line for each in found for line in problems(each)]
+        return "\n".join([table_of(select(columns, []), found), *lines])
+
+    if args.disable or args.enable:
+        # Before the request: a column that does not exist must leave everything as it is.
+        selected = select(columns, args.c)
+        changed = _change(client, args, noun)
+        print_resource(args, selected, changed, changed, lambda: describe([changed]))
         return 0
-    if rows := answer.get(f"{noun}s"):
-        print(table_of(rows), end="\n\n")
-    print(_totals(answer["totals"]))
+
+    answer = get_all(client, f"/v1/{noun}s", f"{noun}s")
+    totals = answer["totals"]
+    document = {key: answer[key] for key in ("totals", f"{noun}s") if key in answer}
+    if f"{noun}s" not in answer:
+        selected = select(TOTALS, args.c)
+        print_resource(args, selected, totals, document, lambda: _describe_totals(totals))
+        return 0
+    found = sorted(answer[f"{noun}s"], key=order) if order else answer[f"{noun}s"]
+    print_list(
+        args,
+        select(columns, args.c),
+        found,
+        document,
+        lambda: "\n\n".join([describe(found)] * bool(found) + [_describe_totals(totals)]),
+    )
     return 0
 
 
-def _switch(
-    client: Client,
-    args: SimpleNamespace,
-    noun: str,
-    table_of: Callable[[list[dict[str, Any]]], str],
-) -> int:
+def _change(client: Client, args: SimpleNamespace, noun: str) -> Resource:
+    """Take a GPU or host out of service, or return it to service; return it as it is then."""
     from urllib.parse import quote
 
     change = {"disabled": bool(args.disable)}
     if args.reason:
         change["disabled_reason"] = args.reason
     path = f"/v1/{noun}s/{quote(args.disable or args.enable, safe='')}"
-    changed = client.request("PATCH", path, {noun: change})[noun]
-    if args.f == "json":
-        print_json(changed)
-    else:
-        print(table_of([changed]))
-    return 0
+    changed: Resource = client.request("PATCH", path, {noun: change})[noun]
+    return changed
 
 
-def state(row: dict[str, Any], otherwise: str) -> str:
-    """Why a GPU or host is not offered, or *otherwise*."""
-    if row["disabled"]:
-        return f"disabled: {row['disabled_reason']}" if row["disabled_reason"] else "disabled"
-    if reason := row.get("withdrawn"):
-        return f"withdrawn: {reason}" + ("; -enable it" if row["awaits_operator"] else "")
-    return otherwise
+def state(resource: Resource, in_service: str) -> str:
+    """Return why a GPU or host is out of service, or *in_service*."""
+    if resource["disabled"]:
+        reason = resource["disabled_reason"]
+        return f"disabled: {reason}" if reason else "disabled"
+    if reason := resource.get("withdrawn"):
+        return f"withdrawn: {reason}" + ("; -enable it" if resource["awaits_operator"] else "")
+    return in_service
 
 
-def _totals(totals: dict[str, int]) -> str:
+def _describe_totals(totals: dict[str, int]) -> str:
     gpus = f"{totals['gpus']} on {totals['hosts']} hosts, {totals['idle']} idle"
     memory = f"{totals['free_mb']} of {totals['memory_mb']} MiB free"
     return facts([("GPUs", gpus), ("memory", memory)])

@@ -8,9 +8,10 @@ from time import sleep
 from types import SimpleNamespace
 
 from gsaas.cli import cgpus, queue
-from gsaas.cli.output import Progress, note, print_json
-from gsaas.cli.paging import pages
-from gsaas.cli.spelling import UsageError
+from gsaas.cli.columns import Column, select
+from gsaas.cli.output import Progress, print_json, print_list, print_note, print_resource
+from gsaas.cli.paging import get_all
+from gsaas.cli.parser import UsageError
 from gsaas.cli.tables import facts, table
 from gsaas.client import ApiError, Client, ClientError, UnreachableError
 
@@ -19,118 +20,143 @@ if TYPE_CHECKING:
     from typing import Any
 
     Lease = dict[str, Any]
+    """A lease as the API shows it."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
-"""Seconds between two looks at a lease on its way; each pause is half as long again as the last."""
+FIRST_POLL_INTERVAL, LONGEST_POLL_INTERVAL = 0.02, 1.0
+"""Seconds between two requests for the status of a lease; each interval is half as long again as the last."""
 UUID_LENGTH = 36
-FAILED = "a GPU of it has failed, or nobody knows how it is; it may come back"
-"""Why a lease is degraded, for those who are not told."""
+UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
+"""Why a lease is degraded, for callers whom the API does not tell the reasons."""
+
+
+def _of(member: str, field: str) -> Callable[[Lease], Any]:
+    """Return a function that gets *field* of an object in a lease; None where the lease has no such object."""
+    return lambda lease: (lease.get(member) or {}).get(field)
+
+
+COLUMNS = (
+    Column("id", "lease"),
+    Column("name"),
+    Column(
+        "status",
+        text=lambda lease: lease["status"] + (", degraded" if lease["degraded"] else ""),
+    ),
+    Column("project_id", "project"),
+    Column("cgpus", "cGPUs", _of("cgpus", "count")),
+    Column("mode", value=_of("cgpus", "mode")),
+    Column("memory_mb", "each", _of("cgpus", "memory_mb"), text=lambda lease: size(lease["cgpus"])),
+    Column("locality", value=_of("cgpus", "locality")),
+    Column("policy", value=_of("cgpus", "policy")),
+    Column("server_id", "VM", _of("server", "id")),
+    Column("server_host", "VM's host", _of("server", "host")),
+    Column("consumer_host", "used on", _of("consumer", "host")),
+    Column("position", "turn", _of("queue", "position")),
+    Column("degraded"),
+    Column("fault", value=_of("fault", "message")),
+    Column("created_at", "since"),
+)
+LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
+"""The columns of a list of leases, unless others are picked."""
 
 
 def launch(client: Client, args: SimpleNamespace) -> int:
-    """Ask for a lease and its VM, and wait until it works."""
-    lease = {"cgpus": cgpus.from_options(args), "server": server(client, args)}
+    """Request a lease with a VM, and wait until the lease is ACTIVE."""
+    columns = select(COLUMNS, args.c)
+    request = {"cgpus": cgpus.from_options(args), "server": server_from_options(client, args)}
     if args.name:
-        lease["name"] = args.name
-    answer = queue.ask(client, args, lease)
+        request["name"] = args.name
+    answer = queue.request_lease(client, args, request)
     for sentence in answer.get("notes", []):
-        note(sentence)
+        print_note(sentence)
     lease = answer["lease"]
     if not args.nowait:
         try:
-            lease = follow(client, lease, lambda status: status not in ("CLAIMED", "BOOTING"))
+            lease = wait_until(client, lease, lambda status: status not in ("CLAIMED", "BOOTING"))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"interrupted, but the launch goes on: gsaas show {lease['id']} tells how, "
+                f"interrupted, but the launch goes on: gsaas show {lease['id']} shows its status, "
                 f"gsaas -t -id={lease['id']} ends it"
             ) from None
-    if args.f == "json":
-        print_json(lease)
-    else:
-        print(describe(lease))
-    return _launched(lease, args.nowait)
+    print_resource(args, columns, lease, lease, lambda: describe(lease))
+    if not args.nowait:
+        _check_active(lease)
+    return 0
 
 
-def _launched(lease: Lease, nowait: bool) -> int:
-    if nowait or lease["status"] == "ACTIVE":
-        return 0
+def _check_active(lease: Lease) -> None:
+    """Raise `ClientError` if the lease is not ACTIVE."""
+    if lease["status"] == "ACTIVE":
+        return
     fault = lease.get("fault")
-    if fault is None:  # somebody terminated it meanwhile
+    if fault is None:  # it was terminated meanwhile
         raise ClientError(f"lease {lease['id']} did not become active: it is {lease['status']}")
-    raise ClientError(f"lease {lease['id']} failed{_at(fault)}: {fault['message']}")
+    raise ClientError(f"lease {lease['id']} failed{_step(fault)}: {fault['message']}")
 
 
 def terminate(client: Client, args: SimpleNamespace) -> int:
-    """End a lease, and wait until all of it is given back."""
-    found = find(client, needed(args.id))
-    lease = client.request("DELETE", _path(found["id"]))["lease"]
+    """End a lease, and wait until it is RELEASED."""
+    columns = select(COLUMNS, args.c)
+    before = find(client, require_id(args.id))
+    lease = client.request("DELETE", _path(before["id"]))["lease"]
     if not args.nowait:
         try:
-            lease = follow(client, lease, lambda status: status == "RELEASED")
+            lease = wait_until(client, lease, lambda status: status == "RELEASED")
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"interrupted, but lease {lease['id']} goes on being released"
             ) from None
-    if args.f == "json":
-        print_json(lease)
-    else:
-        given_back = f", cGPUs given back: {lease['cgpus']['count']}"
-        if found["status"] == "QUEUED":
-            given_back = ", its place in the queue is given back"
-        print(f"lease {lease['id']}  {lease['status']}{'' if args.nowait else given_back}")
+    outcome = f", cGPUs given back: {lease['cgpus']['count']}"
+    if before["status"] == "QUEUED":
+        outcome = ", its place in the queue is given back"
+    line = f"lease {lease['id']}  {lease['status']}{'' if args.nowait else outcome}"
+    print_resource(args, columns, lease, lease, lambda: line)
     return 0
 
 
 def list_all(client: Client, args: SimpleNamespace) -> int:
-    """Every lease that matches, page by page."""
+    """List every lease that matches the options, from all pages."""
     from urllib.parse import urlencode
 
-    query = {"status": args.status, "name": args.name, "all_projects": "true" if args.all else None}
-    query = urlencode({key: value for key, value in query.items() if value})
-    leases = pages(client, "/v1/leases" + (f"?{query}" if query else ""), "leases")["leases"]
-    if args.f == "json":
-        print_json(leases)
-    elif leases:
-        rows = [
-            (
-                lease["id"],
-                lease["name"],
-                lease["status"] + (", degraded" if lease["degraded"] else ""),
-                lease["cgpus"]["count"],
-                _size(lease["cgpus"]),
-                (lease["server"] or {}).get("id"),
-            )
-            for lease in leases
-        ]
-        print(table(("lease", "name", "status", "cGPUs", "each", "VM"), rows))
-    else:
-        print("no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU")
+    columns = select(COLUMNS, args.c or LISTED)
+    filters = {
+        "status": args.status,
+        "name": args.name,
+        "all_projects": "true" if args.all else None,
+    }
+    query = urlencode({key: value for key, value in filters.items() if value})
+    path = "/v1/leases" + (f"?{query}" if query else "")
+    leases = get_all(client, path, "leases")["leases"]
+    hint = None if leases else lambda: "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
+    print_list(args, columns, leases, leases, hint)
     return 0
 
 
 def show(client: Client, args: SimpleNamespace) -> int:
-    """One lease and its story."""
-    lease = find(client, needed(args.id))
+    """Show one lease and its events."""
+    columns = select(COLUMNS, args.c)
+    lease = find(client, require_id(args.id))
     lease = client.request("GET", _path(lease["id"]))["lease"]
-    if args.f == "json":
-        print_json(lease)
-        return 0
-    print(describe(lease))
-    if events := lease.get("events"):
-        print()
-        columns = ["at", "event", "status"]
-        if any(event["detail"] for event in events):  # told to administrators only
-            columns.append("detail")
-        print(table(columns, [[event[column] for column in columns] for event in events]))
+    print_resource(args, columns, lease, lease, lambda: _describe_with_events(lease))
     return 0
 
 
+def _describe_with_events(lease: Lease) -> str:
+    events = lease.get("events")
+    if not events:
+        return describe(lease)
+    names = ["at", "event", "status"]
+    if any(event["detail"] for event in events):  # for administrators only
+        names.append("detail")
+    rows = [[event[name] for name in names] for event in events]
+    return f"{describe(lease)}\n\n{table(names, rows)}"
+
+
 def env(client: Client, args: SimpleNamespace) -> int:
-    """The environment of a lease, in the form asked for."""
+    """Print the environment of a lease in the form that an option names."""
     forms = [form for form in ("shell", "dotenv", "json") if getattr(args, form)]
     if len(forms) > 1:
         raise UsageError(f"-{forms[0]} and -{forms[1]} do not go together")
-    answer = environment(client, find(client, needed(args.id)), *forms or ["shell"])
+    answer = environment(client, find(client, require_id(args.id)), *forms or ["shell"])
     if isinstance(answer, str):
         sys.stdout.write(answer if answer.endswith("\n") else f"{answer}\n")
     else:
@@ -139,11 +165,21 @@ def env(client: Client, args: SimpleNamespace) -> int:
 
 
 def environment(client: Client, lease: Lease, form: str) -> Any:
+    """Return the API's answer: text for the forms `shell` and `dotenv`, a document for `json`."""
     return client.request("GET", f"{_path(lease['id'])}/environment?format={form}")
 
 
-def server(client: Client, args: SimpleNamespace) -> dict[str, Any]:
-    """Nova's server fields for the options given; fields not asked for are left to the cloud."""
+def variables(client: Client, lease: Lease) -> dict[str, str]:
+    """Return the environment of a lease by variable."""
+    found: dict[str, str] = environment(client, lease, "json")["environment"]
+    return found
+
+
+def server_from_options(client: Client, args: SimpleNamespace) -> dict[str, Any]:
+    """Return Nova's server fields for the options given; the cloud chooses those that are missing.
+
+    Raises `ClientError` for a name that cannot be resolved, and `UsageError` for user data that cannot be read.
+    """
 
     def resolved(noun: str, name: str | None) -> str | None:
         return name and client.resolve(noun, name)
@@ -160,6 +196,7 @@ def server(client: Client, args: SimpleNamespace) -> dict[str, Any]:
 
 
 def _user_data(path: str) -> str:
+    """Return the content of a file in base64, as Nova wants it."""
     from base64 import b64encode
     from pathlib import Path
 
@@ -170,20 +207,23 @@ def _user_data(path: str) -> str:
 
 
 def find(client: Client, wanted: str) -> Lease:
-    """The lease with this id, of the VM with this id, or with this name if only one has it.
+    """Return the lease with this id, of the VM with this id, or with this name.
 
-    Raises `ClientError` when there is none, or when a name means several.
+    Raises `ClientError` when there is none, or when several leases have the name.
     """
     from urllib.parse import urlencode
 
+    leases: list[Lease]
     if len(wanted) == UUID_LENGTH and wanted.count("-") == 4:
         try:
-            return client.request("GET", _path(wanted))["lease"]
+            lease: Lease = client.request("GET", _path(wanted))["lease"]
+            return lease
         except ApiError as error:
             if error.status != 404:
                 raise
         query = urlencode({"server_id": wanted})
-        if leases := client.request("GET", f"/v1/leases?{query}")["leases"]:
+        leases = client.request("GET", f"/v1/leases?{query}")["leases"]
+        if leases:
             return leases[0]
     query = urlencode({"name": wanted})
     leases = client.request("GET", f"/v1/leases?{query}")["leases"]
@@ -191,21 +231,23 @@ def find(client: Client, wanted: str) -> Lease:
         raise ClientError(f"there is no lease or VM {wanted}; gsaas list shows yours")
     if len(leases) > 1:
         ids = ", ".join(lease["id"] for lease in leases)
-        raise ClientError(f"{len(leases)} leases are named {wanted}; say which by its id: {ids}")
+        raise ClientError(
+            f"{len(leases)} leases are named {wanted}; name one of them by its id: {ids}"
+        )
     return leases[0]
 
 
-def follow(client: Client, lease: Lease, settled: Callable[[str], bool]) -> Lease:
-    """Look at a lease until its status is *settled*, telling whoever watches how it gets on.
+def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lease:
+    """Poll a lease until *done* returns true for its status, showing the progress; return it as it is then.
 
-    If the API goes away meanwhile, the error says which lease is left to itself.
+    Raises `UnreachableError` if the API goes away meanwhile; the message names the lease, which stays.
     """
-    pause = FIRST_PAUSE
+    interval = FIRST_POLL_INTERVAL
     with Progress() as progress:
         progress.show(lease["status"])
-        while not settled(lease["status"]):
-            sleep(pause)
-            pause = min(pause * 1.5, LONGEST_PAUSE)
+        while not done(lease["status"]):
+            sleep(interval)
+            interval = min(interval * 1.5, LONGEST_POLL_INTERVAL)
             try:
                 lease = client.request("GET", _path(lease["id"]))["lease"]
             except UnreachableError as error:
@@ -215,7 +257,7 @@ def follow(client: Client, lease: Lease, settled: Callable[[str], bool]) -> Leas
 
 
 def describe(lease: Lease) -> str:
-    """A lease for people: its cGPUs, its ids, and how to go on."""
+    """Return a lease as text: its properties, its cGPUs, and the commands that come next."""
     server, consumer = lease["server"] or {}, lease["consumer"] or {}
     pairs = [
         ("lease", lease["id"]),
@@ -226,30 +268,30 @@ def describe(lease: Lease) -> str:
         ("status", lease["status"]),
     ]
     if lease.get("queue"):
-        pairs.append(("turn", queue.standing(lease["queue"])))
+        pairs.append(("turn", queue.describe_position(lease["queue"])))
     if server.get("host"):
         pairs.insert(3, ("VM's host", server["host"]))
     if consumer.get("host"):
         pairs.insert(3, ("used on", consumer["host"]))
     if lease["degraded"]:
-        pairs.append(("degraded", "; ".join(lease.get("degraded_reasons", [FAILED]))))
+        pairs.append(("degraded", "; ".join(lease.get("degraded_reasons", [UNKNOWN_REASON]))))
     if lease.get("fault"):
-        pairs.append(("fault", f"{lease['fault']['message']}{_at(lease['fault'])}"))
-    dropped = {why: n for why, n in (lease.get("dropped_packets") or {}).items() if n}
+        pairs.append(("fault", f"{lease['fault']['message']}{_step(lease['fault'])}"))
+    dropped = {reason: n for reason, n in (lease.get("dropped_packets") or {}).items() if n}
     if dropped:
-        pairs.append(("dropped", ", ".join(f"{n} {why}" for why, n in dropped.items())))
+        pairs.append(("dropped", ", ".join(f"{n} {reason}" for reason, n in dropped.items())))
     if lease["status"] == "ACTIVE" and lease.get("timings"):
-        pairs.append(("took", _took(lease["timings"])))
+        pairs.append(("took", _durations(lease["timings"])))
     parts = [facts(pairs)]
     if lease["devices"]:
         parts.append(_devices(lease))
     if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
-        parts.append(_how_to_go_on(lease))
+        parts.append(_next_commands(lease))
     return "\n\n".join(parts)
 
 
-def _took(timings: dict[str, float]) -> str:
-    """The phases of a launch, each with its time; most of them are far below a second."""
+def _durations(timings: dict[str, float]) -> str:
+    """Return the phases of a launch with their durations, most of which are far below a second."""
     phases = ((phase.replace("_", " "), seconds) for phase, seconds in timings.items())
     return ", ".join(
         f"{phase} {seconds:.1f} s" if seconds >= 1 else f"{phase} {seconds * 1000:.1f} ms"
@@ -258,8 +300,8 @@ def _took(timings: dict[str, float]) -> str:
 
 
 def _devices(lease: Lease) -> str:
-    """One row for each cGPU; administrators, and consumers who need it, also see which GPU it is."""
-    columns = {
+    """Return a table of the cGPUs; which GPU each one is, the API tells administrators and some consumers only."""
+    headings_by_field = {
         "index": "cGPU",
         "masked_address": "masked address",
         "memory_mb": "MiB",
@@ -267,21 +309,22 @@ def _devices(lease: Lease) -> str:
         "gpu_host": "on",
         "real_address": "real address",
     }
-    told = [name for name in columns if lease["devices"][0].get(name) is not None]
-    headings = [columns[name] for name in told]
-    rows = [[device[name] for name in told] for device in lease["devices"]]
-    after = told.index("memory_mb") + 1
-    headings.insert(after, "mode")
+    fields = [name for name in headings_by_field if lease["devices"][0].get(name) is not None]
+    headings = [headings_by_field[name] for name in fields]
+    rows = [[device[name] for name in fields] for device in lease["devices"]]
+    after_memory = fields.index("memory_mb") + 1
+    headings.insert(after_memory, "mode")
     for row in rows:
-        row.insert(after, lease["cgpus"]["mode"])
+        row.insert(after_memory, lease["cgpus"]["mode"])
     return table(headings, rows)
 
 
-def _size(cgpus: dict[str, Any]) -> str:
+def size(cgpus: dict[str, Any]) -> str:
+    """Return how much of a GPU each of *cgpus* is."""
     return f"{cgpus['memory_mb']} MiB" if cgpus["memory_mb"] else "whole GPU"
 
 
-def _how_to_go_on(lease: Lease) -> str:
+def _next_commands(lease: Lease) -> str:
     end = (lease["server"] or {}).get("id") or lease["id"]
     return facts(
         [
@@ -291,7 +334,7 @@ def _how_to_go_on(lease: Lease) -> str:
     )
 
 
-def _at(fault: dict[str, str | None]) -> str:
+def _step(fault: dict[str, str | None]) -> str:
     return f" at {fault['step']}" if fault["step"] else ""
 
 
@@ -301,7 +344,8 @@ def _path(lease_id: str) -> str:
     return f"/v1/leases/{quote(lease_id, safe='')}"
 
 
-def needed(wanted: str | None) -> str:
+def require_id(wanted: str | None) -> str:
+    """Return *wanted*. Raises `UsageError` if it is None."""
     if wanted is None:
         raise UsageError("-id is needed: a lease's id, its VM's id, or a lease's name")
     return wanted

@@ -1,33 +1,31 @@
-"""`gsaas limits`: the quota of the project, and what it uses of it."""
+"""`gsaas limits`: the quota of the project, and how much of it is used."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gsaas.cli.output import print_json
-from gsaas.cli.tables import table
+from gsaas.cli.columns import Column, select
+from gsaas.cli.output import print_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gsaas.client import Client
 
-NAMES = {"cgpus": "cGPUs", "gpu_memory_mb": "MiB of GPU memory", "leases": "leases"}
+HEADINGS = {"cgpus": "cGPUs", "gpu_memory_mb": "MiB of GPU memory", "leases": "leases"}
 UNLIMITED = -1
+"""The limit that the API gives where there is none."""
+
+COLUMNS = (
+    Column("name", "", text=lambda limit: HEADINGS.get(limit["name"], limit["name"])),
+    Column("used"),
+    Column("limit", text=lambda limit: "none" if limit["limit"] == UNLIMITED else limit["limit"]),
+)
 
 
 def limits(client: Client, args: SimpleNamespace) -> int:
-    """Show each limit beside what is used of it."""
-    known = client.request("GET", "/v1/limits")["limits"]
-    if args.f == "json":
-        print_json(known)
-        return 0
-    rows = [
-        (NAMES.get(name, name), amount["used"], _limit(amount["limit"]))
-        for name, amount in known.items()
-    ]
-    print(table(("", "used", "limit"), rows))
+    """List each limit and how much of it is used."""
+    columns = select(COLUMNS, args.c)
+    document = client.request("GET", "/v1/limits")["limits"]
+    rows = [{"name": name, **amount} for name, amount in document.items()]
+    print_list(args, columns, rows, document)
     return 0
-
-
-def _limit(limit: int) -> str | int:
-    return "none" if limit == UNLIMITED else limit

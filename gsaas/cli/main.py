@@ -1,4 +1,7 @@
-"""`gsaas`, the program: one line in, an answer and an exit status out; never a traceback."""
+"""`gsaas`, the program: parses the command line, runs the command, and returns its exit status.
+
+Errors are one sentence on standard error; a traceback is printed only if GSAAS_DEBUG is set.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,41 @@ import sys
 from collections.abc import Sequence
 
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import HelpWanted, UsageError, parse
-from gsaas.cli.statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG_USAGE, of_code
+from gsaas.cli.exit_statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG_USAGE, status_of
+from gsaas.cli.parser import HelpRequested, UsageError, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 DEBUG_VARIABLE = "GSAAS_DEBUG"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line (without the program's name) and return its exit status."""
+    """Run one command line, given without the program's name, and return its exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         status = _run(words)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not complain of it while it exits.
+        # The reader of our output, such as `head`, has ended. Python flushes standard output once more at exit, and
+        # would print a traceback there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except KeyboardInterrupt as interrupt:
-        _say(str(interrupt) or "interrupted")
+        _print_error(str(interrupt) or "interrupted")
         return INTERRUPTED
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
-        _say(f"unexpected {type(error).__name__}: {error}; {DEBUG_VARIABLE}=1 shows where")
+        _print_error(f"unexpected {type(error).__name__}: {error}; {DEBUG_VARIABLE}=1 shows where")
         return FAILED
 
 
 def _run(words: Sequence[str]) -> int:
     if not words:
-        return _help(None, sys.stderr, WRONG_USAGE)
+        return _print_help(None, sys.stderr, WRONG_USAGE)
     if words[0].lstrip("-") == "version" and words[0].startswith("-"):
         from importlib.metadata import version
 
@@ -44,11 +52,12 @@ def _run(words: Sequence[str]) -> int:
         return DONE
     try:
         command, values = parse(words, COMMANDS)
-    except HelpWanted as wanted:
-        return _help(wanted.command, sys.stdout, DONE)
+    except HelpRequested as request:
+        return _print_help(request.command, sys.stdout, DONE)
     except UsageError as error:
-        return _usage(error)
+        return _print_usage_error(error)
 
+    # Imported here: neither help nor a line that is not valid needs the client.
     from importlib import import_module
 
     from gsaas.client import ApiError, Client, ClientError, StillBusyError, find_credentials
@@ -56,36 +65,38 @@ def _run(words: Sequence[str]) -> int:
     module, function = command.handler.split(":")
     handler = getattr(import_module(f"gsaas.cli.{module}"), function)
     try:
-        client = None if command.alone else Client(find_credentials(os.environ))
-        return handler(client, values)
-    except UsageError as error:  # what only the command itself can see
-        error.command = command.word
-        return _usage(error)
+        client = None if command.offline else Client(find_credentials(os.environ))
+        status: int = handler(client, values)
+        return status
+    except UsageError as error:  # a rule that only the command itself can check
+        error.command = command.name
+        return _print_usage_error(error)
     except ApiError as error:
-        from gsaas.cli.refusals import explain
+        from gsaas.cli.error_details import explain
 
-        _say(str(error))
+        _print_error(str(error))
         for line in explain(error):
             print(line, file=sys.stderr)
-        status = of_code(error.code)
-        return command.failed if status == FAILED else status
+        status = status_of(error.code)
+        return command.failure_status if status == FAILED else status
     except ClientError as error:
-        _say(str(error))
-        return BUSY if isinstance(error, StillBusyError) else command.failed
+        _print_error(str(error))
+        return BUSY if isinstance(error, StillBusyError) else command.failure_status
 
 
-def _help(command: str | None, stream, status: int) -> int:
+def _print_help(command: str | None, stream: TextIO, status: int) -> int:
     from gsaas.cli import help
 
-    print(help.program() if command is None else help.command(COMMANDS[command]), file=stream)
+    print(help.of_program() if command is None else help.of_command(COMMANDS[command]), file=stream)
     return status
 
 
-def _usage(error: UsageError) -> int:
-    _say(str(error))
+def _print_usage_error(error: UsageError) -> int:
+    _print_error(str(error))
     print(f"  see: gsaas {f'{error.command} ' if error.command else ''}--help", file=sys.stderr)
     return WRONG_USAGE
 
 
-def _say(sentence: str) -> None:
+def _print_error(sentence: str) -> None:
+    # Not gsaas.cli.output's: help must not load what that imports.
     print(f"gsaas: {sentence}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Lists that the API gives in pages, put together."""
+"""Lists that the API returns page by page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ if TYPE_CHECKING:
     from gsaas.client import Client
 
 
-def pages(client: Client, path: str, noun: str) -> dict[str, Any]:
-    """Return the first page of *path*, its *noun* rows, if it has any, followed by all others."""
-    document = client.request("GET", path)
-    page, rows = document, [*document.get(noun, [])]
-    while following := [a["href"] for a in page.get(f"{noun}_links", []) if a["rel"] == "next"]:
-        # The link may be absolute, and the API may live under a path of its server.
-        page = client.request("GET", "/v1" + following[0].partition("/v1")[2])
-        rows += page[noun]
+def get_all(client: Client, path: str, noun: str) -> dict[str, Any]:
+    """Return the document at *path*, with its list *noun* completed by those of all further pages.
+
+    An answer without that list is returned as it is. Raises what `Client.request` raises.
+    """
+    document: dict[str, Any] = client.request("GET", path)
+    page, items = document, [*document.get(noun, [])]
+    while links := [
+        link["href"] for link in page.get(f"{noun}_links", []) if link["rel"] == "next"
+    ]:
+        # The link may be absolute, and the API may be served under a path prefix.
+        page = client.request("GET", "/v1" + links[0].partition("/v1")[2])
+        items += page[noun]
     if noun in document:
-        document[noun] = rows
+        document[noun] = items
     return document

@@ -1,14 +1,14 @@
-"""Waiting in the queue, and looking at it."""
+"""Requesting a lease, waiting for it in the queue, and listing the queue."""
 
 from __future__ import annotations
 
 import time
 from types import SimpleNamespace
 
-from gsaas.cli.output import Progress, print_json
-from gsaas.cli.paging import pages
-from gsaas.cli.spelling import FOR_EVER
-from gsaas.cli.tables import table
+from gsaas.cli.columns import Column, select
+from gsaas.cli.output import Progress, print_list, table_of
+from gsaas.cli.paging import get_all
+from gsaas.cli.parser import FOREVER
 from gsaas.client import ApiError, Client, StillBusyError, UnreachableError
 
 TYPE_CHECKING = False
@@ -17,25 +17,47 @@ if TYPE_CHECKING:
 
     Lease = dict[str, Any]
 
-WATCHED_POLL, POLL = 2, 25
-"""Seconds until the API answers in any case: before somebody who watches, and otherwise."""
-PAUSE = 1.0
-"""Seconds before asking again, when the API was away or could not keep us waiting."""
-PATIENCE = 45.0
-"""Seconds for which the API may be away: less than it takes before it counts us as gone."""
+INTERACTIVE_POLL, POLL = 2, 25
+"""Seconds for which the API may delay its answer: on a terminal, where estimates are shown, and elsewhere."""
+RETRY_DELAY = 1.0
+"""Seconds between two requests, when the API is away or does not delay its answer."""
+OUTAGE_TIMEOUT = 45.0
+"""Seconds for which the API may be away: less than the silence after which it gives up a waiting client's place."""
+
+COLUMNS = (
+    Column("position", "turn"),
+    Column("lease_id", "lease"),
+    Column("name"),
+    Column("project_id", "project"),
+    Column("priority"),
+    Column("cgpus", "cGPUs", lambda place: place["cgpus"]["count"]),
+    Column(
+        "memory_mb",
+        "each",
+        lambda place: place["cgpus"]["memory_mb"],
+        text=lambda place: (
+            f"{place['cgpus']['memory_mb']} MiB" if place["cgpus"]["memory_mb"] else "whole GPU"
+        ),
+    ),
+    Column("queued_at", "since"),
+    Column(
+        "estimate_seconds", "about", text=lambda place: describe_estimate(place["estimate_seconds"])
+    ),
+)
 
 
-def ask(client: Client, args: SimpleNamespace, lease: dict[str, Any]) -> dict[str, Any]:
-    """Ask for *lease*, and wait in the queue if that is wanted; return the API's answer.
+def request_lease(client: Client, args: SimpleNamespace, lease: dict[str, Any]) -> dict[str, Any]:
+    """Request *lease*, wait in the queue if `args.wait` says so, and return the API's answer.
 
-    Its lease is not QUEUED, unless *args* say `-nowait`. Who is interrupted gives the place back.
-    Raises what the client raises, and `StillBusyError` when the wait ended without GPUs.
+    The lease in the answer is not QUEUED, unless `args.nowait` is true. An interrupt gives up the place in the queue.
+    Raises what the client raises, and `StillBusyError` when the wait ends without GPUs.
     """
     nowait = getattr(args, "nowait", False)
     _add_options(lease, args, attended=not nowait)
     try:
-        answer = client.request("POST", "/v1/leases", {"lease": lease})
+        answer: dict[str, Any] = client.request("POST", "/v1/leases", {"lease": lease})
     except KeyboardInterrupt:
+        # The request may have reached the API, but its answer, with the lease's id, is lost.
         raise KeyboardInterrupt(
             "interrupted while the API was asked; gsaas list shows whether there is a lease"
         ) from None
@@ -45,103 +67,87 @@ def ask(client: Client, args: SimpleNamespace, lease: dict[str, Any]) -> dict[st
 
 
 def wait(client: Client, lease: Lease) -> Lease:
-    """Stay in the queue with a lease until it is its turn; return it as it then is."""
+    """Wait until a QUEUED lease leaves the queue; return it as it is then.
+
+    Raises `StillBusyError` if it left the queue without GPUs.
+    """
     path = f"/v1/leases/{lease['id']}"
     try:
         with Progress() as progress:
             while lease["status"] == "QUEUED":
-                progress.show("QUEUED", standing(lease["queue"]))
-                lease = _poll(client, path, WATCHED_POLL if progress.watched else POLL)
+                progress.show("QUEUED", describe_position(lease["queue"]))
+                lease = _poll(client, path, INTERACTIVE_POLL if progress.interactive else POLL)
     except KeyboardInterrupt:
         client.request("DELETE", path)
         raise KeyboardInterrupt("interrupted; the place in the queue is given back") from None
     if lease["status"] in ("RELEASING", "RELEASED"):
         fault = lease.get("fault")
-        why = fault["message"] if fault else "somebody gave its place in the queue back"
-        raise StillBusyError(f"lease {lease['id']} got no GPUs: {why}")
+        reason = fault["message"] if fault else "its place in the queue was given back"
+        raise StillBusyError(f"lease {lease['id']} got no GPUs: {reason}")
     return lease
 
 
 def queue(client: Client, args: SimpleNamespace) -> int:
-    """Who waits, in the order of their turns."""
-    found = pages(client, "/v1/queue", "places")
-    if args.f == "json":
-        print_json(found)
-        return 0
-    totals, places = found["totals"], found["places"]
-    if not totals["length"]:
-        print("nobody waits")
-        return 0
-    waiting = "request waits" if totals["length"] == 1 else "requests wait"
-    print(f"{totals['length']} {waiting}, {totals['own']} of your project")
-    if places:
-        rows = [
-            (
-                place["position"],
-                place["lease_id"],
-                place["name"],
-                place["project_id"],
-                place["priority"],
-                place["cgpus"]["count"],
-                f"{place['cgpus']['memory_mb']} MiB"
-                if place["cgpus"]["memory_mb"]
-                else "whole GPU",
-                place["queued_at"],
-                about(place["estimate_seconds"]),
-            )
-            for place in places
-        ]
-        headings = (
-            "turn",
-            "lease",
-            "name",
-            "project",
-            "priority",
-            "cGPUs",
-            "each",
-            "since",
-            "about",
-        )
-        print(table(headings, rows))
+    """List the requests in the queue, in the order of their turns."""
+    columns = select(COLUMNS, args.c)
+    answer = get_all(client, "/v1/queue", "places")
+    print_list(args, columns, answer["places"], answer, lambda: _describe(columns, answer))
     return 0
 
 
+def _describe(columns: list[Column], answer: dict[str, Any]) -> str:
+    totals, places = answer["totals"], answer["places"]
+    if not totals["length"]:
+        return "no request waits"
+    requests = "request waits" if totals["length"] == 1 else "requests wait"
+    lines = [f"{totals['length']} {requests}, {totals['own']} of your project"]
+    if places:
+        lines.append(table_of(columns, places))
+    return "\n".join(lines)
+
+
 def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -> None:
+    """Add `-wait` and `-priority` to a request; *attended* says whether the client stays to wait."""
     if args.priority is not None:
         lease["priority"] = args.priority
     if args.wait is not None:
-        lease["wait"] = None if args.wait == FOR_EVER else args.wait
+        lease["wait"] = None if args.wait == FOREVER else args.wait
         lease["attended"] = attended
 
 
 def _poll(client: Client, path: str, seconds: int) -> Lease:
-    """Ask until the API answers; it may be restarted meanwhile, and our place is in its database."""
-    begun = time.monotonic()
+    """Return the lease when it is not QUEUED any more, or after *seconds*.
+
+    An API that is restarted is asked again: the place in the queue is in its database.
+    """
+    started_at = time.monotonic()
     while True:
         try:
             answer = client.request("GET", f"{path}?while_status=QUEUED&timeout={seconds}")
         except (UnreachableError, ApiError) as error:
             away = isinstance(error, UnreachableError) or error.status in (502, 503, 504)
-            if not away or time.monotonic() - begun > PATIENCE:
+            if not away or time.monotonic() - started_at > OUTAGE_TIMEOUT:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(RETRY_DELAY)
             continue
-        if answer["lease"]["status"] == "QUEUED" and time.monotonic() - begun < PAUSE / 2:
-            time.sleep(PAUSE)  # it has too many to keep waiting
-        return answer["lease"]
+        lease: Lease = answer["lease"]
+        if lease["status"] == "QUEUED" and time.monotonic() - started_at < RETRY_DELAY / 2:
+            # The API has too many waiting clients to delay this answer: do not ask again at once.
+            time.sleep(RETRY_DELAY)
+        return lease
 
 
-def standing(standing: dict[str, Any] | None) -> str:
-    """Where a lease stands in the queue, and for how long about."""
-    if standing is None:  # it has just left the queue
+def describe_position(place: dict[str, Any] | None) -> str:
+    """Return a lease's position in the queue and how long it will take; empty if it has just left the queue."""
+    if place is None:
         return ""
-    left = about(standing["estimate_seconds"])
-    told = f"{standing['position']} of {standing['length']}"
-    return f"{told}, {left}" if left else told
+    estimate = describe_estimate(place["estimate_seconds"])
+    position = f"{place['position']} of {place['length']}"
+    return f"{position}, {estimate}" if estimate else position
 
 
-def about(seconds: float | None) -> str:
-    """An estimate in words; nothing for None."""
+def describe_estimate(seconds: float | None) -> str:
+    """Return a time to wait, rounded, in seconds, minutes or hours; empty for None."""
     if seconds is None:
         return ""
     if seconds < 90:

@@ -1,30 +1,38 @@
-"""`gsaas settings`: what an operator may change while the service runs."""
+"""`gsaas settings`: what an administrator may change while the service runs."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gsaas.cli.output import print_json
+from gsaas.cli.columns import Column, select
+from gsaas.cli.output import print_resource
 from gsaas.cli.tables import facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gsaas.client import Client
 
 PATH = "/v1/settings"
+HEADING = "GPU hosts report"
+
+COLUMNS = (Column("monitor_interval", HEADING, text=lambda settings: _interval(settings)),)
 
 
 def settings(client: Client, args: SimpleNamespace) -> int:
-    """Show the settings, or change one."""
+    """Show the settings, after changing one if an option says so."""
+    columns = select(COLUMNS, args.c)
     if args.interval is None:
         answer = client.request("GET", PATH)
     else:
         interval = None if args.interval == "default" else args.interval
         answer = client.request("PATCH", PATH, {"settings": {"monitor_interval": interval}})
-    if args.f == "json":
-        print_json(answer["settings"])
-        return 0
-    interval = answer["settings"]["monitor_interval"]
-    told = "as their configuration says" if interval is None else f"every {interval:g} s"
-    print(facts([("GPU hosts report", told)]))
+    known = answer["settings"]
+    print_resource(args, columns, known, known, lambda: facts([(HEADING, _interval(known))]))
     return 0
+
+
+def _interval(settings: dict[str, Any]) -> str:
+    seconds = settings["monitor_interval"]
+    return "as their configuration says" if seconds is None else f"every {seconds:g} s"

@@ -1,4 +1,4 @@
-"""`gsaas-sim`: replay a history on a cloud that is not there, and ask what it should look like."""
+"""`gsaas-sim`: replay a history of requests on a simulated cloud, compare results, and plan how many GPUs to buy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,58 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gsaas.cli.tables import table
+from gsaas.cli.columns import Column, select
+from gsaas.cli.commands import FORMATS
+from gsaas.cli.exit_statuses import DONE, FAILED, INTERRUPTED, WRONG_USAGE
+from gsaas.cli.output import print_list, table_of
+from gsaas.cli.parser import UsageError
 
-DONE, FAILED = 0, 1
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Row = dict[str, Any]
+
+
+def _rounded(name: str, heading: str, digits: int = 1) -> Column:
+    """Return the column of a number that tables show with so many decimal places."""
+    return Column(name, heading, text=lambda row: f"{row[name]:.{digits}f}")
+
+
+RUNS = (
+    Column("run"),
+    Column("policy"),
+    Column("locality"),
+    Column("hosts", optional=True),
+    Column("gpus", "GPUs"),
+    Column("served"),
+    Column("refused"),
+    _rounded("mean_wait", "mean wait, s"),
+    _rounded("p95_wait", "95 % wait, s"),
+    Column("longest_wait", "longest wait, s", optional=True),
+    _rounded("utilisation_percent", "used, %"),
+    Column("spread_percent", "spread, %", optional=True),
+)
+"""What is printed of each run of a scenario."""
+
+
+def _locality(row: Row) -> str:
+    # Imported here, because the simulator needs libraries that gsaas does not.
+    from gsaas.sim.plan import LOCALITIES
+
+    return LOCALITIES[row["locality"]]
+
+
+PLANS = (
+    Column("locality", "GPUs", text=_locality),
+    Column("policy"),
+    Column("hosts"),
+    Column("gpus_in_all", "GPUs in all"),
+    _rounded("utilisation_percent", "memory used, %"),
+    _rounded("mean_wait_seconds", "mean wait, s"),
+    _rounded("cost_per_year", "cost a year", 0),
+)
+"""What is printed of each cloud that is planned."""
 
 EXAMPLES = """
 examples:
@@ -23,6 +72,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line, given without the program's name, and return its exit status."""
     args = _parser().parse_args(argv)
     from gsaas.exceptions import UnknownPolicy
     from gsaas.sim.history import HistoryError
@@ -30,7 +80,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from gsaas.sim.scenario import ScenarioError
 
     try:
-        return args.command(args)
+        status: int = args.command(args)
+        return status
+    except UsageError as error:
+        print(f"gsaas-sim: {error}", file=sys.stderr)
+        return WRONG_USAGE
     except (HistoryError, ScenarioError, UnknownPolicy, Unreachable) as error:
         print(f"gsaas-sim: {error}", file=sys.stderr)
     except OSError as error:
@@ -42,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except KeyboardInterrupt:
         print("gsaas-sim: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     return FAILED
 
 
@@ -55,53 +109,63 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="run a scenario and write what came of it")
+    run = commands.add_parser("run", help="run a scenario and write its results")
     run.add_argument("scenario", type=Path, help="a TOML file; gsaas-sim example prints one")
     run.add_argument(
-        "-o", "--output", type=Path, help="folder for summary, requests and report.html"
+        "-o", "--output", type=Path, help="folder to write summary, requests and report.html to"
     )
     run.add_argument("--parquet", action="store_true", help="requests as Parquet instead of CSV")
-    run.add_argument("--json", action="store_true", help="print the summary as JSON")
+    _add_output_options(run)
     run.set_defaults(command=_run)
 
     compare = commands.add_parser(
-        "compare", help="set the summaries of several results side by side"
+        "compare", help="print the summaries of several results in one table"
     )
     compare.add_argument("results", nargs="+", type=Path, help="folders that gsaas-sim run wrote")
+    _add_output_options(compare)
     compare.set_defaults(command=_compare)
 
-    imports = commands.add_parser("import", help="make a history from another format")
+    imports = commands.add_parser("import", help="convert a history from another format")
     imports.add_argument("kind", choices=("csv", "swf", "openb", "leases"))
     imports.add_argument("file", type=Path)
-    imports.add_argument(
-        "-o", "--output", type=Path, help="where to; without it, to standard output"
-    )
+    imports.add_argument("-o", "--output", type=Path, help="file to write (standard output)")
     imports.add_argument(
         "--memory-mb",
         type=int,
         default=81_920,
-        help="MiB of a whole GPU, for traces without (81920)",
+        help="MiB of a whole GPU, for traces that do not say it (81920)",
     )
     imports.set_defaults(command=_import)
 
-    plan = commands.add_parser("plan", help="how many GPUs a history needs, tied and cloudified")
+    plan = commands.add_parser(
+        "plan", help="calculate how many GPUs a history needs, tied and cloudified"
+    )
     plan.add_argument("history", type=Path, help="CSV; gsaas-sim import makes one")
-    plan.add_argument("--gpus", type=int, required=True, help="GPUs of each host")
+    plan.add_argument("--gpus", type=int, required=True, help="number of GPUs of each host")
     plan.add_argument("--memory-mb", type=int, required=True, help="MiB of each GPU")
-    plan.add_argument("--wait", type=float, default=60, help="seconds that a request may wait (60)")
     plan.add_argument(
-        "--percent", type=float, default=95, help="of the requests that must not wait longer (95)"
+        "--wait", type=float, default=60, help="seconds for which a request may wait (60)"
+    )
+    plan.add_argument(
+        "--percent",
+        type=float,
+        default=95,
+        help="percentage of requests that must not wait longer (95)",
     )
     plan.add_argument(
         "--policy",
         action="append",
-        help="may be given again; of several, whichever needs fewest counts",
+        help="policy to try; repeat it for several, of which the one that needs the fewest GPUs counts",
     )
-    plan.add_argument("--host-cost", type=float, default=0, help="of one host without GPUs, bought")
-    plan.add_argument("--gpu-cost", type=float, default=0, help="of one GPU, bought")
-    plan.add_argument("--years", type=float, default=4, help="over which they are paid (4)")
-    plan.add_argument("--kwh-cost", type=float, default=0, help="of a kilowatt-hour")
-    plan.add_argument("--json", action="store_true")
+    plan.add_argument(
+        "--host-cost", type=float, default=0, help="purchase price of one host without GPUs"
+    )
+    plan.add_argument("--gpu-cost", type=float, default=0, help="purchase price of one GPU")
+    plan.add_argument(
+        "--years", type=float, default=4, help="years over which hosts and GPUs are paid (4)"
+    )
+    plan.add_argument("--kwh-cost", type=float, default=0, help="price of a kilowatt-hour")
+    _add_output_options(plan)
     plan.set_defaults(command=_plan)
 
     example = commands.add_parser("example", help="print a scenario to begin with")
@@ -109,7 +173,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_output_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--format", dest="f", choices=FORMATS, default="table", help="output format (table)"
+    )
+    parser.add_argument(
+        *("-c", "--column"),
+        dest="c",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="print this column only; repeat it for several, in the order wanted",
+    )
+    parser.add_argument(
+        "--json", dest="f", action="store_const", const="json", help="the same as -f json"
+    )
+
+
 def _run(args: argparse.Namespace) -> int:
+    columns = select(RUNS, args.c)
     from gsaas.sim import history, scenario
     from gsaas.sim.cloud import Simulation
     from gsaas.sim.report import results as report
@@ -134,16 +216,17 @@ def _run(args: argparse.Namespace) -> int:
         write(args.output / f"requests.{suffix}", report.records(results))
         (args.output / "report.html").write_text(report.html(wanted.title, results))
         print(f"gsaas-sim: look at {args.output / 'report.html'}", file=sys.stderr)
-    print(json.dumps(rows, indent=2) if args.json else _summary(rows))
+    print_list(args, columns, rows, rows)
     return DONE
 
 
 def _compare(args: argparse.Namespace) -> int:
+    columns = select(RUNS, args.c)
     rows = []
     for folder in args.results:
         for row in json.loads((folder / "summary.json").read_text()):
             rows.append({**row, "run": f"{folder.name}: {row['run']}"})
-    print(_summary(rows))
+    print_list(args, columns, rows, rows)
     return DONE
 
 
@@ -162,6 +245,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
+    columns = select(PLANS, args.c)
     from gsaas.sim import history, plan
     from gsaas.sim.cloud import Site
 
@@ -174,83 +258,33 @@ def _plan(args: argparse.Namespace) -> int:
         progress=_progress(None),
     )
     found = [answer.to_dict() for answer in answers]
-    if args.json:
-        print(json.dumps(found, indent=2))
-        return DONE
-    headings = (
-        "GPUs",
-        "policy",
-        "hosts",
-        "GPUs in all",
-        "memory used, %",
-        "mean wait, s",
-        "cost a year",
-    )
-    rows = [
-        (
-            plan.LOCALITIES[row["locality"]],
-            row["policy"],
-            row["hosts"],
-            row["gpus_in_all"],
-            f"{row['utilisation_percent']:.1f}",
-            f"{row['mean_wait_seconds']:.1f}",
-            f"{row['cost_per_year']:.0f}",
-        )
-        for row in found
-    ]
-    print(table(headings, rows))
-    tied, anywhere = (row["gpus_in_all"] for row in found)
-    if anywhere < tied:
-        print(f"\n  Cloudified, {tied - anywhere} GPUs of {tied} are not needed.")
+    print_list(args, columns, found, found, lambda: _describe_plan(columns, found))
     return DONE
 
 
+def _describe_plan(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    text = table_of(columns, rows)
+    tied, anywhere = (row["gpus_in_all"] for row in rows)
+    if anywhere < tied:
+        text += f"\n\n  Cloudified, {tied - anywhere} GPUs of {tied} are not needed."
+    return text
+
+
 def _example(_args: argparse.Namespace) -> int:
-    documented = importlib.import_module("gsaas.sim.scenario").__doc__
+    documented = importlib.import_module("gsaas.sim.scenario").__doc__ or ""
     lines = documented.split("\n\n", 1)[1].splitlines()
     print("\n".join(line.removeprefix("    ") for line in lines).strip())
     return DONE
 
 
-def _summary(rows: Sequence[dict]) -> str:
-    headings = (
-        "run",
-        "policy",
-        "locality",
-        "GPUs",
-        "served",
-        "refused",
-        "mean wait, s",
-        "95 % wait, s",
-        "used, %",
-    )
-    return table(
-        headings,
-        [
-            (
-                row["run"],
-                row["policy"],
-                row["locality"],
-                row["gpus"],
-                row["served"],
-                row["refused"],
-                f"{row['mean_wait']:.1f}",
-                f"{row['p95_wait']:.1f}",
-                f"{row['utilisation_percent']:.1f}",
-            )
-            for row in rows
-        ],
-    )
-
-
 def _progress(total: int | None) -> Callable[[str], None]:
-    """Say what is being done: over and over on one line of a terminal, a line each otherwise."""
+    """Return a function that prints what is being done: on a terminal one line, rewritten; elsewhere one line each."""
     live = sys.stderr.isatty()
     done = 0
 
-    def say(what: str) -> None:
+    def report(what: str) -> None:
         nonlocal done
-        if not what:
+        if not what:  # all is done
             if live:
                 print("\r\033[K", end="", file=sys.stderr)
             return
@@ -267,7 +301,7 @@ def _progress(total: int | None) -> Callable[[str], None]:
             flush=True,
         )
 
-    return say
+    return report
 
 
 if __name__ == "__main__":

@@ -1,43 +1,89 @@
-"""Plain tables for people: values in, text out."""
+"""Plain tables for terminals: values in, text out.
+
+Characters of East Asian scripts and emoji take two columns of a terminal, combining ones none; prettytable knows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
 INDENT = "  "
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns as wide as they must be; those that hold only numbers are aligned to the right."""
+    """Return an aligned table without borders; columns that hold only numbers are aligned to the right.
+
+    Every row has one value for each heading. Headings need not be unique.
+    """
     body = [[cell(value) for value in row] for row in rows]
-    columns = list(zip(headings, *body, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    numeric = [len(c) > 1 and all(map(_is_number, c[1:])) for c in columns]
-
-    def line(values: Sequence[str]) -> str:
-        aligned = (
-            value.rjust(width) if right else value.ljust(width)
-            for value, width, right in zip(values, widths, numeric, strict=True)
-        )
-        return (INDENT + "  ".join(aligned)).rstrip()
-
-    return "\n".join(line(row) for row in [list(headings), *body])
+    columns = zip(*body, strict=True) if body else [() for _ in headings]
+    return _align(
+        [list(headings), *body],
+        ["r" if column and all(map(_is_number, column)) else "l" for column in columns],
+    )
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """Names and values, one a line."""
-    pairs = [(name, cell(value)) for name, value in pairs]
-    width = max(len(name) for name, _ in pairs)
-    return "\n".join(f"{INDENT}{name:<{width}}  {value}".rstrip() for name, value in pairs)
+    """Return one line for each name and value, with the values aligned."""
+    return _align([[name, cell(value)] for name, value in pairs], ["l", "l"])
 
 
 def cell(value: object) -> str:
-    """One value. Other people's names may hold anything; nothing may steer the terminal."""
+    """Return *value* as the text of one cell.
+
+    Characters that are not printable are replaced: names are chosen by users, and none may control the terminal.
+    """
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "".join(c if c.isprintable() else "�" for c in str(value))
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Return *text* with each control character, line ends included, replaced by U+FFFD."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def clip(text: str, columns: int, *, fill: bool = False) -> str:
+    """Return the beginning of *text* that fits in so many columns of a terminal; with *fill*, padded to them."""
+    if not text.isascii():
+        # Imported here, because most commands print no table.
+        from wcwidth import wcwidth
+
+        used = 0
+        for end, character in enumerate(text):
+            width = max(0, wcwidth(character))
+            if used + width > columns:
+                text = text[:end]
+                break
+            used += width
+        return text + " " * (columns - used) if fill else text
+    return text[:columns].ljust(columns) if fill else text[:columns]
+
+
+def _align(lines: Sequence[list[str]], alignments: Sequence[Literal["l", "r"]]) -> str:
+    """Return *lines* of cells as columns; the alignment of each column is `l` or `r`."""
+    # Imported here, because most commands print no table.
+    from prettytable import PrettyTable
+
+    # prettytable wants unique field names, and headings may repeat: so they are a row like any other.
+    names = [str(number) for number in range(len(alignments))]
+    drawn = PrettyTable(
+        names,
+        header=False,
+        border=False,
+        padding_width=0,  # the right side's; a right_padding_width of 0 would be ignored
+        left_padding_width=len(INDENT),
+    )
+    drawn.align.update(zip(names, alignments, strict=True))
+    for line in lines:
+        drawn.add_row(line)
+    return "\n".join(line.rstrip() for line in drawn.get_string().splitlines())
 
 
 def _is_number(text: str) -> bool:

@@ -1,12 +1,11 @@
-"""`gsaas usage`: what projects held over a period."""
+"""`gsaas usage`: the GPU-hours and MiB-hours of projects over a period."""
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 
-from gsaas.cli.output import print_json
-from gsaas.cli.tables import table
+from gsaas.cli.columns import Column, select
+from gsaas.cli.output import print_list, table_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,42 +13,31 @@ if TYPE_CHECKING:
 
     from gsaas.client import Client
 
-COLUMNS = ("project_id", "leases", "gpu_hours", "memory_mb_hours")
+COLUMNS = (
+    Column("project_id", "project"),
+    Column("leases"),
+    Column("gpu_hours", "GPU-hours", text=lambda used: f"{used['gpu_hours']:.2f}"),
+    Column("memory_mb_hours", "MiB-hours", text=lambda used: f"{used['memory_mb_hours']:.0f}"),
+)
 
 
 def usage(client: Client, args: SimpleNamespace) -> int:
-    """Tell GPU-hours and MiB-hours by project."""
+    """List GPU-hours and MiB-hours by project."""
     from urllib.parse import urlencode
 
-    asked = {name: value for name, value in (("start", args.start), ("end", args.end)) if value}
-    path = "/v1/usage" + (f"?{urlencode(asked)}" if asked else "")
+    columns = select(COLUMNS, args.c)
+    query = {name: value for name, value in (("start", args.start), ("end", args.end)) if value}
+    path = "/v1/usage" + (f"?{urlencode(query)}" if query else "")
     found = client.request("GET", path)["usage"]
-    if args.f == "json":
-        print_json(found)
-    elif args.f == "csv":
-        _print_csv(found["projects"])
-    else:
-        print(f"from {_minute(found['start'])} to {_minute(found['end'])}, UTC")
-        rows = [
-            (
-                used["project_id"],
-                used["leases"],
-                f"{used['gpu_hours']:.2f}",
-                f"{used['memory_mb_hours']:.0f}",
-            )
-            for used in found["projects"]
-        ]
-        print(table(("project", "leases", "GPU-hours", "MiB-hours"), rows))
+    print_list(args, columns, found["projects"], found, lambda: _describe(columns, found))
     return 0
 
 
-def _print_csv(projects: list[dict[str, Any]]) -> None:
-    import csv
-
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow(COLUMNS)
-    lines.writerows([used[column] for column in COLUMNS] for used in projects)
+def _describe(columns: list[Column], usage: dict[str, Any]) -> str:
+    period = f"from {_minute(usage['start'])} to {_minute(usage['end'])}, UTC"
+    return f"{period}\n{table_of(columns, usage['projects'])}"
 
 
 def _minute(time: str) -> str:
+    """Return an ISO 8601 time without its seconds."""
     return time[:16].replace("T", " ")

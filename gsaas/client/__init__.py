@@ -1,10 +1,10 @@
-"""Speak to the GSaaS API: credentials in, decoded answers out, one sentence for what goes wrong.
+"""A client of the GSaaS API: requests and answers as JSON values, and errors as exceptions with one sentence each.
 
     client = Client(find_credentials(os.environ))
     client.request("GET", "/v1/leases")
 
-Every command is a new process, so these files are careful about what they import: the HTTP library
-is loaded with the first request, and the OpenStack SDK only for credentials that are Keystone's.
+Every `gsaas` command is a new process, so imports are late: the HTTP library is loaded with the first request, and the
+OpenStack SDK only for Keystone's credentials.
 """
 
 from gsaas.client.api import Client

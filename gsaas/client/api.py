@@ -1,4 +1,4 @@
-"""Requests to the API in its own terms: JSON in and out, and errors as exceptions."""
+"""The API client: JSON values in and out, and errors as exceptions."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ if TYPE_CHECKING:
 
     from gsaas.client.cloud import CloudCredentials
     from gsaas.client.credentials import Credentials
-    from gsaas.client.transport import Answer
+    from gsaas.client.transport import Response
 
 API_VERSION = "gpu-scheduling 1.0"
+"""The microversion of the API that this client is written for, as an OpenStack-API-Version header."""
 
 
 class Client:
-    """Asks the API in the name of whoever has the *credentials*."""
+    """Sends requests to the API with the given credentials. Not for several threads at once."""
 
     def __init__(self, credentials: Credentials | CloudCredentials) -> None:
         self._transport = credentials.connect()
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the decoded answer: what JSON says, or text where the API answers with text.
+        """Send a request and return the answer: the value of its JSON, its text, or None if it is empty.
 
-        *path* begins with `/v1`; *body* is sent as JSON. Raises `ApiError` for an error status,
-        `UnreachableError` when there is no answer, and `CredentialsError` when Keystone refuses them.
+        *path* begins with `/v1`; *body*, unless None, is sent as JSON. Raises `ApiError` for an error status,
+        `UnreachableError` if there is no answer, and `CredentialsError` if Keystone refuses the credentials.
         """
         headers = {
             "Accept": "application/json, text/plain",
@@ -40,41 +41,42 @@ class Client:
         return _decode(self._transport.send(method, path, content, headers))
 
     def resolve(self, noun: str, name: str) -> str:
-        """Return the id of the image, flavor or network with this *name*, or *name* if it is an id.
+        """Return the id of the image, flavor or network with this *name*; *name* itself if it is an id.
 
-        Raises `ClientError` if the cloud has none with this name, or several.
+        *noun* is one of these three words. Raises `ClientError` if the cloud has none with this name, or several.
         """
         return self._transport.resolve(noun, name)
 
 
-def _decode(answer: Answer) -> Any:
+def _decode(response: Response) -> Any:
+    """Return the JSON value or the text in *response*. Raises `ApiError` for an error status or invalid JSON."""
     document = None
-    if "json" in (answer.headers.get("Content-Type") or ""):
+    if "json" in (response.headers.get("Content-Type") or ""):
         try:
-            document = json.loads(answer.content)
+            document = json.loads(response.content)
         except ValueError:
             raise ApiError(
-                answer.status, detail="the API's answer is not the JSON it claims to be"
+                response.status, detail="the API's answer is not the JSON it claims to be"
             ) from None
-    if answer.status >= 400:
-        raise _api_error(answer, document)
-    return answer.content.decode() if document is None and answer.content else document
+    if response.status >= 400:
+        raise _api_error(response, document)
+    return response.content.decode() if document is None and response.content else document
 
 
-def _api_error(answer: Answer, document: Any) -> ApiError:
-    """The first error of an API-SIG document; a proxy's error page leaves us only its status."""
+def _api_error(response: Response, document: Any) -> ApiError:
+    """Return the first error of an API-SIG error document; of any other answer, the status alone."""
     try:
         error = document["errors"][0]
         return ApiError(
-            answer.status,
+            response.status,
             code=error.get("code"),
             detail=error.get("detail") or error.get("title") or "",
             request_id=error.get("request_id"),
             facts=error.get("gsaas"),
         )
-    except (TypeError, KeyError, IndexError, AttributeError):
+    except (TypeError, KeyError, IndexError, AttributeError):  # the error page of a proxy, say
         return ApiError(
-            answer.status,
-            detail=f"the API answered with HTTP status {answer.status} {answer.reason}",
-            request_id=answer.headers.get("X-OpenStack-Request-ID"),
+            response.status,
+            detail=f"the API answered with HTTP status {response.status} {response.reason}",
+            request_id=response.headers.get("X-OpenStack-Request-ID"),
         )

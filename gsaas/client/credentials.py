@@ -1,10 +1,10 @@
-"""Who asks, and where: in a file of our own, or as every OpenStack client has it.
+"""Where the client finds the API and its token.
 
-The first of these that is there counts, so that whoever names a file is never surprised by the rest
-of the environment:
+The first of these that exists is used, so that a file which is named explicitly goes before everything else in the
+environment:
 
 1. the file that GSAAS_CREDENTIALS names,
-2. Keystone, as OS_CLOUD (an entry of clouds.yaml) or OS_AUTH_URL and its like say,
+2. Keystone, as OS_CLOUD (an entry of clouds.yaml) or OS_AUTH_URL and the other OS_ variables say,
 3. the file that gsaas-standalone writes.
 """
 
@@ -28,7 +28,7 @@ KEYSTONE_VARIABLES = ("OS_CLOUD", "OS_AUTH_URL")
 
 
 class Credentials:
-    """Where the API is, and the token that says who asks."""
+    """The URL of the API, and the token of the caller."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
@@ -36,9 +36,9 @@ class Credentials:
 
     @classmethod
     def read(cls, path: str | Path) -> Credentials:
-        """Read a file: `{"url": …, "token": …}`.
+        """Read a JSON file: `{"url": "http://…", "token": "…"}`.
 
-        Raises `CredentialsError`; a file that others may read is one too.
+        Raises `CredentialsError` if it cannot be read, is not valid, or is readable by other users.
         """
         try:
             with Path(path).open(encoding="utf-8") as file:
@@ -59,7 +59,7 @@ class Credentials:
             raise CredentialsError(f"{path} is not JSON: {error}") from None
         if mode & 0o077:
             raise CredentialsError(
-                f"others can read the token in {path}; make it yours alone: chmod 600 {path}"
+                f"other users can read the token in {path}; make it readable for you alone: chmod 600 {path}"
             )
         try:
             url, token = document["url"], document["token"]
@@ -74,15 +74,16 @@ class Credentials:
         return cls(url, token)
 
     def connect(self) -> Transport:
-        from gsaas.client.direct import Direct
+        """Return a transport; no connection is opened yet."""
+        from gsaas.client.direct import DirectTransport
 
-        return Direct(self.url, self.token)
+        return DirectTransport(self.url, self.token)
 
 
 def find_credentials(environment: Mapping[str, str]) -> Credentials | CloudCredentials:
-    """Return the credentials that *environment* names, or those of gsaas-standalone.
+    """Return the credentials that the variables in *environment* name, or those of gsaas-standalone.
 
-    Raises `CredentialsError`.
+    Raises `CredentialsError` if there are none, or if a file of credentials is not valid.
     """
     path = environment.get(CREDENTIALS_VARIABLE)
     if not path and any(environment.get(name) for name in KEYSTONE_VARIABLES):

@@ -1,63 +1,66 @@
-"""The way to an API whose address and token are known: the standard library's HTTP client."""
+"""The transport to an API whose URL and token are known, over the standard library's HTTP client."""
 
 from __future__ import annotations
 
 from gsaas.client.errors import UnreachableError
-from gsaas.client.transport import TIMEOUT, Answer, Transport
+from gsaas.client.transport import TIMEOUT, Response, Transport
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
-    from typing import Any
+    from http.client import HTTPConnection
 
 
-class Direct(Transport):
-    """One connection to the API, kept open between requests."""
+class DirectTransport(Transport):
+    """Sends requests over one connection, which is kept open between them."""
 
     def __init__(self, url: str, token: str) -> None:
+        """*url* is an http or https URL with a host; paths are appended to it."""
         from urllib.parse import urlsplit
 
         self._url = url
         self._token = token
         self._parts = urlsplit(url)
-        self._connection = None
+        self._connection: HTTPConnection | None = None
 
     def send(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> Answer:
+    ) -> Response:
         path = self._parts.path.rstrip("/") + path
         return self._exchange(method, path, content, {"X-Auth-Token": self._token, **headers})
 
     def _exchange(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> Answer:
-        """Send and read; once more where a kept connection went stale and nothing can be lost."""
+    ) -> Response:
+        """Send a request and read the response.
+
+        The server may have closed a kept connection. A GET that is lost with one is sent again over a new connection.
+        Any other request is not, because it may have taken effect.
+        """
         from http.client import HTTPException
 
-        fresh = self._connection is None
-        if fresh:
-            self._connection = self._connect()
+        kept = self._connection is not None
+        connection = self._connection = self._connection or self._connect()
         try:
-            self._connection.request(method, path, body=content, headers=headers)
-            response = self._connection.getresponse()
-            return Answer(response.status, response.reason, response.headers, response.read())
+            connection.request(method, path, body=content, headers=headers)
+            response = connection.getresponse()
+            return Response(response.status, response.reason, response.headers, response.read())
         except (OSError, HTTPException) as error:
             self._connection = None
-            if not fresh and method == "GET":
+            if kept and method == "GET":
                 return self._exchange(method, path, content, headers)
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise UnreachableError(
                 f"the GSaaS API at {self._url} does not answer: {reason}; "
                 "is gsaas-standalone (or gsaas-api) running?"
             ) from error
-        except (
-            BaseException
-        ):  # interrupted: the answer to this request must not be taken for the next one's
-            self._connection.close()
+        except BaseException:
+            # After an interrupt the response is still to come: it must not be read as that of the next request.
+            connection.close()
             self._connection = None
             raise
 
-    def _connect(self) -> Any:
+    def _connect(self) -> HTTPConnection:
         from http import client
 
         kind = client.HTTPSConnection if self._parts.scheme == "https" else client.HTTPConnection
-        return kind(self._parts.hostname, self._parts.port, timeout=TIMEOUT)
+        return kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT)

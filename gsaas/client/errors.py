@@ -1,4 +1,4 @@
-"""What can go wrong on the client's side, each with a sentence for a person."""
+"""The exceptions of the API client. The message of each is one sentence for the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class ClientError(Exception):
-    """What a person should be told, in one sentence."""
+    """The base of all of them: a request failed or could not be made."""
 
 
 class CredentialsError(ClientError):
@@ -16,15 +16,21 @@ class CredentialsError(ClientError):
 
 
 class UnreachableError(ClientError):
-    """No answer from the API."""
+    """The API or another service did not answer."""
 
 
 class StillBusyError(ClientError):
-    """A wait in the queue ended, and there was nothing to be had."""
+    """A wait in the queue ended without GPUs."""
 
 
 class ApiError(ClientError):
-    """The API answered with an error. `facts` is what it says for machines, under "gsaas"."""
+    """The API answered with an error.
+
+    status      the HTTP status
+    code        the error's code, such as `gsaas.capacity.busy`; None if the answer is not the API's own
+    request_id  the id by which logs name the request, if it is known
+    facts       the error's member `gsaas`: what programs can read
+    """
 
     def __init__(
         self,

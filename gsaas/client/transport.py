@@ -1,21 +1,26 @@
-"""What carries a request to the API, whoever says where that is: the contract of the transports."""
+"""The interface between the API client and what carries its requests."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from typing import Protocol
+
+    class Headers(Protocol):
+        """Header fields by name, in upper or lower case."""
+
+        def get(self, name: str, /) -> str | None:
+            """Return the value of a header field, or None if the response has none."""
+
 
 TIMEOUT = 60
-"""Seconds that one request may take."""
+"""Seconds for which a request may wait for the next bytes."""
 
 
-class Answer:
-    """An HTTP answer; *headers* find a name however it is capitalised."""
+class Response:
+    """An HTTP response."""
 
-    def __init__(
-        self, status: int, reason: str, headers: Mapping[str, str], content: bytes
-    ) -> None:
+    def __init__(self, status: int, reason: str, headers: Headers, content: bytes) -> None:
         self.status = status
         self.reason = reason
         self.headers = headers
@@ -23,21 +28,21 @@ class Answer:
 
 
 class Transport:
-    """One way to reach the API, with the caller's token."""
+    """Carries requests to the API, with the caller's token."""
 
     def send(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> Answer:
-        """Return the answer, whatever its status; *path* begins with `/v1`.
+    ) -> Response:
+        """Send a request and return the response, whatever its status; *path* begins with `/v1`.
 
-        Raises `UnreachableError` when there is none, `CredentialsError` when nobody says who asks.
+        Raises `UnreachableError` if there is no response, and `CredentialsError` if there is no valid token.
         """
         raise NotImplementedError
 
     def resolve(self, noun: str, name: str) -> str:
-        """Return the id of the image, flavor or network with this name, or *name* if it is one.
+        """Return the id of the image, flavor or network with this name; *name* itself if it is an id.
 
-        Raises `ClientError` if there is none, or several. Where there is no cloud to ask, a name is
-        as good as an id.
+        *noun* is one of these three words. A transport without a cloud returns *name*.
+        Raises `ClientError` if the cloud has none with this name, or several.
         """
         return name

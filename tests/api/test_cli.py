@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 import os
 import re
@@ -13,6 +15,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gsaas.cli import leases
 from gsaas.client import Credentials
@@ -487,3 +490,71 @@ def test_a_lease_without_a_vm_is_shown_with_its_real_addresses(desk):
     status, _, err = desk.type("exec", "job", "--", "true")
     assert status == 1
     assert "has no VM" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list",),
+        ("show", "job"),
+        ("queue",),
+        ("check", "-ncgpus=1"),
+        ("gpus",),
+        ("hosts",),
+        ("endpoints",),
+        ("endpoints", "gpu1"),
+        ("policies",),
+        ("policy",),
+        ("limits",),
+        ("usage",),
+        ("settings",),
+        ("hosts", "-enable=gpu1"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("caller", ["member", "admin"])
+def test_every_list_and_resource_can_be_read_by_programs(desk, caller, words):
+    desk.sit(caller)
+    desk.type("alloc", "-ncgpus=1", "-name=job")
+    status, out, err = desk.type(*words, "-f=json")
+    if status == 1:
+        assert "request req-" in err  # for administrators only
+        return
+    document = json.loads(out)
+    again = yaml.safe_load(desk.type(*words, "-f=yaml")[1])
+    assert (type(again), len(again)) == (type(document), len(document))
+    status, out, err = desk.type(*words, "-f=csv")
+    assert (status, err) == (0, "")
+    heading, *rows = csv.reader(io.StringIO(out))
+    assert all(len(row) == len(heading) for row in rows)
+    for name in heading:
+        status, out, _ = desk.type(*words, "-f=json", f"-c={name}")
+        picked = json.loads(out)
+        assert status == 0
+        assert all(
+            list(row) == [name] for row in (picked if isinstance(picked, list) else [picked])
+        )
+    assert desk.type(*words, "-f=value")[0] == 0
+
+
+def test_columns_of_leases_are_picked_and_ordered(desk):
+    lease = desk.read("alloc", "-ncgpus=2", "-name=job")["lease"]
+    assert desk.type("list", "-f=value", "-c=name", "-c=id")[1] == f"job {lease['id']}\n"
+    assert desk.type("list", "-c=cGPUs", "-c=lease")[1].split() == [
+        *("cGPUs", "lease", "2", lease["id"])
+    ]
+    assert desk.type("show", "job", "-f=value", "-c=status", "-c=mode")[1] == "ACTIVE\nexclusive\n"
+
+
+def test_an_unknown_column_is_refused_before_anything_is_done(desk):
+    status, out, err = desk.type("-l", "-ncgpus=1", "-c=nope")
+    assert (status, out) == (2, "")
+    assert err.startswith("gsaas: there is no column nope; the columns are id, name, status, ")
+    assert desk.read("list") == []
+
+
+def test_alloc_and_top_print_their_documents_as_yaml(desk):
+    lease = yaml.safe_load(desk.type("alloc", "-ncgpus=1", "-f=yaml")[1])["lease"]
+    assert [one["id"] for one in yaml.safe_load(desk.type("top", "-f=yaml")[1])["leases"]] == [
+        lease["id"]
+    ]

@@ -130,7 +130,7 @@ def test_who_gives_a_place_back_is_not_told_of_cgpus(desk):
 
 
 def test_the_queue_is_shown_in_the_order_of_turns(desk):
-    assert desk.type("queue")[1] == "nobody waits\n"
+    assert desk.type("queue")[1] == "no request waits\n"
     alloc(desk, *ALL)
     desk.type("-l", *WHOLE, "-wait=3600", "-nowait", "-name=usual")
     desk.type("-l", *WHOLE, "-wait", "-nowait", "-priority=-1", "-name=polite")
@@ -149,7 +149,7 @@ def test_on_a_terminal_the_place_and_an_estimate_are_shown(desk, monkeypatch):
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(queue, "WATCHED_POLL", 60)
+    monkeypatch.setattr(queue, "INTERACTIVE_POLL", 60)
     holder = alloc(desk, *ALL)
     thread = when_somebody_waits(desk, lambda _: give_back(desk, holder))
 

@@ -1,1 +1,1 @@
-"""`gsaas top`: the cloud at a glance. `command` asks the API, `view` (pure) draws, `terminal` shows and reads keys."""
+"""`gsaas top`: `command` asks the API, `view` (pure) draws a snapshot as text, `terminal` shows it and reads keys."""

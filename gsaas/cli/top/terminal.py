@@ -1,6 +1,6 @@
-"""A terminal as `gsaas top` uses it: a screen of its own, keys one by one, and a word when its size changes.
+"""The terminal of `gsaas top`: a screen of its own, keys one by one, and a notice when the size changes.
 
-Whatever ends the block, the terminal is then as it was before.
+A `with` block restores the terminal in whatever way it ends.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import termios
 import tty
 from collections.abc import Sequence
 
+from gsaas.cli.tables import clip
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-"""Another screen, without a cursor; and back."""
+"""Switch to the alternate screen without a cursor, and back."""
 HOME, REVERSED, PLAIN, END_OF_LINE, END_OF_SCREEN = (
     "\x1b[H",
     "\x1b[7m",
@@ -29,14 +31,14 @@ HOME, REVERSED, PLAIN, END_OF_LINE, END_OF_SCREEN = (
     "\x1b[J",
 )
 KEYS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[5~": "page up", "\x1b[6~": "page down"}
-"""What terminals send for keys that are no characters."""
+"""The escape sequences that terminals send for keys that are not characters."""
 _ONE_KEY = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|.", re.DOTALL)
-LONGEST = 32
-"""Bytes that one look at the keyboard takes."""
+READ_SIZE = 32
+"""Bytes to read at once."""
 
 
 class Terminal:
-    """A context manager; only for the main thread, which alone hears of signals."""
+    """A context manager, for the main thread only: Python handles signals in no other."""
 
     def __init__(self, keyboard: TextIO | None = None, screen: TextIO | None = None) -> None:
         self._keyboard = (keyboard or sys.stdin).fileno()
@@ -44,59 +46,61 @@ class Terminal:
         self._pressed: list[str] = []
 
     def __enter__(self) -> Terminal:
-        with contextlib.ExitStack() as undo:
+        with contextlib.ExitStack() as cleanup:
             before = termios.tcgetattr(self._keyboard)
-            undo.callback(termios.tcsetattr, self._keyboard, termios.TCSADRAIN, before)
+            cleanup.callback(termios.tcsetattr, self._keyboard, termios.TCSADRAIN, before)
             tty.setcbreak(self._keyboard)
-            # A stopped program would leave its screen to the shell.
+            # Disable Ctrl-Z: a stopped program would leave its screen to the shell.
             mode = termios.tcgetattr(self._keyboard)
             mode[6][termios.VSUSP] = b"\0"
             termios.tcsetattr(self._keyboard, termios.TCSADRAIN, mode)
 
-            self._woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            undo.callback(os.close, self._woken)
-            undo.callback(os.close, wakes)
-            undo.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(wakes))
+            # Python writes a byte to this pipe for every signal, which ends the wait for a key.
+            self._wakeup, wakeup_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            cleanup.callback(os.close, self._wakeup)
+            cleanup.callback(os.close, wakeup_writer)
+            cleanup.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(wakeup_writer))
             for number, handler in (
-                (signal.SIGWINCH, lambda *_: None),  # that the pipe is written to is enough
+                (signal.SIGWINCH, lambda *_: None),  # a handler, so that the pipe is written to
                 (signal.SIGTERM, lambda number, _: sys.exit(128 + number)),
             ):
-                undo.callback(signal.signal, number, signal.signal(number, handler))
+                cleanup.callback(signal.signal, number, signal.signal(number, handler))
 
             self._write(ENTER)
-            undo.callback(self._write, LEAVE)
-            self._undo = undo.pop_all()
+            cleanup.callback(self._write, LEAVE)
+            self._cleanup = cleanup.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._undo.close()
+        self._cleanup.close()
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines, as they are now."""
-        return tuple(os.get_terminal_size(self._screen.fileno()))
+        """The current number of columns and of lines."""
+        columns, lines = os.get_terminal_size(self._screen.fileno())
+        return columns, lines
 
     def draw(self, lines: Sequence[str], reversed_line: int) -> None:
-        """Show these lines, as many and as much of each as there is room for."""
+        """Show as much of *lines* as fits; the one with the index *reversed_line* in reverse video."""
         columns, rows = self.size
-        drawn = [line[:columns] for line in lines[:rows]]
+        drawn = [clip(line, columns) for line in lines[:rows]]
         if reversed_line < len(drawn):
-            drawn[reversed_line] = REVERSED + drawn[reversed_line].ljust(columns) + PLAIN
+            drawn[reversed_line] = REVERSED + clip(lines[reversed_line], columns, fill=True) + PLAIN
         self._write(HOME + f"{END_OF_LINE}\r\n".join(drawn) + END_OF_LINE + END_OF_SCREEN)
 
     def key(self, seconds: float) -> str | None:
-        """Return the key that is pressed within so many seconds; None if none is, or the size changes before.
+        """Return a key that is pressed within so many seconds; None if none is, or if the size changes before.
 
-        Raises `EOFError` when the terminal is gone.
+        Raises `EOFError` if the terminal is closed.
         """
         if self._pressed:
             return self._pressed.pop(0)
-        ready, _, _ = select.select([self._keyboard, self._woken], [], [], seconds)
-        if self._woken in ready:
-            os.read(self._woken, LONGEST)
+        ready, _, _ = select.select([self._keyboard, self._wakeup], [], [], seconds)
+        if self._wakeup in ready:
+            os.read(self._wakeup, READ_SIZE)
         if self._keyboard not in ready:
             return None
-        pressed = os.read(self._keyboard, LONGEST).decode(errors="replace")
+        pressed = os.read(self._keyboard, READ_SIZE).decode(errors="replace")
         if not pressed:
             raise EOFError
         self._pressed = [KEYS.get(key, key) for key in _ONE_KEY.findall(pressed)]

@@ -1,30 +1,40 @@
-"""What `gsaas top` shows, as lines of text: a snapshot in, lines out. It knows no terminal and no API.
+"""The text that `gsaas top` shows of a snapshot. This module uses neither a terminal nor the API.
 
-Of a memory bar, `#` is in use, `-` is held by leases and not in use, and `.` is free.
+In a memory bar, `#` is in use, `-` is claimed by leases and not in use, and `.` is free.
 """
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gsaas.cli.queue import about
+from gsaas.cli.queue import describe_estimate
 from gsaas.cli.tables import cell, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-BAR = 20
+BAR_WIDTH = 20
 """Characters of a memory bar."""
-NAMED = 3
-"""Leases that are named beside a GPU; of more, only the number is told."""
+MAX_NAMES = 3
+"""How many leases are named beside a GPU; of further ones only the number is shown."""
 
 
 class Snapshot(SimpleNamespace):
-    """What the API said: `totals`, `gpus` (None for whom it does not tell), `silent_hosts`, `leases`, `queue`."""
+    """What the API answered at one time.
+
+    totals        GPUs, hosts and memory of the cloud, as in /v1/gpus
+    gpus          every GPU; None for callers who may not see them
+    silent_hosts  names of hosts that have not reported in time
+    leases        the leases that the caller may see
+    queue         `totals` and `places`, as in /v1/queue
+    """
 
 
-def _reading(field: str) -> Any:
+def _by_reading(field: str) -> Callable[[dict[str, Any]], tuple[float, str, int]]:
+    """Return a sort key: the highest readings first, and GPUs without one last."""
+
     def key(gpu: dict[str, Any]) -> tuple[float, str, int]:
         value = (gpu["reading"] or {}).get(field)
         return (1.0 if value is None else -value, gpu["host"], gpu["index"])
@@ -35,44 +45,49 @@ def _reading(field: str) -> Any:
 ORDERS = {
     "host": lambda gpu: (gpu["host"], gpu["index"]),
     "held": lambda gpu: (-gpu["used_mb"] / gpu["memory_mb"], gpu["host"], gpu["index"]),
-    "busy": _reading("utilisation"),
-    "temperature": _reading("temperature_c"),
-    "power": _reading("power_w"),
+    "busy": _by_reading("utilisation"),
+    "temperature": _by_reading("temperature_c"),
+    "power": _by_reading("power_w"),
 }
-"""What GPUs can be sorted by."""
+"""Sort keys of GPUs by the name of the order."""
 
 
-def heading(shown: Snapshot) -> str:
-    """All GPUs, leases and requests that wait, in one line."""
-    totals, waiting = shown.totals, shown.queue["totals"]
-    held = totals["memory_mb"] - totals["free_mb"]
-    told = (
+def heading(snapshot: Snapshot) -> str:
+    """Return one line with the numbers of GPUs, leases and waiting requests."""
+    totals, waiting = snapshot.totals, snapshot.queue["totals"]
+    held_mb = totals["memory_mb"] - totals["free_mb"]
+    parts = (
         f"{_number(totals['gpus'], 'GPU')} on {_number(totals['hosts'], 'host')}",
         f"{totals['idle']} idle",
-        f"{held} of {totals['memory_mb']} MiB held or withheld",
-        _number(sum(lease["status"] != "QUEUED" for lease in shown.leases), "lease"),
+        f"{held_mb} of {totals['memory_mb']} MiB held or withheld",
+        _number(sum(lease["status"] != "QUEUED" for lease in snapshot.leases), "lease"),
         f"{waiting['length']} waiting, {waiting['own']} of your project",
     )
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
-def body(shown: Snapshot, order: str) -> list[str]:
-    """The GPUs in this *order*, the leases and the queue, each under its headings, as far as there are any."""
-    parts = [_leases(shown.leases), _queue(shown.queue["places"])]
-    if shown.gpus is not None:
-        parts.insert(0, _gpus(sorted(shown.gpus, key=ORDERS[order]), shown))
+def body(snapshot: Snapshot, order: str) -> list[str]:
+    """Return the lines of the tables of GPUs, leases and the queue; empty tables are left out.
+
+    *order*, of the GPUs, is one of `ORDERS`.
+    """
+    parts = [_leases(snapshot.leases), _queue(snapshot.queue["places"])]
+    if snapshot.gpus is not None:
+        parts.insert(0, _gpus(sorted(snapshot.gpus, key=ORDERS[order]), snapshot))
     return "\n\n".join(part for part in parts if part).splitlines()
 
 
-def bar(held_mb: int, used_mb: int | None, memory_mb: int) -> str:
-    """Show how much memory of a GPU is in use, if that is known, and how much is held."""
-    used = min(BAR, round(BAR * (used_mb or 0) / memory_mb))
-    held = min(BAR, round(BAR * held_mb / memory_mb))
-    return "#" * used + "-" * max(0, held - used) + "." * (BAR - max(used, held))
+def bar(claimed_mb: int, used_mb: int | None, memory_mb: int) -> str:
+    """Return the memory bar of a GPU; *used_mb* is None if it is not known."""
+    used = min(BAR_WIDTH, round(BAR_WIDTH * (used_mb or 0) / memory_mb))
+    claimed = min(BAR_WIDTH, round(BAR_WIDTH * claimed_mb / memory_mb))
+    return "#" * used + "-" * max(0, claimed - used) + "." * (BAR_WIDTH - max(used, claimed))
 
 
-def _gpus(gpus: list[dict[str, Any]], shown: Snapshot) -> str:
-    holders = {lease["id"]: f"{lease['name']} ({lease['project_id']})" for lease in shown.leases}
+def _gpus(gpus: list[dict[str, Any]], snapshot: Snapshot) -> str:
+    lease_names = {
+        lease["id"]: f"{lease['name']} ({lease['project_id']})" for lease in snapshot.leases
+    }
     rows = []
     for gpu in gpus:
         reading = gpu["reading"] or {}
@@ -86,8 +101,8 @@ def _gpus(gpus: list[dict[str, Any]], shown: Snapshot) -> str:
                 reading.get("used_mb"),
                 gpu["memory_mb"],
                 *(_rounded(reading.get(f)) for f in ("utilisation", "temperature_c", "power_w")),
-                "silent" if gpu["host"] in shown.silent_hosts else _state(gpu),
-                _held_by(gpu["leases"], holders),
+                "silent" if gpu["host"] in snapshot.silent_hosts else _state(gpu),
+                _held_by(gpu["leases"], lease_names),
             )
         )
     headings = (
@@ -125,7 +140,7 @@ def _queue(places: list[dict[str, Any]]) -> str:
             place["cgpus"]["count"],
             _size(place["cgpus"]),
             place["position"],
-            about(place["estimate_seconds"]),
+            describe_estimate(place["estimate_seconds"]),
         )
         for place in places
     ]
@@ -148,9 +163,10 @@ def _state(gpu: dict[str, Any]) -> str:
     return "disabled" if gpu["disabled"] else gpu["mode"]
 
 
-def _held_by(leases: list[str], holders: dict[str, str]) -> str:
-    names = [holders.get(lease, lease) for lease in leases[:NAMED]]
-    more = [f"{len(leases) - NAMED} more"] if len(leases) > NAMED else []
+def _held_by(leases: list[str], lease_names: dict[str, str]) -> str:
+    """Return the names of the leases with these ids, or the ids of those that the caller may not see."""
+    names = [lease_names.get(lease_id, lease_id) for lease_id in leases[:MAX_NAMES]]
+    more = [f"{len(leases) - MAX_NAMES} more"] if len(leases) > MAX_NAMES else []
     return cell(", ".join(names + more))
 
 

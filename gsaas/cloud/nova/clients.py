@@ -66,6 +66,8 @@ class ClientFactory:
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._service_clients: Clients | None = None
+        self._discovery_cache: dict[str, Any] = {}
+        """API versions of the services, by URL: shared by all sessions, or each launch would discover them anew."""
 
     def for_service(self) -> Clients:
         """Return clients that are authenticated as the service user. Every call returns the same ones."""
@@ -95,13 +97,13 @@ class ClientFactory:
             shared = self._shared_session()
         caller_auth = _CallerAuth(token, project_id, self._auth)
         wrapped = service_token.ServiceTokenAuthWrapper(caller_auth, self._auth)
-        return self._clients(_session_like(shared, wrapped))
+        return self._clients(_session_like(shared, wrapped, self._discovery_cache))
 
     def _shared_session(self) -> Session:
         """The session whose connections all others use; call it with the lock."""
         if self._session is None:
             configured = loading.load_session_from_conf_options(self._conf, options.SERVICE_USER)
-            self._session = _session_like(configured, self._auth)
+            self._session = _session_like(configured, self._auth, self._discovery_cache)
         return self._session
 
     def _clients(self, session: Session) -> Clients:
@@ -159,15 +161,20 @@ class _Session(Session):
         return look_up(auth=auth, **wanted)
 
 
-def _session_like(session: Session, auth: plugin.BaseAuthPlugin) -> _Session:
-    """Return a session that authenticates with *auth* and shares connections and discovery with *session*."""
+def _session_like(
+    session: Session, auth: plugin.BaseAuthPlugin, discovery_cache: dict[str, Any]
+) -> _Session:
+    """Return a session that authenticates with *auth*, and shares the connections of *session*.
+
+    The API versions that it discovers are kept in *discovery_cache*.
+    """
     return _Session(
         auth=auth,
         session=session.session,
         verify=session.verify,
         cert=session.cert,
         timeout=session.timeout,
-        discovery_cache=session._discovery_cache,  # without it, each launch would discover API versions anew
+        discovery_cache=discovery_cache,
     )
 
 

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 OURS_TO_LOAD = {"gsaas"}
 WATCHED = """
 import json, sys
@@ -36,5 +38,6 @@ def test_help_loads_neither_the_http_library_nor_a_parser():
     assert everything.isdisjoint({"http", "ssl", "email", "argparse", "typing", "dataclasses"})
 
 
-def test_a_request_needs_nothing_but_the_standard_library():
-    assert loads("list")[1] == OURS_TO_LOAD
+@pytest.mark.parametrize("line", ["list -f=yaml", "usage -f=csv", "gpus", "top -once"])
+def test_a_request_needs_nothing_but_the_standard_library_until_it_is_answered(line):
+    assert loads(*line.split())[1] == OURS_TO_LOAD

@@ -11,28 +11,28 @@ import pytest
 from gsaas.cli import help
 from gsaas.cli.cgpus import from_options
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import parse
+from gsaas.cli.parser import parse
 
 
 def test_the_help_shows_every_command():
     for command in COMMANDS.values():
-        assert f"\n  {command.word} " in help.program()
-        assert command.summary in help.program()
+        assert f"\n  {command.name} " in help.of_program()
+        assert command.summary in help.of_program()
 
 
 def test_every_line_shown_in_the_help_can_be_typed():
-    lines = re.findall(r"^  gsaas (-.*)$", help.program(), re.MULTILINE)
+    lines = re.findall(r"^  gsaas (-.*)$", help.of_program(), re.MULTILINE)
     assert len(lines) == 5
     for line in lines:
         command, values = parse(line.split(), COMMANDS)
-        if command.word == "launch":
+        if command.name == "launch":
             from_options(values)
 
 
 @pytest.mark.parametrize("word", COMMANDS)
 def test_the_help_of_a_command_has_its_options_and_an_example_that_can_be_typed(word):
     command = COMMANDS[word]
-    text = help.command(command)
+    text = help.of_command(command)
     assert all(f"-{option.name}" in text for option in command.options)
     assert max(map(len, text.splitlines())) <= 100
     example = command.example.removeprefix('eval "$(').removesuffix(')"')

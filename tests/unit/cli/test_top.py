@@ -1,4 +1,4 @@
-"""What `gsaas top` shows of a snapshot, and what it does with a terminal."""
+"""What `gsaas top` shows of a snapshot, and how it uses a terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import termios
 import threading
 
 import pytest
+from wcwidth import wcswidth
 
 from gsaas.cli.top import command, terminal, view
 from gsaas.client import UnreachableError
@@ -71,40 +72,40 @@ def lines(shown: view.Snapshot, order: str = "host") -> list[list[str]]:
     return [line.split() for line in view.body(shown, order)]
 
 
-def test_the_heading_says_how_much_there_is_and_how_much_of_it_is_left():
+def test_the_heading_has_the_totals():
     assert view.heading(snapshot(leases=[lease(), lease(status="QUEUED")], places=[place(1)])) == (
         "8 GPUs on 2 hosts, 3 idle, 24576 of 65536 MiB held or withheld, 1 lease, "
         "1 waiting, 0 of your project"
     )
 
 
-def test_a_gpu_shows_what_is_held_and_used_of_it_and_by_whom():
+def test_a_gpu_shows_how_much_of_it_is_claimed_and_used_and_the_leases():
     bar = "#####-----.........."
     row = ["gpu1", "0", "A100", bar, "4096", "2048", "8192", "50", "61", "180", "shared"]
     assert lines(snapshot([gpu()], [lease()]))[1] == [*row, "training", "(blue)"]
 
 
 @pytest.mark.parametrize(
-    ("held", "used", "expected"),
+    ("claimed", "used", "expected"),
     [
         (0, 0, "...................."),
         (8192, None, "--------------------"),
-        (2048, 4096, "##########.........."),  # somebody uses what nobody gave him
+        (2048, 4096, "##########.........."),  # in use without a claim
         (8192, 9000, "####################"),
     ],
 )
-def test_a_bar_is_always_as_long(held, used, expected):
-    assert view.bar(held, used, 8192) == expected
+def test_a_bar_always_has_the_same_length(claimed, used, expected):
+    assert view.bar(claimed, used, 8192) == expected
 
 
-def test_what_a_gpu_does_not_tell_is_a_dash():
+def test_a_reading_that_is_missing_is_a_dash():
     nothing = dict.fromkeys(("used_mb", "utilisation", "temperature_c", "power_w"))
     for shown in (gpu(reading=nothing), gpu() | {"reading": None}):
         row = lines(snapshot([shown]))[1]
         assert (row[5], row[7:10]) == ("-", ["-", "-", "-"])
 
 
-def test_a_host_that_is_silent_is_not_believed():
+def test_gpus_of_a_silent_host_are_silent():
     assert lines(snapshot([gpu(host="gone")]))[1][10] == "silent"
 
 
@@ -124,7 +125,7 @@ def test_gpus_are_sorted_by_what_is_asked_for(order, first):
     assert lines(snapshot(gpus), order)[1][1] == str(first)
 
 
-def test_of_many_holders_some_are_named_and_the_others_counted():
+def test_of_many_leases_some_are_named_and_the_others_counted():
     many = [f"lease-{number}" for number in range(9)]
     row = " ".join(lines(snapshot([gpu(leases=many)], [lease(i) for i in many]))[1])
     assert row.endswith("training (blue), training (blue), training (blue), 6 more")
@@ -143,25 +144,25 @@ def test_leases_and_places_in_the_queue_follow():
     ]
 
 
-def test_where_there_is_nothing_there_are_no_headings():
+def test_an_empty_table_has_no_headings():
     assert view.body(snapshot(None), "host") == []
 
 
-def test_nobodys_name_steers_the_terminal():
+def test_names_do_not_control_the_terminal():
     shown = snapshot([gpu(model="\x1b[2J")], [lease(name="\x1b[31m\r\n")], [])
     assert not any(set("\x1b\r") & set(line) for line in view.body(shown, "host"))
 
 
-class Person:
-    """Somebody before a terminal, who sees what is drawn and presses keys; an API's client, too."""
+class User:
+    """The user of a pseudo-terminal: records what is drawn and presses keys. It serves as the API's client, too."""
 
     def __init__(self) -> None:
         self._master, slave = os.openpty()
         self.resize(24, 80)
         self.keyboard = os.fdopen(slave, "r+b", buffering=0)
         self.screen = os.fdopen(os.dup(slave), "w")
-        self.seen = ""
-        self.asked = 0
+        self.output = ""
+        self.requests = 0
         self.away = False
         self.gpus = [gpu(number) for number in range(40)]
         threading.Thread(target=self._watch, daemon=True).start()
@@ -175,14 +176,14 @@ class Person:
     def _watch(self) -> None:
         while True:
             try:
-                self.seen += os.read(self._master, 65536).decode()
+                self.output += os.read(self._master, 65536).decode()
             except OSError:
                 return
 
     @property
     def drawn(self) -> list[str]:
         """The lines drawn last."""
-        drawn = self.seen.rpartition(terminal.HOME)[2].replace(terminal.END_OF_LINE, "")
+        drawn = self.output.rpartition(terminal.HOME)[2].replace(terminal.END_OF_LINE, "")
         return [line.rstrip("\r") for line in drawn.split("\n")]
 
     @property
@@ -190,7 +191,7 @@ class Person:
         return "".join(self.drawn[1:2])
 
     def request(self, method: str, path: str) -> dict:
-        self.asked += 1
+        self.requests += 1
         if self.away:
             raise UnreachableError("the API is away")
         shown = vars(snapshot(self.gpus, [lease()]))
@@ -207,99 +208,106 @@ class Person:
 
 
 @pytest.fixture
-def person():
-    somebody = Person()
-    yield somebody
-    somebody.close()
+def user():
+    user = User()
+    yield user
+    user.close()
 
 
-def use(person: Person, *acts, interval: float = 0.02) -> None:
-    """Run `gsaas top` while *person* does one thing after the other, and presses q at last."""
+def use(user: User, *acts, interval: float = 0.02) -> None:
+    """Run `gsaas top` while *user* does one thing after the other, and finally presses q."""
     failures = []
 
     def live() -> None:
         try:
             for act in acts:
                 act()
-        except BaseException as failure:  # noqa: BLE001 (told below)
+        except BaseException as failure:  # noqa: BLE001 (raised below)
             failures.append(failure)
-        person.press("q")
+        user.press("q")
 
     thread = threading.Thread(target=live)
-    with terminal.Terminal(person.keyboard, person.screen) as shown:
+    with terminal.Terminal(user.keyboard, user.screen) as shown:
         thread.start()
-        command.Live(person, shown, "host", interval).run()
+        command.Display(user, shown, "host", interval).run()
     thread.join()
     for failure in failures:
         raise failure
 
 
-def test_the_terminal_is_as_it_was_before_when_top_ends(person):
-    before = termios.tcgetattr(person.keyboard), signal.getsignal(signal.SIGWINCH)
-    use(person, lambda: until(lambda: "gpu1" in person.seen, "GPUs"))
-    assert (termios.tcgetattr(person.keyboard), signal.getsignal(signal.SIGWINCH)) == before
-    until(lambda: person.seen.endswith(terminal.LEAVE), "the screen to be left")
-    assert person.seen.startswith(terminal.ENTER)
+def test_the_terminal_is_restored_when_top_ends(user):
+    before = termios.tcgetattr(user.keyboard), signal.getsignal(signal.SIGWINCH)
+    use(user, lambda: until(lambda: "gpu1" in user.output, "GPUs"))
+    assert (termios.tcgetattr(user.keyboard), signal.getsignal(signal.SIGWINCH)) == before
+    until(lambda: user.output.endswith(terminal.LEAVE), "the screen to be left")
+    assert user.output.startswith(terminal.ENTER)
 
 
-def test_keys_sort_and_scroll(person):
+def test_wide_characters_do_not_break_lines(user):
+    user.resize(24, 40)
+    user.gpus = [gpu(model="漢" * 40)]
+    use(user, lambda: until(lambda: "漢" in "".join(user.drawn), "GPUs"))
+    assert max(wcswidth(line) for line in user.drawn[2:]) <= 40
+
+
+def test_keys_sort_and_scroll(user):
     def first() -> list[str]:
-        return "".join(person.drawn[2:3]).split()[1:2]
+        return "".join(user.drawn[2:3]).split()[1:2]
 
     use(
-        person,
-        lambda: person.press("s"),
-        lambda: until(lambda: "by held" in person.status, "another order"),
-        lambda: person.press("j"),
+        user,
+        lambda: user.press("s"),
+        lambda: until(lambda: "by held" in user.status, "another order"),
+        lambda: user.press("j"),
         lambda: until(lambda: first() == ["0"], "the headings to scroll away"),
-        lambda: person.press("\x1b[6~"),
+        lambda: user.press("\x1b[6~"),
         lambda: until(lambda: first() == ["21"], "the next page"),
-        lambda: person.press("\x1b[5~k"),
+        lambda: user.press("\x1b[5~k"),
         lambda: until(lambda: first() == ["model"], "the beginning"),
     )
 
 
-def test_who_pauses_is_shown_nothing_new(person):
-    def asked_no_more() -> None:
-        before = person.asked
-        person.press("s")
-        until(lambda: "by held" in person.status, "a key to be heard")
-        assert person.asked == before
+def test_nothing_new_is_shown_during_a_pause(user):
+    def nothing_is_requested() -> None:
+        before = user.requests
+        user.press("s")
+        until(lambda: "by held" in user.status, "a key to be heard")
+        assert user.requests == before
 
     use(
-        person,
-        lambda: person.press("p"),
-        lambda: until(lambda: "PAUSED" in person.status, "a pause"),
-        asked_no_more,
-        lambda: person.press("p"),
-        lambda: until(lambda: "PAUSED" not in person.status, "the end of the pause"),
+        user,
+        lambda: user.press("p"),
+        lambda: until(lambda: "PAUSED" in user.status, "a pause"),
+        nothing_is_requested,
+        lambda: user.press("p"),
+        lambda: until(lambda: "PAUSED" not in user.status, "the end of the pause"),
     )
 
 
-def test_a_new_size_is_used_at_once(person):
+def test_a_new_size_is_used_at_once(user):
     def shrink() -> None:
-        until(lambda: len(person.drawn) == 24, "a full screen")
-        person.resize(10, 40)
+        until(lambda: len(user.drawn) == 24, "a full screen")
+        user.resize(10, 40)
         os.kill(os.getpid(), signal.SIGWINCH)
-        until(lambda: len(person.drawn) == 10, "a smaller one")
-        assert max(map(len, person.drawn[2:9])) <= 40
+        until(lambda: len(user.drawn) == 10, "a smaller one")
+        assert max(map(len, user.drawn[2:9])) <= 40
 
-    use(person, shrink, interval=3600)
+    use(user, shrink, interval=3600)
 
 
-def test_an_api_that_is_away_is_waited_for(person):
+def test_an_api_that_is_away_is_waited_for(user):
     def leave() -> None:
-        person.away = True
+        user.away = True
 
     def come_back() -> None:
-        person.away = False
+        user.away = False
 
     use(
-        person,
-        lambda: until(lambda: len(person.drawn) > 2, "GPUs"),
+        user,
+        lambda: until(lambda: len(user.drawn) > 2, "GPUs"),
         leave,
-        lambda: until(lambda: "NOT UP TO DATE" in person.status, "word of it"),
-        lambda: until(lambda: "gpu1" in "".join(person.drawn), "what was known before"),
+        lambda: until(lambda: "NOT UP TO DATE" in user.status, "the error"),
+        lambda: until(lambda: "gpu1" in "".join(user.drawn), "the old snapshot"),
         come_back,
-        lambda: until(lambda: "NOT UP" not in person.status, "news"),
+        lambda: until(lambda: "NOT UP" not in user.status, "a new snapshot"),
     )

@@ -12,7 +12,7 @@ import pytest
 
 from gsaas import conf
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import HelpWanted, parse
+from gsaas.cli.parser import HelpRequested, parse
 
 ROOT = Path(__file__).parents[3]
 PAGES = {
@@ -77,7 +77,7 @@ def test_every_command_line_that_a_page_shows_is_understood(page: str):
         words = shlex.split(SHELL.sub("", ours))
         try:
             parse([re.sub(r"\bN\b", "1", word) for word in words[1:]], COMMANDS)
-        except HelpWanted:
+        except HelpRequested:
             continue
 
 

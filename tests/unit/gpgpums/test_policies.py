@@ -12,7 +12,7 @@ import stevedore
 from gsaas import exceptions
 from gsaas.cli import cgpus
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import parse
+from gsaas.cli.parser import parse
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.first_fit import FirstFit
 from gsaas.gpgpums.pool import Pool

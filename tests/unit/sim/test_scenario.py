@@ -150,6 +150,17 @@ def test_results_are_set_side_by_side(folder: Path, capsys):
     assert "out: anywhere" in capsys.readouterr().out
 
 
+def test_results_are_printed_in_the_formats_and_columns_of_gsaas(folder: Path, capsys):
+    run = ["run", str(folder / "scenario.toml")]
+    assert program.main([*run, "-f", "value", "-c", "longest_wait", "-c", "run"]) == 0
+    assert capsys.readouterr().out == "480.0 tied\n0.0 anywhere\n"
+    assert program.main([*run, "-f", "csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [(row["run"], row["gpus"]) for row in rows] == [("tied", "4"), ("anywhere", "4")]
+    assert program.main([*run, "-c", "nope"]) == 2
+    assert "there is no column nope; the columns are run, policy" in capsys.readouterr().err
+
+
 def test_a_plan_for_a_history(folder: Path, capsys):
     arguments = ["--gpus=2", "--memory-mb=1000", "--wait=0", "--percent=100", "--policy=first-fit"]
     assert program.main(["plan", str(folder / "history.csv"), *arguments, "--json"]) == 0

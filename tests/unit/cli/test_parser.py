@@ -6,7 +6,7 @@ import pytest
 
 from gsaas.cli.cgpus import from_options, to_options
 from gsaas.cli.commands import COMMANDS
-from gsaas.cli.spelling import FOR_EVER, HelpWanted, UsageError, parse
+from gsaas.cli.parser import FOREVER, HelpRequested, UsageError, parse
 
 
 def read(line: str):
@@ -17,7 +17,7 @@ def refusal(line: str) -> str:
     """The sentence with which *line* is refused, by the parser or by what its options mean."""
     with pytest.raises(UsageError) as caught:
         command, values = read(line)
-        if command.word in ("launch", "check"):
+        if command.name in ("launch", "check"):
             from_options(values)
     return str(caught.value)
 
@@ -43,7 +43,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("line", PUBLISHED)
 def test_published_launches_are_read_as_meant(line):
     command, values = read(line)
-    assert command.word == "launch"
+    assert command.name == "launch"
     assert from_options(values) == PUBLISHED[line]
 
 
@@ -75,7 +75,7 @@ def test_spellings_that_mean_the_same_are_read_the_same(line):
 )
 def test_the_lease_to_end_is_named_by_option_or_alone(line):
     command, values = read(line)
-    assert (command.word, values.id) == ("terminate", "web")
+    assert (command.name, values.id) == ("terminate", "web")
 
 
 def test_everything_about_the_vm_is_read():
@@ -102,7 +102,8 @@ def test_everything_about_the_vm_is_read():
         "priority": None,
         "nowait": False,
         "f": "table",
-        "theirs": [],
+        "c": [],
+        "remainder": [],
     }
 
 
@@ -117,7 +118,7 @@ def test_a_value_may_hold_an_equals_sign():
 
 def test_what_follows_two_dashes_belongs_to_the_command_that_is_run():
     command, values = read("exec web -- ls -l --help")
-    assert (command.word, values.id, values.theirs) == ("exec", "web", ["ls", "-l", "--help"])
+    assert (command.name, values.id, values.remainder) == ("exec", "web", ["ls", "-l", "--help"])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_what_follows_two_dashes_belongs_to_the_command_that_is_run():
         ("-l -ncgpus=two", "-ncgpus needs a whole number of at least 1, not 'two'"),
         ("-l -ncgpus=1_0", "-ncgpus needs a whole number of at least 1, not '1_0'"),
         ("-l -ncgpus=٢", "-ncgpus needs a whole number of at least 1, not '٢'"),
-        (f"-l -ncgpus={'9' * 5000}", f"-ncgpus is larger than anything here: {'9' * 18}…"),
+        (f"-l -ncgpus={'9' * 5000}", f"-ncgpus is too large: {'9' * 18}…"),
         ("-l -ncgpus=", "-ncgpus needs a value: -ncgpus=N"),
         ("-l -ncgpus", "-ncgpus needs a value: -ncgpus=N"),
         ("-l -ncgpus -mode=shared", "-ncgpus needs a value: -ncgpus=N"),
@@ -151,21 +152,26 @@ def test_what_follows_two_dashes_belongs_to_the_command_that_is_run():
         ("-l -loc=local", "gsaas launch has no option -loc"),
         ("-l -lname=a", "gsaas launch has no option -lname; did you mean -name?"),
         ("-l -nowait=1 -ncgpus=1", "-nowait takes no value"),
-        ("-l web", "gsaas launch does not know what to do with 'web'"),
+        ("-l web", "gsaas launch takes no argument 'web'"),
         (
             "-l=2",
-            "say what to do: -l launches, -t terminates, and a command such as list comes first",
+            "no command is given: -l launches, -t terminates, and any other command, such as list, is the first word",
         ),
         (
             "-ncgpus=2",
-            "say what to do: -l launches, -t terminates, and a command such as list comes first",
+            "no command is given: -l launches, -t terminates, and any other command, such as list, is the first word",
         ),
         ("lsit", "there is no command 'lsit'; did you mean list?"),
         ("xyzzy", "there is no command 'xyzzy'"),
+        (
+            "delete web",
+            "there is no command 'delete'; did you mean gsaas -t -id=ID or gsaas release?",
+        ),
+        ("list -o json", "gsaas list has no option -o; did you mean -f?"),
         ("list -l", "gsaas list has no option -l"),
         ("show a b", "-id is given twice"),
         ("list -- ls", "gsaas list runs no command: nothing may follow --"),
-        ("list -f yaml", "-f is table or json, not 'yaml'"),
+        ("list -f xml", "-f is table or json or csv or value or yaml, not 'xml'"),
     ],
 )
 def test_a_line_that_makes_no_sense_is_refused_in_one_helpful_sentence(line, sentence):
@@ -188,7 +194,7 @@ def test_a_line_that_makes_no_sense_is_refused_in_one_helpful_sentence(line, sen
     ],
 )
 def test_help_is_given_where_it_is_asked_for(line, command):
-    with pytest.raises(HelpWanted) as wanted:
+    with pytest.raises(HelpRequested) as wanted:
         read(line)
     assert wanted.value.command == command
 
@@ -197,8 +203,8 @@ def test_help_is_given_where_it_is_asked_for(line, command):
     ("words", "seconds"),
     [
         ("-ncgpus=1", None),
-        ("-ncgpus=1 -wait", FOR_EVER),
-        ("-wait -ncgpus=1", FOR_EVER),
+        ("-ncgpus=1 -wait", FOREVER),
+        ("-wait -ncgpus=1", FOREVER),
         ("-ncgpus=1 -wait=30", 30),
         ("-wait 30 -ncgpus=1", 30),
     ],

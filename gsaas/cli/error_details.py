@@ -1,4 +1,4 @@
-"""What more there is to say about an error: filter by filter, the nearest fit, the request id."""
+"""The lines under the message of an API error: GPUs by filter, the nearest request that fits, the request id."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def explain(error: ApiError) -> list[str]:
-    """Lines to print under the error's own sentence."""
+    """Return lines to print under the message of *error*."""
     facts = error.facts
     lines = capacity(facts.get("filters") or [], facts.get("nearest"), facts.get("relaxed"))
     if error.status == 401:
-        lines.append(f"{INDENT}the token of your credentials is not one that the API knows")
+        lines.append(f"{INDENT}the API does not accept the token of your credentials")
     if error.request_id:
         lines.append(f"{INDENT}request {error.request_id}")
     return lines
 
 
-REQUIREMENTS = {
+OPTIONS_OF_REQUIREMENTS = {
     "locality": "-locality",
     "gpu_model": "-model",
     "compute_capability": "-capability",
@@ -35,15 +35,16 @@ REQUIREMENTS = {
 def capacity(
     filters: list[dict[str, Any]], nearest: dict[str, Any] | None, relaxed: str | None
 ) -> list[str]:
-    """Why GPUs were passed over, and the largest request like this one that would fit now.
+    """Return how many GPUs each filter excluded, and the largest similar request that would fit now.
 
-    *relaxed* is the requirement that it gives up.
+    *nearest* is that request, as the API's `cgpus`; *relaxed* names the requirement that it lacks, if it lacks one.
     """
     lines = []
     if filters:
         rows = [(f["filter"], f["gpus"]) for f in filters]
         lines += table(("filter", "GPUs it left out"), rows).splitlines()
     if nearest:
-        without = f", without {REQUIREMENTS.get(relaxed, relaxed)}" if relaxed else ""
+        option = OPTIONS_OF_REQUIREMENTS.get(relaxed or "", relaxed)
+        without = f", without {option}" if relaxed else ""
         lines.append(f"{INDENT}this would fit now{without}: {to_options(nearest)}")
     return lines
