@@ -77,7 +77,7 @@ def create_app(
         document,
         watchers or Watchers(conf.queue.long_polls),
         Estimates(database),
-        keyring.of(conf),
+        keyring.from_conf(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes

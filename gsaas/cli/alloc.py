@@ -86,7 +86,9 @@ def show_grant(environment: Mapping[str, str]) -> None:
     """Show a lease's grant where its environment says; raises `ClientError`."""
     lease_id = environment[grant_client.LEASE]
     try:
-        grant_client.show(environment[grant_client.GATE], lease_id, environment[grant_client.GRANT])
+        grant_client.present(
+            environment[grant_client.GATE], lease_id, environment[grant_client.GRANT]
+        )
     except grant_client.NotAdmitted as refusal:
         raise ClientError(f"lease {lease_id} cannot be used from here: {refusal}") from refusal
 

@@ -46,7 +46,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         servers = cloud.load(conf.engine.cloud, conf)
         quotas = limits.load(conf)
         choice = PolicySelection.from_conf(conf)
-        keys = keyring.of(conf)
+        keys = keyring.from_conf(conf)
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)

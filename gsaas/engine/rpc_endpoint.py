@@ -214,7 +214,7 @@ class RpcEndpoint:
         """Redeem a grant that was shown at a gate, and have the fences let its address in; answer why not, if not."""
         _WORD.validate(lease_id)
         _KEY.validate(key)
-        shown = redemption.Shown(key, str(ipaddress.IPv4Address(address)), lease_id)
+        shown = redemption.PresentedGrant(key, str(ipaddress.IPv4Address(address)), lease_id)
         try:
             redemption.redeem(self._database, self._keyring, shown)
         except exceptions.GrantRefused as refusal:

@@ -183,7 +183,7 @@ class Standalone:
             endpoint=endpoint,
             driver=driver,
             claims=self._claims,
-            keyring=keyring.of(self._conf),
+            keyring=keyring.from_conf(self._conf),
         )
 
     def _make_gate(self, host: inventory.HostSpec) -> Gate:

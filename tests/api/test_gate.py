@@ -39,9 +39,9 @@ def world(listener: socket.socket, tmp_path) -> Iterator[World]:
 @pytest.fixture
 def gate(world: World, listener: socket.socket) -> Iterator[Gate]:
     def redeem(key: str, address: str, lease_id: str) -> GrantAnswer:
-        shown = redemption.Shown(key, address, lease_id)
+        shown = redemption.PresentedGrant(key, address, lease_id)
         try:
-            redemption.redeem(world.database, keyring.of(world.conf), shown)
+            redemption.redeem(world.database, keyring.from_conf(world.conf), shown)
         except redemption.exceptions.GrantRefused as refusal:
             return GrantAnswer(refusal.code, str(refusal))
         return GrantAnswer(None, None)

@@ -50,7 +50,7 @@ def say(gate: str, content: bytes) -> bytes:
 
 
 def test_whoever_shows_a_good_grant_is_admitted_by_the_address_he_comes_from(gate, desk):
-    grant_client.show(gate, "lease-1", "a.good.grant")
+    grant_client.present(gate, "lease-1", "a.good.grant")
 
     assert desk.shown == [("a.good.grant", "127.0.0.1", "lease-1")]
 
@@ -59,7 +59,7 @@ def test_a_refusal_arrives_as_it_was_said(gate, desk):
     desk.answer = GrantAnswer("gsaas.grant.replayed", "it was redeemed already")
 
     with pytest.raises(grant_client.NotAdmitted, match="it was redeemed already") as refusal:
-        grant_client.show(gate, "lease-1", "grant")
+        grant_client.present(gate, "lease-1", "grant")
     assert refusal.value.code == "gsaas.grant.replayed"
 
 
@@ -67,7 +67,7 @@ def test_while_nobody_can_look_at_grants_it_says_so(gate, desk):
     desk.answer = rpc.Timeout("no engine")
 
     with pytest.raises(grant_client.NotAdmitted, match="try again"):
-        grant_client.show(gate, "lease-1", "grant")
+        grant_client.present(gate, "lease-1", "grant")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_who_says_nothing_is_not_waited_for(gate, desk, monkeypatch):
     host, port = gate.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as silent:
         assert silent.makefile("rb").read() == b""
-    grant_client.show(gate, "lease-1", "grant")
+    grant_client.present(gate, "lease-1", "grant")
 
 
 def test_who_says_a_letter_now_and_then_is_not_waited_for_longer(gate, desk, monkeypatch):
@@ -117,7 +117,7 @@ def test_those_who_wait_do_not_keep_others_out(gate):
     host, port = gate.split(":")
     idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(module.MOST - 1)]
     try:
-        grant_client.show(gate, "lease-1", "grant")
+        grant_client.present(gate, "lease-1", "grant")
     finally:
         for connection in idle:
             connection.close()
@@ -127,5 +127,5 @@ def test_a_gate_that_is_not_there_is_told_apart_from_one_that_refuses():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(grant_client.NotAdmitted, match="cannot be reached") as refusal:
-        grant_client.show(f"127.0.0.1:{port}", "lease-1", "grant")
+        grant_client.present(f"127.0.0.1:{port}", "lease-1", "grant")
     assert refusal.value.code is None
