@@ -20,7 +20,7 @@ from gsaas.objects.daemon import Condition, Daemon, DaemonState
 from gsaas.remoting import base
 from tests.support.waiting import until
 
-FAKE = Path(__file__).parents[2] / "support/fake_daemon.py"
+FAKE = Path(__file__).parents[3] / "support/fake_daemon.py"
 TIMES = Times(start=5.0, stop=0.5, first_pause=0.1, longest_pause=1.0)
 
 

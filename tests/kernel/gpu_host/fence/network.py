@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PEERS = str(Path(__file__).parents[1] / "rodvr/peers.py")
+PEERS = str(Path(__file__).parents[2] / "rodvr/peers.py")
 GPU_HOST = "192.168.51.11"
 ADDRESSES = {"gpu": GPU_HOST, "c1": "192.168.51.21", "c2": "192.168.51.22", "odd": "192.168.51.66"}
 PORTS = (8308, 20000)
