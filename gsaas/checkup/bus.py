@@ -21,12 +21,12 @@ def look(bus: rpc.Bus) -> Iterator[Finding]:
         return
     yield ok(PART, "it takes messages")
     try:
-        yield engines(rpc.queue(bus, rpc.ENGINE))
+        yield engines(rpc.inspect_queue(bus, rpc.ENGINE))
     except rpc.NotObservable:
         return
 
 
-def engines(queue: rpc.Queue | None) -> Finding:
+def engines(queue: rpc.QueueState | None) -> Finding:
     """Whether somebody does the engine's work; *queue* is its own on the bus."""
     if queue is None or not queue.consumers:
         return fail(

@@ -89,7 +89,7 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     topics = conf.nova.notification_topics
     try:
         queues = {
-            name: rpc.queue(bus, name)
+            name: rpc.inspect_queue(bus, name)
             for name in (conf.nova.notification_pool, *(f"{topic}.info" for topic in topics))
         }
     except rpc.NotObservable:
@@ -106,7 +106,7 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     yield from told(conf.nova.notification_pool, queues)
 
 
-def told(ours: str, queues: Mapping[str, rpc.Queue | None]) -> Iterator[Finding]:
+def told(ours: str, queues: Mapping[str, rpc.QueueState | None]) -> Iterator[Finding]:
     """What the queues of notifications say: ours, called *ours*, and those that Nova makes for itself."""
     theirs = {name: queue for name, queue in queues.items() if name != ours}
     if not any(theirs.values()):

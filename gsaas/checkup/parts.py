@@ -50,7 +50,9 @@ def _stored(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
         if found[0].todo:
             return
         with opened.read() as session:
-            yield from agents.look(session, conf.gpgpums.heartbeat_timeout, agent.patience(conf))
+            yield from agents.look(
+                session, conf.gpgpums.heartbeat_timeout, agent.silence_timeout(conf)
+            )
             hosts.update(session.scalars(select(Endpoint.host_name)))
 
 

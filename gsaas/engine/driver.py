@@ -28,8 +28,8 @@ from gsaas.metrics import counted
 from gsaas.objects import timings
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.remoting import devices, user_data
-from gsaas.remoting.base import Driver
-from gsaas.rpc.hosts import Unconfirmed
+from gsaas.remoting.base import RemotingDriver
+from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class LeaseDriver:
         database: Database,
         claims: Claims,
         cloud: Cloud,
-        remoting: Callable[[str], Driver],
+        remoting: Callable[[str], RemotingDriver],
         endpoint: EndpointClient,
         gpu_hosts: GpuHosts,
         engine: str | None = None,
@@ -117,7 +117,7 @@ class LeaseDriver:
                 self._take(lease, step, turn)
             except exceptions.IllegalTransition as error:
                 LOG.debug("lease %s moved on meanwhile: %s", lease_id, error)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease_id, error)
                 if isinstance(step, steps.TellMonitor):
                     turn.silent.add(step.host)
@@ -258,7 +258,7 @@ class LeaseDriver:
             }
             try:
                 report = self.gpu_hosts.sync(host)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease.id, error)
                 turn.silent.add(host)
                 continue

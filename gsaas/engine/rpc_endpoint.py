@@ -29,7 +29,7 @@ from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lifecycle import Status
 from gsaas.remoting import devices
 from gsaas.rpc.engine import EngineClient
-from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 
@@ -167,7 +167,7 @@ class RpcEndpoint:
             LOG.info("the endpoint of %s holds port %s of no lease: removing it", host, port_id)
             try:
                 self._endpoint.remove(host, port_id)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("the next report of %s tries again: %s", host, error)
 
     def monitor_report(
@@ -181,11 +181,11 @@ class RpcEndpoint:
                 session,
                 host,
                 told.gpu_address,
-                told.sight.gpus,
-                readings=told.sight.readings,
+                told.snapshot.gpus,
+                readings=told.snapshot.readings,
                 interval=told.interval,
-                blind=told.sight.blind,
-                problems=told.sight.problems,
+                blind=told.snapshot.unavailable,
+                problems=told.snapshot.problems,
             )
             interval = settings.get(session, settings.MONITOR_INTERVAL)
         self._advance()
@@ -205,7 +205,7 @@ class RpcEndpoint:
         if not self._gpu_hosts.is_right(host, report):
             try:
                 self._gpu_hosts.sync(host)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("the next report of %s tries again: %s", host, error)
 
     def grant_shown(
@@ -229,7 +229,7 @@ class RpcEndpoint:
         for host in sorted(hosts):
             try:
                 self._gpu_hosts.sync(host)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("the next report of %s lets in who redeemed a grant: %s", host, error)
 
     def monitor_interval_changed(self, context: RequestContext) -> None:

@@ -8,7 +8,7 @@ from gsaas.objects.access import Access
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, LocalBinding
 from gsaas.objects.lifecycle import Status
-from gsaas.remoting.base import Device
+from gsaas.remoting.base import ClientDevice
 
 if TYPE_CHECKING:
     from gsaas.db.models import Claim, Lease
@@ -35,10 +35,10 @@ def binding_of(lease: Lease) -> Binding | LocalBinding:
     )
 
 
-def devices_of(lease: Lease) -> list[Device]:
+def devices_of(lease: Lease) -> list[ClientDevice]:
     """Return a lease's cGPUs as its consumer is told of them; reads its claims, GPUs and their hosts."""
     return [
-        Device(
+        ClientDevice(
             real_address(claim)
             if claim.masked_ip is None
             else Address(claim.masked_ip, claim.masked_port),

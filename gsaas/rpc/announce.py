@@ -1,4 +1,4 @@
-"""Tell everybody whom it concerns that a lease has left the queue."""
+"""Announces that a lease has left the queue to API workers and engines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gsaas.rpc.engine import EngineClient
 class Announcer:
     """Called by `gsaas.gpgpums.claims.Claims` after its commits.
 
-    *ring* wakes who waits in this process, and says whether anybody did; only if nobody did, *api* has to
-    tell the other processes. *engine* goes on with leases that are not ready yet, and forgets the callers of
+    *ring* wakes clients that wait for the lease in this process, and returns whether there were any; only if there were
+    none, *api* tells the other processes. *engine* continues leases that are not ready yet, and forgets the callers of
     those that never will be.
     """
 

@@ -209,7 +209,7 @@ class Standalone:
                     host.name,
                     host.gpu_address,
                     netns=netns,
-                    on_change=service.changed,
+                    on_change=service.daemons_changed,
                 ),
                 netns=netns,
             ),

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 
 from gsaas.gpu_host.sources import declared
-from gsaas.objects.gpu_report import GpuInfo, Reading, Sight
+from gsaas.objects.gpu_report import GpuInfo, GpuSnapshot, Reading
 
 PERIOD = 600.0
 """Seconds of one wave."""
 
 
 def load(conf: cfg.ConfigOpts, host_name: str, first_port: int) -> SimulatedGpus:
-    """Return a source of the GPUs that are declared for *host_name*; raises `Unavailable`."""
+    """Return a source of the GPUs that are declared for *host_name*; raises `SourceUnavailable`."""
     return SimulatedGpus(declared.host(conf, host_name).gpu_infos(first_port))
 
 
@@ -33,11 +33,11 @@ class SimulatedGpus:
         self._gpus = gpus
         self._clock = clock
 
-    def look(self) -> Sight:
+    def snapshot(self) -> GpuSnapshot:
         now = self._clock()
-        return Sight(self._gpus, {gpu.uuid: _reading(gpu, now) for gpu in self._gpus})
+        return GpuSnapshot(self._gpus, {gpu.uuid: _reading(gpu, now) for gpu in self._gpus})
 
-    def notify(self, news: Callable[[], None]) -> None:
+    def subscribe(self, on_change: Callable[[], None]) -> None:
         """There never are any."""
 
     def close(self) -> None:

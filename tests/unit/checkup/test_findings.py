@@ -8,7 +8,7 @@ import pytest
 
 from gsaas.checkup import agents, bus, database, findings, identity, nova
 from gsaas.checkup.findings import Finding, Level
-from gsaas.rpc import Queue
+from gsaas.rpc import QueueState
 
 NOW = datetime.datetime(2026, 1, 1, 12)
 KIND = agents.Kind("endpoints", "compute host", "gsaas-rodvr", "no VM can reach GPUs")
@@ -67,10 +67,10 @@ def test_what_an_endpoint_complains_about_is_repeated():
     ("queue", "level"),
     [
         (None, Level.FAIL),
-        (Queue(0, 0), Level.FAIL),
-        (Queue(0, 1), Level.OK),
-        (Queue(bus.BACKLOG, 1), Level.OK),
-        (Queue(bus.BACKLOG + 1, 1), Level.WARN),
+        (QueueState(0, 0), Level.FAIL),
+        (QueueState(0, 1), Level.OK),
+        (QueueState(bus.BACKLOG, 1), Level.OK),
+        (QueueState(bus.BACKLOG + 1, 1), Level.WARN),
     ],
 )
 def test_somebody_has_to_do_the_engines_work_and_keep_up_with_it(queue, level: Level):
@@ -78,23 +78,25 @@ def test_somebody_has_to_do_the_engines_work_and_keep_up_with_it(queue, level: L
 
 
 def test_nova_has_to_tell_what_happens():
-    (finding,) = nova.told("gsaas", {"gsaas": Queue(0, 1), "versioned_notifications.info": None})
+    (finding,) = nova.told(
+        "gsaas", {"gsaas": QueueState(0, 1), "versioned_notifications.info": None}
+    )
     assert finding.level is Level.WARN
     assert "notification_format = versioned" in finding.todo
 
 
 def test_what_nova_tells_may_not_pile_up():
-    queues = {"gsaas": Queue(3, 1), "versioned_notifications.info": Queue(20_000, 0)}
+    queues = {"gsaas": QueueState(3, 1), "versioned_notifications.info": QueueState(20_000, 0)}
     (finding,) = nova.told("gsaas", queues)
     assert finding.level is Level.WARN
     assert finding.said == "20000 wait in the queue versioned_notifications.info"
     assert r"'^(versioned_notifications\..*|gsaas)$' '{" in finding.todo
-    (finding,) = nova.told("gsaas", {**queues, "versioned_notifications.info": Queue(5, 0)})
+    (finding,) = nova.told("gsaas", {**queues, "versioned_notifications.info": QueueState(5, 0)})
     assert finding.level is Level.OK
 
 
 def test_a_queue_of_our_own_that_piles_up_is_the_engines_business():
-    queues = {"gsaas": Queue(20_000, 1), "versioned_notifications.info": Queue(0, 0)}
+    queues = {"gsaas": QueueState(20_000, 1), "versioned_notifications.info": QueueState(0, 0)}
     (finding,) = nova.told("gsaas", queues)
     assert "gsaas-engine" in finding.todo
 

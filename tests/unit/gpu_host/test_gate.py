@@ -11,7 +11,7 @@ from gsaas import rpc
 from gsaas.gpu_host import gate as module
 from gsaas.gpu_host.gate import Gate
 from gsaas.grants import grant_client
-from gsaas.rpc.engine import GrantAnswer
+from gsaas.rpc.engine import RedemptionResult
 
 
 class Desk:
@@ -19,9 +19,9 @@ class Desk:
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, str, str]] = []
-        self.answer: GrantAnswer | Exception = GrantAnswer(None, None)
+        self.answer: RedemptionResult | Exception = RedemptionResult(None, None)
 
-    def redeem(self, key: str, address: str, lease_id: str) -> GrantAnswer:
+    def redeem(self, key: str, address: str, lease_id: str) -> RedemptionResult:
         self.shown.append((key, address, lease_id))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -56,7 +56,7 @@ def test_whoever_shows_a_good_grant_is_admitted_by_the_address_he_comes_from(gat
 
 
 def test_a_refusal_arrives_as_it_was_said(gate, desk):
-    desk.answer = GrantAnswer("gsaas.grant.replayed", "it was redeemed already")
+    desk.answer = RedemptionResult("gsaas.grant.replayed", "it was redeemed already")
 
     with pytest.raises(grant_client.NotAdmitted, match="it was redeemed already") as refusal:
         grant_client.present(gate, "lease-1", "grant")
@@ -84,11 +84,11 @@ def test_a_line_without_end_is_not_read_to_its_end(gate, desk):
         OSError
     ):  # what was not read ends the connection the hard way, as early as it likes
         say(gate, b"lease-1 " + b"x" * 100_000)
-    assert [len(key) for key, _, _ in desk.shown if len(key) > module.LONGEST_LINE] == []
+    assert [len(key) for key, _, _ in desk.shown if len(key) > module.MAX_LINE] == []
 
 
 def test_who_says_nothing_is_not_waited_for(gate, desk, monkeypatch):
-    monkeypatch.setattr(module._Visit, "timeout", 0.05)
+    monkeypatch.setattr(module._GrantHandler, "timeout", 0.05)
     host, port = gate.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as silent:
         assert silent.makefile("rb").read() == b""
@@ -96,7 +96,7 @@ def test_who_says_nothing_is_not_waited_for(gate, desk, monkeypatch):
 
 
 def test_who_says_a_letter_now_and_then_is_not_waited_for_longer(gate, desk, monkeypatch):
-    monkeypatch.setattr(module._Visit, "timeout", 0.2)
+    monkeypatch.setattr(module._GrantHandler, "timeout", 0.2)
     host, port = gate.split(":")
     with socket.create_connection((host, int(port)), timeout=0.02) as slow:
         for _ in range(500):
@@ -115,7 +115,10 @@ def test_who_says_a_letter_now_and_then_is_not_waited_for_longer(gate, desk, mon
 
 def test_those_who_wait_do_not_keep_others_out(gate):
     host, port = gate.split(":")
-    idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(module.MOST - 1)]
+    idle = [
+        socket.create_connection((host, int(port)), timeout=10)
+        for _ in range(module.MAX_CONNECTIONS - 1)
+    ]
     try:
         grant_client.present(gate, "lease-1", "grant")
     finally:

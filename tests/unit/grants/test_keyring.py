@@ -76,7 +76,7 @@ def test_others_who_know_the_key_can_read_it(ring):
 def test_it_fits_into_the_environment_of_every_reader(ring):
     from gsaas.cloudinit import environment
 
-    environment.check({"GSAAS_GRANT": ring.sign("0" * 36, "f" * 64, NOW)})
+    environment.validate({"GSAAS_GRANT": ring.sign("0" * 36, "f" * 64, NOW)})
 
 
 def test_it_expires(ring):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.gpu_host.daemons.processes import MarkedProcesses
+from gsaas.gpu_host.daemons.processes import EnvironmentTracker
 from tests.kernel.gpu_host.daemons.host import GpuHost
 
 
@@ -37,7 +37,7 @@ def host(folder: Path) -> Iterator[GpuHost]:
 @pytest.fixture(params=["control groups", "marks"])
 def any_host(request: pytest.FixtureRequest, folder: Path) -> Iterator[GpuHost]:
     """Whatever tells processes apart."""
-    marked = MarkedProcesses(f"test-{os.getpid()}") if request.param == "marks" else None
+    marked = EnvironmentTracker(f"test-{os.getpid()}") if request.param == "marks" else None
     host = GpuHost(folder, marked)
     yield host
     host.close()

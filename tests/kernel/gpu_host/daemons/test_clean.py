@@ -60,7 +60,7 @@ fence = false
 def test_clean_waits_for_the_monitor_to_be_stopped_and_then_ends_everything(host, clean):
     supervisor = host.supervise("fork", "escape", "deaf")
     daemon = lease_daemon()
-    supervisor.want([daemon])
+    supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
     refused = clean()
     assert refused.returncode == 1
@@ -70,13 +70,13 @@ def test_clean_waits_for_the_monitor_to_be_stopped_and_then_ends_everything(host
     done = clean()
     assert done.returncode == 0, done.stderr
     assert host.processes() == set()
-    assert host.groups.names() == []
+    assert host.tracker.list_keys() == []
 
 
 def test_clean_needs_no_driver(host, clean):
     supervisor = host.supervise()
     daemon = lease_daemon()
-    supervisor.want([daemon])
+    supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
     host.forsake(supervisor)
     done = clean(source="nvml")

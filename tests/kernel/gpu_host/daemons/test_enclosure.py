@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gsaas.gpu_host.daemons import enclosure
-from gsaas.gpu_host.daemons.enclosure import Device
+from gsaas.gpu_host.daemons.enclosure import NvidiaDevice
 
 pytestmark = pytest.mark.kernel
 
@@ -60,9 +60,9 @@ def enclosed(machine: Path, uuid: str, *words: str, mig: bool = False, **options
 
 def test_a_gpus_node_is_known_by_its_uuid(machine):
     assert enclosure.read_devices(machine / "proc") == {
-        "GPU-0": Device("nvidia2", "0000:3b:00.0"),
-        "GPU-1": Device("nvidia1", "0000:5e:00.0"),
-        "GPU-2": Device("nvidia0", "0000:86:00.0"),
+        "GPU-0": NvidiaDevice("nvidia2", "0000:3b:00.0"),
+        "GPU-1": NvidiaDevice("nvidia1", "0000:5e:00.0"),
+        "GPU-2": NvidiaDevice("nvidia0", "0000:86:00.0"),
     }
 
 

@@ -191,10 +191,10 @@ def test_the_fence_stays_when_the_monitor_ends_and_the_next_one_takes_it_over(ne
 def test_other_ports_are_enclosed_without_losing_anybody(network, fence):
     fence.apply(admit("c1"))
     with network.waiting("c1", PER_LEASE) as connected:
-        fence.enclose([(20000, 20999)])
+        fence.set_ports([(20000, 20999)])
         assert network.ask("c2", PER_GPU) == answer(PER_GPU, "c2")
         assert network.ask("c2", PER_LEASE) == REFUSED
-        fence.enclose([(8308, 8311), (20000, 20999)])
+        fence.set_ports([(8308, 8311), (20000, 20999)])
         assert network.ask("c2", PER_GPU) == REFUSED
         assert connected.poll() is None
 

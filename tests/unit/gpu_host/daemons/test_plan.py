@@ -8,33 +8,36 @@ import pytest
 
 from gsaas.gpu_host.daemons.plan import (
     Check,
+    DaemonTimeouts,
     Forget,
-    Found,
     Kill,
-    NoteEnd,
+    ObservedDaemon,
+    RecordExit,
     Start,
     Terminate,
-    Times,
-    due,
+    backoff,
     failures_after,
-    pause,
+    next_due,
     plan,
     state,
 )
 from gsaas.objects.daemon import Daemon, DaemonState
 
-TIMES = Times(start=30, stop=10, first_pause=1, longest_pause=60, check_healthy=10)
+TIMEOUTS = DaemonTimeouts(start=30, stop=10, first_pause=1, longest_pause=60, check_healthy=10)
 DAEMON = Daemon("GPU-1", 20000, 1024, "lease-1", 0)
 KEY = DAEMON.key
-STARTING = Found(DAEMON, alive=True, members=True, started_at=100.0)
+STARTING = ObservedDaemon(DAEMON, alive=True, has_processes=True, started_at=100.0)
 HEALTHY = replace(STARTING, healthy=True, healthy_at=101.0, checked_at=101.0)
-ENDED = replace(HEALTHY, alive=False, members=False, healthy=False)
+ENDED = replace(HEALTHY, alive=False, has_processes=False, healthy=False)
 NOBODY_WANTS = None
 
 
-def next_action(found: Found | None, now: float, wanted: Daemon | None = DAEMON):
+def next_action(found: ObservedDaemon | None, now: float, wanted: Daemon | None = DAEMON):
     actions = plan(
-        {} if wanted is None else {KEY: wanted}, {} if found is None else {KEY: found}, now, TIMES
+        {} if wanted is None else {KEY: wanted},
+        {} if found is None else {KEY: found},
+        now,
+        TIMEOUTS,
     )
     return actions[0] if actions else None
 
@@ -75,12 +78,12 @@ CASES = [
     ),
     (
         "children of what ended are killed first",
-        replace(ENDED, members=True),
+        replace(ENDED, has_processes=True),
         200,
         DAEMON,
         Kill(KEY),
     ),
-    ("an end is noted", ENDED, 200, DAEMON, NoteEnd(KEY)),
+    ("an end is noted", ENDED, 200, DAEMON, RecordExit(KEY)),
     ("and paused for", replace(ENDED, retry_at=201.0), 200.9, DAEMON, None),
     ("before the next start", replace(ENDED, retry_at=201.0), 201, DAEMON, Start(DAEMON)),
     ("what is not wanted is asked to end", HEALTHY, 200, NOBODY_WANTS, Terminate(KEY)),
@@ -94,7 +97,7 @@ CASES = [
     ("then killed", replace(HEALTHY, terminated_at=200.0), 210, NOBODY_WANTS, Kill(KEY)),
     (
         "children that stay get the same time",
-        replace(ENDED, members=True, terminated_at=200.0),
+        replace(ENDED, has_processes=True, terminated_at=200.0),
         209,
         NOBODY_WANTS,
         None,
@@ -142,16 +145,16 @@ def test_next(found, now, wanted, action):
 
 def test_each_daemon_is_decided_by_itself():
     other = Daemon("GPU-1", 20001, None, "lease-2", 0)
-    actions = plan({other.key: other}, {KEY: HEALTHY}, 200, TIMES)
+    actions = plan({other.key: other}, {KEY: HEALTHY}, 200, TIMEOUTS)
     assert actions == [Terminate(KEY), Start(other)]
 
 
 def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_good_time():
-    assert [pause(failures, TIMES) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert pause(10_000, TIMES) == 60
-    assert failures_after(replace(ENDED, failures=5), 150, TIMES) == 6
-    assert failures_after(replace(ENDED, failures=5), 161.5, TIMES) == 1
-    assert failures_after(replace(ENDED, failures=5, healthy_at=None), 1000, TIMES) == 6
+    assert [backoff(failures, TIMEOUTS) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert backoff(10_000, TIMEOUTS) == 60
+    assert failures_after(replace(ENDED, failures=5), 150, TIMEOUTS) == 6
+    assert failures_after(replace(ENDED, failures=5), 161.5, TIMEOUTS) == 1
+    assert failures_after(replace(ENDED, failures=5, healthy_at=None), 1000, TIMEOUTS) == 6
 
 
 @pytest.mark.parametrize(
@@ -167,10 +170,10 @@ def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_good_time():
 )
 def test_nothing_is_to_be_looked_at_before_it_is_due(found, wanted, moment):
     wishes = {} if wanted is None else {KEY: wanted}
-    assert due(wishes, {KEY: found}, TIMES) == moment
+    assert next_due(wishes, {KEY: found}, TIMEOUTS) == moment
     if moment is not None:
-        assert plan(wishes, {KEY: found}, moment - 0.01, TIMES) == []
-        assert plan(wishes, {KEY: found}, moment, TIMES) != []
+        assert plan(wishes, {KEY: found}, moment - 0.01, TIMEOUTS) == []
+        assert plan(wishes, {KEY: found}, moment, TIMEOUTS) != []
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from gsaas import rpc
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.objects.daemon import (
     Admission,
-    Condition,
     Daemon,
     DaemonState,
+    DaemonStatus,
     DesiredState,
     FenceReport,
 )
-from gsaas.objects.gpu_report import GpuInfo, Sight
+from gsaas.objects.gpu_report import GpuInfo, GpuSnapshot
 from gsaas.remoting.base import load
 from tests.support.waiting import until
 
@@ -40,12 +40,12 @@ class Supervised:
 
     def stop(self) -> None: ...
 
-    def want(self, daemons: Iterable[Daemon]) -> None:
+    def set_desired(self, daemons: Iterable[Daemon]) -> None:
         self.daemons = set(daemons)
         self.history.append(self.daemons)
 
-    def conditions(self) -> list[Condition]:
-        return [Condition(daemon, self.state, detail="why") for daemon in self.daemons]
+    def statuses(self) -> list[DaemonStatus]:
+        return [DaemonStatus(daemon, self.state, detail="why") for daemon in self.daemons]
 
 
 class Fenced:
@@ -61,7 +61,7 @@ class Fenced:
 
     def stop(self) -> None: ...
 
-    def enclose(self, ranges: Iterable[tuple[int, int]]) -> None:
+    def set_ports(self, ranges: Iterable[tuple[int, int]]) -> None:
         self.ranges = list(ranges)
 
     def apply(self, admissions: Iterable[Admission]) -> None:
@@ -108,10 +108,10 @@ def make(engine, monkeypatch) -> Iterator:
         conf.set_override("life", life, "daemons")
         conf.set_override("lease_ports", "20000-20099", "daemons")
         supervised, fenced = Supervised(left), Fenced() if fence else None
-        kind = load("rcuda", conf).daemons
+        kind = load("rcuda", conf).daemon_settings
         service = DaemonService("gpu1", engine, kind, lambda _: supervised, fenced)
         made.append(service)
-        service.start(Sight(GPUS))
+        service.start(GpuSnapshot(GPUS))
         return service, supervised, fenced
 
     yield make
@@ -174,11 +174,11 @@ def test_the_fence_is_around_every_port_that_a_daemon_may_have(make, life, range
 def test_a_gpu_that_comes_gets_a_daemon_and_one_that_goes_loses_it(make, engine):
     service, supervised, fenced = make("per-gpu")
     until(lambda: engine.reports)
-    service.serve(Sight(GPUS[:1]))
+    service.update_gpus(GpuSnapshot(GPUS[:1]))
     assert Daemon("GPU-1", 8309) not in supervised.daemons
-    service.serve(Sight([], blind="the driver is being updated"))
+    service.update_gpus(GpuSnapshot([], unavailable="the driver is being updated"))
     assert Daemon("GPU-0", 8308) in supervised.daemons, "nobody knows; nothing is ended"
-    service.serve(Sight(GPUS))
+    service.update_gpus(GpuSnapshot(GPUS))
     assert Daemon("GPU-1", 8309) in supervised.daemons
     assert fenced.ranges == [(8308, 8308), (8309, 8309)]
 
@@ -186,14 +186,14 @@ def test_a_gpu_that_comes_gets_a_daemon_and_one_that_goes_loses_it(make, engine)
 def test_a_gpu_whose_own_daemon_is_not_well_is_withdrawn(make, engine):
     service, supervised, _ = make("per-gpu")
     until(lambda: engine.reports)
-    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
+    assert [gpu.withdrawn for gpu in service.update_gpus(GpuSnapshot(GPUS)).gpus] == [None, None]
     supervised.state = DaemonState.DOWN
-    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [
+    assert [gpu.withdrawn for gpu in service.update_gpus(GpuSnapshot(GPUS)).gpus] == [
         "its daemon is down: why"
     ] * 2
     heard = threading.Event()
     service.on_change = heard.set
-    service.changed()
+    service.daemons_changed()
     assert heard.is_set()
 
 
@@ -201,9 +201,9 @@ def test_a_lease_whose_daemon_is_down_withdraws_no_gpu(make, engine):
     service, supervised, _ = make("per-lease")
     until(lambda: engine.reports)
     supervised.state = DaemonState.DOWN
-    service.changed()
+    service.daemons_changed()
     until(lambda: engine.reports[-1]["daemons"]["lease-1-0"]["state"] == "down")
-    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
+    assert [gpu.withdrawn for gpu in service.update_gpus(GpuSnapshot(GPUS)).gpus] == [None, None]
 
 
 def test_a_fence_that_the_kernel_refuses_is_a_problem_and_is_tried_again(make, engine):
@@ -216,7 +216,7 @@ def test_a_fence_that_the_kernel_refuses_is_a_problem_and_is_tried_again(make, e
         "what there is, not what is wanted"
     )
     fenced.broken = False
-    service.changed()
+    service.daemons_changed()
     until(
         lambda: (
             engine.reports[-1]["fence"]["admissions"] == [] and not engine.reports[-1]["problems"]
@@ -237,6 +237,6 @@ def test_a_fence_that_cannot_be_read_confirms_nothing(make, engine):
 
     with pytest.raises(OSError, match="out of memory"):
         service.apply(DesiredState(7).to_dict())
-    service.changed()
+    service.daemons_changed()
     until(lambda: engine.reports[-1]["problems"])
     assert engine.reports[-1]["fence"]["admissions"] == []
