@@ -18,10 +18,12 @@ OPTS = [
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options with *conf*."""
     conf.register_cli_opts(OPTS)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options, for the sample configuration file."""
     return {GROUP: list(OPTS)}
 
 

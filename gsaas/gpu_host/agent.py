@@ -96,7 +96,7 @@ class Monitor:
         self._report_due.set()
 
     def apply(self, context: RequestContext, wanted: dict[str, Any]) -> dict[str, Any]:
-        """RPC method: apply a desired state of daemons and admissions; return the report, as `DaemonService.apply`."""
+        """RPC method: apply a desired state, *wanted* on the bus; return the report, as `DaemonService.apply` does."""
         if self._daemons is None:
             raise RuntimeError(f"the middleware of {self.host} has no daemons")
         return self._daemons.apply(wanted)

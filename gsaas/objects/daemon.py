@@ -42,7 +42,7 @@ class Daemon:
 
 @dataclass(frozen=True, order=True)
 class Admission:
-    """Who may connect to a daemon: an IPv4 address on the GPU network, and the daemon's port."""
+    """The permission to connect to a daemon: an IPv4 address on the GPU network, and the daemon's port."""
 
     address: str
     port: int

@@ -37,11 +37,11 @@ class MonitorClient:
         """
         self._agents.cast("report_every", fanout=True, seconds=seconds)
 
-    def apply(self, host: str, wanted: DesiredState) -> dict[str, Any]:
+    def apply(self, host: str, desired: DesiredState) -> dict[str, Any]:
         """Have *host* apply this desired state, unless it has a newer one; return its report.
 
         The report is `gsaas.objects.daemon.DaemonReport.to_dict()`. Daemons are started and ended after this call.
         Raises `gsaas.rpc.hosts.AgentCallFailed`.
         """
-        report: dict[str, Any] = self._agents.call(host, "apply", wanted=wanted.to_dict())
+        report: dict[str, Any] = self._agents.call(host, "apply", wanted=desired.to_dict())
         return report

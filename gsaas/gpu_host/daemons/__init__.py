@@ -1,4 +1,4 @@
-"""The daemons of a GPU host: what keeps them as the engine wants them.
+"""The daemons of a GPU host: what brings them to the state that the engine desires.
 
 plan        the next actions, from desired and observed state: pure
 supervisor  carries these actions out             launcher   starts and ends one daemon; uses the four below

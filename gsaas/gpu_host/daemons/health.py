@@ -45,7 +45,7 @@ def http2(address: str, daemon: Daemon) -> None:
                     if isinstance(event, h2.events.ResponseReceived):
                         _check_status(dict(event.headers))
                         return
-                # What came may want an acknowledgement: the server's SETTINGS, or a PING.
+                # A received frame may need an acknowledgement: the server's SETTINGS, or a PING.
                 stream.sendall(connection.data_to_send())
         except h2.exceptions.ProtocolError as error:
             raise HealthCheckFailed(f"does not speak HTTP/2 ({error})") from None

@@ -40,7 +40,7 @@ RETRY_PAUSE = 1.0
 STOP_TIMEOUT = 2.0
 """Seconds that `stop` waits for the last report."""
 UNKNOWN_SERIAL = -1
-"""The serial while the engine has not told the desired state; the engine's begin at 0."""
+"""The serial until the engine has sent a desired state; those of the engine begin at 0."""
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class DaemonService:
         self._report_interval = report_interval
         self._lock = threading.Lock()
         self._synchronised = threading.Event()
-        """The engine has told the desired state, or the service is being stopped."""
+        """The engine has sent the desired state, or the service is being stopped."""
         self._desired = DesiredState(UNKNOWN_SERIAL)
         self._gpus: dict[str, int] = {}
         """UUID -> port of the GPU's own daemon."""

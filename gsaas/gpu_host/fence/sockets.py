@@ -39,7 +39,7 @@ def destroy(netns: str | None, removed: Collection[Admission], *, here: str) -> 
     """
     if not removed:
         return 0
-    wanted = {(admission.address, admission.port) for admission in removed}
+    targets = {(admission.address, admission.port) for admission in removed}
     ended = 0
     with entered(netns):
         netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
@@ -51,7 +51,7 @@ def destroy(netns: str | None, removed: Collection[Admission], *, here: str) -> 
                 port = int.from_bytes(identity[0:2], "big")
                 local, peer = (_address(family, identity[at : at + 16]) for at in (4, 20))
                 source = here if peer == local or peer.startswith("127.") else peer
-                if (source, port) in wanted:
+                if (source, port) in targets:
                     ended += _destroy(netlink, family, identity)
     return ended
 

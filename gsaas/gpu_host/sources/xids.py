@@ -80,13 +80,13 @@ class XidWatch:
 
     def watch(self, handles: Mapping[str, Any]) -> None:
         """Watch these physical GPUs, UUID -> NVML's handle, and no others from now on."""
-        wanted = {handle_address(handle): uuid for uuid, handle in handles.items()}
+        watched = {handle_address(handle): uuid for uuid, handle in handles.items()}
         alive = self._thread is not None and self._thread.is_alive()
-        if wanted == self._watched and (alive or not wanted):
+        if watched == self._watched and (alive or not watched):
             return
         self.stop()
-        self._watched = wanted
-        if wanted:
+        self._watched = watched
+        if watched:
             try:
                 self._start_watching(handles)
             except pynvml.NVMLError as error:

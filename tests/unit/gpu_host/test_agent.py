@@ -1,4 +1,4 @@
-"""A monitor reports what its source sees, whatever the source and the bus go through."""
+"""A monitor reports what its source reads, also while the source or the bus fails."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.support.waiting import until
 
 GPUS = [GpuInfo(f"GPU-{n}", n, "NVIDIA L4", 23034, 8308 + n) for n in range(2)]
 EVER = 3600.0
-"""Seconds: an interval that is not over before the test is."""
+"""Seconds: an interval that does not pass during a test."""
 
 
 @dataclass
 class Engine:
-    """Takes reports, and answers as it is told."""
+    """Records reports, and answers with `interval`."""
 
     target = rpc.Target(version="1.0")
 
@@ -40,8 +40,8 @@ class Engine:
         return {"monitor_interval": self.interval}
 
 
-class Scripted:
-    """A source that sees what it is told, or fails in a way that no source may."""
+class ScriptedSource:
+    """A source that returns `next`, or fails in a way that no source may."""
 
     def __init__(self) -> None:
         self.next = GpuSnapshot(GPUS)
@@ -85,7 +85,7 @@ def engine(bus, stack) -> Engine:
 
 @pytest.fixture
 def start(bus, stack, monkeypatch):
-    """Start a monitor of a source; what follows another report need not wait for long."""
+    """Start a monitor of a source, without the lower bound of seconds between reports."""
     monkeypatch.setattr("gsaas.gpu_host.agent.MIN_INTERVAL", 0.01)
 
     def start(source, interval: float = EVER, **more) -> Monitor:
@@ -110,7 +110,7 @@ def test_it_reports_at_once_and_again(engine, start):
 
 
 def test_the_mean_utilisation_is_that_of_all_it_read(engine, start):
-    source, looks = Scripted(), []
+    source, looks = ScriptedSource(), []
 
     def snapshot() -> GpuSnapshot:
         looks.append(percent := [60.0, 90.0, 30.0, 0.0][min(len(looks), 3)])
@@ -128,7 +128,7 @@ def test_the_mean_utilisation_is_that_of_all_it_read(engine, start):
 
 
 def test_it_reports_at_once_what_its_source_calls_news(engine, start):
-    source = Scripted()
+    source = ScriptedSource()
     start(source)
     until(lambda: engine.reports, "the first report")
     source.next = GpuSnapshot(GPUS, problems=["a fan is broken"])
@@ -137,7 +137,7 @@ def test_it_reports_at_once_what_its_source_calls_news(engine, start):
 
 
 def test_it_survives_a_source_that_breaks(engine, start, caplog):
-    source = Scripted()
+    source = ScriptedSource()
     start(source, interval=0.02)
     until(lambda: engine.reports, "the first report")
     source.broken = True
@@ -149,7 +149,7 @@ def test_it_survives_a_source_that_breaks(engine, start, caplog):
 
 def test_a_problem_is_logged_when_it_comes_and_when_it_goes(engine, start, caplog):
     caplog.set_level("INFO", "gsaas.gpu_host.agent")
-    source = Scripted()
+    source = ScriptedSource()
     source.next = GpuSnapshot((), unavailable="the driver sleeps")
     start(source, interval=0.02)
     until(lambda: len(engine.reports) > 3, "reports")
@@ -183,7 +183,7 @@ def test_without_a_setting_it_is_as_configured_again(bus, engine, start):
 
 
 def test_when_it_stops_it_lets_go_of_its_source(engine, start):
-    source = Scripted()
+    source = ScriptedSource()
     start(source).stop()
     assert source.closed.is_set()
 

@@ -61,7 +61,7 @@ def machine(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Fa
 
 
 @pytest.fixture
-def snapshot(machine: Fake | Real) -> Callable[..., GpuReport]:
+def take_report(machine: Fake | Real) -> Callable[..., GpuReport]:
     """Have a process of its own look at the machine."""
 
     def take(**environment: str) -> GpuReport:
@@ -96,13 +96,13 @@ def makes_sense(gpu: GpuInfo, reading: Reading) -> bool:
     )
 
 
-def test_every_gpu_is_seen_as_it_is_and_read(snapshot, machine):
-    snapshot = snapshot().snapshot
+def test_every_gpu_is_seen_as_it_is_and_read(take_report, machine):
+    snapshot = take_report().snapshot
     assert (snapshot.unavailable, snapshot.problems) == (None, [])
     assert [told(gpu) for gpu in snapshot.gpus] == machine.facts
     assert all(makes_sense(gpu, snapshot.readings[gpu.uuid]) for gpu in snapshot.gpus)
 
 
-def test_one_may_be_picked_by_its_uuid(snapshot, machine):
+def test_one_may_be_picked_by_its_uuid(take_report, machine):
     (_, uuid, *_) = machine.facts[-1]
-    assert [gpu.uuid for gpu in snapshot(CUDA_VISIBLE_DEVICES=uuid).snapshot.gpus] == [uuid]
+    assert [gpu.uuid for gpu in take_report(CUDA_VISIBLE_DEVICES=uuid).snapshot.gpus] == [uuid]

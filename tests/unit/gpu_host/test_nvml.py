@@ -208,11 +208,11 @@ def errors(monitor) -> dict:
 def test_an_error_that_is_not_fatal_is_only_told(driver, source):
     driver.have(2)
     monitor = source()
-    news = threading.Event()
-    monitor.subscribe(news.set)
+    changed = threading.Event()
+    monitor.subscribe(changed.set)
     monitor.snapshot()
     driver.report(1, 31)
-    assert news.wait(60)
+    assert changed.wait(60)
     assert errors(monitor) == {fake.uuid(1): ([31], None)}
 
 

@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 class GpuHost:
-    """What a monitor does about daemons. Making another one on the same folder is a monitor's restart."""
+    """The part of a monitor that runs daemons. Another one on the same folder is a restarted monitor."""
 
     def __init__(
         self, folder: Path, tracker: ProcessTracker | None = None, **settings: object
@@ -39,13 +39,13 @@ class GpuHost:
         self.tracker = tracker or processes.process_tracker(folder / "state")
         self._settings = settings
         self._conf = gsaas.conf.load(files=[])
-        self._made: list[Supervisor] = []
+        self._supervisors: list[Supervisor] = []
         self.records = DaemonRecords(folder / "state")
 
     def supervise(
         self, *behaviours: str, timeouts: DaemonTimeouts = TIMEOUTS, **settings: object
     ) -> Supervisor:
-        """A monitor's supervisor, started, whose daemons behave like this."""
+        """Return a started supervisor whose daemons have these behaviours of tests/support/fake_daemon.py."""
         chosen = {
             "life": "per-lease",
             "memory_limit": "none",
@@ -68,20 +68,20 @@ class GpuHost:
             logs=Logs(self.folder / "logs", limit=1 << 20, days=1),
         )
         supervisor = Supervisor(launcher, timeouts)
-        self._made.append(supervisor)
+        self._supervisors.append(supervisor)
         supervisor.start()
         return supervisor
 
-    def forsake(self, supervisor: Supervisor) -> None:
-        """The monitor is gone, its daemons are not."""
-        self._made.remove(supervisor)
+    def abandon(self, supervisor: Supervisor) -> None:
+        """End the monitor, and not its daemons."""
+        self._supervisors.remove(supervisor)
         supervisor.stop()
         self.records.close()
 
     def close(self) -> None:
-        """End everything that is left, however it came about."""
-        for supervisor in list(self._made):
-            self.forsake(supervisor)
+        """End all processes that are left."""
+        for supervisor in list(self._supervisors):
+            self.abandon(supervisor)
         for key in self.tracker.list_keys():
             until(lambda key=key: self._emptied(key), f"group {key} to be empty")
             self.tracker.remove(key)
@@ -92,7 +92,7 @@ class GpuHost:
         return not self.tracker.pids(key)
 
     def processes(self) -> set[int]:
-        """Every process that runs our fake daemon, whoever started it and whatever group it is in."""
+        """Return the PIDs of all processes that run the fake daemon in this folder, tracked or not."""
         found = subprocess.run(
             ["pgrep", "-f", f"{FAKE} .* {self.folder.name}|{FAKE}"], capture_output=True, text=True
         )
@@ -111,25 +111,27 @@ def lease_daemon(**changes: object) -> Daemon:
     return Daemon(**{**values, **changes})
 
 
-def of(supervisor: Supervisor, daemon: Daemon) -> DaemonStatus | None:
+def status_of(supervisor: Supervisor, daemon: Daemon) -> DaemonStatus | None:
     return next((c for c in supervisor.statuses() if c.daemon.key == daemon.key), None)
 
 
 def await_state(
     supervisor: Supervisor, daemon: Daemon, state: DaemonState | None
 ) -> DaemonStatus | None:
-    """Wait until a daemon fares so; None: until it is gone."""
+    """Wait until a daemon has this state; None: until it is gone. Return its status."""
 
     def arrived() -> bool:
-        status = of(supervisor, daemon)
+        status = status_of(supervisor, daemon)
         return (status and status.state) == state
 
-    until(arrived, f"{daemon.key} to be {state}, it is {of(supervisor, daemon)}", patience=20)
-    return of(supervisor, daemon)
+    until(
+        arrived, f"{daemon.key} to be {state}, it is {status_of(supervisor, daemon)}", patience=20
+    )
+    return status_of(supervisor, daemon)
 
 
-def named_by(port: int) -> str:
-    """What the daemon at *port* says, as any client hears it."""
+def answer_of(port: int) -> str:
+    """Return what the daemon at *port* sends to a client."""
     with (
         socket.create_connection(("127.0.0.1", port), 5) as stream,
         stream.makefile("r") as lines,

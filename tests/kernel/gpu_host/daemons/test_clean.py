@@ -66,7 +66,7 @@ def test_clean_waits_for_the_monitor_to_be_stopped_and_then_ends_everything(host
     assert refused.returncode == 1
     assert "another monitor uses" in refused.stderr
     assert host.processes() != set()
-    host.forsake(supervisor)
+    host.abandon(supervisor)
     done = clean()
     assert done.returncode == 0, done.stderr
     assert host.processes() == set()
@@ -78,7 +78,7 @@ def test_clean_needs_no_driver(host, clean):
     daemon = lease_daemon()
     supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
-    host.forsake(supervisor)
+    host.abandon(supervisor)
     done = clean(source="nvml")
     assert done.returncode == 0, done.stderr
     assert host.processes() == set()

@@ -14,11 +14,11 @@ from gsaas.objects.daemon import DaemonState
 from tests.kernel.gpu_host.daemons.host import (
     TIMEOUTS,
     GpuHost,
+    answer_of,
     await_state,
     lease_daemon,
     listens,
-    named_by,
-    of,
+    status_of,
 )
 from tests.support.waiting import until
 
@@ -30,7 +30,7 @@ def test_a_wanted_daemon_serves_and_one_that_is_not_wanted_any_more_leaves_nothi
     daemon = lease_daemon()
     supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
-    assert "GPU-1" in named_by(daemon.port)
+    assert "GPU-1" in answer_of(daemon.port)
     supervisor.set_desired([])
     await_state(supervisor, daemon, None)
     assert not listens(daemon.port)
@@ -60,11 +60,11 @@ def test_a_crash_is_noticed_and_only_that_daemon_starts_again(host):
     first = host.tracker.pids(mine.key)
     record = next(r for r in host.records.all() if r.daemon == mine)
     os.kill(record.pid, signal.SIGKILL)  # its child serves on, as a LUPINE server's would
-    until(lambda: getattr(of(supervisor, mine), "restarts", 0) == 1, "the second start")
+    until(lambda: getattr(status_of(supervisor, mine), "restarts", 0) == 1, "the second start")
     await_state(supervisor, mine, DaemonState.HEALTHY)
     assert not first & host.tracker.pids(mine.key)
     assert host.tracker.pids(other.key) == before
-    assert of(supervisor, other).restarts == 0
+    assert status_of(supervisor, other).restarts == 0
 
 
 def test_a_daemon_that_ends_at_once_is_down_and_says_why(host):
@@ -120,7 +120,7 @@ def test_a_port_that_somebody_else_has_is_not_fought_over(host):
 
 
 def test_a_port_that_is_still_served_is_not_confirmed_as_free(host):
-    """Something got away from the daemon's group: an operator has to see to it."""
+    """A process has escaped from the daemon's control group: an operator has to end it."""
     supervisor = host.supervise("mute")
     daemon = lease_daemon()
     supervisor.set_desired([daemon])
@@ -128,11 +128,13 @@ def test_a_port_that_is_still_served_is_not_confirmed_as_free(host):
     record = next(r for r in host.records.all() if r.pid)
     pid_listener = os.pidfd_open(record.pid)
     try:
-        # The listener lives on in this process, which is in no group of ours.
+        # The listener stays open in this process, which is not tracked.
         got_away = _steal_listener(pid_listener, record.pid, daemon.port)
         supervisor.set_desired([])
-        until(lambda: "still listens" in (getattr(of(supervisor, daemon), "detail", "") or ""))
-        assert of(supervisor, daemon).state is DaemonState.DRAINING
+        until(
+            lambda: "still listens" in (getattr(status_of(supervisor, daemon), "detail", "") or "")
+        )
+        assert status_of(supervisor, daemon).state is DaemonState.DRAINING
         got_away.close()
         await_state(supervisor, daemon, None)
     finally:
@@ -165,14 +167,14 @@ def test_a_monitor_that_was_killed_finds_its_daemons_again_and_leaves_them_alone
     supervisor.set_desired([daemon, gone])
     for each in (daemon, gone):
         await_state(supervisor, each, DaemonState.HEALTHY)
-    before = any_host.groups.members(daemon.key)
-    any_host.forsake(supervisor)
+    before = any_host.tracker.pids(daemon.key)
+    any_host.abandon(supervisor)
 
     second = any_host.supervise("fork")
     assert {c.daemon for c in second.statuses()} == {daemon, gone}
     second.set_desired([daemon])
     await_state(second, gone, None)
-    assert any_host.groups.members(daemon.key) == before
+    assert any_host.tracker.pids(daemon.key) == before
     assert await_state(second, daemon, DaemonState.HEALTHY).restarts == 0
 
 
@@ -181,10 +183,10 @@ def test_until_it_is_told_a_monitor_ends_nothing_but_restarts_what_crashes(host)
     daemon = lease_daemon()
     supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
-    host.forsake(supervisor)
+    host.abandon(supervisor)
     second = host.supervise()
     host.tracker.kill(daemon.key)
-    until(lambda: getattr(of(second, daemon), "restarts", 0) == 1, "the second start")
+    until(lambda: getattr(status_of(second, daemon), "restarts", 0) == 1, "the second start")
     await_state(second, daemon, DaemonState.HEALTHY)
 
 
@@ -194,7 +196,7 @@ def test_a_daemon_whose_monitor_died_in_the_middle_of_its_start_is_not_leaked(ho
     daemon = lease_daemon()
     supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
-    host.forsake(supervisor)
+    host.abandon(supervisor)
     record = next(iter(host.records.all()))
     host.records.write(type(record)(record.daemon))
     second = host.supervise()
@@ -208,7 +210,7 @@ def test_a_group_without_a_record_is_removed(host):
     daemon = lease_daemon()
     supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
-    host.forsake(supervisor)
+    host.abandon(supervisor)
     host.records.remove(daemon.key)
     host.supervise()
     until(lambda: not host.processes(), "the forgotten daemon to end")
@@ -221,9 +223,11 @@ def test_the_same_lease_with_other_contents_is_another_daemon(host):
     await_state(supervisor, daemon, DaemonState.HEALTHY)
     moved = lease_daemon(lease_id=daemon.lease_id, gpu_uuid="GPU-2")
     supervisor.set_desired([moved])
-    until(lambda: getattr(of(supervisor, moved), "daemon", None) == moved, "the other daemon")
+    until(
+        lambda: getattr(status_of(supervisor, moved), "daemon", None) == moved, "the other daemon"
+    )
     await_state(supervisor, moved, DaemonState.HEALTHY)
-    assert "GPU-2" in named_by(moved.port)
+    assert "GPU-2" in answer_of(moved.port)
     assert not listens(daemon.port)
 
 
@@ -234,11 +238,11 @@ def test_logs_are_kept_by_lease_and_within_their_bound(host, monkeypatch):
     supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
     log = host.folder / "logs" / daemon.lease_id / "1.log"
-    # It was cut while it was written to, perhaps.
+    # The daemon may write to it while it is truncated.
     until(lambda: log.with_suffix(".log.1").exists() and log.stat().st_size <= 1 << 20, "its cut")
     supervisor.set_desired([])
     await_state(supervisor, daemon, None)
-    assert log.exists()  # whoever looks for the reason of an end looks after it
+    assert log.exists()  # an operator who looks for the cause of an end reads it afterwards
 
 
 def test_a_daemon_gets_its_own_environment_and_nothing_of_the_monitors(host, monkeypatch):

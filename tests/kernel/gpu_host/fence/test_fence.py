@@ -1,4 +1,4 @@
-"""Who reaches a daemon and who does not, as real connections and nft tell it."""
+"""Which hosts reach a daemon and which do not, by real connections and by nft."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_removed_admission_cuts_its_connections_and_no_others(network, fence):
         assert loser.communicate(timeout=10)[0].strip() == "ConnectionResetError"
         assert neighbour.poll() is None
         assert other.poll() is None
-        # The daemon's side is gone, too: nothing is left for a keepalive to find out.
+        # The daemon's side is closed, too, and not only after a keepalive.
         assert network.established("c1", PER_LEASE) == 0
         assert network.established("c2", PER_LEASE) == 1
 

@@ -29,13 +29,13 @@ KEY = DAEMON.key
 STARTING = ObservedDaemon(DAEMON, alive=True, has_processes=True, started_at=100.0)
 HEALTHY = replace(STARTING, healthy=True, healthy_at=101.0, checked_at=101.0)
 ENDED = replace(HEALTHY, alive=False, has_processes=False, healthy=False)
-NOBODY_WANTS = None
+NOT_DESIRED = None
 
 
-def next_action(found: ObservedDaemon | None, now: float, wanted: Daemon | None = DAEMON):
+def next_action(observed: ObservedDaemon | None, now: float, desired: Daemon | None = DAEMON):
     actions = plan(
-        {} if wanted is None else {KEY: wanted},
-        {} if found is None else {KEY: found},
+        {} if desired is None else {KEY: desired},
+        {} if observed is None else {KEY: observed},
         now,
         TIMEOUTS,
     )
@@ -43,7 +43,7 @@ def next_action(found: ObservedDaemon | None, now: float, wanted: Daemon | None 
 
 
 CASES = [
-    ("what is wanted and not there is started", None, 0, DAEMON, Start(DAEMON)),
+    ("what is desired and not there is started", None, 0, DAEMON, Start(DAEMON)),
     ("what starts is asked at once", STARTING, 100, DAEMON, Check(KEY)),
     (
         "and again after a moment",
@@ -61,16 +61,16 @@ CASES = [
         None,
     ),
     (
-        "what never gets well is given up",
+        "what never becomes healthy is given up",
         replace(STARTING, checked_at=129.0),
         130,
         DAEMON,
         Kill(KEY),
     ),
-    ("what is well is left alone", HEALTHY, 110.9, DAEMON, None),
+    ("what is healthy is left alone", HEALTHY, 110.9, DAEMON, None),
     ("and asked from time to time", HEALTHY, 111, DAEMON, Check(KEY)),
     (
-        "what was well and does not answer is asked again and never killed",
+        "what was healthy and does not answer is asked again and never killed",
         replace(HEALTHY, healthy=False, checked_at=500.0),
         1000,
         DAEMON,
@@ -86,37 +86,37 @@ CASES = [
     ("an end is noted", ENDED, 200, DAEMON, RecordExit(KEY)),
     ("and paused for", replace(ENDED, retry_at=201.0), 200.9, DAEMON, None),
     ("before the next start", replace(ENDED, retry_at=201.0), 201, DAEMON, Start(DAEMON)),
-    ("what is not wanted is asked to end", HEALTHY, 200, NOBODY_WANTS, Terminate(KEY)),
+    ("what is not desired is asked to end", HEALTHY, 200, NOT_DESIRED, Terminate(KEY)),
     (
         "and given time",
         replace(HEALTHY, terminated_at=200.0),
         209.9,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         None,
     ),
-    ("then killed", replace(HEALTHY, terminated_at=200.0), 210, NOBODY_WANTS, Kill(KEY)),
+    ("then killed", replace(HEALTHY, terminated_at=200.0), 210, NOT_DESIRED, Kill(KEY)),
     (
         "children that stay get the same time",
         replace(ENDED, has_processes=True, terminated_at=200.0),
         209,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         None,
     ),
     (
         "when all of it has ended it is gone",
         replace(ENDED, terminated_at=200.0),
         201,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         Forget(KEY),
     ),
     (
-        "unless somebody listens on its port",
+        "unless another process listens on its port",
         replace(ENDED, terminated_at=200.0, port_taken=True),
         999,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         None,
     ),
-    ("what crashed and is not wanted is gone at once", ENDED, 200, NOBODY_WANTS, Forget(KEY)),
+    ("what crashed and is not desired is gone at once", ENDED, 200, NOT_DESIRED, Forget(KEY)),
     (
         "other contents are another daemon: the old one goes first",
         HEALTHY,
@@ -125,7 +125,7 @@ CASES = [
         Terminate(KEY),
     ),
     (
-        "what is on its way out goes, even if it is wanted again",
+        "what is on its way out goes, even if it is desired again",
         replace(HEALTHY, terminated_at=200.0),
         210,
         DAEMON,
@@ -135,12 +135,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("found", "now", "wanted", "action"),
+    ("observed", "now", "desired", "action"),
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_next(found, now, wanted, action):
-    assert next_action(found, now, wanted) == action
+def test_next(observed, now, desired, action):
+    assert next_action(observed, now, desired) == action
 
 
 def test_each_daemon_is_decided_by_itself():
@@ -158,7 +158,7 @@ def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_good_time():
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "moment"),
+    ("observed", "desired", "moment"),
     [
         (STARTING, DAEMON, 100.0),
         (HEALTHY, DAEMON, 111.0),
@@ -168,16 +168,16 @@ def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_good_time():
         (replace(ENDED, terminated_at=200.0, port_taken=True), None, None),
     ],
 )
-def test_nothing_is_to_be_looked_at_before_it_is_due(found, wanted, moment):
-    wishes = {} if wanted is None else {KEY: wanted}
-    assert next_due(wishes, {KEY: found}, TIMEOUTS) == moment
+def test_nothing_is_to_be_looked_at_before_it_is_due(observed, desired, moment):
+    daemons = {} if desired is None else {KEY: desired}
+    assert next_due(daemons, {KEY: observed}, TIMEOUTS) == moment
     if moment is not None:
-        assert plan(wishes, {KEY: found}, moment - 0.01, TIMEOUTS) == []
-        assert plan(wishes, {KEY: found}, moment, TIMEOUTS) != []
+        assert plan(daemons, {KEY: observed}, moment - 0.01, TIMEOUTS) == []
+        assert plan(daemons, {KEY: observed}, moment, TIMEOUTS) != []
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "expected"),
+    ("observed", "desired", "expected"),
     [
         (STARTING, DAEMON, DaemonState.STARTING),
         (HEALTHY, DAEMON, DaemonState.HEALTHY),
@@ -187,5 +187,5 @@ def test_nothing_is_to_be_looked_at_before_it_is_due(found, wanted, moment):
         (replace(HEALTHY, terminated_at=1.0), DAEMON, DaemonState.DRAINING),
     ],
 )
-def test_how_a_daemon_fares(found, wanted, expected):
-    assert state(wanted, found) is expected
+def test_the_state_of_a_daemon(observed, desired, expected):
+    assert state(desired, observed) is expected
