@@ -21,7 +21,7 @@ from oslo_utils import timeutils
 from bench.report import machine, median
 from gsaas.api import auth
 from gsaas.grants.keyring import Keyring
-from gsaas.grants.redemption import Shown, redeem
+from gsaas.grants.redemption import PresentedGrant, redeem
 from tests.api.world import World, token
 
 ROUNDS = 200
@@ -48,7 +48,7 @@ def run() -> dict[str, Any]:
             for name, world in sorted(worlds.items(), reverse=turn % 2 == 0):  # in turns
                 _time(taken, name, lambda world=world: _give_back(world, _take(world)))
             lease = _take(worlds["a lease with a grant"])
-            shown = Shown(lease["environment"]["GSAAS_GRANT"], ADDRESS)
+            shown = PresentedGrant(lease["environment"]["GSAAS_GRANT"], ADDRESS)
             database = worlds["a lease with a grant"].database
             _time(taken, "redeem", partial(redeem, database, ring, shown))
             _clean(worlds["a lease with a grant"], lease)

@@ -31,7 +31,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants import keyring
 from gsaas.metrics import counted
-from gsaas.remoting.base import Driver
+from gsaas.remoting.base import RemotingDriver
 
 Authenticate = Callable[[flask.Request], RequestContext]
 
@@ -54,7 +54,7 @@ def create_app(
     claims: Claims,
     engine: Engine,
     cloud: Cloud,
-    remoting: Driver,
+    remoting: RemotingDriver,
     authenticate: Authenticate,
     watchers: Watchers | None = None,
 ) -> flask.Flask:
@@ -77,7 +77,7 @@ def create_app(
         document,
         watchers or Watchers(conf.queue.long_polls),
         Estimates(database),
-        keyring.of(conf),
+        keyring.from_conf(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes

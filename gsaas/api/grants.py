@@ -23,7 +23,7 @@ def redeem(call: Call) -> Reply:
         raise exceptions.BadRequest(
             reason=f'grant.address is "{asked["address"]}"; it must be an IPv4 address'
         ) from None
-    shown = redemption.Shown(
+    shown = redemption.PresentedGrant(
         asked["key"], asked["address"], asked.get("lease_id"), asked.get("project_id")
     )
     lease_id = redemption.redeem(call.service.database, call.service.keyring, shown)

@@ -52,7 +52,7 @@ def delete(call: Call, name: str) -> Reply:
         forgotten = hosts.forget(
             session,
             name,
-            timeout=None if call.query.get("force") else agent.patience(service.conf),
+            timeout=None if call.query.get("force") else agent.silence_timeout(service.conf),
             servers_stay=service.cloud.needs_caller,  # made in its owner's name, it is its owner's
         )
     for lease_id in sorted({*forgotten.failed, *forgotten.unbound}):

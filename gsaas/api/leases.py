@@ -29,7 +29,7 @@ from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
 from gsaas.remoting import user_data
-from gsaas.remoting.base import Device
+from gsaas.remoting.base import ClientDevice
 from gsaas.remoting.devices import devices_of, real_address
 
 PATH = "/v1/leases"
@@ -377,7 +377,7 @@ def _check_user_data(service: Service, lease: AnyLease) -> None:
             reason="lease.server.user_data is not base64, as Nova takes it"
         ) from None
     masked = service.claims.masked.first(lease.count)
-    devices = [Device(address, lease.memory_mb) for address in masked]
+    devices = [ClientDevice(address, lease.memory_mb) for address in masked]
     user_data.compose(service.conf, service.remoting, lease.id, devices, given)
 
 

@@ -18,7 +18,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
 from gsaas.limits import Limits
 from gsaas.remoting import base as remoting
-from gsaas.remoting.base import Driver
+from gsaas.remoting.base import RemotingDriver
 
 if TYPE_CHECKING:
     from gsaas.api.queue import Estimates
@@ -47,7 +47,7 @@ class Service:
     claims: Claims
     engine: Engine
     cloud: Cloud
-    remoting: Driver
+    remoting: RemotingDriver
     """What new leases use; a lease keeps the driver that it was made for."""
     limits: Limits
     decisions: Decisions
@@ -57,7 +57,7 @@ class Service:
     keyring: Keyring
     """Signs and verifies grants."""
 
-    def driver(self, name: str) -> Driver:
+    def driver(self, name: str) -> RemotingDriver:
         """Return the remoting driver of a lease. `ValueError` if it was uninstalled meanwhile."""
         return self.remoting if name == self.remoting.name else remoting.load(name, self.conf)
 

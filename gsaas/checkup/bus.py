@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gsaas import rpc
 from gsaas.checkup.findings import Finding, fail, ok, reason, warn
-from gsaas.rpc.queues import NotObservable, Queue, find_queue
+from gsaas.rpc.queues import NotObservable, QueueState, inspect_queue
 
 PART = "message bus"
 ENGINE = "engine"
@@ -25,12 +25,12 @@ def check(bus: rpc.Bus) -> Iterator[Finding]:
         return
     yield ok(PART, "it accepts messages")
     try:
-        yield check_engine_queue(find_queue(bus, rpc.ENGINE))
+        yield check_engine_queue(inspect_queue(bus, rpc.ENGINE))
     except NotObservable:
         return
 
 
-def check_engine_queue(queue: Queue | None) -> Finding:
+def check_engine_queue(queue: QueueState | None) -> Finding:
     """Check that an engine reads *queue*, the engine's own, fast enough; None if the queue does not exist."""
     if queue is None or not queue.consumers:
         return fail(

@@ -15,7 +15,7 @@ from oslo_config import cfg
 from gsaas import exceptions, rpc
 from gsaas.checkup import agents, identity
 from gsaas.checkup.findings import Finding, fail, ok, reason, warn
-from gsaas.rpc.queues import NotObservable, Queue, find_queue
+from gsaas.rpc.queues import NotObservable, QueueState, inspect_queue
 
 if TYPE_CHECKING:
     from gsaas.cloud.nova.clients import Clients
@@ -92,7 +92,7 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     topics = conf.nova.notification_topics
     try:
         queues = {
-            name: find_queue(bus, name)
+            name: inspect_queue(bus, name)
             for name in (conf.nova.notification_pool, *(f"{topic}.info" for topic in topics))
         }
     except NotObservable:
@@ -109,7 +109,7 @@ def notifications(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     yield from check_queues(conf.nova.notification_pool, queues)
 
 
-def check_queues(own_queue: str, queues: Mapping[str, Queue | None]) -> Iterator[Finding]:
+def check_queues(own_queue: str, queues: Mapping[str, QueueState | None]) -> Iterator[Finding]:
     """Check the queues of notifications, by name: *own_queue*, that of GSaaS, and those that Nova declares.
 
     A queue is None if it does not exist.

@@ -51,7 +51,9 @@ def _check_database(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
         if found[0].todo:
             return  # without its tables there is nothing to read
         with opened.read() as session:
-            yield from agents.check(session, conf.gpgpums.heartbeat_timeout, agent.patience(conf))
+            yield from agents.check(
+                session, conf.gpgpums.heartbeat_timeout, agent.silence_timeout(conf)
+            )
             hosts.update(session.scalars(select(EndpointRow.host_name)))
 
 

@@ -98,7 +98,9 @@ def show_grant(environment: Mapping[str, str]) -> None:
     """Show the grant in *environment* at the gate that it names. Raises `ClientError`."""
     lease_id = environment[grant_client.LEASE]
     try:
-        grant_client.show(environment[grant_client.GATE], lease_id, environment[grant_client.GRANT])
+        grant_client.present(
+            environment[grant_client.GATE], lease_id, environment[grant_client.GRANT]
+        )
     except grant_client.NotAdmitted as refusal:
         raise ClientError(f"lease {lease_id} cannot be used from here: {refusal}") from refusal
 

@@ -40,7 +40,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     try:
         remoting_driver = load_remoting(conf.remoting.driver)
         servers = cloud.load(conf.engine.cloud, conf)
-        keys = keyring.of(conf)
+        keys = keyring.from_conf(conf)
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)

@@ -13,22 +13,22 @@ from gsaas import rpc, service
 from gsaas.gpu_host import sources
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
-from gsaas.gpu_host.daemons.records import Unusable
-from gsaas.gpu_host.daemons.service import DaemonService, Supervises
+from gsaas.gpu_host.daemons.records import StateDirUnusable
+from gsaas.gpu_host.daemons.service import DaemonService, DaemonSupervisor
 from gsaas.gpu_host.gate import Gate
-from gsaas.gpu_host.sources.base import Unavailable
+from gsaas.gpu_host.sources.base import SourceUnavailable
 from gsaas.remoting import base as remoting
 from gsaas.rpc.engine import EngineClient
 
 DESCRIPTION = """\
 Report the GPUs of this host to GSaaS, run their daemons and fence them in. While it reports, and for a little longer,
-they are given to tenants. Stopping it, or an update of it, interrupts nobody: daemons and fence stay.
+they are given to tenants. Stopping or updating it interrupts no program: daemons and fence stay.
 """
 CLEAN = cfg.BoolOpt(
     "clean",
     default=False,
     help="End every daemon that was ever started here, take the fence away, and exit. Stop gsaas-monitor first. "
-    "Whoever computes on this host's GPUs loses them.",
+    "Programs that use this host's GPUs lose them.",
 )
 
 
@@ -37,40 +37,41 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
-    """Start a monitor; raises `service.Unstartable`."""
+    """Start a monitor and register what ends it with *parts*; raises `service.Unstartable`."""
     name = service.host_name(conf)
     try:
         driver = remoting.load(conf.remoting.driver, conf)
         gpu_address = sources.gpu_address(conf, name)
-        if conf.clean:  # before the GPUs are asked: they, or their driver, may be gone already
+        if conf.clean:  # before the source is loaded: the GPUs or their driver may be gone already
             _clean(conf, driver, name, gpu_address)
             sys.exit(0)
         source = sources.load(conf, name, driver.default_port)
-    except (ValueError, Unavailable) as error:
+    except (ValueError, SourceUnavailable) as error:
         raise service.Unstartable(str(error)) from error
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
 
-    def in_process(made: DaemonService) -> Supervises:
-        from gsaas.standalone.simulated_daemon import (
-            SimulatedDaemons,  # no real GPU host needs them
-        )
+    def in_process(owner: DaemonService) -> DaemonSupervisor:
+        # Imported here: no real GPU host needs them.
+        from gsaas.standalone.simulated_daemon import SimulatedDaemons
         from gsaas.standalone.simulated_supervisor import SimulatedSupervisor
 
         daemons = SimulatedDaemons()
         parts.callback(daemons.stop_all)
-        return SimulatedSupervisor(daemons, name, gpu_address, on_change=made.changed)
+        return SimulatedSupervisor(daemons, name, gpu_address, on_change=owner.daemons_changed)
 
     try:
-        watched = factory.service(conf, bus, driver, name, gpu_address, in_process=in_process)
-    except (ValueError, Unusable) as error:
+        daemon_service = factory.service(
+            conf, bus, driver, name, gpu_address, in_process=in_process
+        )
+    except (ValueError, StateDirUnusable) as error:
         raise service.Unstartable(str(error)) from error
     monitor = Monitor(
         bus,
         name,
         gpu_address,
         source,
-        daemons=watched,
+        daemons=daemon_service,
         interval=conf.monitor.monitor_interval,
         window=conf.monitor.utilisation_window,
     )
@@ -86,15 +87,17 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         parts.callback(_open_gate(bus, gpu_address, conf.grants.gate_port))
 
 
-def _clean(conf: cfg.ConfigOpts, driver: remoting.Driver, name: str, gpu_address: str) -> None:
+def _clean(
+    conf: cfg.ConfigOpts, driver: remoting.RemotingDriver, name: str, gpu_address: str
+) -> None:
     try:
         factory.clean(conf, driver, name, gpu_address)
-    except (ValueError, Unusable, OSError) as error:
+    except (ValueError, StateDirUnusable, OSError) as error:
         raise service.Unstartable(f"not everything could be removed: {error}") from error
 
 
 def _open_gate(bus: rpc.Bus, address: str, port: int) -> Callable[[], None]:
-    """Return what ends it."""
+    """Open the gate at *address*; return the function that closes it. Raises `service.Unstartable`."""
     try:
         listener = socket.create_server((address, port))
     except OSError as error:

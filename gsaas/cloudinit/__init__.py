@@ -1,1 +1,1 @@
-"""What a server is told at boot: user data, a dict in and text out. Begin with `render`."""
+"""The user data by which cloud-init configures a server with cGPUs: a dict in, text out. Begin with `render`."""

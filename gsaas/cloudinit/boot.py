@@ -1,19 +1,19 @@
-"""What a server does at every boot, in shell that busybox runs too: its environment, its route.
+"""Scripts that a server runs at every boot, which set its environment and its route. Busybox runs them, too.
 
 The route: masked addresses are on the link of the server's first network interface, where RODVR
-answers for them. No gateway is involved, and a server without one works too. Three things set it,
-each harmless when it is set already, because no single one is always there and early:
+answers for them. It needs no gateway, so a server without one works, too. Three mechanisms set it,
+each harmless when it is set already, because none of them is available early on every image:
 
-* the boothook, early at every boot while cloud-init runs, with no waiting;
-* a per-boot script of cloud-init, which waits for an interface that was not up yet. It is what
-  serves images without systemd;
+* the boothook, early at every boot for which cloud-init runs, without waiting;
+* a per-boot script of cloud-init, which waits for an interface that is not up yet. Images without
+  systemd depend on it;
 * a systemd service, for servers whose owner turned cloud-init off after the first boot. A drop-in
   of `multi-user.target` wants it, as `write_files` can make files but not links.
 
 The boothook also keeps our block in `/etc/environment`, a file with many owners: `write_files`
-could only append to it, once per instance, and leave the lines of a former lease in an image made
-from a server. And it tells a running systemd what `system.conf.d` will say at the next boot, so
-that services of the very first boot have the environment too.
+could only append to it, once per instance, and would leave the lines of an earlier lease in an image
+made from a server. It also passes the environment to the running systemd, which reads
+`system.conf.d` only at the next boot, so that services of the first boot have it, too.
 
 A boothook rather than `bootcmd`: cloud-init lets `bootcmd` of user data hide the one that an image
 or the cloud's vendor data brought; boothooks all run.
@@ -26,12 +26,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from gsaas.cloudinit.environment import SEARCH_PATH, check, pam_lines
+from gsaas.cloudinit.environment import SEARCH_PATH, pam_lines, validate
 
 _ROUTE_PATH = "/usr/local/sbin/gsaas-route"
 
-# `proto kernel`: systemd-networkd may remove routes it did not make when it configures a link, but
-# leaves those alone. A port of a bridge or bond does not receive by itself; the bridge or bond does.
+# `proto kernel`: systemd-networkd may remove routes of others when it configures a link, but not those
+# of the kernel. A port of a bridge or bond receives no packets itself; the bridge or bond does.
 _ROUTE = """\
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -71,7 +71,7 @@ echo "gsaas-route: $prefix has no route after $waited s: $problem" >&2
 exit 1
 """
 
-# Lines of an unfinished block are kept: they may be someone's who deleted our last line by mistake.
+# Lines of a block without its last line are kept: an administrator may have deleted that line by mistake.
 _PAM_BLOCK = """\
 begin='# begin gsaas (rewritten at every boot)'
 end='# end gsaas'
@@ -129,10 +129,10 @@ WantedBy=multi-user.target
 
 
 def route_script(masked_prefix: str, wait: int) -> str:
-    """Set the route to *masked_prefix* (CIDR), waiting up to *wait* seconds for the interface.
+    """Return a script that sets the route to *masked_prefix* (CIDR).
 
-    Exits with 0 once the route is there, else with 1 and a sentence on stderr. `ValueError` if
-    *masked_prefix* is not an IPv4 prefix.
+    It waits up to *wait* seconds for the interface, and exits with 0 once the route is set, else with 1 and a sentence
+    on stderr. Raises `ValueError` if *masked_prefix* is not an IPv4 prefix.
     """
     prefix = ipaddress.IPv4Network(masked_prefix)
     parameters = f"prefix={prefix}\nwait={int(wait)}\n"
@@ -142,8 +142,8 @@ def route_script(masked_prefix: str, wait: int) -> str:
 
 
 def pam_script(env: Mapping[str, str], path: str = "/etc/environment") -> str:
-    """Make our block in *path* say *env*, leaving every other line as it is."""
-    check(env)
+    """Return a script that replaces our block in the file *path* by *env*, and leaves all other lines as they are."""
+    validate(env)
     plain = {name: value for name, value in env.items() if name != SEARCH_PATH}
     parameters = (
         f"file={shlex.quote(path)}\n"
@@ -156,7 +156,7 @@ def pam_script(env: Mapping[str, str], path: str = "/etc/environment") -> str:
 
 
 def boothook(env: Mapping[str, str], masked_prefix: str, *, system_services: bool = True) -> str:
-    """A `text/cloud-boothook`: environment and route, early at every boot; it never fails."""
+    """Return a `text/cloud-boothook` that sets environment and route early at every boot; it never fails."""
     steps = [_subshell(pam_script(env))]
     if system_services:
         assignments = " ".join(shlex.quote(f"{name}={value}") for name, value in env.items())
@@ -171,7 +171,7 @@ def boothook(env: Mapping[str, str], masked_prefix: str, *, system_services: boo
 
 
 def boot_files(masked_prefix: str, *, wait: int) -> list[dict[str, Any]]:
-    """`write_files` entries that set the route at every boot, with cloud-init or systemd."""
+    """Return `write_files` entries that set the route at every boot, with cloud-init or systemd."""
     run = f"#!/bin/sh\nexec {_ROUTE_PATH}\n"
     return [
         {
@@ -198,6 +198,6 @@ def boot_files(masked_prefix: str, *, wait: int) -> list[dict[str, Any]]:
 
 
 def _subshell(script: str, redirect: str = "") -> str:
-    """*script* inside another, where its `exit` and its variables stay its own."""
+    """Return *script* as a subshell for another script, so that its `exit` and its variables stay its own."""
     body = script.removeprefix("#!/bin/sh\n")
     return f"(\n{body}){redirect} || :\n"

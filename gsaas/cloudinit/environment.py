@@ -1,14 +1,14 @@
-"""The client environment, written for everyone inside a server who reads one.
+"""The client environment of a lease, in the formats of all programs of a server that read an environment.
 
 Rules:
 
-1. What one reader cannot carry, all refuse (`check`), so a variable never means two things.
-2. `LD_LIBRARY_PATH` is put in front of what is there, never in its place, wherever the format can
-   say so.
-3. Each format is quoted for its own reader. They look alike and are not: `$` is literal in
+1. A value that one of the readers cannot represent is refused for all (`validate`), so a variable has the same value
+   everywhere.
+2. `LD_LIBRARY_PATH` is prepended to the existing value, never replaces it, wherever the format allows it.
+3. Each format is quoted for its own reader. They look alike and differ: `$` is literal in
    `/etc/environment`, expands in a shell, and expands even inside single quotes in `environment.d`.
 
-`/etc/environment` has other owners too, so it is not written as a file: see `boot`.
+`/etc/environment` is shared with others, so it is not written as a file: see `boot`.
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ from collections.abc import Mapping
 from typing import Any
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
-"""The one variable that extends what a server already has."""
+"""The only variable that extends the value which a server already has."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Must sort after 99-environment.conf: /etc/environment, which systemd unquotes in its own way.
 _ENVIRONMENT_D = "/etc/environment.d/99-gsaas.conf"
-_LONGEST = 1000  # pam_env reads lines of /etc/environment into 1024 bytes, and splits longer ones
+_MAX_LINE = 1000  # pam_env reads lines of /etc/environment into 1024 bytes, and splits longer ones
 _UNPORTABLE = {
     "#": "pam_env takes it for the start of a comment, even inside quotes",
     "%": "some releases of systemd expand it in DefaultEnvironment= and others do not",
 }
 
 
-def check(env: Mapping[str, str]) -> None:
-    """Refuse what some reader in the server could not carry; `ValueError` names the variable."""
+def validate(env: Mapping[str, str]) -> None:
+    """Raise `ValueError`, which names the variable, if any reader in the server cannot represent *env*."""
     for name, value in env.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} cannot be the name of an environment variable")
         if not value:
             raise ValueError(
-                f"environment variable {name} is empty: environment.d has no such thing"
+                f"environment variable {name} is empty, which environment.d cannot represent"
             )
         if not value.isprintable():
             odd = next(char for char in value if not char.isprintable())
-            raise ValueError(f"environment variable {name} holds {odd!r}, which is not printable")
+            raise ValueError(
+                f"environment variable {name} contains {odd!r}, which is not printable"
+            )
         for char, why in _UNPORTABLE.items():
             if char in value:
-                raise ValueError(f"environment variable {name} holds {char!r}: {why}")
-        if len(f'{name}="{value}"'.encode()) > _LONGEST:
-            raise ValueError(f"environment variable {name} is longer than {_LONGEST} bytes")
+                raise ValueError(f"environment variable {name} contains {char!r}: {why}")
+        if len(f'{name}="{value}"'.encode()) > _MAX_LINE:
+            raise ValueError(f"environment variable {name} is longer than {_MAX_LINE} bytes")
 
 
 def shell_exports(env: Mapping[str, str]) -> str:
-    """Lines that a POSIX shell can source, any number of times."""
+    """Return lines that a POSIX shell can source any number of times."""
     lines = []
     for name, value in env.items():
         quoted = shlex.quote(value)
@@ -68,12 +70,12 @@ def shell_exports(env: Mapping[str, str]) -> str:
 
 
 def pam_lines(env: Mapping[str, str]) -> str:
-    """Lines of `/etc/environment` as pam_env reads them: nothing expands, the outer quotes go."""
+    """Return lines of `/etc/environment` as pam_env reads them: nothing expands, the outer quotes are removed."""
     return "".join(f'{name}="{value}"\n' for name, value in env.items())
 
 
 def environment_d(env: Mapping[str, str]) -> str:
-    """A file of `environment.d(5)`, which the systemd user manager reads."""
+    """Return a file of `environment.d(5)`, which the systemd user manager reads."""
     lines = []
     for name, value in env.items():
         literal = _c_escaped(value).replace("$", "$$")
@@ -83,7 +85,7 @@ def environment_d(env: Mapping[str, str]) -> str:
 
 
 def system_conf(env: Mapping[str, str]) -> str:
-    """A drop-in of `systemd-system.conf(5)`: the environment every system service starts from."""
+    """Return a drop-in of `systemd-system.conf(5)`: the default environment of system services."""
     lines = (
         f'DefaultEnvironment="{_c_escaped(f"{name}={value}")}"\n' for name, value in env.items()
     )
@@ -93,11 +95,11 @@ def system_conf(env: Mapping[str, str]) -> str:
 def environment_files(
     env: Mapping[str, str], *, system_services: bool = True
 ) -> list[dict[str, Any]]:
-    """`write_files` entries for all readers but those of `/etc/environment`.
+    """Return `write_files` entries for all readers but those of `/etc/environment`.
 
-    `ValueError` as `check` says.
+    Raises `ValueError` as `validate` does.
     """
-    check(env)
+    validate(env)
     files = {
         "/etc/profile.d/gsaas.sh": shell_exports(env),
         _ENVIRONMENT_D: environment_d(env),
@@ -111,5 +113,5 @@ def environment_files(
 
 
 def _c_escaped(value: str) -> str:
-    """*value* as it stands between double quotes in systemd's files."""
+    """Return *value* escaped for double quotes in systemd's files."""
     return value.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,16 +1,13 @@
-"""User data made of parts: the caller's, untouched, and ours.
+"""User data of several parts: the tenant's, unchanged, and that of GSaaS. The tenant is called the caller here.
 
 Rules:
 
-1. cloud-init sees in the caller's part exactly what it would see in the caller's data alone. So a
-   caller's MIME message becomes a branch of ours, byte for byte; anything else travels under the
-   type that cloud-init itself gives to bare user data, and is recognised by its first line as
-   always.
-2. Ours comes last and says how it merges: lists are appended, what the caller said is never
-   replaced.
-3. The caller's gzip is undone here. cloud-init looks for MIME only at the outermost level, and
-   would lose a message compressed inside a part. The whole is compressed again if that is what
-   makes it fit.
+1. cloud-init processes the caller's part exactly as it would process the caller's data alone. So a caller's MIME
+   message is nested into ours, byte for byte; any other data gets the type that cloud-init gives to user data without
+   MIME, and is recognised by its first line as always.
+2. Our part comes last and says how it merges: lists are appended, and no value of the caller is replaced.
+3. The caller's gzip is decompressed here. cloud-init looks for MIME only at the outermost level, and would lose a
+   message that is compressed inside a part. The whole is compressed again if only that makes it fit.
 """
 
 from __future__ import annotations
@@ -29,10 +26,10 @@ import yaml
 from gsaas.exceptions import BadRequest, UserDataTooLarge
 
 NOVA_LIMIT = 65_535
-"""Most bytes of user data that Nova takes, after base64."""
+"""Upper bound of the bytes of user data that Nova takes, after base64."""
 
 _BARE = "text/x-not-multipart"
-_MOST_UNPACKED = 16 * 2**20  # bytes; far beyond any user data, far below what a gzip bomb makes
+_MAX_UNPACKED = 16 * 2**20  # bytes; far beyond any user data, far below what a gzip bomb makes
 
 MERGE_HOW = [
     {"name": "list", "settings": ["append"]},
@@ -41,18 +38,17 @@ MERGE_HOW = [
 
 
 def cloud_config(data: Mapping[str, Any]) -> str:
-    """*data* as a cloud-config that adds to the ones before it."""
+    """Return *data* as a cloud-config that adds to the ones before it."""
     return "#cloud-config\n" + yaml.safe_dump({"merge_how": MERGE_HOW, **data}, sort_keys=False)
 
 
 def compose(ours: Mapping[str, Any], caller: bytes | None = None, boothook: str = "") -> bytes:
-    """A MIME message of the caller's user data and ours.
+    """Return a MIME message of the caller's user data and ours.
 
     *ours* is the content of a cloud-config; *boothook*, if any, a script that begins with
     `#cloud-boothook`. *caller* is anything cloud-init takes: cloud-config, script, include,
-    boothook, part handler, template, archive, MIME message, any of it compressed. `BadRequest` if
-    it announces a format and breaks its rules so that cloud-init would drop everything, ours
-    included.
+    boothook, part handler, template, archive, MIME message, any of it compressed. Raises `BadRequest` if it declares a
+    format and violates it in a way that makes cloud-init drop everything, our part included.
     """
     parts = []
     if caller:
@@ -68,9 +64,9 @@ def compose(ours: Mapping[str, Any], caller: bytes | None = None, boothook: str 
 
 
 def encode(user_data: bytes) -> str:
-    """Base64 for Nova of *user_data*, or of its gzip if only that fits; cloud-init takes both.
+    """Return base64 for Nova of *user_data*, or of its gzip if only that fits; cloud-init takes both.
 
-    `UserDataTooLarge` if neither fits.
+    Raises `UserDataTooLarge` if neither fits.
     """
     text = base64.b64encode(user_data).decode()
     if len(text) > NOVA_LIMIT:
@@ -82,14 +78,14 @@ def encode(user_data: bytes) -> str:
 
 
 def _unpacked(data: bytes) -> bytes:
-    """*data* without its gzip; as it is if that is none or a broken one, as cloud-init takes it."""
+    """Return *data* decompressed; unchanged if it is no gzip or a broken one, which cloud-init takes as it is."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-            unpacked = packed.read(_MOST_UNPACKED + 1)
+            unpacked = packed.read(_MAX_UNPACKED + 1)
     except (OSError, EOFError, zlib.error):
         return data
-    if len(unpacked) > _MOST_UNPACKED:
-        raise BadRequest(reason=f"user data unpacks to more than {_MOST_UNPACKED} bytes")
+    if len(unpacked) > _MAX_UNPACKED:
+        raise BadRequest(reason=f"user data unpacks to more than {_MAX_UNPACKED} bytes")
     return unpacked
 
 
@@ -113,7 +109,7 @@ def _part(content_type: str, content: bytes, filename: str = "") -> bytes:
 
 
 def _transfer_encoded(content: bytes) -> tuple[str, bytes]:
-    """The most readable encoding that gives back exactly *content*; it compresses best too."""
+    """Return the most readable encoding that decodes to exactly *content*, which also compresses best."""
     if _is_text(content):
         if content.isascii() and all(len(line) <= 998 for line in content.split(b"\n")):
             return "7bit", content
@@ -122,12 +118,15 @@ def _transfer_encoded(content: bytes) -> tuple[str, bytes]:
 
 
 def _newline_after(part: bytes) -> bytes:
-    """The line end before a boundary, which is no part of the content: a final CR must not join it."""
+    """Return the line end before a boundary, which is no part of the content.
+
+    CRLF after a final CR: a parser would take that CR and a LF alone as one line end.
+    """
     return b"\r\n" if part.endswith(b"\r") else b"\n"
 
 
 def _is_text(content: bytes) -> bool:
-    """Whether *content* is UTF-8 with plain newlines, so that MIME leaves its lines alone."""
+    """Return whether *content* is UTF-8 with LF as line ends, so that MIME does not change its lines."""
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -136,7 +135,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _boundary(parts: list[bytes]) -> str:
-    """A boundary that no part contains, the same for the same parts."""
+    """Return a boundary that no part contains, and that is the same for the same parts."""
     text = b"".join(parts)
     boundary = hashlib.sha256(text).hexdigest()[:32]
     while boundary.encode() in text:

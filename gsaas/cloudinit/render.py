@@ -1,4 +1,4 @@
-"""User data for a server with cGPUs: values in, text out, nothing else touched."""
+"""The user data of a server with cGPUs. Values in, text out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ def user_data(
     interface_wait: int = 60,
     system_services: bool = True,
 ) -> str:
-    """The base64 text that Nova takes as `user_data`.
+    """Return the base64 text that Nova takes as `user_data`.
 
-    *env* is the client environment that a remoting driver made, *masked_prefix* the prefix of
-    masked addresses in CIDR form, *caller* the tenant's own user data, not base64. The last two are
-    the options of `gsaas.conf.cloudinit`. Raises `UserDataTooLarge`; `BadRequest` for user data
-    that cannot be carried; `ValueError` for an environment that cannot, which `gsaas.remoting`
-    rules out.
+    *env* is the client environment that a remoting driver made, *masked_prefix* the prefix of masked addresses in CIDR
+    form, *caller* the tenant's own user data, not base64. *interface_wait* (seconds) and *system_services* are the
+    options of `[cloudinit]`. Raises `UserDataTooLarge`; `BadRequest` for user data that cannot be included;
+    `ValueError` for an environment that cannot be represented, which `gsaas.remoting` prevents.
     """
     files = environment.environment_files(env, system_services=system_services)
     files += boot.boot_files(masked_prefix, wait=interface_wait)

@@ -1,4 +1,4 @@
-"""Options of both agents, gsaas-rodvr and gsaas-monitor: which host they speak for."""
+"""Options of both agents, gsaas-rodvr and gsaas-monitor: the name of their host."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ OPTS = [
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options with *conf*."""
     conf.register_cli_opts(OPTS)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    return {GROUP: OPTS}
+    """Return the options, for the sample configuration file."""
+    return {GROUP: list(OPTS)}
 
 
-def patience(conf: cfg.ConfigOpts) -> float:
-    """Seconds in which both agents of a living host would have spoken."""
-    return max(conf.gpgpums.heartbeat_timeout, 2 * conf.rodvr.audit_interval)
+def silence_timeout(conf: cfg.ConfigOpts) -> float:
+    """Return the seconds after which a host that neither agent has reported for counts as gone."""
+    timeout: float = max(conf.gpgpums.heartbeat_timeout, 2 * conf.rodvr.audit_interval)
+    return timeout

@@ -1,4 +1,4 @@
-"""Options for what GSaaS asks of cloud-init inside a server."""
+"""Options of the user data by which GSaaS configures servers through cloud-init."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oslo_config import cfg
 GROUP = cfg.OptGroup(
     "cloudinit",
     title="User data",
-    help="How a server is told, through cloud-init, about its cGPUs.",
+    help="How cloud-init configures a server for its cGPUs.",
 )
 
 OPTS = [
@@ -38,11 +38,11 @@ carry services that must not see the middleware's libraries first in `LD_LIBRARY
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Make the options known to *conf*."""
-    # By name: registered as an object, the group and what is set in it would be shared by every conf.
+    """Register the options with *conf*."""
+    # By name: an OptGroup object, and the values set in it, would be shared by every ConfigOpts.
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """For the sample configuration file."""
+    """Return the options, for the sample configuration file."""
     return {GROUP: OPTS}

@@ -8,7 +8,7 @@ GROUP = cfg.OptGroup(
     "daemons",
     title="Daemons of the middleware",
     help="The middleware's daemons on GPU hosts. `life` and `lease_ports` are read by controllers, too, and have to be "
-    "the same everywhere; the rest is for gsaas-monitor. What a driver says of its own daemons is the default of "
+    "the same everywhere; the rest is for gsaas-monitor. The driver's own values are the defaults of "
     "`command`, `environment`, `folder` and `health`; in these, {port}, {address}, {host}, {gpu_uuid}, {memory_mb}, "
     "{lease_id}, {position}, {key}, {folder}, {state_dir} and {max_clients} are filled in for each daemon.",
 )
@@ -27,7 +27,7 @@ OPTS = [
             ),
             ("operator", "you run one daemon for each GPU yourself"),
         ],
-        help="Who runs daemons, and how long they live. Unset, it is what suits the driver: per-lease for lupine, "
+        help="Which process starts daemons, and how long they live. Unset, the driver decides: per-lease for lupine, "
         "per-gpu for the others. Only with per-lease does a memory limit hold that tenants cannot reach, and is a "
         "lease's memory certainly free after its release. Change it only while there are no leases.",
     ),
@@ -46,7 +46,7 @@ OPTS = [
     cfg.DictOpt(
         "environment",
         default={},
-        help="More environment for daemons, as `NAME:value,NAME:value`; it goes before the driver's own. The "
+        help="More environment for daemons, as `NAME:value,NAME:value`; it overrides the driver's own. The "
         "monitor's own environment is not passed on, apart from PATH and LANG.",
     ),
     cfg.StrOpt(
@@ -60,14 +60,15 @@ OPTS = [
             ("http2", "it answers HEAD / over HTTP/2 with prior knowledge"),
             ("simulated", "it names its GPU, as the simulated one does"),
         ],
-        help="How to find out whether a daemon is well. A lease is not handed out before every daemon of it is. Do not "
-        "use tcp with daemons that keep a process for each bare connection, as LUPINE's does.",
+        help="How to check the health of a daemon. A lease becomes ACTIVE only after all its daemons are healthy. Do "
+        "not use tcp with daemons that keep a process for each bare connection, as LUPINE's does.",
     ),
     cfg.IntOpt(
         "max_clients",
         default=64,
         min=1,
-        help="{max_clients} in the templates: how many clients one daemon serves at once, where it can be told.",
+        help="{max_clients} in the templates: how many clients one daemon serves at once, if its command has an "
+        "option for it.",
     ),
     cfg.StrOpt(
         "memory_limit",
@@ -93,7 +94,7 @@ OPTS = [
     ),
     cfg.DictOpt(
         "limit_environment",
-        help="Variables by which the limit is told, as a template. Unset: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT with mps, "
+        help="Variables that set the limit, as templates. Unset: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT with mps, "
         "HAMi-core's with library.",
     ),
     cfg.BoolOpt(
@@ -110,14 +111,14 @@ OPTS = [
     ),
     cfg.StrOpt(
         "user",
-        help="User that daemons run as, with no way to more privileges. Unset, the monitor's own.",
+        help="User that daemons run as; they cannot gain privileges. Unset, the monitor's own.",
     ),
     cfg.FloatOpt(
         "start_timeout",
         default=30.0,
         min=1.0,
         max=3600.0,
-        help="Seconds until a daemon has to be well; then it is killed and started again. Too short, and a slow GPU "
+        help="Seconds until a daemon has to be healthy; then it is killed and started again. Too short, and a slow GPU "
         "never gets one; too long, and a broken one keeps its tenant waiting. Keep it below [engine]boot_timeout.",
     ),
     cfg.FloatOpt(
@@ -140,12 +141,12 @@ OPTS = [
         default=60.0,
         min=0.1,
         max=3600.0,
-        help="The longest such pause. A daemon that was well for longer than this begins anew with first_pause.",
+        help="The longest such pause. A daemon that was healthy for longer than this begins with first_pause again.",
     ),
     cfg.StrOpt(
         "state_dir",
         default="/run/gsaas-monitor",
-        help="Where the monitor notes which daemons it runs, so that it finds them after a restart of its own. It has "
+        help="Where the monitor records which daemons it runs, so that it finds them after its own restart. It has "
         "to be emptied when the machine starts, as /run is.",
     ),
     cfg.StrOpt(
@@ -165,14 +166,14 @@ OPTS = [
         default=14,
         min=0,
         max=3650,
-        help="Days for which the output of a daemon is kept after its end. At 0, until the monitor next looks, which "
-        "it does every hour.",
+        help="Days for which the output of a daemon is kept after its end. At 0, until the next removal of old "
+        "logs, which happens every hour.",
     ),
     cfg.BoolOpt(
         "fence",
         default=True,
         help="Refuse connections to daemons' ports from everywhere but the compute hosts of leases that they serve. It "
-        "needs CAP_NET_ADMIN. Without it, whoever reaches the GPU network reaches every GPU.",
+        "needs CAP_NET_ADMIN. Without it, every machine on the GPU network can use every GPU.",
     ),
     cfg.IntOpt(
         "connections_per_source",
@@ -186,9 +187,11 @@ OPTS = [
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options with *conf*."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options, for the sample configuration file."""
     return {GROUP: OPTS}

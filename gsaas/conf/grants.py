@@ -1,4 +1,4 @@
-"""Options of grants: how consumers without masked addresses prove that real ones are meant for them."""
+"""Options of grants, by which consumers without masked addresses prove that real ones are meant for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ OPTS = [
         "controllers, and on no other host. May be given several times: the first signs, all verify. To change it, "
         "add a new one behind it everywhere, then put that in front everywhere, and remove the old one when `lifetime` "
         "has passed. Without any, leases without "
-        "a server that cannot have masked addresses get none: whoever reaches the GPU network then reaches their GPUs.",
+        "a server that cannot have masked addresses get no grants: every machine on the GPU network can then reach "
+        "their GPUs.",
     ),
     cfg.IntOpt(
         "lifetime",
@@ -27,22 +28,24 @@ OPTS = [
         min=5,
         max=86400,
         help="Seconds from when a grant is given out until it can no longer be redeemed; a redeemed one lasts as long "
-        "as its lease, and whoever was too late asks for the environment again. Too short, and programs that start "
-        "slowly come too late; very long, and a grant found in an old log is worth something.",
+        "as its lease. A consumer whose grant has expired requests the environment again. Too short, and programs that "
+        "start slowly come too late; very long, and a grant that is found in an old log can still be redeemed.",
     ),
     cfg.PortOpt(
         "gate_port",
-        help="TCP port of every GPU host, at its address on the GPU network, where its gsaas-monitor takes grants; the "
-        "same on controllers and GPU hosts. Unset, there is no such gate, and only who may ask the API redeems grants. "
-        "Consumers must be able to reach it, and nobody else needs to.",
+        help="TCP port of every GPU host, at its address on the GPU network, where its gsaas-monitor accepts grants; "
+        "the same on controllers and GPU hosts. Unset, there is no gate, and grants can only be redeemed through the "
+        "API. Consumers have to reach this port, and no other machine has to.",
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options with *conf*."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options, for the sample configuration file."""
     return {GROUP: OPTS}

@@ -17,8 +17,7 @@ OPTS = [
         help="""
 The middleware of this cloud, one for all its leases (but see `native`): an entry point of `gsaas.remoting`. GSaaS
 brings `rcuda`, `lupine`, and `simulated`, which computes nothing and is for demonstrations and
-tests. Changing it affects new leases only: servers that run keep the environment they were born
-with, so drain first.
+tests. Changing it affects new leases only: existing servers keep their environment, so drain first.
 """,
     ),
     cfg.StrOpt(
@@ -35,10 +34,10 @@ that holds nothing else: every program of the server looks there first.
         "native",
         default=False,
         help="""
-Whether a lease without a server, whose consumer runs on the very host that has all its GPUs, uses them
-with the host's own CUDA and without the middleware. On, such programs lose nothing to the network, and
-nothing but CUDA's multi-process service keeps them to their share: for hosts whose users are trusted.
-Off, they use the middleware like everybody else.
+Whether a lease without a server, whose consumer runs on the host that has all its GPUs, uses them with
+the host's own CUDA and without the middleware. On, such programs have no overhead of a network, and only
+CUDA's multi-process service limits them to their share: for hosts whose users are trusted. Off, they use
+the middleware like all others.
 """,
     ),
     cfg.DictOpt(
@@ -46,9 +45,9 @@ Off, they use the middleware like everybody else.
         default={},
         help="""
 More variables for every server, as `NAME:value,NAME:value`: what your release of the middleware
-wants and GSaaS does not know of, such as `RCUDAPROTO:TCP` for older rCUDA releases, or
-`LUPINE_LOG_LEVEL:debug` while hunting a fault. Empty adds none. A variable by which GSaaS says
-where the GPUs are cannot be given here, and a value has to be printable and free of `#` and `%`:
+needs and GSaaS does not set, such as `RCUDAPROTO:TCP` for older rCUDA releases, or
+`LUPINE_LOG_LEVEL:debug` to find the cause of an error. Empty adds none. Variables by which GSaaS tells
+where the GPUs are cannot be set here, and a value has to be printable and free of `#` and `%`:
 the service refuses to start otherwise.
 """,
     ),
@@ -56,11 +55,11 @@ the service refuses to start otherwise.
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Make the options known to *conf*."""
-    # By name: registered as an object, the group and what is set in it would be shared by every conf.
+    """Register the options with *conf*."""
+    # By name: an OptGroup object, and the values set in it, would be shared by every ConfigOpts.
     conf.register_opts(OPTS, group=GROUP.name)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """For the sample configuration file."""
+    """Return the options, for the sample configuration file."""
     return {GROUP: OPTS}

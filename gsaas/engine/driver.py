@@ -29,9 +29,9 @@ from gsaas.objects.binding import binding_of
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.remoting import user_data
-from gsaas.remoting.base import Driver
+from gsaas.remoting.base import RemotingDriver
 from gsaas.remoting.devices import devices_of
-from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class LeaseDriver:
         database: Database,
         claims: Claims,
         cloud: Cloud,
-        remoting: Callable[[str], Driver],
+        remoting: Callable[[str], RemotingDriver],
         endpoint: EndpointClient,
         gpu_hosts: GpuHosts,
         engine: str | None = None,
@@ -119,7 +119,7 @@ class LeaseDriver:
                 self._take(lease, step, turn)
             except exceptions.IllegalTransition as error:
                 LOG.debug("lease %s moved on meanwhile: %s", lease_id, error)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease_id, error)
                 if isinstance(step, steps.TellMonitor):
                     turn.silent.add(step.host)
@@ -260,7 +260,7 @@ class LeaseDriver:
             }
             try:
                 report = self.gpu_hosts.sync(host)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease.id, error)
                 turn.silent.add(host)
                 continue

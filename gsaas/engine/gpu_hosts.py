@@ -37,7 +37,7 @@ class GpuHosts:
     def sync(self, host: str) -> dict[str, Any]:
         """Have *host* hold what it should, and return its report, which is newer than this call.
 
-        Raises `gsaas.rpc.hosts.Unconfirmed`.
+        Raises `gsaas.rpc.hosts.AgentCallFailed`.
         """
         wanted = self.orders(host)
         report = self._monitors.apply(host, wanted)

@@ -29,7 +29,7 @@ from gsaas.objects.daemon import DaemonState
 from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
-from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 
@@ -167,7 +167,7 @@ class RpcEndpoint:
             LOG.info("the endpoint of %s holds port %s of no lease: removing it", host, port_id)
             try:
                 self._endpoint.remove(host, port_id)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("the next report of %s tries again: %s", host, error)
 
     def monitor_report(
@@ -181,11 +181,11 @@ class RpcEndpoint:
                 session,
                 host,
                 told.gpu_address,
-                told.sight.gpus,
-                readings=told.sight.readings,
+                told.snapshot.gpus,
+                readings=told.snapshot.readings,
                 interval=told.interval,
-                blind=told.sight.blind,
-                problems=told.sight.problems,
+                blind=told.snapshot.unavailable,
+                problems=told.snapshot.problems,
             )
             interval = settings.get(session, settings.MONITOR_INTERVAL)
         self._advance()
@@ -205,7 +205,7 @@ class RpcEndpoint:
         if not self._gpu_hosts.is_right(host, report):
             try:
                 self._gpu_hosts.sync(host)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("the next report of %s tries again: %s", host, error)
 
     def grant_shown(
@@ -214,7 +214,7 @@ class RpcEndpoint:
         """Redeem a grant that was shown at a gate, and have the fences let its address in; answer why not, if not."""
         _WORD.validate(lease_id)
         _KEY.validate(key)
-        shown = redemption.Shown(key, str(ipaddress.IPv4Address(address)), lease_id)
+        shown = redemption.PresentedGrant(key, str(ipaddress.IPv4Address(address)), lease_id)
         try:
             redemption.redeem(self._database, self._keyring, shown)
         except exceptions.GrantRefused as refusal:
@@ -230,7 +230,7 @@ class RpcEndpoint:
         for host in sorted(hosts):
             try:
                 self._gpu_hosts.sync(host)
-            except Unconfirmed as error:
+            except AgentCallFailed as error:
                 LOG.warning("the next report of %s lets in who redeemed a grant: %s", host, error)
 
     def monitor_interval_changed(self, context: RequestContext) -> None:

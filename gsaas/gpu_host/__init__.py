@@ -1,7 +1,7 @@
 """What runs on a GPU host, as gsaas-monitor: it reports the GPUs, runs their daemons, and fences these in.
 
-agent      reports on the message bus              sources      where its knowledge of the GPUs comes from
-daemons    the middleware's daemons                fence        who may connect to them
-gate       where consumers show grants             utilisation  how busy a GPU was: pure
-inventory  GPUs that are declared, not looked for
+agent      reports on the message bus              sources      what reads the GPUs
+daemons    the middleware's daemons                fence        which addresses may connect to them
+gate       where consumers present grants          utilisation  the mean utilisation of a GPU: pure
+inventory  GPUs that a file declares
 """

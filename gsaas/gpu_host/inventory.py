@@ -1,5 +1,5 @@
-"""Declared hosts and their GPUs as values: those that gsaas-standalone simulates, and those of a GPU host whose
-monitor is told rather than asks. Text in, values out.
+"""Hosts and GPUs that a file declares: those that gsaas-standalone simulates, and those of GPU hosts with
+`[monitor]source = declared`. Text in, values out.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from gsaas.objects.gpu_report import GpuInfo
 
 _CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")
-_UUIDS = uuid.UUID("6b1f7a52-41f1-5d0c-9c0f-0f6e6e2a6d53")
+_UUID_NAMESPACE = uuid.UUID("6b1f7a52-41f1-5d0c-9c0f-0f6e6e2a6d53")
 _RESERVED = {"switch", "vm"}
+"""Names of network namespaces that gsaas-standalone makes for itself, beside `vm-*`."""
 
 
 class InventoryError(Exception):
-    """The inventory is not one; the message says where and why."""
+    """The inventory is not valid; the message says where and why."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,15 @@ class HostSpec:
     memory_mb: int = 8192
     """MiB of each."""
     compute_capability: str | None = None
-    """CUDA's, such as 9.0: which of them a request that asks for one may get."""
+    """CUDA's, such as 9.0; None: not declared."""
     uuids: Sequence[str] = ()
-    """Their UUIDs, as `nvidia-smi -L` lists them; made up from the host's name if none are given."""
+    """Their UUIDs, as `nvidia-smi -L` lists them; derived from the host's name if none are given."""
 
     def gpu_infos(self, first_port: int) -> list[GpuInfo]:
-        """Its GPUs as a monitor reports them; daemons listen on *first_port* and the ports after it."""
+        """Return its GPUs as a monitor reports them; daemons listen on *first_port* and the ports after it."""
         return [
             GpuInfo(
-                uuid=self.uuids[index] if self.uuids else self._made_up(index),
+                uuid=self.uuids[index] if self.uuids else self._derived_uuid(index),
                 device_index=index,
                 model=self.model,
                 memory_mb=self.memory_mb,
@@ -57,13 +58,13 @@ class HostSpec:
             for index in range(self.gpus)
         ]
 
-    def _made_up(self, index: int) -> str:
-        return f"GPU-{uuid.uuid5(_UUIDS, f'{self.name}/{index}')}"
+    def _derived_uuid(self, index: int) -> str:
+        return f"GPU-{uuid.uuid5(_UUID_NAMESPACE, f'{self.name}/{index}')}"
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Hosts on one GPU network."""
+    """Hosts on one GPU network; raises `InventoryError` if they are not valid."""
 
     gpu_network: str
     """IPv4 prefix, such as 192.168.50.0/24."""
@@ -93,15 +94,17 @@ class Inventory:
 
     @property
     def compute_hosts(self) -> tuple[HostSpec, ...]:
+        """The hosts on which VMs may run."""
         return tuple(host for host in self.hosts if host.compute)
 
     @property
     def gpu_hosts(self) -> tuple[HostSpec, ...]:
+        """The hosts that have GPUs."""
         return tuple(host for host in self.hosts if host.gpus)
 
 
 def load(path: str | None) -> Inventory:
-    """Read the TOML file *path*, `DEFAULT` without one; raises `InventoryError`."""
+    """Return the inventory of the TOML file *path*, `DEFAULT` for None; raises `InventoryError`."""
     if path is None:
         return DEFAULT
     try:
@@ -113,7 +116,7 @@ def load(path: str | None) -> Inventory:
 
 
 def parse(text: str) -> Inventory:
-    """Read TOML; raises `InventoryError`."""
+    """Return the inventory that *text*, in TOML, declares; raises `InventoryError`."""
     try:
         data = tomllib.loads(text)
         hosts = data.pop("hosts", [])
@@ -123,6 +126,7 @@ def parse(text: str) -> Inventory:
     except tomllib.TOMLDecodeError as error:
         raise InventoryError(f"not TOML: {error}") from None
     except TypeError as error:
+        # A key that is unknown or missing: "HostSpec.__init__() got an unexpected keyword argument 'gpu'".
         raise InventoryError(str(error).partition("__init__() ")[2] or str(error)) from None
 
 
@@ -171,4 +175,4 @@ DEFAULT = Inventory(
         HostSpec("compute1", "192.168.50.21"),
     ),
 )
-"""Without a file; `etc/gsaas/inventory.toml` says the same."""
+"""The inventory without a file; `etc/gsaas/inventory.toml` declares the same."""

@@ -1,4 +1,4 @@
-"""How busy a GPU has been, from what was read of it every now and then. Values in, values out."""
+"""The mean utilisation of a GPU, from samples at irregular intervals. Values in, values out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Sequence
 
 Sample = tuple[float, float]
-"""When it was read (seconds, of any clock that only goes forward), and percent."""
+"""The moment of a reading, in seconds of a monotonic clock, and the utilisation in percent."""
 
 
 def mean(samples: Sequence[Sample], window: float) -> float | None:
-    """Return the mean percentage over the *window* seconds before the last of *samples*, which are in order.
+    """Return the mean percentage over the *window* seconds before the last of *samples*; None without samples.
 
-    A sample stands for the time since the one before, so that a change of the interval changes no
-    mean. The first stands for no time, and counts only while it is alone. None without samples.
+    *samples* are in the order of time. A sample has the weight of the time since the one before, so the interval
+    between reports does not influence the mean. The first has no weight, and is the mean only while it is alone.
     """
     if not samples:
         return None
@@ -28,7 +28,7 @@ def mean(samples: Sequence[Sample], window: float) -> float | None:
 
 
 def within(samples: Sequence[Sample], window: float) -> list[Sample]:
-    """Return those of *samples* that `mean` still needs: the window's, and the one before it."""
+    """Return those of *samples* that `mean` still needs: those in the window, and the last one before it."""
     begin = samples[-1][0] - window if samples else 0.0
     older = sum(at < begin for at, _ in samples)
     return list(samples[max(0, older - 1) :])

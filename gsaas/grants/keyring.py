@@ -1,11 +1,16 @@
-"""Signing grants and telling whether one is ours: values in, values out.
+"""Signs grants and verifies them: values in, values out.
 
-A grant is a JSON Web Token (RFC 7519) under HMAC-SHA256. It names its lease and project, and the moment
-after which nobody need honour it. It is a promise of the service to itself: whoever shows it proves
-nothing but to have been given it, so it is good for one redemption, and that is counted elsewhere.
+A grant is a JSON Web Token (RFC 7519), signed with HMAC-SHA256 by PyJWT. Its claims:
 
-Any number of keys verify, the first one signs. To change keys without refusing anybody: add the new key behind
-the old one on all controllers, then put it in front on all, wait for the lifetime of a grant, and remove the old.
+    iss      always "gsaas": another token that was signed with the same key is no grant (RFC 8725, 3.8)
+    lease    the lease's id. It limits redemption to one as `jti` does: `gsaas.grants.redemption` counts
+             redemptions per lease, so all grants of a lease are good for one together
+    project  the project of the lease
+    exp      the second after which the grant cannot be redeemed any more
+
+The header's `kid` names the key. Any number of keys verify, the first one signs. To change keys without refusing a
+grant: add the new key behind the old one on all controllers, then put it in front on all, wait for the lifetime of a
+grant, and remove the old one.
 """
 
 from __future__ import annotations
@@ -13,40 +18,45 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-import functools
-import hmac
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jwt
-from jwt.utils import base64url_encode
 from oslo_config import cfg
 
 ALGORITHM = "HS256"
-LEAST_BYTES = 32
-"""Of a key: as many as the digest has (RFC 7518, 3.2)."""
+ISSUER = "gsaas"
+CLAIMS = ("iss", "lease", "project", "exp")
+"""All of them are required."""
+MIN_KEY_BYTES = 32
+"""A key has at least as many bytes as the digest (RFC 7518, 3.2)."""
+MAX_CHARACTERS = 4096
+"""A longer text is refused unread; a grant has about 260 characters."""
 
-_COMPACT = json.JSONEncoder(separators=(",", ":"))
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,32}")
-
-
-class BadKey(ValueError):
-    """A key cannot be used; the message says why, and not what it is."""
-
-
-class Forged(Exception):
-    """Nobody who has our keys has signed this."""
+_KEY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
 
-class Expired(Exception):
-    """It is ours, and too old."""
+class InvalidKey(ValueError):
+    """A key cannot be used; the message says why, and does not contain the key."""
+
+
+class InvalidGrant(Exception):
+    """The text is no grant that was signed with one of our keys."""
+
+
+class ExpiredGrant(Exception):
+    """The grant is genuine, and `grant` is no longer valid."""
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__(grant)
+        self.grant = grant
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What a grant says."""
+    """The claims of a grant."""
 
     lease_id: str
     project_id: str
@@ -55,91 +65,91 @@ class Grant:
 
 
 class Keyring:
-    """The keys of this service; without any, no grants are made."""
+    """The keys of this service; false without any, and then no grants are made."""
 
     def __init__(self, keys: Sequence[str] = (), lifetime: float = 300.0) -> None:
-        """*keys* are `NAME:KEY`, the KEY base64url of at least 32 bytes; grants live *lifetime* seconds.
+        """*keys* are `NAME:KEY`, the KEY base64url of at least 32 bytes; grants are valid for *lifetime* seconds.
 
-        Raises `BadKey`.
+        Raises `InvalidKey`.
         """
         self.lifetime = datetime.timedelta(seconds=lifetime)
         self._keys: dict[str, bytes] = {}
         for key in keys:
-            name, secret = _read(key)
+            name, secret = _parse_key(key)
             if name in self._keys:
-                raise BadKey(f"two keys for grants are named {name}")
+                raise InvalidKey(f"two keys for grants are named {name}")
             self._keys[name] = secret
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
     def sign(self, lease_id: str, project_id: str, now: datetime.datetime) -> str:
-        """Return a grant for a lease; there must be a key."""
+        """Return a grant for a lease, signed with the first key; there must be one. *now* is UTC, without a zone."""
         name, secret = next(iter(self._keys.items()))
-        said = {"lease": lease_id, "project": project_id, "exp": _seconds(now + self.lifetime)}
-        # `jwt.encode` would look at the key anew each time, which takes ten times as long as to sign.
-        signed = f"{_header(name)}.{_segment(said)}"
-        digest = hmac.digest(secret, signed.encode(), "sha256")
-        return f"{signed}.{base64url_encode(digest).decode()}"
+        claims = {
+            "iss": ISSUER,
+            "lease": lease_id,
+            "project": project_id,
+            "exp": now + self.lifetime,  # PyJWT takes a moment without a zone as UTC
+        }
+        return jwt.encode(claims, secret, ALGORITHM, headers={"kid": name})
 
     def verify(self, grant: str, now: datetime.datetime) -> Grant:
-        """Return what *grant* says; `Forged`, or `Expired` with what it says as its argument."""
+        """Return the claims of *grant*; raises `InvalidGrant`, or `ExpiredGrant` if it is genuine and too old."""
+        if len(grant) > MAX_CHARACTERS:
+            raise InvalidGrant
         try:
-            name = jwt.get_unverified_header(grant).get("kid")
-            # What it says of its own algorithm is not asked; whether it is too old is, below, by our clock.
-            said = jwt.decode(
+            # The header is not to be trusted yet: it chooses among our keys, and the algorithm is pinned below.
+            name = jwt.get_unverified_header(grant)["kid"]
+            claims = jwt.decode(
                 grant,
                 self._keys[name],
                 [ALGORITHM],
-                options={"verify_exp": False, "require": ["lease", "project", "exp"]},
+                issuer=ISSUER,
+                # Not PyJWT's clock decides whether it has expired, but *now*, the clock that signed it.
+                options={"verify_exp": False, "require": list(CLAIMS)},
             )
-            read = _grant(said)
+            verified = _grant(claims)
         except (
             *(jwt.InvalidTokenError, KeyError, TypeError, ValueError, OverflowError),
-            RecursionError,  # of a header that is nothing but brackets
+            RecursionError,  # of JSON that is nothing but brackets
         ) as error:
-            raise Forged from error
-        if now >= read.expires_at:
-            raise Expired(read)
-        return read
+            raise InvalidGrant from error
+        if now >= verified.expires_at:
+            raise ExpiredGrant(verified)
+        return verified
 
 
-def of(conf: cfg.ConfigOpts) -> Keyring:
-    """The keyring that *conf* describes; raises `BadKey`."""
+def from_conf(conf: cfg.ConfigOpts) -> Keyring:
+    """Return the keyring of `[grants]`; raises `InvalidKey`."""
     return Keyring(conf.grants.key, conf.grants.lifetime)
 
 
-@functools.cache
-def _header(key: str) -> str:
-    return _segment({"typ": "JWT", "alg": ALGORITHM, "kid": key})
-
-
-def _segment(said: Mapping[str, object]) -> str:
-    """One of the parts of a token (RFC 7515, 7.1)."""
-    return base64url_encode(_COMPACT.encode(said).encode()).decode()
-
-
-def _grant(said: Mapping[str, object]) -> Grant:
-    expires_at = datetime.datetime.fromtimestamp(said["exp"], datetime.UTC).replace(tzinfo=None)
-    if not (isinstance(said["lease"], str) and isinstance(said["project"], str)):
+def _grant(claims: Mapping[str, Any]) -> Grant:
+    """Check the types of verified claims; raises `TypeError`, `ValueError` or `OverflowError`."""
+    expires_at = datetime.datetime.fromtimestamp(claims["exp"], datetime.UTC).replace(tzinfo=None)
+    if not (isinstance(claims["lease"], str) and isinstance(claims["project"], str)):
         raise TypeError
-    return Grant(said["lease"], said["project"], expires_at)
+    return Grant(claims["lease"], claims["project"], expires_at)
 
 
-def _seconds(moment: datetime.datetime) -> int:
-    return int(moment.replace(tzinfo=datetime.UTC).timestamp())
-
-
-def _read(key: str) -> tuple[str, bytes]:
+def _parse_key(key: str) -> tuple[str, bytes]:
     name, colon, encoded = key.partition(":")
-    if not colon or not _NAME.fullmatch(name):
-        raise BadKey("a key for grants is written NAME:KEY, the name of letters, digits, _ . and -")
+    if not colon or not _KEY_NAME.fullmatch(name):
+        raise InvalidKey(
+            "a key for grants is written NAME:KEY, the name of letters, digits, _ . and -"
+        )
     try:
         secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise BadKey(f"the key {name} for grants is not base64url") from None
-    if len(secret) < LEAST_BYTES:
-        raise BadKey(
-            f"the key {name} for grants has {len(secret)} bytes; {LEAST_BYTES} are the least"
+        raise InvalidKey(f"the key {name} for grants is not base64url") from None
+    if len(secret) < MIN_KEY_BYTES:
+        raise InvalidKey(
+            f"the key {name} for grants has {len(secret)} bytes; {MIN_KEY_BYTES} are the least"
         )
+    try:
+        # PyJWT refuses asymmetric keys and JSON Web Keys as secrets: say so now, and not at the first grant.
+        jwt.get_algorithm_by_name(ALGORITHM).prepare_key(secret)
+    except jwt.InvalidKeyError as error:
+        raise InvalidKey(f"the key {name} for grants cannot be used: {error}") from None
     return name, secret

@@ -1,11 +1,11 @@
-"""What a shown grant leads to: its consumer's address is admitted to the GPUs of one lease, or nothing is.
+"""Redeems grants: admits the address that a grant is presented from to the GPUs of its lease, or refuses it.
 
-1. A lease's grant is redeemed once. One UPDATE says so, on condition that nobody did before; of any number
-   who try at once, on whatever database, one changes a row.
-2. From then on there is an address to remove: no fence forgets it before the lease has given back its
-   GPUs, and a lease whose grant was not redeemed yet can be ended without asking anybody.
-3. Every refusal is written down where it will be looked for: in the log, in the metrics, and in the story of
-   the lease if it is known which one it was about.
+1. A lease's grant is redeemed once. One conditional UPDATE does it, so of several attempts at the same time exactly
+   one changes a row, whatever the database.
+2. A redeemed lease has an admitted address, which the engine removes from all fences before the lease returns its
+   GPUs. A lease without one can be ended without asking any GPU host.
+3. Every refusal is recorded where operators look for it: in the log, in the metrics, and in the events of the lease,
+   if it is known which lease it concerns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.database import Database, retried
 from gsaas.db.models import LeaseRow
-from gsaas.grants.keyring import Expired, Forged, Grant, Keyring
+from gsaas.grants.keyring import ExpiredGrant, Grant, InvalidGrant, Keyring
 from gsaas.metrics import counted
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
@@ -30,60 +30,62 @@ from gsaas.objects.lifecycle import Status
 LOG = logging.getLogger(__name__)
 
 REDEEMED, REFUSED = "redeem-grant", "refuse-grant"
-"""What a lease's story says of it."""
+"""The events of a lease that say so."""
 
-USABLE = (Status.CLAIMED, Status.ACTIVE)
+REDEEMABLE = (Status.CLAIMED, Status.ACTIVE)
+"""States of a lease in which its grant can be redeemed."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A grant as somebody shows it."""
+class PresentedGrant:
+    """A grant and the context in which a consumer presents it."""
 
     key: str
+    """The grant itself, a signed token."""
     address: str
-    """The IPv4 address that it was shown from."""
+    """The IPv4 address that it comes from."""
     lease_id: str | None = None
-    """The lease that the consumer says it has, if it says so."""
+    """The lease that the consumer claims to have; None if it names none."""
     project_id: str | None = None
-    """The project that the consumer is known to be of, if it is."""
+    """The project of the consumer; None if it is not known."""
 
 
-def redeem(database: Database, keyring: Keyring, shown: Shown) -> str:
-    """Admit *shown*'s address to the lease that its grant is for; return the lease's id.
+def redeem(database: Database, keyring: Keyring, presented: PresentedGrant) -> str:
+    """Admit the address of *presented* to the lease of its grant; return the lease's id.
 
-    Raises a sub-class of `GrantRefused`; `ValueError` for what is no address.
+    Raises a sub-class of `GrantRefused`, or `ValueError` if the address is no IPv4 address.
     """
-    ipaddress.IPv4Address(shown.address)
+    ipaddress.IPv4Address(presented.address)
     now = timeutils.utcnow()
     grant = None
     try:
-        grant = _verified(keyring, shown, now)
-        _check_context(grant, shown)
-        _admit(database, grant, shown.address)
+        grant = _verified(keyring, presented, now)
+        _check_context(grant, presented)
+        _admit(database, grant, presented.address)
     except exceptions.GrantRefused as refusal:
-        about = grant.lease_id if grant else refusal.facts.get("lease_id")
-        _record(database, about, shown, refusal)
+        lease_id = grant.lease_id if grant else refusal.facts.get("lease_id")
+        _record_refusal(database, lease_id, presented, refusal)
         raise
     counted.grant("redeemed")
-    LOG.info("lease %s: its grant was redeemed from %s", grant.lease_id, shown.address)
+    LOG.info("lease %s: its grant was redeemed from %s", grant.lease_id, presented.address)
     return grant.lease_id
 
 
-def _verified(keyring: Keyring, shown: Shown, now: datetime.datetime) -> Grant:
+def _verified(keyring: Keyring, presented: PresentedGrant, now: datetime.datetime) -> Grant:
     try:
-        return keyring.verify(shown.key, now)
-    except Forged:
+        return keyring.verify(presented.key, now)
+    except InvalidGrant:
         raise exceptions.GrantForged from None
-    except Expired as expired:
-        (grant,) = expired.args
+    except ExpiredGrant as error:
+        grant = error.grant
         raise exceptions.GrantExpired(lease_id=grant.lease_id, at=grant.expires_at) from None
 
 
-def _check_context(grant: Grant, shown: Shown) -> None:
-    """A grant together with somebody else's lease or project was not given to whoever shows it."""
-    if shown.lease_id not in (None, grant.lease_id):
+def _check_context(grant: Grant, presented: PresentedGrant) -> None:
+    """Refuse a grant that is presented for another lease or project than its own: it is stolen."""
+    if presented.lease_id not in (None, grant.lease_id):
         raise exceptions.GrantStolen(why="it is for another lease")
-    if shown.project_id not in (None, grant.project_id):
+    if presented.project_id not in (None, grant.project_id):
         raise exceptions.GrantStolen(why="it is for another project")
 
 
@@ -95,7 +97,7 @@ def _admit(database: Database, grant: Grant, address: str) -> None:
             .where(
                 LeaseRow.id == grant.lease_id,
                 LeaseRow.project_id == grant.project_id,
-                LeaseRow.status.in_(USABLE),
+                LeaseRow.status.in_(REDEEMABLE),
                 LeaseRow.access == Access.DIRECT,
                 LeaseRow.admitted_address.is_(None),
                 or_(LeaseRow.consumer_address.is_(None), LeaseRow.consumer_address == address),
@@ -103,20 +105,21 @@ def _admit(database: Database, grant: Grant, address: str) -> None:
             .values(admitted_address=address)
         )
         if redeemed.rowcount != 1:
-            raise _why_not(connection, grant, address)
+            raise _refusal(connection, grant, address)
         leases.note(connection, grant.lease_id, REDEEMED, f"from {address}")
 
 
-def _why_not(connection: Connection, grant: Grant, address: str) -> exceptions.GrantRefused:
+def _refusal(connection: Connection, grant: Grant, address: str) -> exceptions.GrantRefused:
+    """Return why the UPDATE changed no row, to be raised."""
     try:
         lease = leases.get(connection, grant.lease_id, grant.project_id)
     except exceptions.NotFound:
         return exceptions.GrantForged()
-    if lease.status not in USABLE or lease.access != Access.DIRECT:
+    if lease.status not in REDEEMABLE or lease.access != Access.DIRECT:
         return exceptions.GrantOver(lease_id=lease.id, status=lease.status)
     if lease.consumer_address not in (None, address):
         return exceptions.GrantStolen(
-            why="it may be shown from one address only, and this is another"
+            why="it may be presented from one address only, and this is another"
         )
     if lease.admitted_address != address:
         return exceptions.GrantStolen(why="it was redeemed from another address")
@@ -124,16 +127,19 @@ def _why_not(connection: Connection, grant: Grant, address: str) -> exceptions.G
 
 
 @retried
-def _record(
-    database: Database, lease_id: str | None, shown: Shown, refusal: exceptions.GrantRefused
+def _record_refusal(
+    database: Database,
+    lease_id: str | None,
+    presented: PresentedGrant,
+    refusal: exceptions.GrantRefused,
 ) -> None:
     counted.grant(refusal.outcome)
-    LOG.warning("a grant shown from %s was refused: %s", shown.address, refusal)
+    LOG.warning("a grant presented from %s was refused: %s", presented.address, refusal)
     if lease_id is None:
         return
-    detail = f"from {shown.address}: {refusal}"
+    detail = f"from {presented.address}: {refusal}"
     with database.writing() as connection:
         last = next(reversed(leases.events(connection, lease_id)), None)
-        # Who tries a thousand times makes one entry.
+        # Repeated attempts make one entry: a client in a loop must not fill the events.
         if last is not None and (last.event, last.detail) != (REFUSED, detail):
             leases.note(connection, lease_id, REFUSED, detail)

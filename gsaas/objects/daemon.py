@@ -1,4 +1,4 @@
-"""Daemons and admissions as values, as they travel between the engine and the monitor of a GPU host."""
+"""Daemons and admissions, as the engine and the monitors of GPU hosts exchange them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Daemon:
 
     gpu_uuid: str
     port: int
-    """TCP, at the GPU address of its host."""
+    """TCP port at the GPU address of its host."""
     memory_mb: int | None = None
-    """MiB that it may use; None: all the GPU has."""
+    """MiB of GPU memory that it may use; None: all."""
     lease_id: str | None = None
-    """The lease whose it is; None: it serves every lease on its GPU."""
+    """The lease that it serves; None: every lease on its GPU."""
     position: int = 0
     """The cGPU's number in its lease."""
 
@@ -34,7 +34,7 @@ class Daemon:
 
     @property
     def key(self) -> str:
-        """What it is known by on its host: also the name of files and control groups."""
+        """Its identity on its host; names of files and control groups contain it."""
         if self.lease_id is None:
             return f"gpu-{self.gpu_uuid}".replace("/", "_")
         return f"{self.lease_id}-{self.position}"
@@ -42,7 +42,7 @@ class Daemon:
 
 @dataclass(frozen=True, order=True)
 class Admission:
-    """Who may connect to a daemon: an IPv4 address on the GPU network, and the daemon's port."""
+    """The permission to connect to a daemon: an IPv4 address on the GPU network, and the daemon's port."""
 
     address: str
     port: int
@@ -57,20 +57,21 @@ class Admission:
 
     @classmethod
     def parse(cls, text: str) -> Admission:
-        """Read what `str` wrote."""
+        """Undo `str`; raises `ValueError`."""
         address, _, port = text.rpartition(":")
         return cls(address, int(port))
 
 
 @dataclass(frozen=True)
 class DesiredState:
-    """All that a GPU host is to hold for its leases. Of two, the one with the larger *serial* is the newer."""
+    """All daemons and admissions that a GPU host should have for leases; a larger *serial* is newer."""
 
     serial: int
     daemons: frozenset[Daemon] = frozenset()
     admissions: frozenset[Admission] = frozenset()
 
     def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
         return {
             "serial": self.serial,
             "daemons": [asdict(daemon) for daemon in sorted(self.daemons, key=lambda d: d.key)],
@@ -88,66 +89,67 @@ class DesiredState:
 
 
 class DaemonState(enum.StrEnum):
-    """How a daemon fares."""
+    """The state of a daemon."""
 
     STARTING = "starting"
     HEALTHY = "healthy"
     UNRESPONSIVE = "unresponsive"
-    """It was healthy, its process lives, and it does not answer."""
+    """It was healthy and its process lives, but health checks fail."""
     DOWN = "down"
-    """It ended, and is started again after a pause."""
+    """It ended, or could not be started; it is started again after a back-off."""
     DRAINING = "draining"
-    """It is to go, and has not gone yet."""
+    """It is being ended."""
 
 
 @dataclass(frozen=True)
-class Condition:
-    """One daemon, and how it fares now."""
+class DaemonStatus:
+    """One daemon and its present state."""
 
     daemon: Daemon
     state: DaemonState
     restarts: int = 0
-    """How often it was started again."""
+    """How many times it was started again."""
     detail: str | None = None
     """Why it is not healthy, if anything is known."""
 
 
 @dataclass(frozen=True)
 class FenceReport:
-    """Whom the fence admits, and how often it refused."""
+    """What the fence of a GPU host admits, and how often it refused."""
 
     admissions: frozenset[Admission]
     refused: int = 0
-    """Connections, or packets of former ones, that were answered with a reset."""
+    """Packets that were answered with a reset: attempts to connect, or packets of former connections."""
 
 
 @dataclass(frozen=True)
 class DaemonReport:
-    """What a GPU host holds. All of *serial*'s wishes are known to it, and none of an older one's."""
+    """The actual daemons and admissions of a GPU host that applies the desired state with this *serial*."""
 
     serial: int
-    conditions: Sequence[Condition] = ()
+    statuses: Sequence[DaemonStatus] = ()
     fence: FenceReport | None = None
-    """None: this host has no fence, and admits everybody."""
+    """None: this host has no fence, and admits every address."""
     problems: Sequence[str] = ()
+    """What the host could not do, as sentences."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is stored: daemons by key, admissions as text."""
+        """Return plain JSON values, as they are stored: daemons by key, admissions as text."""
         fence = self.fence
         return {
             "serial": self.serial,
             "daemons": {
-                condition.daemon.key: {
-                    "lease_id": condition.daemon.lease_id,
-                    "position": condition.daemon.position,
-                    "gpu_uuid": condition.daemon.gpu_uuid,
-                    "port": condition.daemon.port,
-                    "memory_mb": condition.daemon.memory_mb,
-                    "state": str(condition.state),
-                    "restarts": condition.restarts,
-                    "detail": condition.detail,
+                status.daemon.key: {
+                    "lease_id": status.daemon.lease_id,
+                    "position": status.daemon.position,
+                    "gpu_uuid": status.daemon.gpu_uuid,
+                    "port": status.daemon.port,
+                    "memory_mb": status.daemon.memory_mb,
+                    "state": str(status.state),
+                    "restarts": status.restarts,
+                    "detail": status.detail,
                 }
-                for condition in sorted(self.conditions, key=lambda c: c.daemon.key)
+                for status in sorted(self.statuses, key=lambda c: c.daemon.key)
             },
             "fence": fence
             and {
@@ -158,6 +160,6 @@ class DaemonReport:
         }
 
 
-def per_gpu(gpus: Iterable[tuple[str, int]]) -> frozenset[Daemon]:
-    """One daemon for each (UUID, port)."""
+def daemons_per_gpu(gpus: Iterable[tuple[str, int]]) -> frozenset[Daemon]:
+    """Return one daemon for each GPU, given as (UUID, port)."""
     return frozenset(Daemon(uuid, port) for uuid, port in gpus)

@@ -1,7 +1,7 @@
-"""Which names hosts may have: one rule for everybody who declares, reports or hears one.
+"""The names that hosts may have: one rule for inventories, agents and engines.
 
 Nova takes letters, digits, dots, hyphens and underscores, so full names and capitals are among them. Shorter than
-its 255 characters, because a host name is a part of the name of a queue on the message bus, which may have no more.
+its 255 characters, because the name of a queue on the message bus, which contains it, has the same limit.
 Names are compared as they are written: `Gpu1` and `gpu1` are two hosts.
 """
 
@@ -15,5 +15,5 @@ RULE = f"1 to {LONGEST} letters, digits, dots, hyphens and underscores, beginnin
 
 
 def is_valid(name: object) -> bool:
-    """May a host be called *name*?"""
+    """Return whether a host may have this name."""
     return isinstance(name, str) and re.fullmatch(PATTERN[1:-1], name) is not None

@@ -1,4 +1,4 @@
-"""Ports of daemons that serve one cGPU each: which of a host's are free. Values in, values out."""
+"""Ranges of TCP ports, for daemons that serve one cGPU each. Values in, values out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 
 class NoFreePort(Exception):
-    """Fewer ports of a range are free than were asked for."""
+    """A range has fewer free ports than are needed."""
 
 
 @dataclass(frozen=True)
 class PortRange:
-    """TCP ports from *first* to *last*, both included."""
+    """TCP ports from *first* to *last*, both included; `ValueError` if these are not between 1024 and 65535."""
 
     first: int
     last: int
@@ -33,7 +33,7 @@ class PortRange:
 
     @classmethod
     def parse(cls, text: str) -> PortRange:
-        """Read `20000-20999`; `ValueError` for anything else."""
+        """Return the range that a text such as `20000-20999` describes; raises `ValueError` for any other text."""
         first, _, last = text.partition("-")
         try:
             return cls(int(first), int(last))
@@ -45,8 +45,8 @@ class PortRange:
     def choose(self, taken: Collection[int], names: Sequence[str]) -> list[int]:
         """Return a free port for each of *names*; raises `NoFreePort` if there are too few.
 
-        Where the search begins depends on the name: leases that are claimed at the same moment then seldom want the
-        same port, and one that was given back is not the next to be given away.
+        The search begins at a port that depends on the name. So leases that are claimed at the same time seldom choose
+        the same port, and a port that was released is not the next one to be chosen.
         """
         used = {port for port in taken if port in self}
         if len(used) + len(names) > len(self):

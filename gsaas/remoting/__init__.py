@@ -1,1 +1,5 @@
-"""What carries CUDA calls: one driver per remote-CUDA middleware. Begin with `base`."""
+"""Drivers for remote-CUDA middlewares, which carry CUDA calls to GPUs. Begin with `base`.
+
+base       the interface of a driver             daemon     how its daemons are started, as templates
+rcuda, lupine, native: the drivers               devices, user_data: what a lease's consumer is told
+"""

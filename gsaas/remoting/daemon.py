@@ -1,7 +1,8 @@
-"""How the daemons of a middleware are started and asked, as templates: values in, values out.
+"""How the daemons of a middleware are started and checked, as templates: values in, values out.
 
-A driver brings a `Recipe`; the options of `gsaas.conf.daemons` go before what it says. Everything is tried once with
-made-up values when it is read, so that what cannot be filled in is found at the start and not at the first lease.
+A driver brings a `DaemonTemplate`; the options of `gsaas.conf.daemons` override it. All templates are filled in once
+with sample values when a process starts, so that one that cannot be filled in is found then and not at the first
+lease.
 """
 
 from __future__ import annotations
@@ -18,87 +19,98 @@ from gsaas.objects.daemon import Daemon
 from gsaas.objects.ports import PortRange
 
 PER_GPU, PER_LEASE, OPERATOR = "per-gpu", "per-lease", "operator"
+"""Values of `[daemons]life`."""
 TCP, HTTP2, SIMULATED = "tcp", "http2", "simulated"
+"""Values of `[daemons]health`."""
 
 _MPS = {
     "CUDA_MPS_PIPE_DIRECTORY": "{mps_pipe_directory}",
-    # Device 0 of those that the daemon sees, and it sees one.
+    # Device 0 of those that the daemon sees; it sees exactly one.
     "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0={memory_mb}M",
 }
 _LIBRARY = {
     "CUDA_DEVICE_MEMORY_LIMIT": "{memory_mb}m",
-    # HAMi-core shares what is used among all who name the same file: one daemon and its children, and nobody else.
+    # HAMi-core adds up the memory of all processes that name the same file: here, one daemon and its children.
     "CUDA_DEVICE_MEMORY_SHARED_CACHE": "{state_dir}/{key}.limit",
 }
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What a driver says of its daemons. Texts are templates for `str.format`."""
+class DaemonTemplate:
+    """A driver's daemons. Command, environment and folder are templates for `str.format`."""
 
     command: str
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = "/"
+    """The working directory."""
     health: str = TCP
+    """The kind of health check."""
     life: str = PER_GPU
-    computes: bool = True
-    """It uses a GPU: it needs device nodes, and its memory can be limited."""
+    """Whether a daemon serves a GPU or a cGPU, and who starts it, unless `[daemons]life` says otherwise."""
+    uses_gpu: bool = True
+    """Daemons need device nodes, and their memory can be limited; False for a simulated middleware."""
 
 
 @dataclass(frozen=True)
-class Command:
-    """One daemon, ready to be started."""
+class DaemonCommand:
+    """How one daemon is started, all templates filled in."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     environment: Mapping[str, str]
     folder: str
-    needs: tuple[str, ...] = ()
-    """Files without which it must not be started: the limit would not hold."""
+    required_files: tuple[str, ...] = ()
+    """Files that have to exist before it is started: without them its memory limit would not take effect."""
 
 
-class Daemons:
-    """The daemons of one middleware, as *conf* has them; `ValueError` if its options do not make sense."""
+class DaemonSettings:
+    """How the daemons of one middleware are run, by *conf* and the driver's *daemon_template*.
 
-    def __init__(self, conf: cfg.ConfigOpts, recipe: Recipe, default_port: int) -> None:
+    Raises `ValueError` if the options of `[daemons]` cannot be used. *default_port* is that of the first GPU's daemon.
+    """
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, daemon_template: DaemonTemplate, default_port: int
+    ) -> None:
         options = conf.daemons
-        self.life = options.life or recipe.life
+        self.life = options.life or daemon_template.life
         self.lease_ports = PortRange.parse(options.lease_ports)
         if default_port in self.lease_ports:
             raise ValueError(
                 f"[daemons]lease_ports {self.lease_ports} contain {default_port}, where the daemons of "
                 "whole GPUs begin; choose other ports"
             )
-        self._recipe = replace(
-            recipe,
-            command=options.command or recipe.command,
-            environment={**recipe.environment, **options.environment},
-            folder=options.folder or recipe.folder,
-            health=options.health or recipe.health,
+        self._template = replace(
+            daemon_template,
+            command=options.command or daemon_template.command,
+            environment={**daemon_template.environment, **options.environment},
+            folder=options.folder or daemon_template.folder,
+            health=options.health or daemon_template.health,
         )
-        self.health = self._recipe.health
-        self.inside = not recipe.computes and not options.command
-        """They are threads of the monitor itself: nothing of them outlives it."""
-        self.own_devices = options.own_devices and recipe.computes
+        self.health = self._template.health
+        self.in_process = not daemon_template.uses_gpu and not options.command
+        """Daemons are threads of the monitor, and end with it."""
+        self.own_devices = options.own_devices and daemon_template.uses_gpu
         self.user = options.user
-        self._limit = self._limit_variables(options) if recipe.computes else {}
-        self._needs = self._limit_needs(options) if recipe.computes else ()
+        self._limit = self._limit_variables(options) if daemon_template.uses_gpu else {}
+        self._required_files = self._limit_files(options) if daemon_template.uses_gpu else ()
         self._values = {
-            "folder": self._recipe.folder,
+            "folder": self._template.folder,
             "state_dir": options.state_dir,
             "max_clients": str(options.max_clients),
             "python": sys.executable,
         }
         self._mps_pipe_directory = options.mps_pipe_directory
+        # Fill in everything once: this raises `ValueError` for templates that cannot be filled in.
         sample = Daemon("GPU-0", default_port, 1024, "lease", 0)
         self.command(sample, "host", "192.0.2.1")
 
     @property
-    def serves_leases(self) -> bool:
-        """Each cGPU has a daemon of its own."""
+    def per_lease(self) -> bool:
+        """Whether each cGPU has a daemon of its own."""
         return self.life == PER_LEASE
 
-    def command(self, daemon: Daemon, host: str, address: str) -> Command:
-        """How *daemon* of *host* is started, which listens at *address*."""
+    def command(self, daemon: Daemon, host: str, address: str) -> DaemonCommand:
+        """Return how to start *daemon* of *host*, which listens at the IPv4 address *address*."""
         values = {
             **self._values,
             "host": host,
@@ -112,21 +124,23 @@ class Daemons:
         }
         values["mps_pipe_directory"] = _fill("mps_pipe_directory", self._mps_pipe_directory, values)
         limited = daemon.memory_mb is not None
-        variables = {**self._recipe.environment, **(self._limit if limited else {})}
-        words = _words(self._recipe.command)
-        return Command(
-            words=tuple(_fill("command", word, values) for word in words),
+        variables = {**self._template.environment, **(self._limit if limited else {})}
+        words = _split(self._template.command)
+        return DaemonCommand(
+            argv=tuple(_fill("command", word, values) for word in words),
             environment={
                 name: _fill(f"environment variable {name}", value, values)
                 for name, value in variables.items()
             },
-            folder=self._recipe.folder,
-            needs=tuple(_fill("memory_limit", need, values) for need in self._needs)
+            folder=self._template.folder,
+            required_files=tuple(
+                _fill("memory_limit", file, values) for file in self._required_files
+            )
             if limited
             else (),
         )
 
-    def _limit_variables(self, options: cfg.GroupAttr) -> dict[str, str]:
+    def _limit_variables(self, options: cfg.ConfigOpts.GroupAttr) -> dict[str, str]:
         match options.memory_limit:
             case "mps":
                 return dict(
@@ -137,12 +151,14 @@ class Daemons:
                     raise ValueError(
                         "[daemons]memory_limit is library, and limit_library does not say which"
                     )
-                told = _LIBRARY if options.limit_environment is None else options.limit_environment
-                return {"LD_PRELOAD": options.limit_library, **told}
+                variables = (
+                    _LIBRARY if options.limit_environment is None else options.limit_environment
+                )
+                return {"LD_PRELOAD": options.limit_library, **variables}
             case _:
                 return {}
 
-    def _limit_needs(self, options: cfg.GroupAttr) -> tuple[str, ...]:
+    def _limit_files(self, options: cfg.ConfigOpts.GroupAttr) -> tuple[str, ...]:
         match options.memory_limit:
             case "mps":
                 return ("{mps_pipe_directory}/control",)
@@ -152,7 +168,7 @@ class Daemons:
                 return ()
 
 
-def _words(command: str) -> list[str]:
+def _split(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:

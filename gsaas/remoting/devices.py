@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Lease
-from gsaas.remoting.base import Device
+from gsaas.remoting.base import ClientDevice
 
 
-def devices_of(lease: Lease) -> list[Device]:
+def devices_of(lease: Lease) -> list[ClientDevice]:
     """Return the devices of a lease, by position; its claims were read with their GPUs."""
     return [
-        Device(
+        ClientDevice(
             claim.masked_address or claim.real_address,
             lease.memory_mb,
             claim.gpu_uuid if lease.access == Access.NATIVE else None,

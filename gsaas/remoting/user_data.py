@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from gsaas.cloudinit.render import user_data
-from gsaas.remoting.base import Device, Driver
+from gsaas.remoting.base import ClientDevice, RemotingDriver
 
 
 def compose(
     conf: cfg.ConfigOpts,
-    driver: Driver,
+    driver: RemotingDriver,
     lease_id: str,
-    devices: Sequence[Device],
+    devices: Sequence[ClientDevice],
     caller: str | None,
 ) -> str:
     """Return base64 user data that gives a server its cGPUs; *caller* is the tenant's own, as base64.

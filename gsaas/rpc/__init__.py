@@ -3,15 +3,15 @@
     bus = rpc.connect(conf)                     # RabbitMQ, or rpc.IN_PROCESS for gsaas-standalone
     engine = rpc.engine.EngineClient(bus)
 
-Whoever serves calls checks what arrives: the bus carries whatever its peers put on it. Nobody else imports
-oslo.messaging, because what it runs on is decided here.
+Servers check the arguments of every call: the bus carries whatever its peers send. No other module imports
+oslo.messaging, because this one chooses its threading backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from oslo_config import cfg
 
@@ -25,36 +25,36 @@ from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
 
-Bus = oslo_messaging.Transport
-BusError = oslo_messaging.MessagingException
-Timeout = oslo_messaging.MessagingTimeout
-Undelivered = oslo_messaging.MessageDeliveryFailure
-Target = oslo_messaging.Target
+Bus: TypeAlias = oslo_messaging.Transport
+BusError: TypeAlias = oslo_messaging.MessagingException
+Timeout: TypeAlias = oslo_messaging.MessagingTimeout
+Undelivered: TypeAlias = oslo_messaging.MessageDeliveryFailure
+Target: TypeAlias = oslo_messaging.Target
 
 IN_PROCESS = "in-process://"
-"""The transport that stays inside one process."""
+"""URL of the transport within one process."""
 EXCHANGE = "gsaas"
 ENGINE = "gsaas-engine"
-"""Topic of the engine: whichever of its instances takes a message first."""
+"""Topic of the engines: one of them takes each message, unless it is a fanout."""
 API = "gsaas-api"
-"""Topic of the API workers: always told all of them."""
+"""Topic of the API workers: messages always go to all of them."""
 RODVR = "gsaas-rodvr"
-"""Topic of the RODVR endpoints: always addressed to the one of a host."""
+"""Topic of the RODVR endpoints: messages always go to the one of a host."""
 MONITOR = "gsaas-monitor"
-"""Topic of the monitors: addressed to the one of a GPU host, or to all of them."""
+"""Topic of the monitors: messages go to the one of a GPU host, or to all of them."""
 
-ONCE_MORE = 1
-"""Attempts after a first that failed: a connection may have died while nobody used it."""
+RETRIES = 1
+"""Attempts after a first that failed: a connection may have died while it was idle."""
 
-_ASKED_FOR = {
+_UNDECLARED_OPTIONS = {
     "oslo_messaging_tracing": "tracing_enabled",
     "oslo_messaging_metrics": "metrics_enabled",
 }
-"""What oslo.messaging 18 reads from the configuration it is given, but declares in the global one only."""
+"""Group -> option: oslo.messaging 18 reads these from the given configuration, but declares them only in the global."""
 
 
-class ContextSerializer(oslo_messaging.NoOpSerializer):
-    """Carries the caller's context along; arguments are plain JSON values already."""
+class ContextSerializer(oslo_messaging.NoOpSerializer):  # type: ignore[misc]  # the library has no types
+    """Sends the caller's context with each message; arguments are plain JSON values already."""
 
     def serialize_context(self, context: RequestContext) -> dict[str, Any]:
         return context.to_dict()
@@ -66,20 +66,21 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
 def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
     """Return the bus that *url* names, by default the `transport_url` of *conf*."""
     oslo_messaging.set_transport_defaults(EXCHANGE)
-    _declare_what_is_asked_for(conf)
-    return oslo_messaging.get_rpc_transport(conf, url)
+    _declare_missing_options(conf)
+    bus: Bus = oslo_messaging.get_rpc_transport(conf, url)
+    return bus
 
 
 def check(bus: Bus) -> None:
-    """Return if the bus takes messages now; raise `BusError` if it does not."""
-    Client(bus, "gsaas-nobody", "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
+    """Return if the bus accepts messages now; raise `BusError` if it does not."""
+    RpcClient(bus, "gsaas-nobody", "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
 
 
-class Client:
-    """Speaks to whoever serves *topic*, which must understand *version*.
+class RpcClient:
+    """Sends messages to the servers of *topic*, which must support *version*.
 
-    When the bus is down, `BusError` comes within seconds. Everybody here has a reason of his own to speak again
-    later, and a thread that waited for the bus could neither do anything else nor be stopped.
+    While the bus is down, `BusError` is raised within seconds. All callers repeat what they do later anyway, and a
+    thread that waits for the bus can neither do anything else nor be stopped.
     """
 
     def __init__(self, bus: Bus, topic: str, version: str) -> None:
@@ -91,11 +92,11 @@ class Client:
         context: RequestContext,
         method: str,
         *,
-        retry: int = ONCE_MORE,
+        retry: int = RETRIES,
         fanout: bool = False,
         **arguments: Any,
     ) -> None:
-        """Hand over a message that is not answered; with *fanout*, to all who serve the topic."""
+        """Send a message that is not answered; with *fanout*, to all servers of the topic. Raises `BusError`."""
         with as_bus_error():
             client = self._client.prepare(retry=retry, fanout=fanout)
             client.cast(context, method, **arguments)
@@ -109,20 +110,20 @@ class Client:
         server: str | None = None,
         **arguments: Any,
     ) -> Any:
-        """Ask, and return the answer; *server* picks one of those who serve the topic.
+        """Call a method and return its answer; *server* names one of the servers of the topic.
 
-        Raises `Timeout` after *timeout* seconds without an answer, and what the method raised there: if that is
-        built into Python, as what it was, else as a `BusError` that describes it.
+        Raises `Timeout` after *timeout* seconds without an answer. An exception of the method is raised here: one that
+        is built into Python with its own type, any other as a `BusError` that describes it.
         """
         chosen = {} if server is None else {"server": server}
-        client = self._client.prepare(timeout=timeout, retry=ONCE_MORE, **chosen)
+        client = self._client.prepare(timeout=timeout, retry=RETRIES, **chosen)
         with as_bus_error():
             return client.call(context, method, **arguments)
 
 
 @contextmanager
 def as_bus_error() -> Iterator[None]:
-    """oslo.messaging 18 lets the errors of its libraries through when it makes a first connection."""
+    """Turn errors of oslo.messaging's libraries into `BusError`: version 18 lets them through at a first connection."""
     try:
         yield
     except (AMQPError, OperationalError) as error:
@@ -132,7 +133,10 @@ def as_bus_error() -> Iterator[None]:
 def server(
     bus: Bus, topic: str, name: str, service: object
 ) -> oslo_messaging.MessageHandlingServer:
-    """Return a server, not yet started, that answers *topic* with the public methods of *service*."""
+    """Return a server, not yet started, that answers calls to *topic* with the public methods of *service*.
+
+    *name* is what callers address as `server`: a host, or any unique name.
+    """
     return oslo_messaging.get_rpc_server(
         bus,
         Target(topic=topic, server=name),
@@ -146,10 +150,10 @@ def listener(
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a listener, not yet started, to the notifications that others send to *targets*.
 
-    They come over the bus that *url* names, by default the `transport_url` of *conf*. The methods of *endpoint* are
-    named after priorities. Listeners of the same *pool* share one copy of each notification.
+    *url* names the bus, by default the `transport_url` of *conf*. The methods of *endpoint* are named after priorities.
+    Each notification goes to one listener of every *pool*.
     """
-    _declare_what_is_asked_for(conf)
+    _declare_missing_options(conf)
     return oslo_messaging.get_notification_listener(
         oslo_messaging.get_notification_transport(conf, url),
         list(targets),
@@ -159,7 +163,8 @@ def listener(
     )
 
 
-def _declare_what_is_asked_for(conf: cfg.ConfigOpts) -> None:
-    for group, flag in _ASKED_FOR.items():
+def _declare_missing_options(conf: cfg.ConfigOpts) -> None:
+    """Declare the options of `_UNDECLARED_OPTIONS` in *conf*, unless they are declared."""
+    for group, flag in _UNDECLARED_OPTIONS.items():
         if group not in conf:
             conf.register_opt(cfg.BoolOpt(flag, default=False), group=group)

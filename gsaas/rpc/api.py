@@ -1,4 +1,4 @@
-"""What API workers are told: which leases have changed, so that clients that wait can be answered."""
+"""Messages to API workers: which leases have left the queue, so that waiting clients can be answered."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ LOG = logging.getLogger(__name__)
 
 
 class ApiClient:
-    """Tells every API worker at once, by version:
+    """Messages to all API workers, by version:
 
     1.0  leases_changed
 
-    Nothing is lost when it does not arrive: who waits looks again by himself, only later.
+    A message that is lost does no harm: a worker with waiting clients polls the database, only later.
     """
 
     VERSION = "1.0"
 
     def __init__(self, bus: rpc.Bus) -> None:
-        self._client = rpc.Client(bus, rpc.API, self.VERSION)
+        self._client = rpc.RpcClient(bus, rpc.API, self.VERSION)
 
     def leases_changed(self, lease_ids: Sequence[str]) -> None:
-        """Say that these leases have left the queue."""
+        """Tell all API workers that these leases have left the queue; a bus that is down is logged."""
         context = RequestContext(overwrite=False)
         try:
             self._client.cast(
                 context, "leases_changed", retry=0, fanout=True, lease_ids=list(lease_ids)
             )
         except rpc.BusError as error:
-            LOG.warning("who waits for leases will notice late: %s", error)
+            LOG.warning("clients that wait for leases are answered late: %s", error)
 
 
 class ApiListener:
-    """Hears what `ApiClient` says, and calls *ring* for each lease."""
+    """Receives the messages of `ApiClient`, and calls *ring* with the id of each lease."""
 
     target = rpc.Target(version=ApiClient.VERSION)
 
@@ -50,9 +50,10 @@ class ApiListener:
         self._once = threading.Lock()
 
     def start(self) -> None:
-        """Begin to listen, in the background and once in this process, for as long as it runs.
+        """Begin to listen in the background, until the process ends; further calls do nothing.
 
-        Not before somebody waits: a WSGI server forks its workers after it has loaded the application.
+        It has to be called by a worker, when the first client waits: a WSGI server forks its workers after it has
+        loaded the application, and threads do not survive a fork.
         """
         if self._once.acquire(blocking=False):
             name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -60,6 +61,6 @@ class ApiListener:
             threading.Thread(target=server.start, name="api-listener", daemon=True).start()
 
     def leases_changed(self, context: RequestContext, lease_ids: list[str]) -> None:
-        """Wake whoever waits here for one of these leases."""
+        """RPC method: wake the clients of this process that wait for one of these leases."""
         for lease_id in lease_ids:
             self._ring(str(lease_id))

@@ -1,4 +1,4 @@
-"""What agents and the API ask of the engine."""
+"""Calls of agents and API workers to the engine."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gsaas.objects.gpu_report import GpuReport
 LOG = logging.getLogger(__name__)
 
 GRANT_TIMEOUT = 15.0
-"""Seconds in which an engine looks at a grant, and has the fences let its address in."""
+"""Seconds within which an engine redeems a grant and has the fences admit its address."""
 REPORT_TIMEOUT = 10.0
-"""Seconds in which an engine answers the report of a monitor."""
+"""Seconds within which an engine answers the report of a monitor."""
 
 
 @dataclass(frozen=True)
-class MonitorOrders:
-    """What the engine answers to a monitor's report."""
+class MonitorReportReply:
+    """The engine's answer to a monitor's report."""
 
     monitor_interval: float | None
     """Seconds between two reports; None: as the monitor is configured."""
 
 
 @dataclass(frozen=True)
-class GrantAnswer:
-    """What the engine says of a grant; *refusal* is None if the address is admitted, else a sentence."""
+class RedemptionResult:
+    """The engine's answer to a grant: both None if the address is admitted, else the API's code and a sentence."""
 
     code: str | None
     refusal: str | None
@@ -47,31 +47,34 @@ class EngineClient:
     VERSION = "1.0"
 
     def __init__(self, bus: rpc.Bus) -> None:
-        self._client = rpc.Client(bus, rpc.ENGINE, self.VERSION)
+        self._client = rpc.RpcClient(bus, rpc.ENGINE, self.VERSION)
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
-        """Ask the engine to look at a lease now rather than at its next audit.
+        """Ask an engine to process a lease now rather than at its next audit.
 
-        Nothing is lost when this does not arrive, so a bus that is down is logged and not raised.
+        That audit makes up for a message that is lost, so a bus that is down is logged and nothing is raised.
         """
         try:
             self._client.cast(context, "lease_changed", retry=0, lease_id=lease_id)
         except rpc.BusError as error:
-            LOG.warning("the engine will see lease %s at its next audit: %s", lease_id, error)
+            LOG.warning("the engine will process lease %s at its next audit: %s", lease_id, error)
 
     def lease_left_queue(self, lease_id: str) -> None:
-        """Tell every engine that a lease has left the queue, with GPUs or without.
+        """Tell all engines that a lease has left the queue, with GPUs or without.
 
-        One of them knows its caller, and goes on or forgets him. As with `lease_changed`, nothing is lost.
+        The one that has the context of its caller goes on, or forgets that context. As with `lease_changed`, the next
+        audit makes up for a message that is lost.
         """
         context = RequestContext(overwrite=False)
         try:
             self._client.cast(context, "lease_left_queue", retry=0, fanout=True, lease_id=lease_id)
         except rpc.BusError as error:
-            LOG.warning("the engines will see lease %s at their next audit: %s", lease_id, error)
+            LOG.warning(
+                "the engines will process lease %s at their next audit: %s", lease_id, error
+            )
 
     def endpoint_started(self, host: str, timeout: float = 10.0) -> list[Binding | LocalBinding]:
-        """Announce the endpoint of *host*; return every binding it should hold, and no other.
+        """Announce that the endpoint of *host* has started; return all bindings that it should have.
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
         """
@@ -81,12 +84,15 @@ class EngineClient:
         return [binding_from_dict(binding) for binding in answer]
 
     def endpoint_report(self, host: str, report: Mapping[str, Any]) -> None:
-        """Send `gsaas.objects.endpoint_report.EndpointReport.to_dict()` of *host*."""
+        """Send the report of the endpoint of *host*, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`.
+
+        Raises `rpc.BusError`.
+        """
         context = RequestContext(overwrite=False)
         self._client.cast(context, "endpoint_report", host=host, report=dict(report))
 
-    def monitor_report(self, host: str, report: GpuReport) -> MonitorOrders:
-        """Tell how the GPUs of *host* are. It is the host's heartbeat, too.
+    def monitor_report(self, host: str, report: GpuReport) -> MonitorReportReply:
+        """Send the report of the monitor of *host*, which is the host's heartbeat as well.
 
         Raises `rpc.BusError` when no engine answers within `REPORT_TIMEOUT` seconds.
         """
@@ -97,10 +103,10 @@ class EngineClient:
             host=host,
             report=report.to_dict(),
         )
-        return MonitorOrders(answer["monitor_interval"])
+        return MonitorReportReply(answer["monitor_interval"])
 
     def daemons_started(self, host: str, timeout: float = 10.0) -> DesiredState:
-        """Announce the daemons of *host*; return all that it should hold for leases, and nothing else.
+        """Announce that the monitor of *host* has started; return the desired state of its daemons and admissions.
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
         """
@@ -110,12 +116,12 @@ class EngineClient:
         return DesiredState.from_dict(answer)
 
     def daemons_report(self, host: str, report: Mapping[str, Any]) -> None:
-        """Send `gsaas.objects.daemon.DaemonReport.to_dict()` of *host*."""
+        """Send `gsaas.objects.daemon.DaemonReport.to_dict()` of *host*. Raises `rpc.BusError`."""
         context = RequestContext(overwrite=False)
         self._client.cast(context, "daemons_report", host=host, report=dict(report))
 
-    def grant_shown(self, key: str, address: str, lease_id: str) -> GrantAnswer:
-        """Redeem a grant that was shown from *address* together with *lease_id*.
+    def grant_shown(self, key: str, address: str, lease_id: str) -> RedemptionResult:
+        """Redeem a grant that was presented from *address* together with *lease_id*.
 
         Raises `rpc.BusError` when no engine answers within `GRANT_TIMEOUT` seconds.
         """
@@ -127,11 +133,14 @@ class EngineClient:
             address=address,
             lease_id=lease_id,
         )
-        return GrantAnswer(answer["code"], answer["refusal"])
+        return RedemptionResult(answer["code"], answer["refusal"])
 
     def monitor_interval_changed(self, context: RequestContext) -> None:
-        """Have all monitors told how often to report; a bus that is down is logged, for their reports tell them too."""
+        """Have an engine tell all monitors how often to report.
+
+        The answers to their reports tell them as well, so a bus that is down is logged and nothing is raised.
+        """
         try:
             self._client.cast(context, "monitor_interval_changed", retry=0)
         except rpc.BusError as error:
-            LOG.warning("monitors will learn their interval when they report: %s", error)
+            LOG.warning("monitors will learn their interval at their next report: %s", error)

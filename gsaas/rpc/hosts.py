@@ -1,4 +1,4 @@
-"""Calls to the agent of one host, which may be down."""
+"""Calls to the agents of hosts, any of which may be down: with a timeout and a circuit breaker for each host."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from gsaas import rpc
 from gsaas.context import RequestContext
 
 
-class Unconfirmed(Exception):
-    """The agent did not do it, or did not say so in time: nothing is known, and the call is to be repeated."""
+class AgentCallFailed(Exception):
+    """The agent did not confirm the call: it may have been carried out or not, and has to be repeated later."""
 
 
-class HostCalls:
-    """Calls to whoever serves *topic* for a host; *agent* is what messages call it.
+class AgentClient:
+    """Calls the agents that serve *topic*, one on each host; *agent* is what error messages call one.
 
-    A call raises `Unconfirmed` after *timeout* seconds. For as long again, calls to the same host fail at once:
-    otherwise one dead host would keep every worker of an engine waiting.
+    A call fails after *timeout* seconds without an answer. That opens the host's circuit: for as long again, calls to
+    it fail at once. Otherwise one dead host would block every worker of an engine. After that the circuit is half-open:
+    one call is let through, and the circuit closes if it gets any answer.
     """
 
     def __init__(
@@ -31,52 +32,52 @@ class HostCalls:
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = rpc.Client(bus, topic, version)
+        self._client = rpc.RpcClient(bus, topic, version)
         self._agent = agent
         self._timeout = timeout
         self._clock = clock
         self._lock = threading.Lock()
-        self._shunned: dict[str, float] = {}
-        """Host that did not answer -> when it may be asked again."""
+        self._open_until: dict[str, float] = {}
+        """Host whose circuit is open -> when it becomes half-open."""
 
     def cast(self, method: str, *, fanout: bool = False, **arguments: Any) -> None:
-        """Hand over a message that is not answered; with *fanout*, to all hosts. Raises `rpc.BusError`."""
+        """Send a message that is not answered; with *fanout*, to all hosts. Raises `rpc.BusError`."""
         self._client.cast(RequestContext(overwrite=False), method, fanout=fanout, **arguments)
 
     def call(self, host: str, method: str, **arguments: Any) -> Any:
-        """Ask the agent of *host*, and return its answer."""
-        self._check(host)
+        """Call a method of the agent of *host*, and return its answer; raises `AgentCallFailed`."""
+        self._check_circuit(host)
         context = RequestContext(overwrite=False)
         try:
             answer = self._client.call(
                 context, method, server=host, timeout=self._timeout, **arguments
             )
         except rpc.Timeout as error:
-            self._shun(host)
-            raise Unconfirmed(f"{self._agent} of {host} does not answer") from error
+            self._open_circuit(host)
+            raise AgentCallFailed(f"{self._agent} of {host} does not answer") from error
         except rpc.Undelivered as error:
-            self._trust(host)  # it was not asked
-            raise Unconfirmed(f"{self._agent} of {host} cannot be asked: {error}") from error
-        except Exception as error:  # what is raised there arrives here as what it was
-            self._trust(host)
-            raise Unconfirmed(f"{self._agent} of {host} could not: {error}") from error
-        self._trust(host)
+            self._close_circuit(host)  # the bus failed; that says nothing about the host
+            raise AgentCallFailed(f"{self._agent} of {host} cannot be asked: {error}") from error
+        except Exception as error:  # an exception of the agent's method, carried over the bus
+            self._close_circuit(host)
+            raise AgentCallFailed(f"{self._agent} of {host} could not: {error}") from error
+        self._close_circuit(host)
         return answer
 
-    def _check(self, host: str) -> None:
+    def _check_circuit(self, host: str) -> None:
         with self._lock:
-            until = self._shunned.get(host)
+            until = self._open_until.get(host)
             if until is None:
                 return
             if self._clock() < until:
-                raise Unconfirmed(f"{self._agent} of {host} did not answer a moment ago")
-            # One tries again. Until it knows, the others go on failing at once.
-            self._shunned[host] = self._clock() + 2 * self._timeout
+                raise AgentCallFailed(f"{self._agent} of {host} did not answer a moment ago")
+            # Half-open: this call is let through. The others go on failing at once until its result is known.
+            self._open_until[host] = self._clock() + 2 * self._timeout
 
-    def _shun(self, host: str) -> None:
+    def _open_circuit(self, host: str) -> None:
         with self._lock:
-            self._shunned[host] = self._clock() + self._timeout
+            self._open_until[host] = self._clock() + self._timeout
 
-    def _trust(self, host: str) -> None:
+    def _close_circuit(self, host: str) -> None:
         with self._lock:
-            self._shunned.pop(host, None)
+            self._open_until.pop(host, None)

@@ -1,4 +1,4 @@
-"""What the engine asks of the monitors of GPU hosts."""
+"""Calls of the engine to the monitors of GPU hosts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from gsaas import rpc
 from gsaas.objects.daemon import DesiredState
-from gsaas.rpc.hosts import HostCalls
+from gsaas.rpc.hosts import AgentClient
 
 TIMEOUT = 10.0
-"""Seconds in which a monitor answers; what takes longer than a moment it does after its answer."""
+"""Seconds within which a monitor answers; daemons are started and ended after the answer."""
 
 
 class MonitorClient:
@@ -28,20 +28,20 @@ class MonitorClient:
         timeout: float = TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._calls = HostCalls(bus, rpc.MONITOR, self.VERSION, "the monitor", timeout, clock)
+        self._agents = AgentClient(bus, rpc.MONITOR, self.VERSION, "the monitor", timeout, clock)
 
     def report_every(self, seconds: float | None) -> None:
         """Tell all monitors how often to report; None: as often as each is configured to.
 
-        Whom this does not reach learns it from the answer to its next report.
+        A monitor that this does not reach learns it from the answer to its next report. Raises `rpc.BusError`.
         """
-        self._calls.cast("report_every", fanout=True, seconds=seconds)
+        self._agents.cast("report_every", fanout=True, seconds=seconds)
 
-    def apply(self, host: str, wanted: DesiredState) -> dict[str, Any]:
-        """Have *host* hold this for its leases, and nothing else, unless it knows something newer.
+    def apply(self, host: str, desired: DesiredState) -> dict[str, Any]:
+        """Have *host* apply this desired state, unless it has a newer one; return its report.
 
-        Return its report, `gsaas.objects.daemon.DaemonReport.to_dict()`. Starting and ending daemons takes longer
-        than this call.
-        Raises `gsaas.rpc.hosts.Unconfirmed`.
+        The report is `gsaas.objects.daemon.DaemonReport.to_dict()`. Daemons are started and ended after this call.
+        Raises `gsaas.rpc.hosts.AgentCallFailed`.
         """
-        return self._calls.call(host, "apply", wanted=wanted.to_dict())
+        report: dict[str, Any] = self._agents.call(host, "apply", wanted=desired.to_dict())
+        return report

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from amqp.exceptions import NotFound
 
-from gsaas.rpc import ONCE_MORE, Bus, as_bus_error
+from gsaas.rpc import RETRIES, Bus, as_bus_error
 
 
 @dataclass(frozen=True)
-class Queue:
+class QueueState:
     """A queue of the bus at this moment."""
 
     messages: int
@@ -30,7 +30,7 @@ class NotObservable(Exception):
     """This kind of bus does not say what its queues contain."""
 
 
-def find_queue(bus: Bus, name: str) -> Queue | None:
+def inspect_queue(bus: Bus, name: str) -> QueueState | None:
     """Return the queue *name* as it is now; None if there is none. Raises `BusError`, and `NotObservable`.
 
     AMQP answers this question to a client that declares the queue passively, which creates nothing. The question is
@@ -41,12 +41,12 @@ def find_queue(bus: Bus, name: str) -> Queue | None:
         raise NotObservable(f"{type(driver).__name__} does not tell of its queues")
     with (
         as_bus_error(),
-        driver._get_connection(retry=ONCE_MORE) as borrowed,
+        driver._get_connection(retry=RETRIES) as borrowed,
         borrowed.connection.connection.clone() as copy,
     ):
-        copy.ensure_connection(max_retries=ONCE_MORE)
+        copy.ensure_connection(max_retries=RETRIES)
         try:
             found = copy.default_channel.queue_declare(name, passive=True)
         except NotFound:
             return None
-        return Queue(found.message_count, found.consumer_count)
+        return QueueState(found.message_count, found.consumer_count)

@@ -192,7 +192,7 @@ class Standalone:
             endpoint=endpoint,
             driver=driver,
             claims=self._claims,
-            keyring=keyring.of(self._conf),
+            keyring=keyring.from_conf(self._conf),
         )
 
     def _make_gate(self, host: inventory.HostSpec) -> Gate:
@@ -219,7 +219,7 @@ class Standalone:
                     host.name,
                     host.gpu_address,
                     netns=netns,
-                    on_change=service.changed,
+                    on_change=service.daemons_changed,
                 ),
                 netns=netns,
             ),

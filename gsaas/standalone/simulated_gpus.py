@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 
 from gsaas.gpu_host.sources import declared
-from gsaas.objects.gpu_report import GpuInfo, Reading, Sight
+from gsaas.objects.gpu_report import GpuInfo, GpuSnapshot, Reading
 
 PERIOD = 600.0
 """Seconds of one period of the wave."""
@@ -33,13 +33,12 @@ class SimulatedGpus:
         self._gpus = gpus
         self._clock = clock
 
-    def look(self) -> Sight:
-        """Return all GPUs with their readings of now."""
+    def snapshot(self) -> GpuSnapshot:
         now = self._clock()
-        return Sight(self._gpus, {gpu.uuid: _reading(gpu, now) for gpu in self._gpus})
+        return GpuSnapshot(self._gpus, {gpu.uuid: _reading(gpu, now) for gpu in self._gpus})
 
-    def notify(self, news: Callable[[], None]) -> None:
-        """Do nothing: simulated GPUs have no events."""
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """There never are any."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

@@ -8,7 +8,7 @@ connect to a masked address over TCP and read one line of JSON.
 
 from __future__ import annotations
 
-from gsaas.remoting.daemon import PER_GPU, SIMULATED, Recipe
+from gsaas.remoting.daemon import PER_GPU, SIMULATED, DaemonTemplate
 from gsaas.remoting.rcuda import Rcuda
 
 
@@ -17,12 +17,12 @@ class SimulatedMiddleware(Rcuda):
 
     name = "simulated"
     library_path = ""
-    recipe = Recipe(
+    daemon_template = DaemonTemplate(
         command="{python} -m gsaas.standalone.simulated_middleware"
         " --gpu {gpu_uuid} --host {host} --listen {address}:{port}",
         health=SIMULATED,
         life=PER_GPU,
-        computes=False,
+        uses_gpu=False,
     )
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from gsaas.objects.address import Address
-from gsaas.objects.daemon import Condition, Daemon, DaemonState
+from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 from gsaas.standalone.simulated_daemon import SimulatedDaemons
 
 
@@ -35,19 +35,19 @@ class SimulatedSupervisor:
         self._on_change = on_change
         self._lock = threading.Lock()
         self._running: dict[str, Daemon] = {}
-        self._failed: dict[str, Condition] = {}
+        self._failed: dict[str, DaemonStatus] = {}
 
     def start(self) -> None:
         """Do nothing: no daemon outlives its process, so there is none to take over."""
 
     def stop(self) -> None:
-        """Stop every daemon."""
-        self.want(())
+        """End every daemon: they cannot outlive us."""
+        self.set_desired(())
 
-    def want(self, daemons: Iterable[Daemon]) -> None:
-        """Start and stop daemons so that exactly *daemons* run when this returns."""
+    def set_desired(self, daemons: Iterable[Daemon]) -> None:
+        """Have these daemons and no others, when this returns."""
         with self._lock:
-            before = self._conditions()
+            before = self._statuses()
             wanted = {daemon.key: daemon for daemon in daemons}
             for key, daemon in list(self._running.items()):
                 if wanted.get(key) != daemon:
@@ -56,14 +56,14 @@ class SimulatedSupervisor:
             self._failed.clear()  # every call tries again to start what could not start before
             for key in sorted(wanted.keys() - self._running.keys()):
                 self._start(wanted[key])
-            changed = self._conditions() != before
+            changed = self._statuses() != before
         if changed:
             self._on_change()
 
-    def conditions(self) -> list[Condition]:
-        """Return the condition of every wanted daemon, sorted by key."""
+    def statuses(self) -> list[DaemonStatus]:
+        """Every daemon that is wanted, by key."""
         with self._lock:
-            return self._conditions()
+            return self._statuses()
 
     def _start(self, daemon: Daemon) -> None:
         address = Address(self._address, daemon.port)
@@ -71,14 +71,14 @@ class SimulatedSupervisor:
         try:
             self._daemons.start(daemon.gpu_uuid, self._host, address, self._netns, name=name)
         except OSError as error:
-            detail = f"cannot listen at {address}: {error.strerror}"
-            self._failed[daemon.key] = Condition(daemon, DaemonState.DOWN, detail=detail)
+            why = f"cannot listen at {address}: {error.strerror}"
+            self._failed[daemon.key] = DaemonStatus(daemon, DaemonState.DOWN, detail=why)
         else:
             self._running[daemon.key] = daemon
 
-    def _conditions(self) -> list[Condition]:
-        healthy = [Condition(daemon, DaemonState.HEALTHY) for daemon in self._running.values()]
-        return sorted([*healthy, *self._failed.values()], key=lambda each: each.daemon.key)
+    def _statuses(self) -> list[DaemonStatus]:
+        well = [DaemonStatus(daemon, DaemonState.HEALTHY) for daemon in self._running.values()]
+        return sorted([*well, *self._failed.values()], key=lambda each: each.daemon.key)
 
     def _name(self, key: str) -> str:
         """Return the daemon's name in `SimulatedDaemons`, which several hosts may share."""

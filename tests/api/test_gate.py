@@ -11,7 +11,7 @@ import sqlalchemy
 from gsaas.db import leases, models
 from gsaas.gpu_host.gate import Gate
 from gsaas.grants import keyring, redemption
-from gsaas.rpc.engine import GrantAnswer
+from gsaas.rpc.engine import RedemptionResult
 from tests.api.server import serving
 from tests.api.world import World, token
 from tests.support.launcher import Launcher
@@ -38,13 +38,13 @@ def world(listener: socket.socket, tmp_path) -> Iterator[World]:
 
 @pytest.fixture
 def gate(world: World, listener: socket.socket) -> Iterator[Gate]:
-    def redeem(key: str, address: str, lease_id: str) -> GrantAnswer:
-        shown = redemption.Shown(key, address, lease_id)
+    def redeem(key: str, address: str, lease_id: str) -> RedemptionResult:
+        shown = redemption.PresentedGrant(key, address, lease_id)
         try:
-            redemption.redeem(world.database, keyring.of(world.conf), shown)
+            redemption.redeem(world.database, keyring.from_conf(world.conf), shown)
         except redemption.exceptions.GrantRefused as refusal:
-            return GrantAnswer(refusal.code, str(refusal))
-        return GrantAnswer(None, None)
+            return RedemptionResult(refusal.code, str(refusal))
+        return RedemptionResult(None, None)
 
     gate = Gate(listener, redeem)
     gate.start()

@@ -251,12 +251,14 @@ def test_what_is_no_showing_of_a_grant_is_a_bad_request(world, grant):
 
 def test_of_many_who_show_it_at_once_one_is_admitted(world):
     key = alloc(world)["environment"]["GSAAS_GRANT"]
-    ring, outcomes, ready = keyring.of(world.conf), [], threading.Barrier(8)
+    ring, outcomes, ready = keyring.from_conf(world.conf), [], threading.Barrier(8)
 
     def show(number):
         ready.wait()
         try:
-            redemption.redeem(world.database, ring, redemption.Shown(key, f"192.0.2.{number}"))
+            redemption.redeem(
+                world.database, ring, redemption.PresentedGrant(key, f"192.0.2.{number}")
+            )
             outcomes.append("redeemed")
         except exceptions.GrantRefused as refusal:
             outcomes.append(refusal.outcome)
@@ -271,9 +273,9 @@ def test_of_many_who_show_it_at_once_one_is_admitted(world):
 
 
 def test_its_time_is_the_services_not_the_callers(world):
-    ring = keyring.of(world.conf)
+    ring = keyring.from_conf(world.conf)
     answer = alloc(world)
     later = timeutils.utcnow() + datetime.timedelta(days=1)
 
-    with pytest.raises(keyring.Expired):
+    with pytest.raises(keyring.ExpiredGrant):
         ring.verify(answer["environment"]["GSAAS_GRANT"], later)

@@ -13,7 +13,7 @@ from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.database import Database
 from gsaas.grants.keyring import Keyring
-from gsaas.grants.redemption import Shown, redeem
+from gsaas.grants.redemption import PresentedGrant, redeem
 from gsaas.objects.lifecycle import Event
 from tests.support import rows
 
@@ -63,7 +63,7 @@ def release(door, lease_id):
 
 def show(door, key, address):
     try:
-        redeem(door, KEYRING, Shown(key, address))
+        redeem(door, KEYRING, PresentedGrant(key, address))
     except exceptions.GrantRefused as refusal:
         return refusal.outcome
     return "redeemed"

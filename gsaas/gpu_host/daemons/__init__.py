@@ -1,9 +1,9 @@
-"""The daemons of a GPU host: which there are to be, and what keeps them so.
+"""The daemons of a GPU host: what brings them to the state that the engine desires.
 
-values      what a daemon is, and how it fares               plan       the next steps: pure
-processes   process groups that can be killed as a whole     records    what a restart of ours needs to know
-enclosure   a daemon's own view of /dev                      logs       what daemons say, kept within bounds
-health      does a daemon answer?                            launcher   the four above, as one
-supervisor  keeps daemons as they are wanted                 simulated  the same, with simulated daemons in this process
-service     supervisor and fence on the message bus
+plan        the next actions, from desired and observed state: pure
+supervisor  carries these actions out             launcher   starts and ends one daemon; uses the four below
+processes   all processes of a daemon, as a unit  records    what a restarted monitor has to know of a daemon
+enclosure   a daemon's own view of /dev           logs       what daemons print, within bounds
+health      asks a daemon whether it works        service    supervisor and fence on the message bus
+factory     makes a service from the configuration
 """

@@ -1,9 +1,9 @@
 #!/bin/sh
 # enclose.sh GROUP_FILE USER BOUNDING SCRATCH DEV PROC BUS NODES COMMAND...
 #
-# Become COMMAND: in the control group of GROUP_FILE (empty: none), as USER (empty: whoever we are), without
-# capabilities, and, if NODES is not empty, with a /dev that holds only these nodes of DEV and a PROC/gpus that holds
-# only BUS. Nobody else sees the mounts. BOUNDING is an option for setpriv, or empty.
+# Become COMMAND: in the control group of GROUP_FILE (empty: none), as USER (empty: the current user), without
+# capabilities, and, if NODES is not empty, with a /dev that contains only these nodes of DEV and a PROC/gpus that
+# contains only BUS. No other process sees the mounts. BOUNDING is an option for setpriv, or empty.
 set -eu
 
 group_file=$1 user=$2 bounding=$3 scratch=$4 dev=$5 proc=$6 bus=$7 nodes=$8
@@ -44,11 +44,11 @@ else
     ln -s /proc/self/fd/2 "$scratch/stderr"
     mount -o remount,ro "$scratch"
     mount --move "$scratch" /dev
-    # What was mounted below another folder than /dev is seen through that one, too.
+    # Where DEV is not /dev (in tests), cover it as well: its nodes must not be reachable by their other path.
     [ "$dev" = /dev ] || mount -t tmpfs -o ro,mode=755,size=1m tmpfs "$dev"
 fi
 shift 8
-# Nothing of what we may do is a daemon's to do.
+# A daemon gets none of the monitor's privileges.
 if [ -n "$user" ]; then
     set -- --reuid "$user" --regid "$(id -g "$user")" --init-groups -- "$@"
 else

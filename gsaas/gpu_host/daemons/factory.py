@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from oslo_config import cfg
@@ -12,59 +12,60 @@ from gsaas import rpc
 from gsaas.gpu_host.daemons import processes
 from gsaas.gpu_host.daemons.launcher import Launcher
 from gsaas.gpu_host.daemons.logs import Logs
-from gsaas.gpu_host.daemons.plan import Times
-from gsaas.gpu_host.daemons.records import Records
-from gsaas.gpu_host.daemons.service import DaemonService, Supervises
+from gsaas.gpu_host.daemons.plan import DaemonTimeouts
+from gsaas.gpu_host.daemons.records import DaemonRecords
+from gsaas.gpu_host.daemons.service import DaemonService, DaemonSupervisor
 from gsaas.gpu_host.daemons.supervisor import Supervisor
 from gsaas.gpu_host.fence.fence import Fence
-from gsaas.remoting.base import Driver
-from gsaas.remoting.daemon import OPERATOR
+from gsaas.objects.daemon import Daemon, DaemonStatus
+from gsaas.remoting.base import RemotingDriver
+from gsaas.remoting.daemon import OPERATOR, DaemonSettings
 from gsaas.rpc.engine import EngineClient
 
 _MIB = 1 << 20
-_MORE_PATIENCE = 10.0
-"""Seconds for what follows a daemon's end."""
+_CLEAN_MARGIN = 10.0
+"""Seconds for what `clean` does beside waiting for `stop_timeout`."""
 
 
 def service(
     conf: cfg.ConfigOpts,
     bus: rpc.Bus,
-    driver: Driver,
+    driver: RemotingDriver,
     host: str,
     gpu_address: str,
     *,
-    in_process: Callable[[DaemonService], Supervises],
+    in_process: Callable[[DaemonService], DaemonSupervisor],
     netns: str | None = None,
 ) -> DaemonService | None:
-    """Return what looks after the daemons of *host*, not started; None if it has none.
+    """Return the service for the daemons of *host*, not started; None if the middleware has no daemons.
 
-    *in_process* makes the supervisor of a middleware whose daemons run in this process; the fence stands in the
-    network namespace *netns*, None for this process's own. `ValueError` for options that cannot be used,
-    `gsaas.gpu_host.daemons.records.Unusable` for a folder that cannot.
+    *in_process* makes the supervisor of a middleware whose daemons run in this process. The fence is in the network
+    namespace *netns*; None: in this process's own. Raises `ValueError` for options that cannot be used and
+    `gsaas.gpu_host.daemons.records.StateDirUnusable` for the folder of records.
     """
-    kind = driver.daemons
-    if kind is None:
+    settings = driver.daemon_settings
+    if settings is None:
         return None
     options = conf.daemons
     fence = None
     if options.fence:
         fence = Fence(gpu_address, connections=options.connections_per_source, netns=netns)
 
-    def make(made: DaemonService) -> Supervises:
-        if kind.life == OPERATOR:
-            return _Nothing()
-        if kind.inside:
-            return in_process(made)
-        launcher = _launcher(conf, driver, host, gpu_address, made.parent)
-        return Supervisor(launcher, times(conf), made.changed)
+    def make_supervisor(service: DaemonService) -> DaemonSupervisor:
+        if settings.life == OPERATOR:
+            return _NoSupervisor()
+        if settings.in_process:
+            return in_process(service)
+        launcher = _launcher(conf, settings, host, gpu_address, service.parent_uuid)
+        return Supervisor(launcher, timeouts(conf), service.daemons_changed)
 
-    return DaemonService(host, EngineClient(bus), kind, make, fence)
+    return DaemonService(host, EngineClient(bus), settings, make_supervisor, fence)
 
 
-def times(conf: cfg.ConfigOpts) -> Times:
-    """How long things take, as configured."""
+def timeouts(conf: cfg.ConfigOpts) -> DaemonTimeouts:
+    """Return the timeouts of `[daemons]`."""
     options = conf.daemons
-    return Times(
+    return DaemonTimeouts(
         start=options.start_timeout,
         stop=options.stop_timeout,
         first_pause=options.first_pause,
@@ -72,29 +73,30 @@ def times(conf: cfg.ConfigOpts) -> Times:
     )
 
 
-def clean(conf: cfg.ConfigOpts, driver: Driver, host: str, gpu_address: str) -> None:
-    """End every daemon that a monitor of this host ever started, and take its fence away.
+def clean(conf: cfg.ConfigOpts, driver: RemotingDriver, host: str, gpu_address: str) -> None:
+    """End every daemon that a monitor of this host ever started, and remove its fence.
 
-    `ValueError`, `gsaas.gpu_host.daemons.records.Unusable` (a monitor that runs) and `OSError` say what is in the way.
+    Raises `ValueError` for options that cannot be used, `gsaas.gpu_host.daemons.records.StateDirUnusable` while a
+    monitor runs, and `OSError` if a daemon does not end or the kernel refuses.
     """
-    kind = driver.daemons
-    if kind is not None and kind.life != OPERATOR and not kind.inside:
-        launcher = _launcher(conf, driver, host, gpu_address, lambda _uuid: None)
-        supervisor = Supervisor(launcher, times(conf))
+    settings = driver.daemon_settings
+    if settings is not None and settings.life != OPERATOR and not settings.in_process:
+        launcher = _launcher(conf, settings, host, gpu_address, lambda _uuid: None)
+        supervisor = Supervisor(launcher, timeouts(conf))
         supervisor.start()
-        supervisor.want(())
-        gone = supervisor.wait_until_gone(conf.daemons.stop_timeout + _MORE_PATIENCE)
+        supervisor.set_desired(())
+        gone = supervisor.wait_until_gone(conf.daemons.stop_timeout + _CLEAN_MARGIN)
         supervisor.stop()
         launcher.close()
         if not gone:
-            raise OSError("some daemon would not end, or somebody else listens on its port")
+            raise OSError("a daemon does not end, or another process listens on its port")
     if conf.daemons.fence:
         Fence(gpu_address).teardown()
 
 
 def _launcher(
     conf: cfg.ConfigOpts,
-    driver: Driver,
+    settings: DaemonSettings,
     host: str,
     gpu_address: str,
     parents: Callable[[str], str | None],
@@ -102,14 +104,14 @@ def _launcher(
     options = conf.daemons
     if options.user is not None:
         _check_user(options.user)
-    records = Records(Path(options.state_dir))
-    records.hold()
+    records = DaemonRecords(Path(options.state_dir))
+    records.lock()
     return Launcher(
-        driver.daemons,
+        settings,
         host,
         gpu_address,
         records=records,
-        groups=processes.groups(records.folder),
+        tracker=processes.process_tracker(records.folder),
         logs=Logs(Path(options.log_dir), options.log_mb * _MIB, options.log_days),
         more_nodes=options.device_nodes,
         parents=parents,
@@ -120,21 +122,21 @@ def _check_user(name: str) -> None:
     try:
         pwd.getpwnam(name)
     except KeyError:
-        raise ValueError(f"[daemons]user names {name}, whom this machine does not know") from None
+        raise ValueError(f"[daemons]user is {name}, and this machine has no such user") from None
 
 
-class _Nothing:
-    """The operator's daemons, which we leave alone."""
+class _NoSupervisor:
+    """A `DaemonSupervisor` where operators run the daemons themselves: it does nothing."""
 
     def start(self) -> None:
-        """They run already."""
+        """The daemons run already."""
 
     def stop(self) -> None:
-        """They run on."""
+        """The daemons run on."""
 
-    def want(self, daemons: object) -> None:
-        """They are what they are."""
+    def set_desired(self, daemons: Iterable[Daemon]) -> None:
+        """The operator decides which daemons there are."""
 
-    def conditions(self) -> Sequence[object]:
-        """Nothing is known of them."""
+    def statuses(self) -> list[DaemonStatus]:
+        """Return nothing: the status of these daemons is not known."""
         return []

@@ -1,4 +1,4 @@
-"""Does a daemon answer? One function for each way to ask; each raises `Unhealthy`, which says what it heard instead."""
+"""Health checks of daemons: one function for each kind; each raises `HealthCheckFailed`, which says what went wrong."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Callable, Mapping
 
 from gsaas.objects.daemon import Daemon
 
-PATIENCE = 3.0
-"""Seconds for a whole conversation's steps."""
+TIMEOUT = 3.0
+"""Seconds for each step of the conversation with a daemon."""
 
-Check = Callable[[str, Daemon], None]
-"""Ask the daemon at this IPv4 address."""
+HealthCheck = Callable[[str, Daemon], None]
+"""Checks the daemon at this IPv4 address; raises `HealthCheckFailed`."""
 
 
-class Unhealthy(Exception):
-    """It did not answer as it should; the message is the end of a sentence about it."""
+class HealthCheckFailed(Exception):
+    """A daemon did not answer as it should; the message is a sentence without its subject."""
 
 
 def tcp(address: str, daemon: Daemon) -> None:
-    """It takes a connection."""
+    """Check that the daemon accepts a connection."""
     _connect(address, daemon.port).close()
 
 
 def http2(address: str, daemon: Daemon) -> None:
-    """It answers `HEAD /` over HTTP/2 with prior knowledge (RFC 9113, section 3.3)."""
-    # Only monitors of such daemons need it.
+    """Check that it answers `HEAD /` over HTTP/2 with prior knowledge (RFC 9113, section 3.3)."""
+    # Imported here: only monitors of such daemons need it.
     import h2.config
     import h2.connection
     import h2.events
@@ -45,38 +45,39 @@ def http2(address: str, daemon: Daemon) -> None:
                     if isinstance(event, h2.events.ResponseReceived):
                         _check_status(dict(event.headers))
                         return
+                # A received frame may need an acknowledgement: the server's SETTINGS, or a PING.
                 stream.sendall(connection.data_to_send())
         except h2.exceptions.ProtocolError as error:
-            raise Unhealthy(f"does not speak HTTP/2 ({error})") from None
+            raise HealthCheckFailed(f"does not speak HTTP/2 ({error})") from None
         except OSError as error:
-            raise Unhealthy(f"does not answer over HTTP/2 ({error})") from None
-    raise Unhealthy("closed the connection without an answer")
+            raise HealthCheckFailed(f"does not answer over HTTP/2 ({error})") from None
+    raise HealthCheckFailed("closed the connection without an answer")
 
 
 def simulated(address: str, daemon: Daemon) -> None:
-    """It names its GPU."""
+    """Check that it names its GPU, in one line of JSON."""
     try:
         with _connect(address, daemon.port) as stream, stream.makefile("rb") as lines:
-            said = json.loads(lines.readline(4096))
+            answer = json.loads(lines.readline(4096))
     except (OSError, ValueError) as error:
-        raise Unhealthy(f"does not name its GPU ({error})") from None
-    if not isinstance(said, dict) or said.get("gpu") != daemon.gpu_uuid:
-        raise Unhealthy(f"serves another GPU: {said}")
+        raise HealthCheckFailed(f"does not name its GPU ({error})") from None
+    if not isinstance(answer, dict) or answer.get("gpu") != daemon.gpu_uuid:
+        raise HealthCheckFailed(f"serves another GPU: {answer}")
 
 
-CHECKS: Mapping[str, Check] = {"tcp": tcp, "http2": http2, "simulated": simulated}
-"""By the names that `gsaas.remoting.daemon` knows."""
+CHECKS: Mapping[str, HealthCheck] = {"tcp": tcp, "http2": http2, "simulated": simulated}
+"""By the names of `[daemons]health`, which `gsaas.remoting.daemon` defines."""
 
 
 def _connect(address: str, port: int) -> socket.socket:
     try:
-        return socket.create_connection((address, port), PATIENCE)
+        return socket.create_connection((address, port), TIMEOUT)
     except OSError as error:
-        raise Unhealthy(f"takes no connection on port {port} ({error})") from None
+        raise HealthCheckFailed(f"takes no connection on port {port} ({error})") from None
 
 
 def _check_status(headers: Mapping[bytes | str, bytes | str]) -> None:
     status = headers.get(b":status", headers.get(":status"))
     text = status.decode() if isinstance(status, bytes) else str(status)
     if text != "200":
-        raise Unhealthy(f"answers HEAD / with status {text}")
+        raise HealthCheckFailed(f"answers HEAD / with status {text}")

@@ -1,8 +1,8 @@
-"""What daemons print: a folder for each lease, a file for each daemon, kept within bounds.
+"""Logs of daemons: a folder for each lease, a file for each daemon, kept within bounds.
 
-Daemons write into their files themselves, so nothing of ours has to live for them to be able to. A file that grows
-beyond its bound is copied and emptied; as it was opened for appending, its daemon goes on at the beginning. What is
-written between the two is lost, which is what a bound means.
+Daemons write to their files themselves, so they can write while no monitor runs. A file that grows beyond its bound is
+copied and truncated; as it was opened for appending, its daemon goes on at the beginning. What a daemon writes between
+the copy and the truncation is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DAY = 86400.0
 
 
 class Logs:
-    """Files below *folder* of at most *limit* bytes, twice; kept for *days* after they were last written to."""
+    """Log files below *folder*: of each daemon two of at most *limit* bytes, kept for *days* after the last output."""
 
     def __init__(self, folder: Path, limit: int, days: float) -> None:
         self._folder = folder
@@ -28,18 +28,19 @@ class Logs:
         self._days = days
 
     def path(self, daemon: Daemon) -> Path:
+        """Return the log file of a daemon, which may not exist."""
         if daemon.lease_id is None:
             return self._folder / "gpus" / f"{daemon.key}.log"
         return self._folder / daemon.lease_id / f"{daemon.position}.log"
 
     def open(self, daemon: Daemon) -> int:
-        """A descriptor for a daemon to write to; raises `OSError`."""
+        """Return a descriptor for a daemon to write to; raises `OSError`."""
         path = self.path(daemon)
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
 
     def last_line(self, daemon: Daemon) -> str:
-        """The last thing that a daemon said; empty if it said nothing."""
+        """Return the last line that a daemon printed, at most 200 characters; empty if it printed nothing."""
         with suppress(OSError), self.path(daemon).open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
@@ -48,7 +49,7 @@ class Logs:
         return ""
 
     def trim(self, daemon: Daemon) -> None:
-        """Keep the file of a daemon within its bound."""
+        """Copy and truncate the file of a daemon if it has grown beyond its bound."""
         path = self.path(daemon)
         with suppress(FileNotFoundError):
             if path.stat().st_size > self._limit:
@@ -56,12 +57,12 @@ class Logs:
                 os.truncate(path, 0)
 
     def sweep(self, now: float | None = None) -> None:
-        """Remove what was kept for long enough; *now* in seconds since 1970."""
+        """Remove files that have been kept for long enough; *now* in seconds since 1970, by default the present."""
         oldest = (time.time() if now is None else now) - self._days * _DAY
         for path in self._folder.glob("*/*.log*"):
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < oldest:
                     path.unlink()
         for folder in self._folder.glob("*/"):
-            with suppress(OSError):  # there is still something in it
+            with suppress(OSError):  # not empty
                 folder.rmdir()

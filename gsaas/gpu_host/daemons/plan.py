@@ -1,14 +1,14 @@
-"""What to do next about the daemons of a host, from what is wanted and what is there: values in, actions out.
+"""What to do next about the daemons of a host, from desired and observed state: values in, actions out.
 
-1. A daemon that is to go is asked to (SIGTERM), given `Times.stop` seconds, and killed with all its children. It is
-   forgotten, which confirms that it is gone, only when no process of it is left and nobody listens on its port.
-2. A daemon whose first process ended is killed for good, children included, before it is started again: they would go
-   on serving what nobody supervises.
-3. One that ends is started again after a pause that doubles each time; one that never becomes healthy counts as ended.
-   A daemon that was healthy and only stops answering is left alone: its tenant's computation may still be running.
+1. A daemon that has to go is asked to end (SIGTERM), given `DaemonTimeouts.stop` seconds, and killed with all its
+   children. It is forgotten, which confirms that it is gone, only when no process of it is left and its port is free.
+2. When the first process of a daemon ends, its children are killed before it is started again: they would go on
+   serving without supervision.
+3. A daemon that ends is started again after a back-off that doubles each time; one that never becomes healthy counts
+   as ended. A daemon that was healthy and stops answering is left alone: its tenant's computation may still run.
 4. The same key with other contents is another daemon: the old one goes first.
 
-This module knows no process, file or clock.
+This module uses no process, file or clock.
 """
 
 from __future__ import annotations
@@ -20,56 +20,59 @@ from gsaas.objects.daemon import Daemon, DaemonState
 
 
 @dataclass(frozen=True)
-class Times:
-    """How long things take, in seconds."""
+class DaemonTimeouts:
+    """How long the steps of a daemon's life take, in seconds."""
 
     start: float = 30.0
-    """Until a daemon has to be healthy."""
+    """Until a started daemon has to be healthy."""
     stop: float = 10.0
     """From asking a daemon to end until it is killed."""
     first_pause: float = 1.0
-    """Before a daemon that ended is started again."""
+    """Back-off before a daemon that ended once is started again."""
     longest_pause: float = 60.0
-    """What that pause grows to. A daemon that was healthy for longer begins anew."""
+    """Upper bound of the back-off. After being healthy for longer, a daemon begins with `first_pause` again."""
     check_starting: float = 0.1
-    """Between two health checks of a daemon that starts, at first; they become rarer."""
+    """Between two health checks of a daemon that starts, at first; the interval grows."""
     check_healthy: float = 10.0
-    """Between two of one that is healthy."""
+    """Between two health checks of a daemon that is healthy."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """One daemon that is there, or was a moment ago, and what is remembered of it."""
+class ObservedDaemon:
+    """A daemon that exists, or has just ended, and its history. Moments are seconds of a monotonic clock."""
 
     daemon: Daemon
     alive: bool
     """Its first process lives."""
-    members: bool
-    """Some process of it lives."""
+    has_processes: bool
+    """Any process of it lives."""
     started_at: float
     checked_at: float | None = None
-    """When its last health check began."""
+    """When its last health check ended; infinite while one is running; None before the first."""
     healthy: bool = False
+    """The last health check succeeded."""
     healthy_at: float | None = None
-    """Since when it has been healthy, the first time since its start; None before."""
+    """When it became healthy for the first time since its start; None before."""
     failures: int = 0
-    """How often in a row it ended."""
+    """How many times in a row it ended."""
     retry_at: float | None = None
-    """When it may be started again; None: its end has not been noted."""
+    """When it may be started again; None: its end has not been recorded."""
     terminated_at: float | None = None
     """When it was asked to end."""
     port_taken: bool = False
-    """With all its processes gone, somebody listens on its port."""
+    """None of its processes is left, and yet a process listens on its port."""
 
 
 @dataclass(frozen=True)
 class Start:
+    """Start a daemon."""
+
     daemon: Daemon
 
 
 @dataclass(frozen=True)
 class Check:
-    """Ask a daemon whether it is well."""
+    """Check the health of a daemon."""
 
     key: str
 
@@ -89,59 +92,69 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class NoteEnd:
-    """Note that a daemon ended by itself, and when it may start again."""
+class RecordExit:
+    """Count the end of a daemon as a failure, and set when it may start again."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class Forget:
-    """Nothing of a daemon is left."""
+    """Remove what is remembered of a daemon of which nothing is left."""
 
     key: str
 
 
-Action = Start | Check | Terminate | Kill | NoteEnd | Forget
+Action = Start | Check | Terminate | Kill | RecordExit | Forget
 
 
 def plan(
-    wanted: Mapping[str, Daemon], found: Mapping[str, Found], now: float, times: Times
+    desired: Mapping[str, Daemon],
+    observed: Mapping[str, ObservedDaemon],
+    now: float,
+    timeouts: DaemonTimeouts,
 ) -> list[Action]:
-    """Return what is to be done now, in the order of the keys; nothing is to be done twice for one daemon."""
+    """Return the actions that are due at *now*, at most one for each key, in the order of the keys."""
     actions: list[Action] = []
-    for key in sorted(wanted.keys() | found.keys()):
-        known = found.get(key)
+    for key in sorted(desired.keys() | observed.keys()):
+        known = observed.get(key)
         if known is None:
-            actions.append(Start(wanted[key]))
-        elif (action := _next(wanted.get(key), known, now, times)) is not None:
+            actions.append(Start(desired[key]))
+        elif (action := _next_action(desired.get(key), known, now, timeouts)) is not None:
             actions.append(action)
     return actions
 
 
-def due(wanted: Mapping[str, Daemon], found: Mapping[str, Found], times: Times) -> float | None:
-    """When `plan` will say something without anything having happened; None: never."""
+def next_due(
+    desired: Mapping[str, Daemon],
+    observed: Mapping[str, ObservedDaemon],
+    timeouts: DaemonTimeouts,
+) -> float | None:
+    """Return the moment at which `plan` returns actions for the same state; None: never."""
     moments = [
-        moment for key, known in found.items() for moment in _moments(wanted.get(key), known, times)
+        moment
+        for key, known in observed.items()
+        for moment in _deadlines(desired.get(key), known, timeouts)
     ]
     return min(moments, default=None)
 
 
-def pause(failures: int, times: Times) -> float:
-    """Seconds before the start that follows this many failures in a row."""
-    return min(times.first_pause * 2.0 ** (min(failures, 32) - 1), times.longest_pause)
+def backoff(failures: int, timeouts: DaemonTimeouts) -> float:
+    """Return the seconds before the start that follows this many failures in a row."""
+    # The exponent is bounded: 2.0 ** 1024 would raise OverflowError.
+    return min(timeouts.first_pause * 2.0 ** (min(failures, 32) - 1), timeouts.longest_pause)
 
 
-def failures_after(known: Found, now: float, times: Times) -> int:
-    """Failures in a row, now that the daemon has ended once more."""
+def failures_after(known: ObservedDaemon, now: float, timeouts: DaemonTimeouts) -> int:
+    """Return the number of failures in a row, including the end at *now*."""
     since = known.healthy_at
-    lasted = since is not None and now - since > times.longest_pause
-    return 1 if lasted else known.failures + 1
+    was_stable = since is not None and now - since > timeouts.longest_pause
+    return 1 if was_stable else known.failures + 1
 
 
-def state(wanted: Daemon | None, known: Found) -> DaemonState:
-    """How a daemon fares, in one word."""
-    if known.terminated_at is not None or wanted != known.daemon:
+def state(desired: Daemon | None, known: ObservedDaemon) -> DaemonState:
+    """Return the state to report of a daemon; *desired* is the daemon wanted under its key, if any."""
+    if known.terminated_at is not None or desired != known.daemon:
         return DaemonState.DRAINING
     if not known.alive:
         return DaemonState.DOWN
@@ -150,43 +163,48 @@ def state(wanted: Daemon | None, known: Found) -> DaemonState:
     return DaemonState.STARTING if known.healthy_at is None else DaemonState.UNRESPONSIVE
 
 
-def _next(wanted: Daemon | None, known: Found, now: float, times: Times) -> Action | None:
+def _next_action(
+    desired: Daemon | None, known: ObservedDaemon, now: float, timeouts: DaemonTimeouts
+) -> Action | None:
     key = known.daemon.key
-    if state(wanted, known) is DaemonState.DRAINING:
-        if not known.members:
+    if state(desired, known) is DaemonState.DRAINING:
+        if not known.has_processes:
             return None if known.port_taken else Forget(key)
         if known.terminated_at is None:
             return Terminate(key)
-        return Kill(key) if now >= known.terminated_at + times.stop else None
+        return Kill(key) if now >= known.terminated_at + timeouts.stop else None
     if not known.alive:
-        if known.members:
+        if known.has_processes:
             return Kill(key)
         if known.retry_at is None:
-            return NoteEnd(key)
+            return RecordExit(key)
         return Start(known.daemon) if now >= known.retry_at else None
-    if known.healthy_at is None and now >= known.started_at + times.start:
+    if known.healthy_at is None and now >= known.started_at + timeouts.start:
         return Kill(key)
-    return Check(key) if now >= _next_check(known, times) else None
+    return Check(key) if now >= _next_check(known, timeouts) else None
 
 
-def _moments(wanted: Daemon | None, known: Found, times: Times) -> Iterator[float]:
-    if state(wanted, known) is DaemonState.DRAINING:
-        if known.members and known.terminated_at is not None:
-            yield known.terminated_at + times.stop
+def _deadlines(
+    desired: Daemon | None, known: ObservedDaemon, timeouts: DaemonTimeouts
+) -> Iterator[float]:
+    """Yield the moments at which `_next_action` answers otherwise without any event."""
+    if state(desired, known) is DaemonState.DRAINING:
+        if known.has_processes and known.terminated_at is not None:
+            yield known.terminated_at + timeouts.stop
     elif not known.alive:
         if known.retry_at is not None:
             yield known.retry_at
     else:
-        yield _next_check(known, times)
+        yield _next_check(known, timeouts)
         if known.healthy_at is None:
-            yield known.started_at + times.start
+            yield known.started_at + timeouts.start
 
 
-def _next_check(known: Found, times: Times) -> float:
+def _next_check(known: ObservedDaemon, timeouts: DaemonTimeouts) -> float:
     if known.checked_at is None:
         return known.started_at
     if known.healthy:
-        return known.checked_at + times.check_healthy
-    # A tenth of what it has taken so far: quick ones are not kept waiting, slow ones not pestered.
-    took = known.checked_at - known.started_at
-    return known.checked_at + min(max(times.check_starting, took / 10), times.check_healthy)
+        return known.checked_at + timeouts.check_healthy
+    # A tenth of the time since its start: quick daemons are served soon, slow ones are not checked too often.
+    age = known.checked_at - known.started_at
+    return known.checked_at + min(max(timeouts.check_starting, age / 10), timeouts.check_healthy)

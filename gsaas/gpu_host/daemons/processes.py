@@ -1,13 +1,13 @@
-"""Groups of processes that can be found and killed as a whole, children and orphans included.
+"""Tracks all processes of a daemon, children and orphans included, so that they are found and killed as a unit.
 
-1. A daemon's first process enters its group before it becomes the daemon, so whatever it starts is in it, too. Children
-   that outlive their parent, or leave its session, stay in it.
-2. Groups are control groups: of version 2 where there are any, else a hierarchy of version 1. They have names on disk,
-   so they are found again after a restart of ours.
-3. Where we may make neither, a variable in the environment marks a group's processes. Children inherit it; a program
-   that clears its environment escapes, so this is second best.
+1. The first process of a daemon is tracked before it becomes the daemon, so all its children are tracked, too, also
+   those that outlive their parent or leave its session.
+2. Processes are tracked by control groups: version 2 where the host has it, else a hierarchy of version 1. Control
+   groups have names in a file system, so a restarted monitor finds them again.
+3. Where the monitor may make neither, a variable in the environment marks a daemon's processes. Children inherit it; a
+   program that clears its environment escapes, so this is second best.
 
-The paths follow the kernel's cgroup-v2 and cgroup-v1 documents; `cgroup.kill` is there since Linux 5.14.
+The paths follow the kernel's cgroup-v2 and cgroup-v1 documents; `cgroup.kill` exists since Linux 5.14.
 """
 
 from __future__ import annotations
@@ -24,72 +24,72 @@ from pathlib import Path
 LOG = logging.getLogger(__name__)
 
 MARK = "GSAAS_DAEMON"
-"""The variable that marks processes where there are no control groups."""
+"""The environment variable that marks processes where there are no control groups."""
 _V1 = ("pids", "freezer", "name=systemd", "memory", "cpu")
-"""Hierarchies of version 1, of which any will do."""
+"""Hierarchies of version 1, any of which will do, best first."""
 
 
-class Groups(abc.ABC):
-    """Groups by key. Nothing here raises because a process ended meanwhile."""
+class ProcessTracker(abc.ABC):
+    """Tracks the processes of daemons by key. No method raises because a process ended meanwhile."""
 
-    procs: str | None = None
-    """Template of the file, with {key}, in which a process writes its number to join a group; None: none is needed."""
-
-    @abc.abstractmethod
-    def make(self, key: str) -> None:
-        """Have an empty group, or the one that is there; raises `OSError`."""
+    join_file: str | None = None
+    """Path with {key}: a process that writes its PID there is tracked. None: there is nothing to write."""
 
     @abc.abstractmethod
-    def names(self) -> list[str]:
-        """Every group that is there."""
+    def create(self, key: str) -> None:
+        """Prepare to track the processes of *key*; does nothing if that is done already. Raises `OSError`."""
 
     @abc.abstractmethod
-    def members(self, key: str) -> set[int]:
-        """The processes of a group that live (zombies do not)."""
+    def list_keys(self) -> list[str]:
+        """Return all keys that are tracked."""
+
+    @abc.abstractmethod
+    def pids(self, key: str) -> set[int]:
+        """Return the PIDs of *key*'s processes that live; zombies do not."""
 
     @abc.abstractmethod
     def remove(self, key: str) -> None:
-        """Remove a group without members."""
+        """Stop to track a key without processes; raises `OSError` if it has any."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Remove what holds the groups together, if there are none."""
+        """Remove the tracker's own traces if no key is tracked."""
 
-    def mark(self, key: str) -> dict[str, str]:
-        """What the environment of a group's first process must have."""
+    def environment(self, key: str) -> dict[str, str]:
+        """Return the variables that the first process of *key* must be started with."""
         return {}
 
     def signal(self, key: str, number: int) -> None:
-        """Send a signal to every process of a group."""
-        for pid in self.members(key):
+        """Send a signal to every process of *key*."""
+        for pid in self.pids(key):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def kill(self, key: str) -> None:
-        """End every process of a group now. Those that multiply meanwhile need another call."""
+        """End every process of *key* now. Processes that fork meanwhile may need another call."""
         self.signal(key, signal.SIGKILL)
 
 
-class ControlGroups(Groups):
-    """Control groups below one folder of a hierarchy."""
+class CgroupTracker(ProcessTracker):
+    """Tracks processes by control groups, one for each key, below the folder *root* of a hierarchy."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.procs = f"{root}/{{key}}/cgroup.procs"
+        self.join_file = f"{root}/{{key}}/cgroup.procs"
 
-    def make(self, key: str) -> None:
+    def create(self, key: str) -> None:
         (self._root / key).mkdir(parents=True, exist_ok=True)
 
-    def names(self) -> list[str]:
+    def list_keys(self) -> list[str]:
         return sorted(path.name for path in self._root.glob("*/"))
 
-    def members(self, key: str) -> set[int]:
+    def pids(self, key: str) -> set[int]:
         try:
             text = (self._root / key / "cgroup.procs").read_text(encoding="ascii")
         except FileNotFoundError:
             return set()
-        # A zombie of ours stays listed until it is waited for. It holds nothing any more.
-        return {pid for pid in map(int, text.split()) if _lives(pid)}
+        # A zombie child of the monitor is listed until the monitor waits for it; it uses nothing any more.
+        return {pid for pid in map(int, text.split()) if _is_alive(pid)}
 
     def kill(self, key: str) -> None:
         try:
@@ -102,56 +102,58 @@ class ControlGroups(Groups):
             (self._root / key).rmdir()
 
     def close(self) -> None:
-        with suppress(OSError):  # there are some
+        with suppress(OSError):  # not empty: daemons are left
             self._root.rmdir()
 
 
-class MarkedProcesses(Groups):
-    """Processes that carry a group's mark in their environment."""
+class EnvironmentTracker(ProcessTracker):
+    """Tracks processes by a variable in their environment, `MARK`=*instance*/KEY."""
 
     def __init__(self, instance: str) -> None:
         self._prefix = f"{MARK}={instance}/".encode()
         self._instance = instance
 
-    def make(self, key: str) -> None:
-        """There is nothing to make."""
+    def create(self, key: str) -> None:
+        """Nothing has to be prepared."""
 
-    def mark(self, key: str) -> dict[str, str]:
+    def environment(self, key: str) -> dict[str, str]:
         return {MARK: f"{self._instance}/{key}"}
 
-    def names(self) -> list[str]:
+    def list_keys(self) -> list[str]:
         return sorted({key for _, key in self._marked()})
 
-    def members(self, key: str) -> set[int]:
-        return {pid for pid, other in self._marked() if other == key and _lives(pid)}
+    def pids(self, key: str) -> set[int]:
+        return {pid for pid, other in self._marked() if other == key and _is_alive(pid)}
 
     def remove(self, key: str) -> None:
         """There is nothing to remove."""
 
     def close(self) -> None:
-        """There is nothing to remove here, either."""
+        """There is nothing to remove."""
 
     def _marked(self) -> Iterator[tuple[int, str]]:
+        """Yield PID and key of every marked process of this machine."""
         for folder in Path("/proc").iterdir():
             if not folder.name.isdigit():
                 continue
             try:
                 variables = (folder / "environ").read_bytes().split(b"\0")
-            except OSError:  # it ended, or is none of our business
+            except OSError:  # it ended, or belongs to another user
                 continue
             for variable in variables:
                 if variable.startswith(self._prefix):
                     yield int(folder.name), os.fsdecode(variable.removeprefix(self._prefix))
 
 
-def groups(state_dir: Path) -> Groups:
-    """The best groups that we may make here, for daemons that are noted in *state_dir*."""
+def process_tracker(state_dir: Path) -> ProcessTracker:
+    """Return the best tracker that this process may use, for the daemons that are recorded in *state_dir*."""
     instance = "gsaas-" + hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
     own = Path("/proc/self/cgroup").read_text(encoding="utf-8")
-    for parent in candidates(mounts, own):
+    for parent in cgroup_parents(mounts, own):
         root = Path(parent) / instance
         try:
+            # Only an attempt tells whether control groups may be made here, two levels deep.
             root.mkdir(exist_ok=True)
             probe = root / "probe"
             probe.mkdir(exist_ok=True)
@@ -159,76 +161,79 @@ def groups(state_dir: Path) -> Groups:
         except OSError as error:
             LOG.debug("no control groups below %s: %s", parent, error)
             continue
-        return ControlGroups(root)
+        return CgroupTracker(root)
     LOG.warning(
         "control groups cannot be made here: daemons are told apart by their environment; give the "
         "monitor's unit Delegate=yes"
     )
-    return MarkedProcesses(instance)
+    return EnvironmentTracker(instance)
 
 
-def candidates(mountinfo: str, own: str) -> list[str]:
-    """Folders in which a process may make control groups, best first, from two files of /proc/self.
+def cgroup_parents(mountinfo: str, own: str) -> list[str]:
+    """Return the folders in which a process may make control groups, best first, from two files of /proc/self.
 
-    *mountinfo* lists what is mounted, *own* (`cgroup`) where the process is in each hierarchy.
+    *mountinfo* lists what is mounted, *own* (`cgroup`) the process's control group in each hierarchy.
     """
-    places = {}
+    paths: dict[str, str] = {}
     for line in own.splitlines():
-        _, controllers, path = line.split(":", 2)
+        _, controllers, own_path = line.split(":", 2)
         for controller in controllers.split(","):
-            places[controller] = path
+            paths[controller] = own_path
     found: dict[int, str] = {}
+    path: str | None
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
         root, mount_point = left.split()[3:5]
         kind, _, options = right.split(" ", 2)
         if kind == "cgroup2":
-            rank, place = 0, places.get("")
+            rank, path = 0, paths.get("")
         elif kind == "cgroup":
-            usable = [name for name in _V1 if name in options.split(",") and name in places]
+            usable = [name for name in _V1 if name in options.split(",") and name in paths]
             if not usable:
                 continue
-            rank, place = 1 + _V1.index(usable[0]), places[usable[0]]
+            rank, path = 1 + _V1.index(usable[0]), paths[usable[0]]
         else:
             continue
-        if place is None:
+        if path is None:
             continue
-        relative = os.path.relpath(place, root)
+        # In a container, a mount may show only a part of the hierarchy; the process has to be within it.
+        relative = os.path.relpath(path, root)
         if not relative.startswith(".."):
             found.setdefault(rank, os.path.normpath(f"{mount_point}/{relative}"))
     return [found[rank] for rank in sorted(found)]
 
 
-def started(pid: int) -> str | None:
-    """When a process was started, in the kernel's own count; with the number it names a process for ever.
+def start_time(pid: int) -> str | None:
+    """Return when a process was started, in clock ticks since boot; None if it ended, zombies included.
 
-    None if it ended, zombies included.
+    PID and start time together identify a process: the kernel uses PIDs again.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    fields = text.rpartition(")")[2].split()  # the name before may contain spaces and parentheses
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _lives(pid: int) -> bool:
-    return started(pid) is not None
+def _is_alive(pid: int) -> bool:
+    return start_time(pid) is not None
 
 
-def listeners(tables: str, port: int) -> bool:
-    """Does anybody listen on *port*? *tables* are /proc/net/tcp and /proc/net/tcp6, together."""
+def has_listener(tables: str, port: int) -> bool:
+    """Return whether *tables*, the text of /proc/net/tcp and /proc/net/tcp6, lists a listener on *port*."""
     for line in tables.splitlines():
         fields = line.split()
+        # State 0A is TCP_LISTEN.
         if len(fields) > 3 and fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
             return True
     return False
 
 
-def listening(port: int) -> bool:
-    """Does anybody listen on *port* in this network namespace?"""
+def is_listening(port: int) -> bool:
+    """Return whether any process listens on *port* in this network namespace."""
     tables = ""
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             tables += Path(f"/proc/self/net/{name}").read_text(encoding="ascii")
-    return listeners(tables, port)
+    return has_listener(tables, port)

@@ -1,11 +1,11 @@
-"""Daemons and fence of one GPU host, on the message bus: takes the engine's orders, reports what there is.
+"""Daemons and fence of one GPU host, on the message bus: applies the engine's desired state, reports the actual one.
 
-1. At start, and until it succeeded, it asks for everything it should hold. Until then nothing is ended or shut out, and
-   orders wait, for they may be newer than that answer.
-2. Of two orders the one with the larger number counts, in whatever sequence they arrive.
-3. First the fence lets nobody in whose lease is over, then daemons end: what is left behind is never reached.
-4. It reports when a daemon comes to fare otherwise, and every now and then. What it could not do it reports as a
-   problem, and tries again with the next report.
+1. At the start it asks the engine for the desired state until it gets it. Until then no daemon is ended and no address
+   is shut out, and calls of `apply` wait, as they may carry a newer state than that answer.
+2. Of two desired states the one with the larger serial applies, in whatever order they arrive.
+3. The fence shuts addresses out before daemons end, so that no client reaches a daemon that is being ended.
+4. It reports when the status of a daemon changes, and every `REPORT_INTERVAL` seconds. What it cannot do it reports as
+   a problem, and tries again with the next report.
 """
 
 from __future__ import annotations
@@ -14,57 +14,66 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gsaas import rpc
 from gsaas.gpu_host.fence.fence import Fence
 from gsaas.objects.daemon import (
-    Condition,
     Daemon,
     DaemonReport,
     DaemonState,
+    DaemonStatus,
     DesiredState,
     FenceReport,
+    daemons_per_gpu,
 )
-from gsaas.objects.daemon import per_gpu as daemons_of
-from gsaas.objects.gpu_report import Sight
-from gsaas.remoting.daemon import PER_GPU, Daemons
+from gsaas.objects.gpu_report import GpuSnapshot
+from gsaas.remoting.daemon import PER_GPU, DaemonSettings
 from gsaas.rpc.engine import EngineClient
 
 LOG = logging.getLogger(__name__)
 
 REPORT_INTERVAL = 30.0
+"""Seconds between two reports if nothing changes."""
 RETRY_PAUSE = 1.0
-"""Seconds between two attempts to reach the engine at start."""
-STOP_PATIENCE = 2.0
-"""Seconds for which an end waits for the last report."""
+"""Seconds between two attempts to reach the engine at the start."""
+STOP_TIMEOUT = 2.0
+"""Seconds that `stop` waits for the last report."""
+UNKNOWN_SERIAL = -1
+"""The serial until the engine has sent a desired state; those of the engine begin at 0."""
+
+T = TypeVar("T")
 
 
-class Supervises(Protocol):
+class DaemonSupervisor(Protocol):
     """What `Supervisor` and `SimulatedSupervisor` have in common."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Adopt existing daemons, and begin to supervise."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End the supervision."""
 
-    def want(self, daemons: Iterable[Daemon]) -> None: ...
+    def set_desired(self, daemons: Iterable[Daemon]) -> None:
+        """Have these daemons and no others; may return before they are there."""
 
-    def conditions(self) -> list[Condition]: ...
+    def statuses(self) -> list[DaemonStatus]:
+        """Return the status of every daemon that is desired or not gone yet, by key."""
 
 
 class DaemonService:
-    """The daemons of *host*, as *kind* says they are run; *make* makes what supervises them, for this service.
+    """The daemons of *host*, run as *settings* say; *make_supervisor* is called with this service.
 
-    *fence* is around their ports; None: there is none. *on_change* is called when a daemon that serves a whole GPU
-    fares otherwise.
+    *fence* guards their ports; None: there is no fence. `on_change`, to be set by the owner, is called when the status
+    of a daemon that serves a whole GPU changes.
     """
 
     def __init__(
         self,
         host: str,
         engine: EngineClient,
-        kind: Daemons,
-        make: Callable[[DaemonService], Supervises],
+        settings: DaemonSettings,
+        make_supervisor: Callable[[DaemonService], DaemonSupervisor],
         fence: Fence | None,
         *,
         report_interval: float = REPORT_INTERVAL,
@@ -72,141 +81,157 @@ class DaemonService:
         self.host = host
         self.on_change: Callable[[], None] = lambda: None
         self._engine = engine
-        self._kind = kind
+        self._settings = settings
         self._parents: dict[str, str | None] = {}
+        """UUID -> that of the GPU that it is a MIG instance of."""
         self._fence = fence
         self._report_interval = report_interval
         self._lock = threading.Lock()
-        self._told = threading.Event()
-        self._wanted = DesiredState(-1)
+        self._synchronised = threading.Event()
+        """The engine has sent the desired state, or the service is being stopped."""
+        self._desired = DesiredState(UNKNOWN_SERIAL)
         self._gpus: dict[str, int] = {}
-        self._troubled: dict[str, str] = {}
+        """UUID -> port of the GPU's own daemon."""
+        self._unhealthy: dict[str, str] = {}
+        """GPUs at the last call of `on_change`, as `_unhealthy_gpus` returned them."""
         self._problems: dict[str, str] = {}
-        self._news = threading.Event()
+        """What could not be done with the fence -> the sentence to report."""
+        self._report_due = threading.Event()
         self._stopping = threading.Event()
         self._reporter = threading.Thread(target=self._run, name=f"daemons-{host}", daemon=True)
-        self._supervisor = make(self)
+        self._supervisor = make_supervisor(self)
 
-    def start(self, sight: Sight) -> None:
-        """Take over what is there. Raises `OSError` when the kernel does not let us have a fence."""
-        self._note(sight)
+    def start(self, snapshot: GpuSnapshot) -> None:
+        """Adopt the daemons and the fence that there are. Raises `OSError` if the kernel refuses the fence."""
+        self._set_gpus(snapshot)
         if self._fence is not None:
             self._fence.start(self._ranges())
         self._supervisor.start()
         with self._lock:
-            self._settle()
+            self._reconcile()
         self._reporter.start()
 
     def stop(self) -> None:
-        """Look after them no more, and leave daemons and fence as they are."""
+        """End the supervision, and leave daemons and fence as they are."""
         self._stopping.set()
-        self._told.set()
-        self._news.set()
-        self._reporter.join(STOP_PATIENCE)
+        self._synchronised.set()
+        self._report_due.set()
+        self._reporter.join(STOP_TIMEOUT)
         self._supervisor.stop()
         if self._fence is not None:
             self._fence.stop()
 
-    def apply(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Hold what the engine wants, and return the report.
+    def apply(self, desired: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a desired state, `DesiredState.to_dict()`, unless a newer one is known; return the report.
 
-        Raises `ValueError`, `TypeError`, `KeyError` for nonsense, and `OSError` if the fence cannot be read: the
-        answer would confirm that somebody is shut out, and nobody knows.
+        Raises `ValueError`, `TypeError` or `KeyError` for what is no desired state, and `OSError` if the fence cannot
+        be read: a report would confirm that addresses are shut out, without anything to prove it.
         """
-        orders = DesiredState.from_dict(wanted)
-        self._told.wait()
+        received = DesiredState.from_dict(desired)
+        self._synchronised.wait()
         if self._stopping.is_set():
             raise RuntimeError("it is being stopped")
         with self._lock:
-            if orders.serial > self._wanted.serial:
-                self._wanted = orders
-                self._settle()
+            if received.serial > self._desired.serial:
+                self._desired = received
+                self._reconcile()
             report = self._report().to_dict()
         if "read" in self._problems:
             raise OSError(self._problems["read"])
         return report
 
-    def serve(self, sight: Sight) -> Sight:
-        """Have daemons for the GPUs that are there now; in the sight returned, those without one are withdrawn."""
-        if not sight.blind and _ports(sight) != self._gpus:
+    def update_gpus(self, snapshot: GpuSnapshot) -> GpuSnapshot:
+        """Have daemons for the GPUs of *snapshot*; return it with the GPUs withdrawn whose own daemon is not healthy.
+
+        While the GPUs are unavailable, the daemons stay as they are.
+        """
+        if not snapshot.unavailable and _daemon_ports(snapshot) != self._gpus:
             with self._lock:
-                self._note(sight)
-                self._settle()
-        if self._kind.life != PER_GPU:
-            return sight
-        troubled = self._trouble()
+                self._set_gpus(snapshot)
+                self._reconcile()
+        if self._settings.life != PER_GPU:
+            return snapshot
+        unhealthy = self._unhealthy_gpus()
         return replace(
-            sight,
+            snapshot,
             gpus=[
-                replace(gpu, withdrawn=troubled[gpu.uuid])
-                if gpu.withdrawn is None and gpu.uuid in troubled
+                replace(gpu, withdrawn=unhealthy[gpu.uuid])
+                if gpu.withdrawn is None and gpu.uuid in unhealthy
                 else gpu
-                for gpu in sight.gpus
+                for gpu in snapshot.gpus
             ],
         )
 
-    def parent(self, uuid: str) -> str | None:
-        """The GPU that a MIG instance is part of."""
+    def parent_uuid(self, uuid: str) -> str | None:
+        """Return the UUID of the GPU that a MIG instance is part of; None for a whole GPU or an unknown one."""
         return self._parents.get(uuid)
 
-    def changed(self) -> None:
-        """A daemon fares otherwise than before."""
-        self._news.set()
-        if self._kind.life == PER_GPU:
-            troubled = self._trouble()
-            if troubled != self._troubled:
-                self._troubled = troubled
+    def daemons_changed(self) -> None:
+        """Report soon; the supervisor calls this after the status of a daemon has changed."""
+        self._report_due.set()
+        if self._settings.life == PER_GPU:
+            unhealthy = self._unhealthy_gpus()
+            if unhealthy != self._unhealthy:
+                self._unhealthy = unhealthy
                 self.on_change()
 
-    def _note(self, sight: Sight) -> None:
-        self._gpus = _ports(sight)
-        self._parents = {gpu.uuid: gpu.parent_uuid for gpu in sight.gpus}
+    def _set_gpus(self, snapshot: GpuSnapshot) -> None:
+        self._gpus = _daemon_ports(snapshot)
+        self._parents = {gpu.uuid: gpu.parent_uuid for gpu in snapshot.gpus}
 
-    def _trouble(self) -> dict[str, str]:
-        """GPUs whose own daemon is not well, and why."""
+    def _unhealthy_gpus(self) -> dict[str, str]:
+        """Return the UUIDs of the GPUs whose own daemon is not healthy, each with the reason."""
         return {
-            each.daemon.gpu_uuid: f"its daemon is {each.state}"
-            + (f": {each.detail}" if each.detail else "")
-            for each in self._supervisor.conditions()
-            if each.daemon.lease_id is None and each.state != DaemonState.HEALTHY
+            status.daemon.gpu_uuid: f"its daemon is {status.state}"
+            + (f": {status.detail}" if status.detail else "")
+            for status in self._supervisor.statuses()
+            if status.daemon.lease_id is None and status.state != DaemonState.HEALTHY
         }
 
-    def _settle(self) -> None:
-        """Do what is wanted, as far as it is known; somebody holds the lock."""
-        own = daemons_of(self._gpus.items()) if self._kind.life == PER_GPU else frozenset()
-        if self._fence is not None:
-            self._guard("set", self._set_fence)
-        if self._wanted.serial < 0:  # nobody has told us yet whose these are
-            left = {each.daemon for each in self._supervisor.conditions()}
-            own |= {daemon for daemon in left if daemon.lease_id is not None}
-        self._supervisor.want(own | self._wanted.daemons)
+    def _reconcile(self) -> None:
+        """Bring fence and daemons to the desired state, as far as that is known; the caller has the lock."""
+        desired = daemons_per_gpu(self._gpus.items())
+        if self._settings.life != PER_GPU:
+            desired = frozenset()
+        # The fence goes first: see rule 3 of the module.
+        self._try_fence("set", self._set_fence)
+        if self._desired.serial == UNKNOWN_SERIAL:
+            existing = {status.daemon for status in self._supervisor.statuses()}
+            desired |= {daemon for daemon in existing if daemon.lease_id is not None}
+        self._supervisor.set_desired(desired | self._desired.daemons)
 
-    def _set_fence(self) -> None:
-        self._fence.enclose(self._ranges())
-        if self._wanted.serial >= 0:
-            self._fence.apply(self._wanted.admissions)
+    def _set_fence(self, fence: Fence) -> None:
+        fence.set_ports(self._ranges())
+        if self._desired.serial != UNKNOWN_SERIAL:
+            fence.apply(self._desired.admissions)
 
     def _ranges(self) -> list[tuple[int, int]]:
+        """Return the ports of all daemons that there may be, as pairs of first and last."""
         ranges = [(port, port) for port in self._gpus.values()]
-        if self._kind.serves_leases:
-            ranges.append((self._kind.lease_ports.first, self._kind.lease_ports.last))
+        if self._settings.per_lease:
+            ranges.append((self._settings.lease_ports.first, self._settings.lease_ports.last))
         return ranges
 
     def _report(self) -> DaemonReport:
         fence = None
         if self._fence is not None:
-            # A fence that cannot be read admits, as far as anybody knows, nobody.
-            fence = self._guard("read", self._fence.report) or FenceReport(frozenset())
+            # A fence that cannot be read is reported as one that admits no address: nothing else is certain.
+            fence = self._try_fence("read", lambda fence: fence.report()) or FenceReport(
+                frozenset()
+            )
         return DaemonReport(
-            self._wanted.serial,
-            self._supervisor.conditions(),
+            self._desired.serial,
+            self._supervisor.statuses(),
             fence,
             tuple(self._problems.values()),
         )
 
-    def _guard(self, what: str, act: Callable[[], Any]) -> Any:
+    def _try_fence(self, what: str, act: Callable[[Fence], T]) -> T | None:
+        """Return what *act* returns for the fence; None without a fence, or if it fails, which becomes a problem."""
+        if self._fence is None:
+            return None
         try:
-            result = act()
+            result = act(self._fence)
         except OSError as error:
             LOG.warning("the fence of %s could not be %s: %s", self.host, what, error)
             self._problems[what] = f"the fence could not be {what}: {error}"
@@ -215,24 +240,23 @@ class DaemonService:
         return result
 
     def _run(self) -> None:
-        self._take_over()
+        self._synchronise()
         while not self._stopping.is_set():
-            self._news.clear()
+            self._report_due.clear()
             with self._lock:
-                if self._fence is not None:
-                    self._guard("set", self._set_fence)
+                self._try_fence("set", self._set_fence)
                 report = self._report().to_dict()
             try:
                 self._engine.daemons_report(self.host, report)
             except rpc.BusError as error:
                 LOG.warning("the daemons of %s could not be reported: %s", self.host, error)
-            self._news.wait(self._report_interval)
+            self._report_due.wait(self._report_interval)
 
-    def _take_over(self) -> None:
-        """Hold what the engine says, and nothing else."""
+    def _synchronise(self) -> None:
+        """Fetch the desired state from the engine, however long that takes, and apply it."""
         while not self._stopping.is_set():
             try:
-                wanted = self._engine.daemons_started(self.host)
+                desired = self._engine.daemons_started(self.host)
             except (rpc.BusError, ValueError, TypeError, KeyError) as error:
                 LOG.warning("the daemons of %s wait for the engine: %s", self.host, error)
                 self._stopping.wait(RETRY_PAUSE)
@@ -240,11 +264,11 @@ class DaemonService:
             if self._stopping.is_set():
                 return
             with self._lock:
-                self._wanted = wanted
-                self._settle()
-            self._told.set()
+                self._desired = desired
+                self._reconcile()
+            self._synchronised.set()
             return
 
 
-def _ports(sight: Sight) -> dict[str, int]:
-    return {gpu.uuid: gpu.daemon_port for gpu in sight.gpus}
+def _daemon_ports(snapshot: GpuSnapshot) -> dict[str, int]:
+    return {gpu.uuid: gpu.daemon_port for gpu in snapshot.gpus}

@@ -1,7 +1,7 @@
-"""Keeps the daemons of a host as they are wanted: looks, asks `plan` what is next, does it, and looks again.
+"""Keeps the daemons of a host as they are desired: observes them, asks `plan` for actions, and carries these out.
 
-Until somebody has said what is wanted, daemons that a monitor before us left are watched and nothing is ended: they may
-be carrying somebody's computation. Stopping ends the watching, not the daemons.
+Until the desired daemons are known, those that an earlier monitor left are watched and restarted, and none is ended:
+tenants may be computing on them. Stopping the supervisor ends the supervision, not the daemons.
 """
 
 from __future__ import annotations
@@ -17,230 +17,262 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from gsaas.gpu_host.daemons import plan as planning
-from gsaas.gpu_host.daemons.health import Unhealthy
-from gsaas.gpu_host.daemons.launcher import CannotStart, Launcher, Process
-from gsaas.gpu_host.daemons.plan import Check, Forget, Found, Kill, NoteEnd, Start, Terminate, Times
-from gsaas.objects.daemon import Condition, Daemon, DaemonState
+from gsaas.gpu_host.daemons.health import HealthCheckFailed
+from gsaas.gpu_host.daemons.launcher import CannotStart, DaemonProcess, Launcher
+from gsaas.gpu_host.daemons.plan import (
+    Check,
+    DaemonTimeouts,
+    Forget,
+    Kill,
+    ObservedDaemon,
+    RecordExit,
+    Start,
+    Terminate,
+)
+from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 
 LOG = logging.getLogger(__name__)
 
-CHECKS_AT_ONCE = 4
+PARALLEL_CHECKS = 4
+"""Health checks that run at the same time."""
 TRIM_INTERVAL = 10.0
-"""Seconds between two looks at the size of logs."""
+"""Seconds between two checks of the sizes of logs."""
 SWEEP_INTERVAL = 3600.0
-LOOK_AGAIN = 0.05
-"""Seconds between two looks at what makes no noise: a group that is being emptied."""
-LOOK_AGAIN_SELDOM = 1.0
-"""The same for a port that should be free."""
+"""Seconds between two removals of old logs."""
+POLL_INTERVAL = 0.05
+"""Seconds between two looks at processes that send no event when they end: those that are not a daemon's first."""
+PORT_POLL_INTERVAL = 1.0
+"""Seconds between two looks at a port that should become free."""
 
 
 @dataclass
-class _Entry:
-    """What we remember of one daemon."""
+class _SupervisedDaemon:
+    """The supervisor's memory of one daemon; its fields are those of `ObservedDaemon` where they have its names."""
 
     daemon: Daemon
-    process: Process | None
+    process: DaemonProcess | None
     started_at: float
     restarts: int = 0
     checked_at: float | None = None
     checking: bool = False
+    """A health check is running."""
     healthy: bool = False
     healthy_at: float | None = None
     failures: int = 0
     retry_at: float | None = None
     terminated_at: float | None = None
     given_up: bool = False
-    """It was killed because it did not get well."""
+    """It was killed because it did not become healthy in time."""
     detail: str | None = None
+    """Why it is not healthy, for the report."""
+
+    @property
+    def pidfd(self) -> int | None:
+        """The descriptor of its first process; None if that does not live."""
+        return None if self.process is None else self.process.pidfd
 
     @property
     def alive(self) -> bool:
-        return self.process is not None and self.process.watch is not None
+        return self.pidfd is not None
 
 
 class Supervisor:
-    """*on_change* is called, without a lock held, after any daemon came to fare otherwise than before."""
+    """Supervises the daemons of one host in a thread of its own.
+
+    *on_change* is called, without a lock held, after the status of any daemon has changed.
+    """
 
     def __init__(
         self,
         launcher: Launcher,
-        times: Times,
+        timeouts: DaemonTimeouts,
         on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._launcher = launcher
-        self._times = times
+        self._timeouts = timeouts
         self._on_change = on_change
         self._clock = clock
         self._lock = threading.Lock()
-        self._wanted: dict[str, Daemon] | None = None
-        self._entries: dict[str, _Entry] = {}
-        self._told: list[Condition] = []
+        self._desired: dict[str, Daemon] | None = None
+        self._entries: dict[str, _SupervisedDaemon] = {}
+        self._announced: list[DaemonStatus] = []
+        """The statuses at the last call of *on_change*."""
         self._results: queue.SimpleQueue[tuple[str, float, str | None]] = queue.SimpleQueue()
+        """Of health checks: the daemon's key, its start, and the failure, None for a success."""
         self._stopping = False
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._checks = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="daemon-check")
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._checks = ThreadPoolExecutor(PARALLEL_CHECKS, thread_name_prefix="daemon-check")
         self._thread = threading.Thread(target=self._run, name="daemons", daemon=True)
 
     def start(self) -> None:
-        """Take over what is there, and begin to watch."""
+        """Adopt the daemons of an earlier monitor, and begin to supervise."""
         now = self._clock()
         for record, process in self._launcher.adopt():
-            LOG.info("daemon %s was started before us", record.daemon.key)
-            entry = _Entry(record.daemon, process, now, record.restarts)
-            if entry.alive:  # until it was asked, it is taken to be as well as when we last asked
+            LOG.info("daemon %s was started by an earlier monitor", record.daemon.key)
+            entry = _SupervisedDaemon(record.daemon, process, now, record.restarts)
+            # Until its first check it counts as healthy: it was, most probably, and must not be reported as down.
+            if entry.alive:
                 entry.healthy, entry.healthy_at = True, now
             self._entries[record.daemon.key] = entry
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more, and leave every daemon as it is."""
+        """End the supervision, and leave every daemon as it is."""
         self._stopping = True
-        self._nudge()
+        self._wake()
         if self._thread.ident is not None:
             self._thread.join()
         self._checks.shutdown(cancel_futures=True)
-        os.close(self._wake)
+        os.close(self._wake_fd)
         for entry in self._entries.values():
             if entry.process is not None:
                 entry.process.close()
         self._entries.clear()
 
-    def want(self, daemons: Iterable[Daemon]) -> None:
-        """Have these daemons and no others. Returns at once; `conditions` tells how far it is."""
+    def set_desired(self, daemons: Iterable[Daemon]) -> None:
+        """Have these daemons and no others. Returns at once; `statuses` tells the progress."""
         with self._lock:
-            self._wanted = {daemon.key: daemon for daemon in daemons}
-        self._nudge()
+            self._desired = {daemon.key: daemon for daemon in daemons}
+        self._wake()
 
-    def conditions(self) -> list[Condition]:
-        """Every daemon that is wanted or not gone yet, by key."""
+    def statuses(self) -> list[DaemonStatus]:
+        """Return the status of every daemon that is desired or not gone yet, by key."""
         with self._lock:
-            return self._conditions()
+            return self._statuses()
 
-    def wait_until_gone(self, patience: float) -> bool:
-        """Wait for up to *patience* seconds until no daemon is left; whether none is. For those who want none."""
-        deadline = time.monotonic() + patience
-        while self.conditions():
+    def wait_until_gone(self, timeout: float) -> bool:
+        """Wait up to *timeout* seconds until no daemon is left; return whether none is. No daemon may be desired."""
+        deadline = time.monotonic() + timeout
+        while self.statuses():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(LOOK_AGAIN)
+            time.sleep(POLL_INTERVAL)
         return True
 
-    def _nudge(self) -> None:
-        os.eventfd_write(self._wake, 1)
+    def _wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
 
     def _run(self) -> None:
         trim_at = sweep_at = self._clock()
         while not self._stopping:
             with self._lock:
-                pause = self._turn()
-                conditions = self._conditions()
-                watched = [e.process.watch for e in self._entries.values() if e.alive]
-            if conditions != self._told:
-                self._told = conditions
+                pause = self._reconcile()
+                statuses = self._statuses()
+                pidfds = [entry.pidfd for entry in self._entries.values()]
+            if statuses != self._announced:
+                self._announced = statuses
                 self._on_change()
             now = self._clock()
             if now >= trim_at:
                 trim_at = now + TRIM_INTERVAL
-                for condition in conditions:
-                    self._launcher.trim(condition.daemon)
+                for status in statuses:
+                    self._launcher.trim(status.daemon)
             if now >= sweep_at:
                 sweep_at = now + SWEEP_INTERVAL
                 self._launcher.sweep()
-            self._wait(watched, min(pause, TRIM_INTERVAL))
+            self._wait([fd for fd in pidfds if fd is not None], min(pause, TRIM_INTERVAL))
 
-    def _wait(self, watched: list[int], seconds: float) -> None:
+    def _wait(self, pidfds: list[int], seconds: float) -> None:
+        """Wait until one of these processes ends, `_wake` is called, or *seconds* have passed."""
         poll = select.poll()
-        for descriptor in (*watched, self._wake):
+        for descriptor in (*pidfds, self._wake_fd):
             poll.register(descriptor, select.POLLIN)
         ready = [descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)]
-        if self._wake in ready:
-            os.eventfd_read(self._wake)
+        if self._wake_fd in ready:
+            os.eventfd_read(self._wake_fd)
 
-    def _turn(self) -> float:
-        """Do everything that is to be done now; return seconds until the next look."""
-        self._take_results()
+    def _reconcile(self) -> float:
+        """Carry out every action that is due; return the seconds until the next look."""
+        self._take_check_results()
         for entry in self._entries.values():
-            self._notice_end(entry)
+            self._detect_end(entry)
         while True:
-            wanted = self._wishes()
-            found = {key: self._found(entry) for key, entry in self._entries.items()}
-            now = self._clock()
-            actions = planning.plan(wanted, found, now, self._times)
-            # What was killed, checked or asked to end shows its effect later; the rest at once.
-            progress = [self._do(action) for action in actions]
+            desired = self._effective_desired()
+            observed = {key: self._observe(entry) for key, entry in self._entries.items()}
+            actions = planning.plan(desired, observed, self._clock(), self._timeouts)
+            # A start, a recorded end and a removal make further actions due at once. The effect of a signal or of a
+            # check shows later, and planning again now would only repeat it. Every action is carried out: any() over
+            # a generator would stop at the first.
+            progress = [self._carry_out(action) for action in actions]
             if not any(progress):
-                return self._pause(wanted, found)
+                return self._pause(desired, observed)
 
-    def _pause(self, wanted: dict[str, Daemon], found: dict[str, Found]) -> float:
-        moment = planning.due(wanted, found, self._times)
+    def _pause(self, desired: dict[str, Daemon], observed: dict[str, ObservedDaemon]) -> float:
+        moment = planning.next_due(desired, observed, self._timeouts)
         pause = TRIM_INTERVAL if moment is None else moment - self._clock()
-        for key, known in found.items():
-            if known.members and not known.alive:
-                pause = min(max(pause, 0.0), LOOK_AGAIN)
-            elif planning.state(wanted.get(key), known) is DaemonState.DRAINING:
-                pause = min(pause, LOOK_AGAIN if known.members else LOOK_AGAIN_SELDOM)
-        # A check that is under way will wake us, however long it has been due.
-        return max(pause, LOOK_AGAIN)
+        for key, known in observed.items():
+            if known.has_processes and not known.alive:
+                pause = min(max(pause, 0.0), POLL_INTERVAL)
+            elif planning.state(desired.get(key), known) is DaemonState.DRAINING:
+                pause = min(pause, POLL_INTERVAL if known.has_processes else PORT_POLL_INTERVAL)
+        # A check that is running wakes the thread when it ends, even if the next one is overdue by then.
+        return max(pause, POLL_INTERVAL)
 
-    def _wishes(self) -> dict[str, Daemon]:
-        if self._wanted is None:
+    def _effective_desired(self) -> dict[str, Daemon]:
+        """Return the desired daemons; while these are not known, all that there are."""
+        if self._desired is None:
             return {key: entry.daemon for key, entry in self._entries.items()}
-        return self._wanted
+        return self._desired
 
-    def _found(self, entry: _Entry) -> Found:
+    def _observe(self, entry: _SupervisedDaemon) -> ObservedDaemon:
         key = entry.daemon.key
-        draining = entry.terminated_at is not None or self._wishes().get(key) != entry.daemon
-        # Reading a group costs something, and matters only where its first process does not tell.
-        members = entry.alive or self._launcher.has_members(key)
-        return Found(
+        draining = (
+            entry.terminated_at is not None or self._effective_desired().get(key) != entry.daemon
+        )
+        # Listing all processes is expensive, and only necessary after the first one has ended.
+        has_processes = entry.alive or self._launcher.has_processes(key)
+        return ObservedDaemon(
             daemon=entry.daemon,
             alive=entry.alive,
-            members=members,
+            has_processes=has_processes,
             started_at=entry.started_at,
+            # No further check is due while one is running.
             checked_at=float("inf") if entry.checking else entry.checked_at,
             healthy=entry.healthy,
             healthy_at=entry.healthy_at,
             failures=entry.failures,
             retry_at=entry.retry_at,
             terminated_at=entry.terminated_at,
-            port_taken=draining and not members and self._launcher.port_taken(entry.daemon),
+            port_taken=draining and not has_processes and self._launcher.port_taken(entry.daemon),
         )
 
-    def _notice_end(self, entry: _Entry) -> None:
-        if not entry.alive:
+    def _detect_end(self, entry: _SupervisedDaemon) -> None:
+        """Record the end of a daemon's first process, if it has ended since the last look."""
+        process = entry.process
+        if process is None or process.pidfd is None:
             return
         poll = select.poll()
-        poll.register(entry.process.watch, select.POLLIN)
+        poll.register(process.pidfd, select.POLLIN)
         if not poll.poll(0):
             return
-        status = entry.process.status
-        entry.process.close()
+        status = process.status
+        process.close()
         entry.healthy = False
         if entry.terminated_at is None:
             how = "ended" if status is None else f"ended with status {status}"
-            said = self._launcher.last_line(entry.daemon)
+            last_line = self._launcher.last_line(entry.daemon)
             if not entry.given_up:
-                entry.detail = f"{how}: {said}" if said else how
+                entry.detail = f"{how}: {last_line}" if last_line else how
             LOG.warning("daemon %s %s", entry.daemon.key, entry.detail)
 
-    def _take_results(self) -> None:
+    def _take_check_results(self) -> None:
         while not self._results.empty():
-            key, started_at, trouble = self._results.get()
+            key, started_at, failure = self._results.get()
             entry = self._entries.get(key)
             if entry is None or entry.started_at != started_at:
-                continue  # about a former one
+                continue  # it is about an earlier run of the daemon
             entry.checking = False
             entry.checked_at = self._clock()
             if not entry.alive or entry.given_up:
                 continue
-            entry.healthy = trouble is None
-            entry.detail = None if trouble is None else f"it {trouble}"
+            entry.healthy = failure is None
+            entry.detail = None if failure is None else f"it {failure}"
             if entry.healthy and entry.healthy_at is None:
                 entry.healthy_at = self._clock()
 
-    def _do(self, action: planning.Action) -> bool:
-        """Whether another look, now, finds things different."""
+    def _carry_out(self, action: planning.Action) -> bool:
+        """Carry out an action; return whether it may make further actions due at once."""
         match action:
             case Start(daemon):
                 self._start(daemon)
@@ -257,24 +289,26 @@ class Supervisor:
                 entry = self._entries[key]
                 if entry.alive and entry.terminated_at is None and not entry.given_up:
                     entry.given_up = True
-                    entry.detail = f"did not get well in {self._times.start:g} s: {entry.detail}"
+                    entry.detail = (
+                        f"did not become healthy in {self._timeouts.start:g} s: {entry.detail}"
+                    )
                 self._launcher.kill(key)
-            case NoteEnd(key):
-                self._note_end(self._entries[key])
+            case RecordExit(key):
+                self._record_exit(self._entries[key])
                 return True
             case Forget(key):
                 return self._forget(key)
         return False
 
     def _start(self, daemon: Daemon) -> None:
-        former = self._entries.get(daemon.key)
-        restarts = 0 if former is None else former.restarts + 1
-        entry = _Entry(
+        previous = self._entries.get(daemon.key)
+        restarts = 0 if previous is None else previous.restarts + 1
+        entry = _SupervisedDaemon(
             daemon,
             None,
             self._clock(),
             restarts,
-            failures=0 if former is None else former.failures,
+            failures=0 if previous is None else previous.failures,
         )
         self._entries[daemon.key] = entry
         try:
@@ -283,46 +317,47 @@ class Supervisor:
             entry.detail = str(error)
             LOG.warning("daemon %s %s", daemon.key, error)
 
-    def _note_end(self, entry: _Entry) -> None:
+    def _record_exit(self, entry: _SupervisedDaemon) -> None:
         now = self._clock()
-        known = self._found(entry)
-        entry.failures = planning.failures_after(known, now, self._times)
-        entry.retry_at = now + planning.pause(entry.failures, self._times)
+        known = self._observe(entry)
+        entry.failures = planning.failures_after(known, now, self._timeouts)
+        entry.retry_at = now + planning.backoff(entry.failures, self._timeouts)
         entry.healthy_at = None
 
     def _forget(self, key: str) -> bool:
         try:
             self._launcher.forget(key)
         except OSError as error:
-            # The kernel takes a moment to empty a group whose last process has just ended.
-            LOG.debug("daemon %s cannot be forgotten yet: %s", key, error)
+            # The kernel takes a moment to empty a control group whose last process has just ended.
+            LOG.debug("daemon %s cannot be removed yet: %s", key, error)
             return False
         del self._entries[key]
         return True
 
     def _check(self, daemon: Daemon, started_at: float) -> None:
-        trouble = None
+        """Check the health of a daemon, in a thread of the pool."""
+        failure = None
         try:
             self._launcher.check(daemon)
-        except Unhealthy as error:
-            trouble = str(error)
+        except HealthCheckFailed as error:
+            failure = str(error)
         except Exception as error:
             LOG.exception("the health check of daemon %s failed", daemon.key)
-            trouble = f"could not be asked: {error}"
-        self._results.put((daemon.key, started_at, trouble))
-        self._nudge()
+            failure = f"could not be checked: {error}"
+        self._results.put((daemon.key, started_at, failure))
+        self._wake()
 
-    def _conditions(self) -> list[Condition]:
-        wanted = self._wishes()
-        found = []
-        for key in sorted(wanted.keys() | self._entries.keys()):
+    def _statuses(self) -> list[DaemonStatus]:
+        desired = self._effective_desired()
+        statuses = []
+        for key in sorted(desired.keys() | self._entries.keys()):
             entry = self._entries.get(key)
             if entry is None:
-                found.append(Condition(wanted[key], DaemonState.STARTING))
+                statuses.append(DaemonStatus(desired[key], DaemonState.STARTING))
                 continue
-            state = planning.state(wanted.get(key), self._found(entry))
+            state = planning.state(desired.get(key), self._observe(entry))
             detail = None if state is DaemonState.HEALTHY else entry.detail
             if state is DaemonState.DRAINING and self._launcher.port_taken(entry.daemon):
-                detail = f"somebody still listens on port {entry.daemon.port}"
-            found.append(Condition(entry.daemon, state, entry.restarts, detail))
-        return found
+                detail = f"a process still listens on port {entry.daemon.port}"
+            statuses.append(DaemonStatus(entry.daemon, state, entry.restarts, detail))
+        return statuses

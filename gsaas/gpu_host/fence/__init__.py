@@ -1,5 +1,5 @@
-"""The fence of a GPU host: who may connect to its daemons. Begin with `fence`.
+"""The fence of a GPU host: an nftables table that admits addresses to its daemons. Begin with `fence`.
 
-layout   which ports are fenced: values                 ruleset   the table, as data
-table    reading and writing it in the kernel           sockets   ending connections that are not admitted any more
+layout   the ports it guards: values             ruleset   the table, as data
+table    the table in the kernel                 sockets   ends connections that are not admitted any more
 """

@@ -1,9 +1,10 @@
-"""Keeps the fence of a GPU host as it is wanted.
+"""Keeps the fence of a GPU host in its desired state.
 
-1. Read the kernel, compare, change: at start, at every `apply`, and whenever somebody asks for an audit.
-2. Until `apply` has said who is admitted, those whom a monitor before us admitted stay admitted.
-3. An address that is admitted no more loses its connections in that moment.
-4. This host's own address stands for its own programs: their packets never leave it.
+1. It reads the kernel, compares, and changes what differs: at the start, at every `apply`, and at every `audit`.
+2. Until the first `apply`, the admissions of an earlier monitor stay.
+3. When an admission is removed, its connections are ended.
+4. An admission of the host's own address is for its own programs. It is stored as `ruleset.HERE`: their packets use the
+   loopback device and may have any address of the host.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gsaas.gpu_host.fence import sockets
-from gsaas.gpu_host.fence.layout import Layout, Range, merge
+from gsaas.gpu_host.fence.layout import FenceLayout, Range, merge
 from gsaas.gpu_host.fence.ruleset import HERE
-from gsaas.gpu_host.fence.table import Found, Table
+from gsaas.gpu_host.fence.table import FenceTable
 from gsaas.objects.daemon import Admission, FenceReport
 
 LOG = logging.getLogger(__name__)
 
 
 class Fence:
-    """Around daemons of the host that has *address* on the GPU network. Safe to share between threads.
+    """The fence of the host that has *address* on the GPU network. Threads may share it.
 
-    *connections* is how many connections one address may have to one port at a time; *netns* names a network
-    namespace, for simulated hosts. Every method raises `OSError` when the kernel would not.
+    *connections* is the upper bound of connections of one address to one port at a time; *netns* names a network
+    namespace, for simulated hosts. Every method raises `OSError` if the kernel refuses.
     """
 
     def __init__(
@@ -38,85 +39,87 @@ class Fence:
         netns: str | None = None,
     ) -> None:
         self._address = address
-        self._layout = Layout((), connections, os.geteuid())
+        self._layout = FenceLayout((), connections, os.geteuid())
         self._netns = netns
         self._lock = threading.Lock()
-        self._table: Table | None = None
-        self._wanted: frozenset[Admission] | None = None
+        self._table: FenceTable | None = None
+        self._desired: frozenset[Admission] | None = None
 
     def start(self, ranges: Iterable[Range]) -> None:
-        """Be around these ports from now on."""
+        """Guard these ports from now on; `OSError` if another process owns the table."""
         with self._lock:
-            self._table = Table(self._netns)
+            self._table = FenceTable(self._netns)
             self._layout = replace(self._layout, ranges=merge(ranges))
-            self._settle()
+            self._reconcile()
 
     def stop(self) -> None:
-        """Leave the fence as it is: who is admitted stays admitted, and nobody else is."""
+        """Stop to maintain the fence; it stays in the kernel, with its admissions."""
         with self._lock:
             if self._table is not None:
                 self._table.close()
                 self._table = None
 
     def teardown(self) -> None:
-        """Stop, and take the fence away, whoever made it."""
+        """Stop, and remove the fence from the kernel, also one that an earlier monitor made."""
         self.stop()
-        table = Table(self._netns)
+        table = FenceTable(self._netns)
         try:
             table.remove()
         finally:
             table.close()
 
-    def enclose(self, ranges: Iterable[Range]) -> None:
-        """Be around these ports instead."""
+    def set_ports(self, ranges: Iterable[Range]) -> None:
+        """Guard these ports instead; admissions and connections to ports in both stay."""
         with self._lock:
             layout = replace(self._layout, ranges=merge(ranges))
             if layout != self._layout:
                 self._layout = layout
-                self._settle()
+                self._reconcile()
 
     def apply(self, admissions: Iterable[Admission]) -> None:
-        """Admit these and nobody else."""
+        """Admit these and no others."""
         with self._lock:
-            self._wanted = frozenset(self._as_stored(admission) for admission in admissions)
-            self._settle()
+            self._desired = frozenset(self._as_stored(admission) for admission in admissions)
+            self._reconcile()
 
     def audit(self) -> None:
-        """Put right what others have done to the table."""
+        """Repair what other programs have done to the table."""
         with self._lock:
-            self._settle()
+            self._reconcile()
 
     def report(self) -> FenceReport:
-        """Who is admitted, and how often others were refused, as the kernel has it now."""
+        """Return the admissions and the count of refusals, as the kernel has them now."""
         with self._lock:
-            found = self._read()
+            found = self._started_table().read(self._layout)
             if found is None:
                 return FenceReport(frozenset())
             return FenceReport(
-                frozenset(self._as_wanted(admission) for admission in found.admitted),
+                frozenset(self._as_reported(admission) for admission in found.admitted),
                 found.refused,
             )
 
-    def _settle(self) -> None:
-        found = self._read()
+    def _reconcile(self) -> None:
+        table = self._started_table()
+        found = table.read(self._layout)
         admitted = frozenset() if found is None else found.admitted
-        wanted = admitted if self._wanted is None else self._wanted
+        desired = admitted if self._desired is None else self._desired
         if found is None or found.comment != self._layout.comment or not found.intact:
-            self._table.rebuild(self._layout, wanted)
-        elif wanted != admitted:
-            self._table.change(add=wanted - admitted, remove=admitted - wanted)
-        if ended := sockets.destroy(self._netns, admitted - wanted, here=HERE):
-            LOG.info("%d connections ended with their admission", ended)
+            table.rebuild(self._layout, desired)
+        elif desired != admitted:
+            table.change(add=desired - admitted, remove=admitted - desired)
+        # After the change: a connection that is ended now cannot be opened again.
+        if ended := sockets.destroy(self._netns, admitted - desired, here=HERE):
+            LOG.info("%d connections were ended, as their admissions were removed", ended)
 
-    def _read(self) -> Found | None:
+    def _started_table(self) -> FenceTable:
         if self._table is None:
             raise RuntimeError("the fence is not started")
-        return self._table.read(self._layout)
+        return self._table
 
     def _as_stored(self, admission: Admission) -> Admission:
         own = admission.address == self._address
         return Admission(HERE, admission.port) if own else admission
 
-    def _as_wanted(self, admission: Admission) -> Admission:
+    def _as_reported(self, admission: Admission) -> Admission:
         own = admission.address == HERE
         return Admission(self._address, admission.port) if own else admission

@@ -1,4 +1,4 @@
-"""Which ports a fence is around, and how often anybody may come in. Values in, values out."""
+"""What the rules of a fence depend on: its ports and its limit of connections. Values in, values out."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ Range = tuple[int, int]
 """First and last TCP port, both included."""
 
 VERSION = 1
-"""Part of the comment: another number, and an upgraded monitor builds the table anew."""
+"""Part of the table's comment. When it is increased, an upgraded monitor builds the table anew."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Everything the rules depend on. Equal layouts have equal rules; the table's comment is the proof."""
+class FenceLayout:
+    """Everything that the rules depend on. Equal layouts have equal rules, and equal comments on the table."""
 
     ranges: tuple[Range, ...]
+    """The ports that the fence guards."""
     connections: int
-    """Most connections of one source to one port at a time."""
+    """Upper bound of the connections of one source address to one port at a time."""
     uid: int
-    """The monitor's user, whose health checks come from this host itself."""
+    """The monitor's user: its health checks come from this host itself and have to pass."""
 
     @property
     def comment(self) -> str:
+        """The comment on a table that was built for this layout."""
         ports = ",".join(f"{first}-{last}" for first, last in self.ranges)
         return f"gsaas-fence {VERSION} {ports} {self.connections} {self.uid}"
 
 
 def merge(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The same ports in the fewest ranges, in order."""
+    """Return the same ports in the fewest ranges, in order."""
     merged: list[Range] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:

@@ -1,20 +1,21 @@
 """The table `inet gsaas_fence`, as data.
 
-    input   packets to the ports of daemons: what RODVR has translated on this very host, and what an admitted
-            address sends, passes; everything else is answered with a reset and counted
-    output  the same for programs of this host, whose packets never cross a wire: the monitor passes, and others if
-            this host itself is admitted
+    input   packets to the ports of daemons: those that RODVR has translated on this host and those of an admitted
+            address pass; every other one is answered with a TCP reset and counted
+    output  the same for programs of this host, whose packets use the loopback device: those of the monitor pass, and
+            all others if this host itself is admitted
 
-One set holds everybody who is admitted, as (address, port). Whoever is in it may have a limited number of connections
-at a time. Every packet is looked at, not only the first of a connection: who is admitted no more is cut off at once.
+One set contains all admissions, as (address, port). Each has a limited number of connections at a time. The rules check
+every packet, not only the first of a connection, so an address that is not admitted any more is cut off at once.
 """
 
 from __future__ import annotations
 
 from pyroute2.netlink import NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
+from pyroute2.nftables.expressions import genex
 
-from gsaas.gpu_host.fence.layout import Layout
+from gsaas.gpu_host.fence.layout import FenceLayout
 from gsaas.netlink import expressions as ex
 from gsaas.netlink.expressions import NETWORK, TRANSPORT, Expression, R
 from gsaas.netlink.wire import Message
@@ -23,9 +24,9 @@ INET = nft.NFPROTO_INET
 TABLE = "gsaas_fence"
 ADMITTED, CONNECTIONS, REFUSED = "admitted", "connections", "refused"
 HERE = "127.0.0.1"
-"""Stands, in the set, for this host itself."""
+"""The address that stands for this host itself in the set."""
 RODVR_DEVICE = b"rodvr1"
-"""Where the packets of VMs of this host arrive; RODVR lets nothing through there that it has not translated."""
+"""The device over which packets of this host's VMs arrive; RODVR drops all there that it has not translated."""
 
 _INPUT, _OUTPUT = 1, 3
 _PRIORITY = -10
@@ -36,8 +37,8 @@ _SOURCES = 65535
 _REFUSED_SOURCES = 4096
 
 
-def build(layout: Layout, flags: int) -> list[Message]:
-    """The whole table, with nobody admitted."""
+def build(layout: FenceLayout, flags: int) -> list[Message]:
+    """Return the messages that build the whole table, without any admission; *flags* are the table's."""
     pair = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     source = (nft.DATA_TYPE_IPADDR,)
     return [
@@ -53,20 +54,21 @@ def build(layout: Layout, flags: int) -> list[Message]:
     ]
 
 
-def rules(layout: Layout) -> list[tuple[str, list[Expression]]]:
-    """Every rule with its chain, in order."""
+def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
+    """Return every rule with its chain, in order."""
     accept = [ex.verdict(ex.ACCEPT)]
     refuse = [ex.counter(), ex.reset_connection()]
     ipv4 = [ex.meta(nft.Meta.NFT_META_NFPROTO, R), ex.compare(R, _IPV4)]
     key = [ex.load(NETWORK, 12, 4, R), ex.load(TRANSPORT, 2, 2, R + 1)]
     here = [ex.immediate(R, bytes([127, 0, 0, 1])), ex.load(TRANSPORT, 2, 2, R + 1)]
+    # TCP flags: SYN without FIN, RST and ACK opens a connection.
     opens = [
         ex.load(TRANSPORT, 13, 1, R),
         ex.mask(R, b"\x17"),
         ex.compare(R, b"\x02"),
     ]
     inside = _device(nft.Meta.NFT_META_OIFNAME, b"lo")
-    found = [
+    chains = [
         ("guard", [*_device(nft.Meta.NFT_META_IIFNAME, b"lo"), *accept]),
         ("guard", [*_device(nft.Meta.NFT_META_IIFNAME, RODVR_DEVICE), *accept]),
         (
@@ -80,17 +82,18 @@ def rules(layout: Layout) -> list[tuple[str, list[Expression]]]:
         ("local", [*here, _is_in(ADMITTED, 1), *accept]),
         ("local", refuse),
     ]
+    # Before the last rule of "local", which refuses: root and the monitor's user check the health of daemons.
     for uid in sorted({0, layout.uid}, reverse=True):
         same = [ex.meta(nft.Meta.NFT_META_SKUID, R), ex.compare(R, ex.host32(uid))]
-        found.insert(6, ("local", [*same, *accept]))
+        chains.insert(6, ("local", [*same, *accept]))
     for first, last in layout.ranges:
-        found.append(("input", [*_tcp_to(first, last), _goto("guard")]))
-        found.append(("output", [*inside, *_tcp_to(first, last), _goto("local")]))
-    return found
+        chains.append(("input", [*_tcp_to(first, last), _goto("guard")]))
+        chains.append(("output", [*inside, *_tcp_to(first, last), _goto("local")]))
+    return chains
 
 
-def rules_per_chain(layout: Layout) -> dict[str, int]:
-    """How many rules each chain has: fewer or more, and somebody has been at them."""
+def rules_per_chain(layout: FenceLayout) -> dict[str, int]:
+    """Return how many rules each chain has; in the kernel, another number shows that the table was changed."""
     counts: dict[str, int] = {}
     for chain, _ in rules(layout):
         counts[chain] = counts.get(chain, 0) + 1
@@ -112,22 +115,26 @@ def _device(key: int, name: bytes) -> list[Expression]:
 
 
 def _is_in(name: str, set_id: int) -> Expression:
-    return ex.genex("lookup", {"set": name, "set_id": set_id, "sreg": R})
+    expression: Expression = genex("lookup", {"set": name, "set_id": set_id, "sreg": R})
+    return expression
 
 
 def _over(name: str, set_id: int, count: int) -> Expression:
-    """True for a connection that makes more than *count* with the key in the registers."""
-    limit = ex.genex("connlimit", {"count": count, "flags": {"NFT_LIMIT_F_INV"}})
+    """Match a connection that exceeds *count* connections with the key in the registers."""
+    limit: Expression = genex("connlimit", {"count": count, "flags": {"NFT_LIMIT_F_INV"}})
     fields = {"set_name": name, "set_id": set_id, "op": 0, "sreg_key": R, "expr": limit}
-    return ex.genex("dynset", fields)
+    expression: Expression = genex("dynset", fields)
+    return expression
 
 
 def _goto(chain: str) -> Expression:
     code = {"attrs": [("NFTA_VERDICT_CODE", _GOTO), ("NFTA_VERDICT_CHAIN", chain)]}
-    return ex.genex("immediate", {"dreg": 0, "data": {"attrs": [("NFTA_DATA_VERDICT", code)]}})
+    data = {"attrs": [("NFTA_DATA_VERDICT", code)]}
+    expression: Expression = genex("immediate", {"dreg": 0, "data": data})
+    return expression
 
 
 def _add_chain(name: str) -> Message:
-    """A chain that others go to."""
+    """Return the message that adds a chain without a hook, to which other chains go."""
     fields = [("NFTA_CHAIN_TABLE", TABLE), ("NFTA_CHAIN_NAME", name)]
     return ex.encode(nft.nft_chain_msg, nft.NFT_MSG_NEWCHAIN, INET, fields, NLM_F_CREATE, name)

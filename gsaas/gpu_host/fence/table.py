@@ -1,4 +1,4 @@
-"""The fence's table in the kernel: read, built, changed. Each change is one transaction."""
+"""The fence's table in the kernel: reads, builds and changes it. Each change is one netlink transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyroute2.netlink import NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.gpu_host.fence import ruleset
-from gsaas.gpu_host.fence.layout import Layout
+from gsaas.gpu_host.fence.layout import FenceLayout
 from gsaas.gpu_host.fence.ruleset import ADMITTED, INET, TABLE
 from gsaas.netlink import expressions as ex
 from gsaas.netlink import wire
@@ -27,25 +27,27 @@ _RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
 _EXPRESSION, _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 1, 2
 _COUNTER_PACKETS = 2
 _CHUNK = 1500
-"""Elements of one message: an attribute's length has 16 bits."""
+"""Upper bound of elements in one message: the length of a netlink attribute has 16 bits."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """What there is of our table."""
+class TableState:
+    """The table as the kernel has it."""
 
     comment: str
+    """`FenceLayout.comment` of the layout that it was built for."""
     intact: bool
-    """Every chain has as many rules as it should."""
+    """Every chain has the expected number of rules."""
     admitted: frozenset[Admission]
     refused: int
-    """Packets that were answered with a reset, since the table was built."""
+    """Packets that were answered with a reset since the table was built."""
 
 
-class Table:
-    """`inet gsaas_fence` of one network namespace: *netns* is its name, None our own.
+class FenceTable:
+    """`inet gsaas_fence` of the network namespace *netns*; None: this process's own.
 
-    Where the kernel knows owners (Linux 6.9), nobody else can change the table, and it stays when we end.
+    Where the kernel supports owners of tables that persist (Linux 6.9), no other process can change the table, and it
+    stays when this process ends.
     """
 
     def __init__(self, netns: str | None = None) -> None:
@@ -53,13 +55,13 @@ class Table:
         self._flags = ex.OWNER | ex.PERSIST
 
     def close(self) -> None:
-        """Leave the kernel as it is."""
+        """Close the netlink socket; the table stays."""
         self._netlink.close()
 
-    def read(self, layout: Layout) -> Found | None:
-        """What is there; None if there is no table. Takes it over if its owner has gone.
+    def read(self, layout: FenceLayout) -> TableState | None:
+        """Return the state of the table, compared with *layout*; None if there is none.
 
-        `NetlinkRefused` if another process owns it.
+        Becomes the owner of a table whose owner has ended. Raises `NetlinkRefused` if another process owns it.
         """
         table = self._table()
         if table is None:
@@ -74,15 +76,15 @@ class Table:
         if flags & (ex.OWNER | ex.PERSIST) == ex.PERSIST:
             self._netlink.transact([ex.add_table(INET, TABLE, flags | ex.OWNER, comment)])
         counted, refused = self._rules()
-        return Found(
+        return TableState(
             comment,
             counted == ruleset.rules_per_chain(layout),
             frozenset(self._admitted()),
             refused,
         )
 
-    def rebuild(self, layout: Layout, admissions: Iterable[Admission]) -> None:
-        """Replace whatever is there, in one transaction: nobody admitted is ever refused meanwhile."""
+    def rebuild(self, layout: FenceLayout, admissions: Iterable[Admission]) -> None:
+        """Replace the table, if there is one, in one transaction: packets of admitted addresses pass all the time."""
         remains = [] if self._table() is None else [ex.delete_table(INET, TABLE)]
         elements = _elements(True, admissions)
         try:
@@ -91,15 +93,15 @@ class Table:
             unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
             if not (self._flags and unknown and refusal.what.startswith("add table")):
                 raise
-            self._flags = 0  # this kernel knows no owners
+            self._flags = 0  # this kernel does not support owners of tables
             self._netlink.transact([*remains, *ruleset.build(layout, 0), *elements])
 
     def change(self, add: Iterable[Admission], remove: Iterable[Admission]) -> None:
-        """Admit some and no longer others; `NetlinkRefused` if the set is not as expected, and nothing has changed."""
+        """Add and remove admissions; raises `NetlinkRefused`, and changes nothing, if one exists already or is missing."""
         self._netlink.transact([*_elements(False, remove), *_elements(True, add)])
 
     def remove(self) -> None:
-        """Take the table away; none there is fine."""
+        """Remove the table; none there is no error."""
         table = self._table()
         if table is None:
             return
@@ -109,7 +111,7 @@ class Table:
         self._netlink.transact([ex.delete_table(INET, TABLE)])
 
     def _table(self) -> tuple[int, str, int] | None:
-        """Flags, comment and owner of our table."""
+        """Return flags, comment and owner (a netlink port, 0: none) of the table; None if there is none."""
         request = Message(SUBSYSTEM | nft.NFT_MSG_GETTABLE, INET, b"", 0, "read tables")
         for body in self._netlink.dump(request):
             fields = wire.by_kind(body)
@@ -122,7 +124,7 @@ class Table:
         return None
 
     def _rules(self) -> tuple[dict[str, int], int]:
-        """Chain -> number of its rules, and how many packets the refusing ones have counted."""
+        """Return chain -> number of its rules, and the packets that refusing rules have counted."""
         body = wire.text(_RULE_TABLE, TABLE)
         request = Message(SUBSYSTEM | nft.NFT_MSG_GETRULE, INET, body, 0, "read rules")
         counted: dict[str, int] = {}
@@ -138,6 +140,7 @@ class Table:
         return counted, refused
 
     def _admitted(self) -> Iterable[Admission]:
+        """Yield the elements of the set."""
         body = wire.text(_LIST_TABLE, TABLE) + wire.text(_LIST_SET, ADMITTED)
         request = Message(SUBSYSTEM | nft.NFT_MSG_GETSETELEM, INET, body, 0, "read admitted")
         for answer in self._netlink.dump(request):
@@ -148,6 +151,7 @@ class Table:
 
 
 def _elements(add: bool, admissions: Iterable[Admission]) -> list[Message]:
+    """Return the messages that add these elements to the set, or remove them from it."""
     listed = sorted(admissions)
     kind = SUBSYSTEM | (nft.NFT_MSG_NEWSETELEM if add else nft.NFT_MSG_DELSETELEM)
     messages = []
@@ -159,7 +163,7 @@ def _elements(add: bool, admissions: Iterable[Admission]) -> list[Message]:
             + wire.nested(_LIST_ELEMENTS, *some)
         )
         flags = NLM_F_CREATE if add else 0
-        verb = "admit" if add else "admit no more"
+        verb = "admit" if add else "stop admitting"
         messages.append(Message(kind, INET, body, flags, f"{verb} {len(some)} addresses"))
     return messages
 

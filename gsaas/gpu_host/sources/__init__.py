@@ -1,44 +1,50 @@
-"""Where a monitor's knowledge of its GPUs comes from: entry points of `gsaas.gpu_host.sources`.
+"""Sources of GPUs: what reads the GPUs of a host. They are entry points of `gsaas.gpu_host.sources`.
 
-`[monitor]source` names one. Each is a function of the configuration, the host's name and the TCP port of its first
-daemon, and returns a `gsaas.gpu_host.sources.base.Source`.
+`[monitor]source` names one. Each entry point is a function of the configuration, the host's name and the TCP port of
+the first daemon, and returns a `gsaas.gpu_host.sources.base.GpuSource`.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
+from typing import cast
 
 from oslo_config import cfg
 from stevedore import driver as stevedore_driver
 
 from gsaas.gpu_host.sources import declared
-from gsaas.gpu_host.sources.base import Source, Unavailable
+from gsaas.gpu_host.sources.base import GpuSource, SourceUnavailable
 
 NAMESPACE = "gsaas.gpu_host.sources"
 FROM_INVENTORY = ("declared", "simulated")
-"""Sources that know their GPUs from the inventory file, which declares the host's address as well."""
+"""Sources that read the inventory file, which declares the host's address as well."""
 
 
 def gpu_address(conf: cfg.ConfigOpts, host: str) -> str:
-    """Return the address on the GPU network of the host named *host*; `Unavailable` if it is not known."""
+    """Return the IPv4 address of *host* on the GPU network; raises `SourceUnavailable` if it is not configured."""
     options = conf.monitor
     address = options.gpu_address
     if address is None and options.source in FROM_INVENTORY:
         address = declared.host(conf, host).gpu_address
     if address is None:
-        raise Unavailable(
+        raise SourceUnavailable(
             "the address of this host on the GPU network is not known: set gpu_address in the section [monitor]"
         )
     try:
         return str(ipaddress.IPv4Address(address))
     except ValueError as error:
-        raise Unavailable(f"[monitor]gpu_address: {error}") from None
+        raise SourceUnavailable(f"[monitor]gpu_address: {error}") from None
 
 
-def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> Source:
-    """Return the source that sees the GPUs of the host named *host*, the first one's daemon on *first_port*.
+def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> GpuSource:
+    """Return the configured source for *host*; the daemon of its first GPU listens on *first_port*.
 
-    Raises `Unavailable`.
+    Raises `SourceUnavailable`.
     """
-    source = stevedore_driver.DriverManager(NAMESPACE, conf.monitor.source)
-    return source.driver(conf, host, first_port)
+    manager: stevedore_driver.DriverManager[GpuSource] = stevedore_driver.DriverManager(
+        NAMESPACE, conf.monitor.source
+    )
+    # stevedore's type allows an instance here, which is only there if it was told to make one.
+    load_source = cast("Callable[..., GpuSource]", manager.driver)
+    return load_source(conf, host, first_port)

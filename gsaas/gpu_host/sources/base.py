@@ -1,29 +1,29 @@
-"""What a source of GPUs is."""
+"""The interface of a source of GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-from gsaas.objects.gpu_report import Sight
+from gsaas.objects.gpu_report import GpuSnapshot
 
 
-class Unavailable(Exception):
-    """The source cannot work here at all; the message says why, and what to do."""
+class SourceUnavailable(Exception):
+    """The source cannot work on this host at all; the message says why, and what to do."""
 
 
-class Source(Protocol):
-    """Sees the GPUs of one host. Used by one thread."""
+class GpuSource(Protocol):
+    """Reads the GPUs of one host. One thread uses it."""
 
-    def notify(self, news: Callable[[], None]) -> None:
-        """Have *news* called, from any thread, when something happens that is worth a look at once."""
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Have *on_change* called, from any thread, after an event that is worth a snapshot at once."""
 
-    def look(self) -> Sight:
+    def snapshot(self) -> GpuSnapshot:
         """Return all GPUs as they are now.
 
-        A GPU that fails is withdrawn, with its reason, and spoils nothing for the others; so are
-        all of them when whatever is asked about them fails. Nothing is raised.
+        A GPU that fails is withdrawn, with the reason, and does not affect the others. If no GPU can be read, the
+        snapshot says so in `unavailable`. Nothing is raised.
         """
 
     def close(self) -> None:
-        """Let go of everything. It may be called without `look` before."""
+        """Release all resources. It may be called without `snapshot` before."""

@@ -1,13 +1,13 @@
-"""GPUs as NVIDIA's driver sees them, through NVML.
+"""A source that reads the GPUs of NVIDIA's driver, through NVML.
 
-1. Everything is asked anew in each look, so that GPUs may come, go, and be divided into MIG instances. While a GPU is
-   in MIG mode, its instances are reported instead of it.
+1. Each snapshot queries everything anew, so GPUs may come, go, and be divided into MIG instances. While a GPU is in MIG
+   mode, its instances are reported instead of it.
 2. What a GPU does not support is None in its reading. Any other error withdraws that GPU and no other, and NVML is
-   started anew for the next look: only then does a GPU that was reset answer again.
-3. When nothing can be asked, the sight is blind and the library is let go of, so that the next look finds whichever
-   driver has come instead.
-4. A GPU keeps its number for as long as this source lives, even when the driver counts differently after another
-   one is gone: daemons listen on ports that follow from it.
+   initialised again before the next snapshot: only then does a GPU that was reset answer.
+3. If the driver does not answer at all, the snapshot is unavailable and the library is unloaded, so that the next one
+   loads the library of the driver that is installed then.
+4. A GPU keeps its number as long as this source exists, even if the driver renumbers its GPUs after one is gone: the
+   ports of daemons follow from it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from typing import Any, TypeVar
 import pynvml
 from oslo_config import cfg
 
-from gsaas.gpu_host.sources.base import Unavailable
-from gsaas.gpu_host.sources.visible import Device, visible
-from gsaas.gpu_host.sources.xids import XidWatch, described
-from gsaas.objects.gpu_report import GpuInfo, GpuProcess, Reading, Sight
+from gsaas.gpu_host.sources.base import SourceUnavailable
+from gsaas.gpu_host.sources.cuda_visible_devices import CudaDevice, select_visible
+from gsaas.gpu_host.sources.xids import XidWatch, describe
+from gsaas.objects.gpu_report import GpuInfo, GpuProcess, GpuSnapshot, Reading
 
 LOG = logging.getLogger(__name__)
 
 MIB = 2**20
-MOST_PROCESSES = 64
-"""Processes that are reported of one GPU."""
-MIG_NUMBERS = 100
-"""Instance *m* of GPU *i* has the number `MIG_NUMBERS * (i + 1) + m`; whole GPUs have those below."""
+MAX_PROCESSES = 64
+"""Upper bound of the processes that are reported of one GPU."""
+MIG_NUMBER_STEP = 100
+"""Instance *m* of GPU *i* has the number `MIG_NUMBER_STEP * (i + 1) + m`; whole GPUs have those below."""
 
-NOT_TOLD = {
+UNSUPPORTED = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
@@ -46,31 +46,33 @@ NOT_TOLD = {
     pynvml.NVML_ERROR_NO_DATA,
     pynvml.NVML_ERROR_INSUFFICIENT_SIZE,
 }
-"""Answers that say nothing against a GPU: it, its driver or our rights are not made for the question."""
+"""Errors of a GPU that works: it, its driver or our privileges do not allow the query."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A GPU or MIG instance at one place of the driver's list."""
+class _DeviceReading:
+    """A GPU or MIG instance, as it was read from one slot of the driver's list."""
 
     index: int
+    """The slot."""
     instance: int | None
-    """The driver's number of the GPU instance that a MIG instance is of."""
+    """The driver's number of the GPU instance that a MIG device belongs to; None for a whole GPU."""
     handle: Any
-    """NVML's, of the physical GPU."""
+    """NVML's handle of the physical GPU."""
     info: GpuInfo
     reading: Reading | None
+    """None if it failed."""
 
     @property
-    def whole_uuid(self) -> str:
-        """Of the physical GPU."""
+    def physical_uuid(self) -> str:
+        """The UUID of the physical GPU."""
         return self.info.parent_uuid or self.info.uuid
 
 
 def load(conf: cfg.ConfigOpts, _host_name: str, first_port: int) -> Nvml:
-    """Return a source of the GPUs that NVML sees on this host; raises `Unavailable`."""
+    """Return a source of the GPUs of this host; raises `SourceUnavailable`."""
     return Nvml(
         first_port,
         fatal_xids=conf.monitor.fatal_xids,
@@ -79,67 +81,68 @@ def load(conf: cfg.ConfigOpts, _host_name: str, first_port: int) -> Nvml:
 
 
 class Nvml:
-    """Sees the GPUs of this machine that *visible_devices* (as CUDA_VISIBLE_DEVICES) leaves visible.
+    """Reads the GPUs of this machine that *visible_devices*, a value of CUDA_VISIBLE_DEVICES, selects.
 
-    The daemon of GPU number *n* listens on *first_port* + n. After one of *fatal_xids* an operator has to look at a
-    GPU first. Raises `Unavailable` when NVML's library is not there.
+    The daemon of GPU number *n* listens on *first_port* + n. One of *fatal_xids* withdraws a GPU until an operator
+    enables it again. Raises `SourceUnavailable` if NVML's library is not installed.
     """
 
     def __init__(
         self, first_port: int, *, fatal_xids: Collection[int], visible_devices: str | None
     ) -> None:
         self._first_port = first_port
-        self._visible = visible_devices
+        self._visible_devices = visible_devices
         self._numbers: dict[str, int] = {}
-        self._last: dict[int, list[_Seen]] = {}
-        """Place in the driver's list -> what was there when it last answered."""
+        """UUID -> the number that it keeps."""
+        self._last_read: dict[int, list[_DeviceReading]] = {}
+        """Slot of the driver's list -> its devices when it last answered."""
         self._open = False
-        self._ailing = False
-        """Something failed in the last look: NVML is to be started anew."""
+        self._restart_due = False
+        """A GPU failed in the last snapshot: NVML has to be initialised again before the next."""
         self._watch = XidWatch(fatal_xids)
         try:
             self._start()
         except pynvml.NVMLError_LibraryNotFound:
-            raise Unavailable(
+            raise SourceUnavailable(
                 "NVIDIA's driver is not installed on this host: libnvidia-ml.so.1 cannot be loaded. Install the "
                 "driver, or say in [monitor] what the GPUs are: source = declared"
             ) from None
         except pynvml.NVMLError:
-            self._let_go()  # whoever looks is told
+            self._unload()  # the first snapshot tries again, and reports the error
 
-    def notify(self, news: Callable[[], None]) -> None:
-        self._watch.notify(news)
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        self._watch.subscribe(on_change)
 
-    def look(self) -> Sight:
-        if self._ailing:
+    def snapshot(self) -> GpuSnapshot:
+        if self._restart_due:
             self._stop()
         try:
             self._start()
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
-            blind = f"NVIDIA's driver does not answer: {error}"
-            self._let_go()
-            return Sight((), blind=blind)
-        self._ailing = False
-        seen, problems = [], []
+            self._unload()
+            return GpuSnapshot((), unavailable=f"NVIDIA's driver does not answer: {error}")
+        self._restart_due = False
+        devices: list[_DeviceReading] = []
+        problems: list[str] = []
         for index in range(count):
             try:
-                self._last[index] = self._at(index)
-                seen += self._last[index]
+                self._last_read[index] = self._read_slot(index)
+                devices += self._last_read[index]
             except pynvml.NVMLError as error:
-                self._ailing = True
-                lost = [_withdrawn(gpu, error) for gpu in self._last.get(index, ())]
-                seen += lost
+                self._restart_due = True
+                lost = [_withdrawn(gpu, error) for gpu in self._last_read.get(index, ())]
+                devices += lost
                 if not lost:
                     problems.append(f"GPU number {index} of the driver's list fails: {error}")
-        self._last = {index: there for index, there in self._last.items() if index < count}
-        self._watch.watch({gpu.whole_uuid: gpu.handle for gpu in seen if gpu.reading})
+        self._last_read = {index: read for index, read in self._last_read.items() if index < count}
+        self._watch.watch({gpu.physical_uuid: gpu.handle for gpu in devices if gpu.reading})
         if self._watch.problem:
             problems.append(self._watch.problem)
-        shown = [self._with_errors(gpu) for gpu in self._shown(seen)]
-        return Sight(
-            [gpu.info for gpu in shown],
-            {gpu.info.uuid: gpu.reading for gpu in shown if gpu.reading},
+        visible = [self._with_xid_errors(gpu) for gpu in self._visible_only(devices)]
+        return GpuSnapshot(
+            [gpu.info for gpu in visible],
+            {gpu.info.uuid: gpu.reading for gpu in visible if gpu.reading},
             problems=problems,
         )
 
@@ -152,7 +155,7 @@ class Nvml:
             self._open = True
 
     def _stop(self) -> bool:
-        """Shut NVML down; return whether nobody uses it any more."""
+        """Shut NVML down; return whether no thread uses it any more."""
         unused = self._watch.stop()
         if self._open:
             self._open = False
@@ -162,8 +165,12 @@ class Nvml:
                 LOG.debug("NVML could not be shut down: %s", error)
         return unused
 
-    def _let_go(self) -> None:
-        """Stop, and have the library loaded anew the next time: it belongs to one version of the driver."""
+    def _unload(self) -> None:
+        """Shut NVML down and unload its library, which belongs to one version of the driver.
+
+        pynvml cannot do that, so this takes its private names; without it, an update of the driver would need a restart
+        of the monitor.
+        """
         if not self._stop():
             return
         library, pynvml.nvmlLib = pynvml.nvmlLib, None
@@ -171,24 +178,24 @@ class Nvml:
         if library is not None:
             _ctypes.dlclose(library._handle)
 
-    def _at(self, index: int) -> list[_Seen]:
-        """Return what is at one place of the driver's list; raises `NVMLError` if it fails."""
+    def _read_slot(self, index: int) -> list[_DeviceReading]:
+        """Return the devices in one slot of the driver's list; raises `NVMLError` if the GPU fails."""
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = pynvml.nvmlDeviceGetUUID(handle)
-        capability = _told(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-        current, _pending = _told(pynvml.nvmlDeviceGetMigMode, handle) or (0, 0)
+        capability = _query(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+        current, _pending = _query(pynvml.nvmlDeviceGetMigMode, handle) or (0, 0)
         if current != pynvml.NVML_DEVICE_MIG_ENABLE:
             info = self._info(handle, uuid, index, None, capability)
-            return [_Seen(index, None, handle, info, _reading(handle))]
-        found = []
+            return [_DeviceReading(index, None, handle, info, _reading(handle))]
+        instances = []
         for instance in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            part = _told(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, instance)
+            part = _query(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, instance)
             if part is not None:
-                number = MIG_NUMBERS * (index + 1) + instance
+                number = MIG_NUMBER_STEP * (index + 1) + instance
                 info = self._info(part, pynvml.nvmlDeviceGetUUID(part), number, uuid, capability)
-                part_id = _told(pynvml.nvmlDeviceGetGpuInstanceId, part)
-                found.append(_Seen(index, part_id, handle, info, _reading(part)))
-        return found
+                part_id = _query(pynvml.nvmlDeviceGetGpuInstanceId, part)
+                instances.append(_DeviceReading(index, part_id, handle, info, _reading(part)))
+        return instances
 
     def _info(
         self,
@@ -209,75 +216,75 @@ class Nvml:
             compute_capability=capability and f"{capability[0]}.{capability[1]}",
         )
 
-    def _number(self, uuid: str, wanted: int) -> int:
-        """The number of a GPU: the one it had, or *wanted* if that is nobody's."""
+    def _number(self, uuid: str, preferred: int) -> int:
+        """Return the number of a GPU: the one that it had, else *preferred*, or if that is taken the first free one."""
         if uuid not in self._numbers:
             taken = set(self._numbers.values())
             free = (number for number in itertools.count() if number not in taken)
-            self._numbers[uuid] = wanted if wanted not in taken else next(free)
+            self._numbers[uuid] = preferred if preferred not in taken else next(free)
         return self._numbers[uuid]
 
-    def _shown(self, seen: list[_Seen]) -> list[_Seen]:
-        devices = [Device(gpu.index, gpu.info.uuid, gpu.info.parent_uuid) for gpu in seen]
-        uuids = visible(self._visible, devices)
-        return [gpu for gpu in seen if gpu.info.uuid in uuids]
+    def _visible_only(self, readings: list[_DeviceReading]) -> list[_DeviceReading]:
+        devices = [CudaDevice(gpu.index, gpu.info.uuid, gpu.info.parent_uuid) for gpu in readings]
+        uuids = select_visible(self._visible_devices, devices)
+        return [gpu for gpu in readings if gpu.info.uuid in uuids]
 
-    def _with_errors(self, gpu: _Seen) -> _Seen:
-        """Add what the driver reported of it: errors of its GPU, too, if it is a MIG instance."""
-        errors = self._watch.errors(gpu.whole_uuid, gpu.instance)
+    def _with_xid_errors(self, gpu: _DeviceReading) -> _DeviceReading:
+        """Return *gpu* with its XID errors, of a MIG instance also those of its whole GPU."""
+        errors = self._watch.errors(gpu.physical_uuid, gpu.instance)
         fatal = next((error for error in reversed(errors) if error.fatal), None)
         info = gpu.info
         if fatal is not None:
-            info = replace(info, fatal_error=described(fatal.xid), fatal_error_at=fatal.at)
+            info = replace(info, fatal_error=describe(fatal.xid), fatal_error_at=fatal.at)
         reading = gpu.reading and replace(gpu.reading, xid_errors=errors)
         return replace(gpu, info=info, reading=reading)
 
 
-def _withdrawn(gpu: _Seen, error: pynvml.NVMLError) -> _Seen:
+def _withdrawn(gpu: _DeviceReading, error: pynvml.NVMLError) -> _DeviceReading:
     return replace(gpu, info=replace(gpu.info, withdrawn=f"it fails: {error}"), reading=None)
 
 
 def _reading(handle: Any) -> Reading:
     memory = _memory(handle)
-    rates = _told(pynvml.nvmlDeviceGetUtilizationRates, handle)
-    power = _told(pynvml.nvmlDeviceGetPowerUsage, handle)
+    rates = _query(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    power = _query(pynvml.nvmlDeviceGetPowerUsage, handle)
     return Reading(
         used_mb=memory and memory.used // MIB,
         utilisation=rates and float(rates.gpu),
-        temperature_c=_told(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        temperature_c=_query(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         power_w=power and power / 1000,
         processes=_processes(handle),
     )
 
 
 def _memory(handle: Any) -> Any:
-    """What is used of its memory; older drivers count what they keep for themselves, too."""
-    return _told(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2) or _told(
+    """Return its memory, as NVML has it; older drivers count what they reserve for themselves as used."""
+    return _query(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2) or _query(
         pynvml.nvmlDeviceGetMemoryInfo, handle
     )
 
 
 def _processes(handle: Any) -> list[GpuProcess]:
-    """The programs that compute on it, each once: also as a client of MPS it is listed as what it is."""
+    """Return the programs that compute on it, each once: a client of MPS may be in both of NVML's lists."""
     found: dict[int, GpuProcess] = {}
-    for ask in (
+    for list_processes in (
         pynvml.nvmlDeviceGetComputeRunningProcesses,
         pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
     ):
-        for process in _told(ask, handle) or ():
+        for process in _query(list_processes, handle) or ():
             used = process.usedGpuMemory
-            name = _told(pynvml.nvmlSystemGetProcessName, process.pid)
+            name = _query(pynvml.nvmlSystemGetProcessName, process.pid)
             found[process.pid] = GpuProcess(
                 process.pid, name and name[-255:], None if used is None else used // MIB
             )
-    return sorted(found.values(), key=lambda process: process.pid)[:MOST_PROCESSES]
+    return sorted(found.values(), key=lambda process: process.pid)[:MAX_PROCESSES]
 
 
-def _told(ask: Callable[..., T], *arguments: Any) -> T | None:
-    """What NVML answers; None if the question is not one for this GPU. Raises `NVMLError` if the GPU fails."""
+def _query(function: Callable[..., T], *arguments: Any) -> T | None:
+    """Return NVML's answer; None if this GPU does not support the query. Raises `NVMLError` if the GPU fails."""
     try:
-        return ask(*arguments)
+        return function(*arguments)
     except pynvml.NVMLError as error:
-        if error.value in NOT_TOLD:
+        if error.value in UNSUPPORTED:
             return None
         raise

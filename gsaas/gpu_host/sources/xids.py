@@ -1,4 +1,4 @@
-"""The errors that NVIDIA's driver reports of GPUs, as they happen: a thread that waits for NVML's events."""
+"""XID errors, which NVIDIA's driver reports of GPUs as they happen: a thread waits for NVML's events."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gsaas.objects.gpu_report import XidError
 
 LOG = logging.getLogger(__name__)
 
-KEPT = 10
-"""Errors that are remembered of one GPU."""
+MAX_ERRORS = 10
+"""Upper bound of the errors that are remembered of one GPU."""
 WAIT_MS = 1000
-"""How long NVML waits for an event before it asks whether to go on."""
-STOP_PATIENCE = 5.0
-"""Seconds; whoever waits longer hangs in the driver."""
+"""Milliseconds of one wait for an event: how soon the thread notices that it has to stop."""
+STOP_TIMEOUT = 5.0
+"""Seconds that `XidWatch.stop` waits for the thread; after that it hangs in the driver."""
 
 MEANINGS = {
     13: "a program's graphics engine exception",
@@ -38,39 +38,39 @@ MEANINGS = {
     95: "uncontained ECC error",
     119: "its system processor does not answer",
 }
-"""In a few words; the driver's documentation has all of them."""
+"""XID -> a short description; NVIDIA's document "XID Errors" describes all of them."""
 
 
 @dataclass(frozen=True)
-class _Event:
+class _XidEvent:
     error: XidError
     instance: int | None
-    """The GPU instance that it happened to, if the driver says so."""
+    """The GPU instance that it happened to; None if it concerns the whole GPU."""
 
 
 class XidWatch:
-    """Remembers the last errors of each GPU, of which those in *fatal* are marked so. Used by one thread."""
+    """Remembers the last XID errors of each GPU; those whose number is in *fatal* are marked. One thread uses it."""
 
     def __init__(self, fatal: Collection[int]) -> None:
         self._fatal = frozenset(fatal)
-        self._news: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
-        self._events: dict[str, deque[_Event]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._events: dict[str, deque[_XidEvent]] = defaultdict(lambda: deque(maxlen=MAX_ERRORS))
         """By the UUID of the physical GPU."""
         self._watched: dict[int, str] = {}
-        """Address of NVML's handle -> UUID."""
-        self._set: Any = None
+        """`handle_address` -> UUID."""
+        self._event_set: Any = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self.problem: str | None = None
-        """Why errors are not seen now, in words."""
+        """Why errors are not noticed now, as a sentence; None if they are."""
 
-    def notify(self, news: Callable[[], None]) -> None:
-        """Have *news* called at each error, from another thread."""
-        self._news = news
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Have *on_change* called after each error, from another thread."""
+        self._on_change = on_change
 
     def errors(self, uuid: str, instance: int | None = None) -> list[XidError]:
-        """Return the last errors of a GPU, oldest first; of a MIG *instance* of it, those that may concern it."""
+        """Return the last errors of a GPU, oldest first; with *instance* those that may concern this MIG instance."""
         with self._lock:
             return [
                 event.error
@@ -79,31 +79,31 @@ class XidWatch:
             ]
 
     def watch(self, handles: Mapping[str, Any]) -> None:
-        """Wait for errors of these physical GPUs, NVML's handles by UUID, from now on."""
-        wanted = {address(handle): uuid for uuid, handle in handles.items()}
+        """Watch these physical GPUs, UUID -> NVML's handle, and no others from now on."""
+        watched = {handle_address(handle): uuid for uuid, handle in handles.items()}
         alive = self._thread is not None and self._thread.is_alive()
-        if wanted == self._watched and (alive or not wanted):
+        if watched == self._watched and (alive or not watched):
             return
         self.stop()
-        self._watched = wanted
-        if wanted:
+        self._watched = watched
+        if watched:
             try:
-                self._begin(handles)
+                self._start_watching(handles)
             except pynvml.NVMLError as error:
                 self.problem = f"the driver's errors (XIDs) cannot be watched: {error}"
                 self._watched = {}
 
     def stop(self) -> bool:
-        """Wait for no more errors; return whether nobody uses NVML any more."""
+        """Watch no GPU any more; return whether the thread has ended, so that NVML may be shut down."""
         self._stopping.set()
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.join(STOP_PATIENCE)
+            thread.join(STOP_TIMEOUT)
             if thread.is_alive():
                 LOG.warning("a thread hangs in NVIDIA's driver")
                 return False
-        if self._set is not None:
-            events, self._set = self._set, None
+        if self._event_set is not None:
+            events, self._event_set = self._event_set, None
             try:
                 pynvml.nvmlEventSetFree(events)
             except pynvml.NVMLError as error:
@@ -111,55 +111,59 @@ class XidWatch:
         self._watched = {}
         return True
 
-    def _begin(self, handles: Mapping[str, Any]) -> None:
-        self._set = pynvml.nvmlEventSetCreate()
-        deaf = []
+    def _start_watching(self, handles: Mapping[str, Any]) -> None:
+        self._event_set = pynvml.nvmlEventSetCreate()
+        failures = []
         for uuid, handle in handles.items():
             try:
                 pynvml.nvmlDeviceRegisterEvents(
-                    handle, pynvml.nvmlEventTypeXidCriticalError, self._set
+                    handle, pynvml.nvmlEventTypeXidCriticalError, self._event_set
                 )
             except pynvml.NVMLError as error:
                 if error.value != pynvml.NVML_ERROR_NOT_SUPPORTED:
-                    deaf.append(f"of {uuid}: {error}")
+                    failures.append(f"of {uuid}: {error}")
         self.problem = (
-            f"the driver's errors (XIDs) cannot be watched {'; '.join(deaf)}" if deaf else None
+            f"the driver's errors (XIDs) cannot be watched {'; '.join(failures)}"
+            if failures
+            else None
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(
-            target=self._wait, args=(self._set, self._stopping), name="xids", daemon=True
+            target=self._wait, args=(self._event_set, self._stopping), name="xids", daemon=True
         )
         self._thread.start()
 
     def _wait(self, events: Any, stopping: threading.Event) -> None:
         while not stopping.is_set():
             try:
-                self._note(pynvml.nvmlEventSetWait_v2(events, WAIT_MS))
+                self._record(pynvml.nvmlEventSetWait_v2(events, WAIT_MS))
             except pynvml.NVMLError_Timeout:
                 continue
-            except pynvml.NVMLError as error:  # a GPU is lost, or all are: whoever looks will see
+            except (
+                pynvml.NVMLError
+            ) as error:  # a GPU is lost, or all are: the next snapshot finds out
                 LOG.debug("waiting for NVML's events ended: %s", error)
-                self._news()
+                self._on_change()
                 return
 
-    def _note(self, data: Any) -> None:
-        uuid = self._watched.get(address(data.device))
+    def _record(self, data: Any) -> None:
+        uuid = self._watched.get(handle_address(data.device))
         if uuid is None or data.eventType != pynvml.nvmlEventTypeXidCriticalError:
             return
         number = int(data.eventData)
         error = XidError(timeutils.utcnow(), number, number in self._fatal)
         whole = data.gpuInstanceId == ctypes.c_uint(-1).value
         with self._lock:
-            self._events[uuid].append(_Event(error, None if whole else data.gpuInstanceId))
-        LOG.warning("GPU %s: %s", uuid, described(number))
-        self._news()
+            self._events[uuid].append(_XidEvent(error, None if whole else data.gpuInstanceId))
+        LOG.warning("GPU %s: %s", uuid, describe(number))
+        self._on_change()
 
 
-def described(xid: int) -> str:
-    """What a number means, for people."""
+def describe(xid: int) -> str:
+    """Return the number of an error with its meaning, if that is known."""
     return f"XID {xid}: {MEANINGS[xid]}" if xid in MEANINGS else f"XID {xid}"
 
 
-def address(handle: Any) -> int:
-    """What tells two of NVML's handles apart."""
+def handle_address(handle: Any) -> int:
+    """Return the address behind a handle of NVML, which identifies it: handles cannot be compared."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0

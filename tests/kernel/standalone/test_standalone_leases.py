@@ -40,7 +40,7 @@ def greeting(cloud, host, address, uid=0):
 
 def show_grant(cloud, host, environment):
     with entered(cloud.prefix + host):
-        grant_client.show(
+        grant_client.present(
             environment["GSAAS_GATE"], environment["GSAAS_LEASE"], environment["GSAAS_GRANT"]
         )
 

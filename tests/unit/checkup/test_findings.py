@@ -8,7 +8,7 @@ import pytest
 
 from gsaas.checkup import agents, bus, database, findings, identity, nova
 from gsaas.checkup.findings import Finding, Level
-from gsaas.rpc.queues import Queue
+from gsaas.rpc.queues import QueueState
 
 NOW = datetime.datetime(2026, 1, 1, 12)
 KIND = agents.AgentKind("endpoints", "compute host", "gsaas-rodvr", "no VM can reach GPUs")
@@ -69,10 +69,10 @@ def test_a_problem_that_an_endpoint_reports_is_repeated():
     ("queue", "level"),
     [
         (None, Level.FAIL),
-        (Queue(0, 0), Level.FAIL),
-        (Queue(0, 1), Level.OK),
-        (Queue(bus.BACKLOG, 1), Level.OK),
-        (Queue(bus.BACKLOG + 1, 1), Level.WARN),
+        (QueueState(0, 0), Level.FAIL),
+        (QueueState(0, 1), Level.OK),
+        (QueueState(bus.BACKLOG, 1), Level.OK),
+        (QueueState(bus.BACKLOG + 1, 1), Level.WARN),
     ],
 )
 def test_an_engine_must_read_its_queue_fast_enough(queue, level: Level):
@@ -81,24 +81,26 @@ def test_an_engine_must_read_its_queue_fast_enough(queue, level: Level):
 
 def test_nova_must_send_notifications():
     (finding,) = nova.check_queues(
-        "gsaas", {"gsaas": Queue(0, 1), "versioned_notifications.info": None}
+        "gsaas", {"gsaas": QueueState(0, 1), "versioned_notifications.info": None}
     )
     assert finding.level is Level.WARN
     assert "notification_format = versioned" in finding.todo
 
 
 def test_notifications_must_not_pile_up():
-    queues = {"gsaas": Queue(3, 1), "versioned_notifications.info": Queue(20_000, 0)}
+    queues = {"gsaas": QueueState(3, 1), "versioned_notifications.info": QueueState(20_000, 0)}
     (finding,) = nova.check_queues("gsaas", queues)
     assert finding.level is Level.WARN
     assert finding.said == "20000 wait in the queue versioned_notifications.info"
     assert r"'^(versioned_notifications\..*|gsaas)$' '{" in finding.todo
-    (finding,) = nova.check_queues("gsaas", {**queues, "versioned_notifications.info": Queue(5, 0)})
+    (finding,) = nova.check_queues(
+        "gsaas", {**queues, "versioned_notifications.info": QueueState(5, 0)}
+    )
     assert finding.level is Level.OK
 
 
 def test_the_advice_about_gsaas_own_queue_names_the_engine():
-    queues = {"gsaas": Queue(20_000, 1), "versioned_notifications.info": Queue(0, 0)}
+    queues = {"gsaas": QueueState(20_000, 1), "versioned_notifications.info": QueueState(0, 0)}
     (finding,) = nova.check_queues("gsaas", queues)
     assert "gsaas-engine" in finding.todo
 

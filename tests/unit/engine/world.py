@@ -28,10 +28,10 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.objects.binding import Binding, binding_of
 from gsaas.objects.daemon import (
     Admission,
-    Condition,
     Daemon,
     DaemonReport,
     DaemonState,
+    DaemonStatus,
     DesiredState,
     FenceReport,
 )
@@ -41,7 +41,7 @@ from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 from gsaas.remoting.base import load
-from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.hosts import AgentCallFailed
 from tests.support import sqlite
 
 HOST = "compute1"
@@ -171,7 +171,7 @@ class MemoryEndpoint:
     def _reach(self, host: str) -> None:
         self.fuse.effect()
         if not self.answers:
-            raise Unconfirmed(f"the endpoint of {host} does not answer")
+            raise AgentCallFailed(f"the endpoint of {host} does not answer")
 
 
 class MemoryMonitor:
@@ -189,12 +189,12 @@ class MemoryMonitor:
         """The kernel changes the fence as it is asked to."""
         self.fences: dict[str, frozenset[Admission]] = {}
         self.orders: dict[str, DesiredState] = {}
-        self.daemons: dict[str, dict[str, Condition]] = {}
+        self.daemons: dict[str, dict[str, DaemonStatus]] = {}
 
     def apply(self, host: str, wanted: DesiredState) -> dict[str, Any]:
         self.fuse.effect()
         if not self.answers:
-            raise Unconfirmed(f"the monitor of {host} does not answer")
+            raise AgentCallFailed(f"the monitor of {host} does not answer")
         wanted = DesiredState.from_dict(json.loads(json.dumps(wanted.to_dict())))
         if host not in self.orders or wanted.serial > self.orders[host].serial:
             self.orders[host] = wanted
@@ -211,9 +211,9 @@ class MemoryMonitor:
             if self.ends:
                 del there[key]
             else:
-                there[key] = Condition(there[key].daemon, DaemonState.DRAINING)
+                there[key] = DaemonStatus(there[key].daemon, DaemonState.DRAINING)
         for key in wanted.keys() - there.keys():
-            there[key] = Condition(wanted[key], self.starts)
+            there[key] = DaemonStatus(wanted[key], self.starts)
 
     def all_end(self) -> None:
         """What was draining has gone."""
@@ -226,7 +226,7 @@ class MemoryMonitor:
     ) -> None:
         """Have every daemon of *host* fare so."""
         for key, condition in self.daemons[host].items():
-            self.daemons[host][key] = Condition(condition.daemon, state, restarts, detail)
+            self.daemons[host][key] = DaemonStatus(condition.daemon, state, restarts, detail)
 
     def report(self, host: str) -> dict[str, Any]:
         orders = self.orders[host]

@@ -12,22 +12,22 @@ from tests.support.nvml import driver as fake
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """NVIDIA's library as the tests have it."""
+    """The tests' stand-in for NVIDIA's library, built once."""
     return fake.build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
 def driver(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fake.FakeDriver:
-    """A driver in this process, without any GPUs yet."""
-    said = tmp_path / "driver"
-    monkeypatch.setenv("FAKE_NVML", str(said))
+    """A fake driver in this process, without any GPUs yet."""
+    state = tmp_path / "driver"
+    monkeypatch.setenv("FAKE_NVML", str(state))
     fake.preload(library)
-    return fake.FakeDriver(said)
+    return fake.FakeDriver(state)
 
 
 @pytest.fixture
 def source(driver: fake.FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
-    """Make a source that sees what the driver says."""
+    """Make a source that reads the fake driver."""
     monkeypatch.setattr(xids, "WAIT_MS", 20)  # how soon its thread ends
     made = []
 

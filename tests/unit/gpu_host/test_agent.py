@@ -1,4 +1,4 @@
-"""A monitor reports what its source sees, whatever the source and the bus go through."""
+"""A monitor reports what its source reads, also while the source or the bus fails."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import gsaas.conf
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.gpu_host.agent import Monitor
-from gsaas.gpu_host.sources.declared import Declared
-from gsaas.objects.gpu_report import GpuInfo, GpuProcess, GpuReport, Reading, Sight, XidError
+from gsaas.gpu_host.sources.declared import DeclaredGpus
+from gsaas.objects.gpu_report import GpuInfo, GpuProcess, GpuReport, GpuSnapshot, Reading, XidError
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.standalone.simulated_gpus import SimulatedGpus
 from tests.support.waiting import until
 
 GPUS = [GpuInfo(f"GPU-{n}", n, "NVIDIA L4", 23034, 8308 + n) for n in range(2)]
 EVER = 3600.0
-"""Seconds: an interval that is not over before the test is."""
+"""Seconds: an interval that does not pass during a test."""
 
 
 @dataclass
 class Engine:
-    """Takes reports, and answers as it is told."""
+    """Records reports, and answers with `interval`."""
 
     target = rpc.Target(version="1.0")
 
@@ -40,22 +40,22 @@ class Engine:
         return {"monitor_interval": self.interval}
 
 
-class Scripted:
-    """A source that sees what it is told, or fails in a way that no source may."""
+class ScriptedSource:
+    """A source that returns `next`, or fails in a way that no source may."""
 
     def __init__(self) -> None:
-        self.sight = Sight(GPUS)
+        self.next = GpuSnapshot(GPUS)
         self.broken = False
         self.closed = threading.Event()
-        self.news = None
+        self.on_change = None
 
-    def notify(self, news) -> None:
-        self.news = news
+    def subscribe(self, on_change) -> None:
+        self.on_change = on_change
 
-    def look(self) -> Sight:
+    def snapshot(self) -> GpuSnapshot:
         if self.broken:
             raise RuntimeError("a bug")
-        return self.sight
+        return self.next
 
     def close(self) -> None:
         self.closed.set()
@@ -85,8 +85,8 @@ def engine(bus, stack) -> Engine:
 
 @pytest.fixture
 def start(bus, stack, monkeypatch):
-    """Start a monitor of a source; what follows another report need not wait for long."""
-    monkeypatch.setattr("gsaas.gpu_host.agent.SHORTEST_INTERVAL", 0.01)
+    """Start a monitor of a source, without the lower bound of seconds between reports."""
+    monkeypatch.setattr("gsaas.gpu_host.agent.MIN_INTERVAL", 0.01)
 
     def start(source, interval: float = EVER, **more) -> Monitor:
         monitor = Monitor(bus, "gpu1", "192.0.2.1", source, daemons=None, interval=interval, **more)
@@ -102,24 +102,24 @@ def last(engine: Engine) -> GpuReport:
 
 
 def test_it_reports_at_once_and_again(engine, start):
-    start(Declared(GPUS), interval=0.02)
+    start(DeclaredGpus(GPUS), interval=0.02)
     until(lambda: len(engine.reports) > 2, "reports")
     report = last(engine)
-    assert (report.gpu_address, report.interval, report.sight.gpus) == ("192.0.2.1", 0.02, GPUS)
-    assert report.sight.readings == {}
+    assert (report.gpu_address, report.interval, report.snapshot.gpus) == ("192.0.2.1", 0.02, GPUS)
+    assert report.snapshot.readings == {}
 
 
 def test_the_mean_utilisation_is_that_of_all_it_read(engine, start):
-    source, looks = Scripted(), []
+    source, looks = ScriptedSource(), []
 
-    def look() -> Sight:
+    def snapshot() -> GpuSnapshot:
         looks.append(percent := [60.0, 90.0, 30.0, 0.0][min(len(looks), 3)])
-        return Sight(GPUS[:1], {"GPU-0": Reading(utilisation=percent)})
+        return GpuSnapshot(GPUS[:1], {"GPU-0": Reading(utilisation=percent)})
 
-    source.look = look
+    source.snapshot = snapshot
     start(source, interval=0.02, clock=lambda: 10.0 * len(looks))
     until(lambda: len(engine.reports) > 2, "reports")
-    told = [GpuReport.from_dict(report).sight.readings["GPU-0"] for report in engine.reports[:3]]
+    told = [GpuReport.from_dict(report).snapshot.readings["GPU-0"] for report in engine.reports[:3]]
     assert [(one.utilisation, one.mean_utilisation) for one in told] == [
         (60, 60),  # alone
         (90, 90),  # for all the time since
@@ -128,20 +128,20 @@ def test_the_mean_utilisation_is_that_of_all_it_read(engine, start):
 
 
 def test_it_reports_at_once_what_its_source_calls_news(engine, start):
-    source = Scripted()
+    source = ScriptedSource()
     start(source)
     until(lambda: engine.reports, "the first report")
-    source.sight = Sight(GPUS, problems=["a fan is broken"])
-    source.news()
-    until(lambda: last(engine).sight.problems == ["a fan is broken"], "the news")
+    source.next = GpuSnapshot(GPUS, problems=["a fan is broken"])
+    source.on_change()
+    until(lambda: last(engine).snapshot.problems == ["a fan is broken"], "the news")
 
 
 def test_it_survives_a_source_that_breaks(engine, start, caplog):
-    source = Scripted()
+    source = ScriptedSource()
     start(source, interval=0.02)
     until(lambda: engine.reports, "the first report")
     source.broken = True
-    until(lambda: "could not finish its round" in caplog.text, "the failure")
+    until(lambda: "could not finish its report" in caplog.text, "the failure")
     source.broken = False
     before = len(engine.reports)
     until(lambda: len(engine.reports) > before, "another report")
@@ -149,24 +149,24 @@ def test_it_survives_a_source_that_breaks(engine, start, caplog):
 
 def test_a_problem_is_logged_when_it_comes_and_when_it_goes(engine, start, caplog):
     caplog.set_level("INFO", "gsaas.gpu_host.agent")
-    source = Scripted()
-    source.sight = Sight((), blind="the driver sleeps")
+    source = ScriptedSource()
+    source.next = GpuSnapshot((), unavailable="the driver sleeps")
     start(source, interval=0.02)
     until(lambda: len(engine.reports) > 3, "reports")
-    source.sight = Sight(GPUS)
+    source.next = GpuSnapshot(GPUS)
     until(lambda: "no longer so: the driver sleeps" in caplog.text, "the end of it")
     assert caplog.text.count("gpu1: the driver sleeps") == 1
 
 
 def test_the_answer_to_a_report_says_when_to_report_again(engine, start):
     engine.interval = 0.05
-    start(Declared(GPUS))
+    start(DeclaredGpus(GPUS))
     until(lambda: len(engine.reports) > 1, "the second report")
     assert [report["interval"] for report in engine.reports[:2]] == [EVER, 0.05]
 
 
 def test_an_interval_that_changes_is_known_to_all_monitors_at_once(bus, engine, start):
-    start(Declared(GPUS))
+    start(DeclaredGpus(GPUS))
     until(lambda: engine.reports, "the first report")
     engine.interval = 7.0
     MonitorClient(bus).report_every(7.0)
@@ -175,7 +175,7 @@ def test_an_interval_that_changes_is_known_to_all_monitors_at_once(bus, engine, 
 
 def test_without_a_setting_it_is_as_configured_again(bus, engine, start):
     engine.interval = 0.05
-    start(Declared(GPUS))
+    start(DeclaredGpus(GPUS))
     until(lambda: engine.reports and last(engine).interval == 0.05, "a report")
     engine.interval = None
     MonitorClient(bus).report_every(None)
@@ -183,14 +183,14 @@ def test_without_a_setting_it_is_as_configured_again(bus, engine, start):
 
 
 def test_when_it_stops_it_lets_go_of_its_source(engine, start):
-    source = Scripted()
+    source = ScriptedSource()
     start(source).stop()
     assert source.closed.is_set()
 
 
 def test_without_an_engine_it_goes_on(start, bus, stack, monkeypatch, caplog):
     monkeypatch.setattr("gsaas.rpc.engine.REPORT_TIMEOUT", 0.1)
-    start(Declared(GPUS), interval=0.02)
+    start(DeclaredGpus(GPUS), interval=0.02)
     until(lambda: "could not report" in caplog.text, "the failure")
     engine = Engine()
     server = rpc.server(bus, rpc.ENGINE, "engine", engine)
@@ -202,7 +202,7 @@ def test_without_an_engine_it_goes_on(start, bus, stack, monkeypatch, caplog):
 def test_simulated_gpus_are_as_busy_as_their_time_and_name_say():
     moments = iter([0.0, 0.0, 100.0])
     source = SimulatedGpus(GPUS, clock=lambda: next(moments))
-    first, same, later = source.look(), source.look(), source.look()
+    first, same, later = source.snapshot(), source.snapshot(), source.snapshot()
     assert first == same != later
     assert first.readings["GPU-0"] != first.readings["GPU-1"]
     for reading in later.readings.values():
@@ -219,12 +219,12 @@ def test_a_report_arrives_as_it_was_sent():
         processes=(GpuProcess(17, "python", None),),
         xid_errors=(XidError(when, 79, True),),
     )
-    sight = Sight([failed, GPUS[1]], {"GPU-1": reading}, None, ["a fan is broken"])
-    told = GpuReport("192.0.2.1", 10.0, sight).to_dict()
+    snapshot = GpuSnapshot([failed, GPUS[1]], {"GPU-1": reading}, None, ["a fan is broken"])
+    told = GpuReport("192.0.2.1", 10.0, snapshot).to_dict()
     again = GpuReport.from_dict(json.loads(json.dumps(told)))
     assert again.to_dict() == told
-    assert again.sight.gpus == sight.gpus
-    assert again.sight.readings["GPU-1"].xid_errors == [XidError(when, 79, True)]
+    assert again.snapshot.gpus == snapshot.gpus
+    assert again.snapshot.readings["GPU-1"].xid_errors == [XidError(when, 79, True)]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_report_arrives_as_it_was_sent():
     ],
 )
 def test_a_reading_that_is_none_is_refused(change):
-    report = GpuReport("192.0.2.1", 10.0, Sight(GPUS, {"GPU-0": Reading()})).to_dict()
+    report = GpuReport("192.0.2.1", 10.0, GpuSnapshot(GPUS, {"GPU-0": Reading()})).to_dict()
     report["readings"]["GPU-0"].update(change)
     with pytest.raises((ValueError, TypeError, KeyError)):
         GpuReport.from_dict(report)

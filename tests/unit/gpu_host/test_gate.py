@@ -1,4 +1,4 @@
-"""The gate, over real connections: a line in, a line out, and nobody waits for anybody."""
+"""The gate, over real connections: a line in, a line out, and no consumer blocks another."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from gsaas import rpc
 from gsaas.gpu_host import gate as module
 from gsaas.gpu_host.gate import Gate
 from gsaas.grants import grant_client
-from gsaas.rpc.engine import GrantAnswer
+from gsaas.rpc.engine import RedemptionResult
 
 
-class Desk:
-    """What the gate asks: it notes what was shown, and answers as it is told to."""
+class FakeEngine:
+    """Redeems grants for the gate: records what was presented, and returns or raises `answer`."""
 
     def __init__(self) -> None:
-        self.shown: list[tuple[str, str, str]] = []
-        self.answer: GrantAnswer | Exception = GrantAnswer(None, None)
+        self.presented: list[tuple[str, str, str]] = []
+        self.answer: RedemptionResult | Exception = RedemptionResult(None, None)
 
-    def redeem(self, key: str, address: str, lease_id: str) -> GrantAnswer:
-        self.shown.append((key, address, lease_id))
+    def redeem(self, key: str, address: str, lease_id: str) -> RedemptionResult:
+        self.presented.append((key, address, lease_id))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
 @pytest.fixture
-def desk():
-    return Desk()
+def engine():
+    return FakeEngine()
 
 
 @pytest.fixture
-def gate(desk):
-    gate = Gate(socket.create_server(("127.0.0.1", 0)), desk.redeem)
+def gate(engine):
+    gate = Gate(socket.create_server(("127.0.0.1", 0)), engine.redeem)
     gate.start()
     yield "{}:{}".format(*gate.address)
     gate.stop()
 
 
-def say(gate: str, content: bytes) -> bytes:
+def send(gate: str, content: bytes) -> bytes:
     host, port = gate.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(content)
@@ -49,54 +49,53 @@ def say(gate: str, content: bytes) -> bytes:
         return connection.makefile("rb").read()
 
 
-def test_whoever_shows_a_good_grant_is_admitted_by_the_address_he_comes_from(gate, desk):
-    grant_client.show(gate, "lease-1", "a.good.grant")
+def test_a_good_grant_admits_the_address_that_the_connection_comes_from(gate, engine):
+    grant_client.present(gate, "lease-1", "a.good.grant")
 
-    assert desk.shown == [("a.good.grant", "127.0.0.1", "lease-1")]
+    assert engine.presented == [("a.good.grant", "127.0.0.1", "lease-1")]
 
 
-def test_a_refusal_arrives_as_it_was_said(gate, desk):
-    desk.answer = GrantAnswer("gsaas.grant.replayed", "it was redeemed already")
+def test_a_refusal_arrives_as_it_was_said(gate, engine):
+    engine.answer = RedemptionResult("gsaas.grant.replayed", "it was redeemed already")
 
     with pytest.raises(grant_client.NotAdmitted, match="it was redeemed already") as refusal:
-        grant_client.show(gate, "lease-1", "grant")
+        grant_client.present(gate, "lease-1", "grant")
     assert refusal.value.code == "gsaas.grant.replayed"
 
 
-def test_while_nobody_can_look_at_grants_it_says_so(gate, desk):
-    desk.answer = rpc.Timeout("no engine")
+def test_while_no_engine_answers_it_says_so(gate, engine):
+    engine.answer = rpc.Timeout("no engine")
 
     with pytest.raises(grant_client.NotAdmitted, match="try again"):
-        grant_client.show(gate, "lease-1", "grant")
+        grant_client.present(gate, "lease-1", "grant")
 
 
 @pytest.mark.parametrize(
     "content",
     [b"", b"\n", b"GET / HTTP/1.1\r\n\r\n", b"one\n", b"\xff\xfe \xfd\n" * 3],
 )
-def test_nonsense_is_refused_and_not_passed_on(gate, desk, content):
-    assert say(gate, content).startswith(b"refused gsaas.bad-request")
-    assert desk.shown == []
+def test_malformed_lines_are_refused_and_not_passed_on(gate, engine, content):
+    assert send(gate, content).startswith(b"refused gsaas.bad-request")
+    assert engine.presented == []
 
 
-def test_a_line_without_end_is_not_read_to_its_end(gate, desk):
-    with suppress(
-        OSError
-    ):  # what was not read ends the connection the hard way, as early as it likes
-        say(gate, b"lease-1 " + b"x" * 100_000)
-    assert [len(key) for key, _, _ in desk.shown if len(key) > module.LONGEST_LINE] == []
+def test_a_line_without_end_is_not_read_to_its_end(gate, engine):
+    # Closing a connection with unread bytes resets it, possibly before the answer is read.
+    with suppress(OSError):
+        send(gate, b"lease-1 " + b"x" * 100_000)
+    assert [len(key) for key, _, _ in engine.presented if len(key) > module.MAX_LINE] == []
 
 
-def test_who_says_nothing_is_not_waited_for(gate, desk, monkeypatch):
-    monkeypatch.setattr(module._Visit, "timeout", 0.05)
+def test_a_silent_client_is_not_waited_for(gate, engine, monkeypatch):
+    monkeypatch.setattr(module._GrantHandler, "timeout", 0.05)
     host, port = gate.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as silent:
         assert silent.makefile("rb").read() == b""
-    grant_client.show(gate, "lease-1", "grant")
+    grant_client.present(gate, "lease-1", "grant")
 
 
-def test_who_says_a_letter_now_and_then_is_not_waited_for_longer(gate, desk, monkeypatch):
-    monkeypatch.setattr(module._Visit, "timeout", 0.2)
+def test_a_client_that_sends_single_bytes_is_not_waited_for_longer(gate, engine, monkeypatch):
+    monkeypatch.setattr(module._GrantHandler, "timeout", 0.2)
     host, port = gate.split(":")
     with socket.create_connection((host, int(port)), timeout=0.02) as slow:
         for _ in range(500):
@@ -110,14 +109,17 @@ def test_who_says_a_letter_now_and_then_is_not_waited_for_longer(gate, desk, mon
                 break
         else:
             pytest.fail("it is still listened to")
-    assert desk.shown == []
+    assert engine.presented == []
 
 
-def test_those_who_wait_do_not_keep_others_out(gate):
+def test_idle_clients_do_not_block_others(gate):
     host, port = gate.split(":")
-    idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(module.MOST - 1)]
+    idle = [
+        socket.create_connection((host, int(port)), timeout=10)
+        for _ in range(module.MAX_CONNECTIONS - 1)
+    ]
     try:
-        grant_client.show(gate, "lease-1", "grant")
+        grant_client.present(gate, "lease-1", "grant")
     finally:
         for connection in idle:
             connection.close()
@@ -127,5 +129,5 @@ def test_a_gate_that_is_not_there_is_told_apart_from_one_that_refuses():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(grant_client.NotAdmitted, match="cannot be reached") as refusal:
-        grant_client.show(f"127.0.0.1:{port}", "lease-1", "grant")
+        grant_client.present(f"127.0.0.1:{port}", "lease-1", "grant")
     assert refusal.value.code is None

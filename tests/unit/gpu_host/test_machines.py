@@ -61,10 +61,10 @@ def machine(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Fa
 
 
 @pytest.fixture
-def look(machine: Fake | Real) -> Callable[..., GpuReport]:
+def take_report(machine: Fake | Real) -> Callable[..., GpuReport]:
     """Have a process of its own look at the machine."""
 
-    def look(**environment: str) -> GpuReport:
+    def take(**environment: str) -> GpuReport:
         done = subprocess.run(
             [sys.executable, "-m", "tests.support.nvml.look"],
             env={**os.environ, **machine.environment, **environment},
@@ -74,7 +74,7 @@ def look(machine: Fake | Real) -> Callable[..., GpuReport]:
         )
         return GpuReport.from_dict(json.loads(done.stdout))
 
-    return look
+    return take
 
 
 def told(gpu: GpuInfo) -> tuple[str, ...]:
@@ -96,13 +96,13 @@ def makes_sense(gpu: GpuInfo, reading: Reading) -> bool:
     )
 
 
-def test_every_gpu_is_seen_as_it_is_and_read(look, machine):
-    sight = look().sight
-    assert (sight.blind, sight.problems) == (None, [])
-    assert [told(gpu) for gpu in sight.gpus] == machine.facts
-    assert all(makes_sense(gpu, sight.readings[gpu.uuid]) for gpu in sight.gpus)
+def test_every_gpu_is_seen_as_it_is_and_read(take_report, machine):
+    snapshot = take_report().snapshot
+    assert (snapshot.unavailable, snapshot.problems) == (None, [])
+    assert [told(gpu) for gpu in snapshot.gpus] == machine.facts
+    assert all(makes_sense(gpu, snapshot.readings[gpu.uuid]) for gpu in snapshot.gpus)
 
 
-def test_one_may_be_picked_by_its_uuid(look, machine):
+def test_one_may_be_picked_by_its_uuid(take_report, machine):
     (_, uuid, *_) = machine.facts[-1]
-    assert [gpu.uuid for gpu in look(CUDA_VISIBLE_DEVICES=uuid).sight.gpus] == [uuid]
+    assert [gpu.uuid for gpu in take_report(CUDA_VISIBLE_DEVICES=uuid).snapshot.gpus] == [uuid]

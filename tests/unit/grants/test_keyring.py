@@ -1,4 +1,4 @@
-"""What is signed is ours until it is too old, and nothing else ever is."""
+"""What this service signed is valid until it expires, and nothing else ever is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsaas.grants.keyring import BadKey, Expired, Forged, Grant, Keyring
+from gsaas.grants.keyring import (
+    MAX_CHARACTERS,
+    ExpiredGrant,
+    Grant,
+    InvalidGrant,
+    InvalidKey,
+    Keyring,
+)
 
 OLD, NEW = "old:" + "b2xk" * 11, "new:" + "bmV3" * 11
+PEM = b"-----BEGIN PUBLIC KEY-----\nMAo=\n-----END PUBLIC KEY-----\n"
+MISSING = object()
 NOW = datetime.datetime(2026, 1, 1, 12, 0, 0, 250000)
 
 
@@ -34,6 +43,13 @@ def decoded(part: str) -> dict:
     return json.loads(base64.urlsafe_b64decode(part + "=="))
 
 
+def signed(claims: dict) -> str:
+    """A token of *claims* under the key `OLD`, as another program could make it."""
+    payload = json.dumps(claims).encode()
+    secret = base64.urlsafe_b64decode("b2xk" * 11)
+    return jwt.PyJWS().encode(payload, secret, "HS256", headers={"kid": "old"})
+
+
 def encoded(document: dict) -> str:
     return base64.urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
 
@@ -47,7 +63,7 @@ def test_it_says_for_which_lease_it_is_and_until_when(ring):
 
 
 def test_others_who_know_the_key_can_read_it(ring):
-    """The format is the usual one: a library that knows nothing of us verifies it."""
+    """It is an ordinary JSON Web Token: any library verifies it."""
     said = jwt.decode(
         ring.sign("lease-1", "blue", NOW),
         base64.urlsafe_b64decode("b2xk" * 11),
@@ -60,16 +76,16 @@ def test_others_who_know_the_key_can_read_it(ring):
 def test_it_fits_into_the_environment_of_every_reader(ring):
     from gsaas.cloudinit import environment
 
-    environment.check({"GSAAS_GRANT": ring.sign("0" * 36, "f" * 64, NOW)})
+    environment.validate({"GSAAS_GRANT": ring.sign("0" * 36, "f" * 64, NOW)})
 
 
 def test_it_expires(ring):
     grant = ring.sign("lease-1", "blue", NOW)
 
     ring.verify(grant, NOW + seconds(59))
-    with pytest.raises(Expired) as expired:
+    with pytest.raises(ExpiredGrant) as expired:
         ring.verify(grant, NOW + seconds(60))
-    assert expired.value.args[0].lease_id == "lease-1"
+    assert expired.value.grant.lease_id == "lease-1"
 
 
 def test_every_key_verifies_and_the_first_one_signs():
@@ -79,17 +95,17 @@ def test_every_key_verifies_and_the_first_one_signs():
     assert both.verify(by_old, NOW).lease_id == "lease-1"
     by_new = both.sign("lease-1", "blue", NOW)
     assert Keyring([NEW]).verify(by_new, NOW).lease_id == "lease-1"
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         Keyring([OLD]).verify(by_new, NOW)
 
 
 def test_a_key_that_is_gone_verifies_nothing_any_more():
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         Keyring([NEW]).verify(Keyring([OLD]).sign("lease-1", "blue", NOW), NOW)
 
 
 def test_another_key_under_a_known_name_is_forgery(ring):
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         ring.verify(Keyring(["old:" + "bmV3" * 11]).sign("lease-1", "blue", NOW), NOW)
 
 
@@ -97,7 +113,7 @@ def test_a_grant_that_says_something_else_now_is_forged(ring):
     head, body, signature = parts(ring.sign("lease-1", "blue", NOW))
     other = encoded(decoded(body) | {"lease": "lease-2"})
 
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         ring.verify(".".join((head, other, signature)), NOW)
 
 
@@ -106,29 +122,55 @@ def test_a_grant_does_not_choose_how_it_is_verified(ring, algorithm):
     head, body, _ = parts(ring.sign("lease-1", "blue", NOW))
     head = encoded(decoded(head) | {"alg": algorithm})
 
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         ring.verify(f"{head}.{body}.", NOW)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "changes",
     [
-        {},
-        {"lease": "lease-1", "project": "blue"},
-        {"lease": 1, "project": "blue", "exp": 4102444800},
-        {"lease": "lease-1", "project": "blue", "exp": "soon"},
-        {"lease": "lease-1", "project": "blue", "exp": 1e300},
+        {"lease": MISSING},
+        {"project": MISSING},
+        {"exp": MISSING},
+        {"iss": MISSING},
+        {"iss": "another service"},
+        {"iss": ["gsaas"]},
+        {"lease": 1},
+        {"project": None},
+        {"exp": "soon"},
+        {"exp": 1e300},
+        {"exp": None},
+        {"nbf": "soon"},
     ],
 )
-def test_what_we_would_never_say_is_refused_even_if_it_is_signed(ring, said):
-    secret = base64.urlsafe_b64decode("b2xk" * 11)
-    with pytest.raises(Forged):
-        ring.verify(jwt.encode(said, secret, "HS256", headers={"kid": "old"}), NOW)
+def test_claims_that_no_grant_has_are_refused_even_if_they_are_signed(ring, changes):
+    claims = {"iss": "gsaas", "lease": "lease-1", "project": "blue", "exp": 4102444800}
+    assert ring.verify(signed(claims), NOW).lease_id == "lease-1"
+    changed = {name: value for name, value in (claims | changes).items() if value is not MISSING}
+
+    with pytest.raises(InvalidGrant):
+        ring.verify(signed(changed), NOW)
+
+
+@pytest.mark.parametrize("headers", [{}, {"kid": 1}, {"kid": "unknown"}, {"kid": ["old"]}])
+def test_a_header_that_names_no_key_is_refused(ring, headers):
+    head, body, signature = parts(ring.sign("lease-1", "blue", NOW))
+    head = encoded({"typ": "JWT", "alg": "HS256"} | headers)
+
+    with pytest.raises(InvalidGrant):
+        ring.verify(".".join((head, body, signature)), NOW)
+
+
+def test_a_text_that_is_too_long_is_refused(ring):
+    claims = {"iss": "gsaas", "lease": "l" * MAX_CHARACTERS, "project": "blue", "exp": 4102444800}
+
+    with pytest.raises(InvalidGrant):
+        ring.verify(signed(claims), NOW)
 
 
 @given(st.text(max_size=200))
 def test_no_text_is_a_grant(text):
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         Keyring([OLD]).verify(text, NOW)
 
 
@@ -136,10 +178,10 @@ def test_no_text_is_a_grant(text):
 def test_no_byte_of_it_may_change(position, by):
     grant = bytearray(Keyring([OLD]).sign("lease-1", "blue", NOW), "ascii")
     grant[position % len(grant)] ^= by
-    # Of base64's last characters some bits mean nothing: what is the same, is no forgery.
+    # Some bits of base64's last characters mean nothing: a token that decodes to the same is no forgery.
     try:
         read = Keyring([OLD]).verify(grant.decode("latin-1"), NOW)
-    except Forged:
+    except InvalidGrant:
         return
     assert read == Grant("lease-1", "blue", read.expires_at)
 
@@ -151,22 +193,26 @@ def test_no_byte_of_it_may_change(position, by):
         (["a b:" + "bmV3" * 11], "NAME:KEY"),
         (["short:bmV3"], "short for grants has 3 bytes"),
         (["odd:????"], "odd for grants is not base64url"),
+        (
+            ["pem:" + base64.urlsafe_b64encode(PEM).decode()],
+            "pem for grants cannot be used",
+        ),
         ([OLD, OLD], "two keys for grants are named old"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_named_and_not_shown(keys, said):
-    with pytest.raises(BadKey, match=said) as error:
+    with pytest.raises(InvalidKey, match=said) as error:
         Keyring(keys)
     assert "bmV3" not in str(error.value)
 
 
 def test_without_keys_there_are_no_grants():
     assert not Keyring()
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         Keyring().verify(Keyring([OLD]).sign("lease-1", "blue", NOW), NOW)
 
 
 def test_a_header_of_nothing_but_brackets_is_a_forgery_like_any_other():
     header = base64.urlsafe_b64encode(b"[" * 3000).decode().rstrip("=")
-    with pytest.raises(Forged):
+    with pytest.raises(InvalidGrant):
         Keyring([OLD]).verify(f"{header}.e30.e30", NOW)

@@ -8,10 +8,10 @@ import pytest
 
 from gsaas.objects.daemon import (
     Admission,
-    Condition,
     Daemon,
     DaemonReport,
     DaemonState,
+    DaemonStatus,
     DesiredState,
     FenceReport,
 )
@@ -52,7 +52,7 @@ def test_what_is_nonsense_is_refused(wrong):
 def test_a_report_is_plain_json():
     report = DaemonReport(
         3,
-        [Condition(DAEMON, DaemonState.DOWN, 2, "ended with status 1")],
+        [DaemonStatus(DAEMON, DaemonState.DOWN, 2, "ended with status 1")],
         FenceReport(frozenset({Admission("192.0.2.1", 20000)}), 4),
         ("the disk is full",),
     )

@@ -20,19 +20,19 @@ def load(name: str, **settings: object) -> base.Driver:
 
 
 def command(name: str, daemon: Daemon = WHOLE, **settings: object):
-    return load(name, **settings).daemons.command(daemon, "gpu1", "192.0.2.7")
+    return load(name, **settings).daemon_settings.command(daemon, "gpu1", "192.0.2.7")
 
 
 def test_rcuda_starts_in_its_own_folder_on_its_own_gpu():
     made = command("rcuda")
-    assert made.words == ("./rCUDAd", "-i", "-p", "20001", "-n", "64")
+    assert made.argv == ("./rCUDAd", "-i", "-p", "20001", "-n", "64")
     assert made.folder == "/opt/rCUDA/bin"
     assert made.environment == {"CUDA_VISIBLE_DEVICES": "GPU-7"}
 
 
 def test_lupine_is_told_its_port_and_its_gpu_by_environment():
     made = command("lupine")
-    assert made.words == ("./lupine_driver_server",)
+    assert made.argv == ("./lupine_driver_server",)
     assert made.environment == {
         "LUPINE_PORT": "20001",
         "LUPINE_LOG_LEVEL": "error",
@@ -44,8 +44,8 @@ def test_lupine_is_told_its_port_and_its_gpu_by_environment():
     ("driver", "life"), [("rcuda", "per-gpu"), ("lupine", "per-lease"), ("simulated", "per-gpu")]
 )
 def test_each_driver_has_a_usual_life(driver, life):
-    assert load(driver).daemons.life == life
-    assert load(driver, life="operator").daemons.life == "operator"
+    assert load(driver).daemon_settings.life == life
+    assert load(driver, life="operator").daemon_settings.life == "operator"
 
 
 def test_only_daemons_of_single_cgpus_take_ports_from_the_range():
@@ -58,13 +58,13 @@ def test_mps_limits_a_share_and_needs_its_control_daemon():
     made = command("lupine", SHARED, mps_pipe_directory="/run/mps/{gpu_uuid}")
     assert made.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2048M"
     assert made.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps/GPU-7"
-    assert made.needs == ("/run/mps/GPU-7/control",)
+    assert made.required_files == ("/run/mps/GPU-7/control",)
 
 
 def test_a_whole_gpu_has_no_limit():
     made = command("lupine", WHOLE)
     assert not [name for name in made.environment if "MPS" in name]
-    assert made.needs == ()
+    assert made.required_files == ()
 
 
 def test_a_library_limits_a_share_and_each_daemon_has_an_account_of_its_own():
@@ -73,22 +73,22 @@ def test_a_library_limits_a_share_and_each_daemon_has_an_account_of_its_own():
     assert made.environment["LD_PRELOAD"] == "/opt/hami/libvgpu.so"
     assert made.environment["CUDA_DEVICE_MEMORY_LIMIT"] == "2048m"
     assert made.environment["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/run/x/lease-1-1.limit"
-    assert made.needs == ("/opt/hami/libvgpu.so",)
+    assert made.required_files == ("/opt/hami/libvgpu.so",)
 
 
 def test_the_simulated_one_computes_nothing_so_nothing_is_limited():
     made = command("simulated", SHARED)
-    assert made.needs == ()
-    assert made.words[1:] == (
+    assert made.required_files == ()
+    assert made.argv[1:] == (
         *("-m", "gsaas.standalone.simulated_middleware", "--gpu", "GPU-7", "--host", "gpu1"),
         *("--listen", "192.0.2.7:20001"),
     )
-    assert not load("simulated").daemons.own_devices
+    assert not load("simulated").daemon_settings.own_devices
 
 
 def test_operators_words_go_before_the_drivers_and_a_value_is_never_two_words():
     made = command("rcuda", command="nice '{folder}/my daemon' --on={gpu_uuid}", folder="/srv/a b")
-    assert made.words == ("nice", "/srv/a b/my daemon", "--on=GPU-7")
+    assert made.argv == ("nice", "/srv/a b/my daemon", "--on=GPU-7")
     assert made.folder == "/srv/a b"
 
 

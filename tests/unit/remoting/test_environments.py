@@ -11,7 +11,7 @@ from gsaas.conf import remoting as options
 from gsaas.exceptions import RemotingLimit
 from gsaas.objects.address import Address
 from gsaas.remoting import base
-from gsaas.remoting.base import Device
+from gsaas.remoting.base import ClientDevice
 
 
 def load(name: str, **settings: object) -> base.Driver:
@@ -24,8 +24,8 @@ def load(name: str, **settings: object) -> base.Driver:
     return base.load(name, conf)
 
 
-def devices(count: int, port: int, memory_mb: int | None = None) -> list[Device]:
-    return [Device(Address(f"169.254.71.{1 + i}", port), memory_mb) for i in range(count)]
+def devices(count: int, port: int, memory_mb: int | None = None) -> list[ClientDevice]:
+    return [ClientDevice(Address(f"169.254.71.{1 + i}", port), memory_mb) for i in range(count)]
 
 
 def test_rcuda_in_exclusive_mode():
@@ -97,7 +97,7 @@ def test_every_driver_makes_an_environment_that_every_reader_can_carry(name: str
 
     env = driver.environment("7d2a9e3c", devices(most, driver.default_port, memory_mb=1))
 
-    environment.check(env)
+    environment.validate(env)
     assert driver.name == name
 
 
@@ -133,9 +133,9 @@ def test_the_operator_may_not_say_where_the_gpus_are(driver: str, name: str):
 
 
 def test_what_no_server_could_read_is_refused_before_any_lease():
-    with pytest.raises(ValueError, match="NOTE holds '#'"):
+    with pytest.raises(ValueError, match="NOTE contains '#'"):
         load("rcuda", extra_environment={"NOTE": "a # b"})
-    with pytest.raises(ValueError, match="LD_LIBRARY_PATH holds"):
+    with pytest.raises(ValueError, match="LD_LIBRARY_PATH contains"):
         load("rcuda", library_path="/opt/a\n/b")
 
 
@@ -151,8 +151,8 @@ def test_two_cgpus_of_one_gpu_may_have_one_real_address():
     assert env["RCUDA_DEVICE_0"] == env["RCUDA_DEVICE_1"] == "169.254.71.1:0"
 
 
-def on_gpus(*uuids: str, memory_mb: int | None = None) -> list[Device]:
-    return [Device(Address("192.0.2.1", 8308), memory_mb, uuid) for uuid in uuids]
+def on_gpus(*uuids: str, memory_mb: int | None = None) -> list[ClientDevice]:
+    return [ClientDevice(Address("192.0.2.1", 8308), memory_mb, uuid) for uuid in uuids]
 
 
 def test_native_names_the_gpus_to_cuda():

@@ -12,7 +12,7 @@ from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
 from gsaas.objects.endpoint_report import BindingReport, EndpointReport
 from gsaas.rodvr.service import EndpointService
-from gsaas.rpc.hosts import Unconfirmed
+from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.rodvr import EndpointClient
 from tests.support.waiting import until
 
@@ -154,7 +154,7 @@ def test_calls_are_carried_out_in_the_order_they_were_made(wired):
     endpoint = wired.start()
     assert wired.engine.asked.wait(60)
     hasty = EndpointClient(wired.bus, timeout=0.1)
-    with pytest.raises(Unconfirmed):
+    with pytest.raises(AgentCallFailed):
         hasty.apply(HOST, binding("late"))
     removal = threading.Thread(target=wired.client.remove, args=(HOST, "late"))
     removal.start()
@@ -164,23 +164,23 @@ def test_calls_are_carried_out_in_the_order_they_were_made(wired):
 
 
 def test_an_endpoint_that_does_not_exist_confirms_nothing(bus):
-    with pytest.raises(Unconfirmed, match="nowhere does not answer"):
+    with pytest.raises(AgentCallFailed, match="nowhere does not answer"):
         EndpointClient(bus, timeout=0.1).remove("nowhere", "port")
 
 
 def test_a_host_that_did_not_answer_keeps_nobody_waiting_for_a_while(bus):
     now = [0.0]
     client = EndpointClient(bus, timeout=0.1, clock=lambda: now[0])
-    with pytest.raises(Unconfirmed, match="does not answer"):
+    with pytest.raises(AgentCallFailed, match="does not answer"):
         client.remove("nowhere", "port")
-    with pytest.raises(Unconfirmed, match="a moment ago"):
+    with pytest.raises(AgentCallFailed, match="a moment ago"):
         client.remove("nowhere", "port")
     now[0] += 1
-    with pytest.raises(Unconfirmed, match="does not answer"):
+    with pytest.raises(AgentCallFailed, match="does not answer"):
         client.remove("nowhere", "port")
 
 
 def test_a_removal_that_the_kernel_refuses_is_not_confirmed(wired):
     wired.start()
-    with pytest.raises(Unconfirmed, match="would not let go"):
+    with pytest.raises(AgentCallFailed, match="would not let go"):
         wired.client.remove(HOST, "stuck")

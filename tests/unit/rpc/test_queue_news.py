@@ -92,7 +92,7 @@ def test_a_bus_that_is_down_keeps_nobody_from_what_he_does(monkeypatch, bus):
     def down(*_, **__):
         raise rpc.BusError("it is down")
 
-    monkeypatch.setattr(rpc.Client, "cast", down)
+    monkeypatch.setattr(rpc.RpcClient, "cast", down)
 
     Announcer(EngineClient(bus), ApiClient(bus))("lease-1", Status.CLAIMED, "first-fit")
 

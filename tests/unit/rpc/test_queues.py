@@ -10,12 +10,12 @@ from oslo_messaging._drivers.impl_rabbit import RabbitDriver
 
 import gsaas.conf
 from gsaas import rpc
-from gsaas.rpc.queues import NotObservable, find_queue
+from gsaas.rpc.queues import NotObservable, inspect_queue
 
 
 def test_a_bus_without_queues_to_look_at_says_so(bus: rpc.Bus) -> None:
     with pytest.raises(NotObservable, match="Driver does not tell of its queues"):
-        find_queue(bus, rpc.ENGINE)
+        inspect_queue(bus, rpc.ENGINE)
 
 
 def test_a_bus_leads_to_its_driver_and_this_to_a_connection() -> None:

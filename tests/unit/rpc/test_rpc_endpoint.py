@@ -17,7 +17,7 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, binding_of
-from gsaas.objects.gpu_report import GpuInfo, GpuReport, Reading, Sight
+from gsaas.objects.gpu_report import GpuInfo, GpuReport, GpuSnapshot, Reading
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
@@ -119,7 +119,7 @@ def test_a_lease_that_changed_is_looked_at(desk):
 
 
 def test_a_gpu_report_puts_the_host_and_its_gpus_on_offer(desk, database):
-    desk.engine.monitor_report("gpu1", GpuReport("192.168.50.11", 10, Sight([GPU])))
+    desk.engine.monitor_report("gpu1", GpuReport("192.168.50.11", 10, GpuSnapshot([GPU])))
     with database.read() as session:
         (gpu,) = gpus.page(session, limit=10)
     assert (gpu.uuid, gpu.memory_mb, gpu.daemon_port) == ("GPU-1", 8192, 8308)
@@ -130,7 +130,7 @@ def test_a_gpu_report_puts_the_host_and_its_gpus_on_offer(desk, database):
 
 
 def test_a_monitor_is_answered_how_often_to_report(desk, database):
-    report = GpuReport("192.168.50.11", 10, Sight([GPU]))
+    report = GpuReport("192.168.50.11", 10, GpuSnapshot([GPU]))
     assert desk.engine.monitor_report("gpu1", report).monitor_interval is None
     with database.write() as session:
         settings.put(session, settings.MONITOR_INTERVAL, 5)
@@ -160,8 +160,8 @@ def test_an_interval_that_changed_is_told_to_every_monitor(bus, desk, database, 
 
 
 def test_what_was_read_of_gpus_arrives_with_what_is_wrong(desk, database):
-    sight = Sight([GPU], {"GPU-1": Reading(utilisation=37.0)}, None, ["a fan is broken"])
-    desk.engine.monitor_report("gpu1", GpuReport("192.168.50.11", 10, sight))
+    snapshot = GpuSnapshot([GPU], {"GPU-1": Reading(utilisation=37.0)}, None, ["a fan is broken"])
+    desk.engine.monitor_report("gpu1", GpuReport("192.168.50.11", 10, snapshot))
     with database.read() as session:
         assert gpus.readings(session, ["GPU-1"])["GPU-1"].utilisation == 37.0
         assert hosts.get(session, "gpu1").monitor_problems == ["a fan is broken"]
@@ -255,7 +255,7 @@ def test_a_report_that_is_not_one_is_refused_and_changes_nothing(desk, database,
     ],
 )
 def test_gpus_that_are_none_are_refused_and_change_nothing(desk, database, address, change):
-    report = GpuReport(address, 10, Sight([GPU])).to_dict()
+    report = GpuReport(address, 10, GpuSnapshot([GPU])).to_dict()
     report["gpus"][0].update(change)
     with pytest.raises((ValueError, TypeError)):
         desk.inbox.monitor_report(CONTEXT, "gpu1", report)

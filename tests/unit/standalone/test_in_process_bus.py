@@ -49,8 +49,8 @@ def desks(bus: rpc.Bus) -> Iterator[dict[str, Desk]]:
 
 
 @pytest.fixture
-def client(bus: rpc.Bus) -> rpc.Client:
-    return rpc.Client(bus, "desk", "1.0")
+def client(bus: rpc.Bus) -> rpc.RpcClient:
+    return rpc.RpcClient(bus, "desk", "1.0")
 
 
 def test_a_call_is_answered_by_whom_it_names(desks, client):
@@ -73,7 +73,7 @@ def test_what_fails_there_fails_here(desks, client):
 
 def test_nobody_answers_in_time(bus):
     with pytest.raises(rpc.Timeout):
-        rpc.Client(bus, "nobody", "1.0").call(CONTEXT, "tell", timeout=0.01, word="x")
+        rpc.RpcClient(bus, "nobody", "1.0").call(CONTEXT, "tell", timeout=0.01, word="x")
 
 
 def test_messages_wait_for_who_listens_later(bus, client):

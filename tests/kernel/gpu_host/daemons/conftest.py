@@ -1,4 +1,4 @@
-"""Daemons of one test, all of which have to be gone when it ends."""
+"""Hosts for one test each; when it ends, all daemons have to be gone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.gpu_host.daemons.processes import MarkedProcesses
+from gsaas.gpu_host.daemons.processes import EnvironmentTracker
 from tests.kernel.gpu_host.daemons.host import GpuHost
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Not pytest's own, which nobody else may enter."""
+    """A temporary folder that other users may enter, unlike pytest's own."""
     import shutil
     import tempfile
 
@@ -36,8 +36,8 @@ def host(folder: Path) -> Iterator[GpuHost]:
 
 @pytest.fixture(params=["control groups", "marks"])
 def any_host(request: pytest.FixtureRequest, folder: Path) -> Iterator[GpuHost]:
-    """Whatever tells processes apart."""
-    marked = MarkedProcesses(f"test-{os.getpid()}") if request.param == "marks" else None
+    """A host with each kind of process tracker."""
+    marked = EnvironmentTracker(f"test-{os.getpid()}") if request.param == "marks" else None
     host = GpuHost(folder, marked)
     yield host
     host.close()

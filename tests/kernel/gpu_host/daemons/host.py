@@ -12,16 +12,16 @@ import gsaas.conf
 from gsaas.gpu_host.daemons import processes
 from gsaas.gpu_host.daemons.launcher import Launcher
 from gsaas.gpu_host.daemons.logs import Logs
-from gsaas.gpu_host.daemons.plan import Times
-from gsaas.gpu_host.daemons.processes import Groups
-from gsaas.gpu_host.daemons.records import Records
+from gsaas.gpu_host.daemons.plan import DaemonTimeouts
+from gsaas.gpu_host.daemons.processes import ProcessTracker
+from gsaas.gpu_host.daemons.records import DaemonRecords
 from gsaas.gpu_host.daemons.supervisor import Supervisor
-from gsaas.objects.daemon import Condition, Daemon, DaemonState
+from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 from gsaas.remoting import base
 from tests.support.waiting import until
 
 FAKE = Path(__file__).parents[3] / "support/fake_daemon.py"
-TIMES = Times(start=5.0, stop=0.5, first_pause=0.1, longest_pause=1.0)
+TIMEOUTS = DaemonTimeouts(start=5.0, stop=0.5, first_pause=0.1, longest_pause=1.0)
 
 
 def free_port() -> int:
@@ -30,18 +30,22 @@ def free_port() -> int:
 
 
 class GpuHost:
-    """What a monitor does about daemons. Making another one on the same folder is a monitor's restart."""
+    """The part of a monitor that runs daemons. Another one on the same folder is a restarted monitor."""
 
-    def __init__(self, folder: Path, groups: Groups | None = None, **settings: object) -> None:
+    def __init__(
+        self, folder: Path, tracker: ProcessTracker | None = None, **settings: object
+    ) -> None:
         self.folder = folder
-        self.groups = groups or processes.groups(folder / "state")
+        self.tracker = tracker or processes.process_tracker(folder / "state")
         self._settings = settings
         self._conf = gsaas.conf.load(files=[])
-        self._made: list[Supervisor] = []
-        self.records = Records(folder / "state")
+        self._supervisors: list[Supervisor] = []
+        self.records = DaemonRecords(folder / "state")
 
-    def supervise(self, *behaviours: str, times: Times = TIMES, **settings: object) -> Supervisor:
-        """A monitor's supervisor, started, whose daemons behave like this."""
+    def supervise(
+        self, *behaviours: str, timeouts: DaemonTimeouts = TIMEOUTS, **settings: object
+    ) -> Supervisor:
+        """Return a started supervisor whose daemons have these behaviours of tests/support/fake_daemon.py."""
         chosen = {
             "life": "per-lease",
             "memory_limit": "none",
@@ -54,41 +58,41 @@ class GpuHost:
         }
         for option, value in chosen.items():
             self._conf.set_override(option, value, group="daemons")
-        self.records.hold()
+        self.records.lock()
         launcher = Launcher(
-            base.load("rcuda", self._conf).daemons,
+            base.load("rcuda", self._conf).daemon_settings,
             "gpu1",
             "127.0.0.1",
             records=self.records,
-            groups=self.groups,
+            tracker=self.tracker,
             logs=Logs(self.folder / "logs", limit=1 << 20, days=1),
         )
-        supervisor = Supervisor(launcher, times)
-        self._made.append(supervisor)
+        supervisor = Supervisor(launcher, timeouts)
+        self._supervisors.append(supervisor)
         supervisor.start()
         return supervisor
 
-    def forsake(self, supervisor: Supervisor) -> None:
-        """The monitor is gone, its daemons are not."""
-        self._made.remove(supervisor)
+    def abandon(self, supervisor: Supervisor) -> None:
+        """End the monitor, and not its daemons."""
+        self._supervisors.remove(supervisor)
         supervisor.stop()
         self.records.close()
 
     def close(self) -> None:
-        """End everything that is left, however it came about."""
-        for supervisor in list(self._made):
-            self.forsake(supervisor)
-        for key in self.groups.names():
+        """End all processes that are left."""
+        for supervisor in list(self._supervisors):
+            self.abandon(supervisor)
+        for key in self.tracker.list_keys():
             until(lambda key=key: self._emptied(key), f"group {key} to be empty")
-            self.groups.remove(key)
-        self.groups.close()
+            self.tracker.remove(key)
+        self.tracker.close()
 
     def _emptied(self, key: str) -> bool:
-        self.groups.kill(key)
-        return not self.groups.members(key)
+        self.tracker.kill(key)
+        return not self.tracker.pids(key)
 
     def processes(self) -> set[int]:
-        """Every process that runs our fake daemon, whoever started it and whatever group it is in."""
+        """Return the PIDs of all processes that run the fake daemon in this folder, tracked or not."""
         found = subprocess.run(
             ["pgrep", "-f", f"{FAKE} .* {self.folder.name}|{FAKE}"], capture_output=True, text=True
         )
@@ -107,25 +111,27 @@ def lease_daemon(**changes: object) -> Daemon:
     return Daemon(**{**values, **changes})
 
 
-def of(supervisor: Supervisor, daemon: Daemon) -> Condition | None:
-    return next((c for c in supervisor.conditions() if c.daemon.key == daemon.key), None)
+def status_of(supervisor: Supervisor, daemon: Daemon) -> DaemonStatus | None:
+    return next((c for c in supervisor.statuses() if c.daemon.key == daemon.key), None)
 
 
 def await_state(
     supervisor: Supervisor, daemon: Daemon, state: DaemonState | None
-) -> Condition | None:
-    """Wait until a daemon fares so; None: until it is gone."""
+) -> DaemonStatus | None:
+    """Wait until a daemon has this state; None: until it is gone. Return its status."""
 
     def arrived() -> bool:
-        condition = of(supervisor, daemon)
-        return (condition and condition.state) == state
+        status = status_of(supervisor, daemon)
+        return (status and status.state) == state
 
-    until(arrived, f"{daemon.key} to be {state}, it is {of(supervisor, daemon)}", patience=20)
-    return of(supervisor, daemon)
+    until(
+        arrived, f"{daemon.key} to be {state}, it is {status_of(supervisor, daemon)}", patience=20
+    )
+    return status_of(supervisor, daemon)
 
 
-def named_by(port: int) -> str:
-    """What the daemon at *port* says, as any client hears it."""
+def answer_of(port: int) -> str:
+    """Return what the daemon at *port* sends to a client."""
     with (
         socket.create_connection(("127.0.0.1", port), 5) as stream,
         stream.makefile("r") as lines,

@@ -60,25 +60,25 @@ fence = false
 def test_clean_waits_for_the_monitor_to_be_stopped_and_then_ends_everything(host, clean):
     supervisor = host.supervise("fork", "escape", "deaf")
     daemon = lease_daemon()
-    supervisor.want([daemon])
+    supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
     refused = clean()
     assert refused.returncode == 1
     assert "another monitor uses" in refused.stderr
     assert host.processes() != set()
-    host.forsake(supervisor)
+    host.abandon(supervisor)
     done = clean()
     assert done.returncode == 0, done.stderr
     assert host.processes() == set()
-    assert host.groups.names() == []
+    assert host.tracker.list_keys() == []
 
 
 def test_clean_needs_no_driver(host, clean):
     supervisor = host.supervise()
     daemon = lease_daemon()
-    supervisor.want([daemon])
+    supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.HEALTHY)
-    host.forsake(supervisor)
+    host.abandon(supervisor)
     done = clean(source="nvml")
     assert done.returncode == 0, done.stderr
     assert host.processes() == set()

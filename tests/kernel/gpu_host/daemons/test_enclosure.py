@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from gsaas.gpu_host.daemons import enclosure
-from gsaas.gpu_host.daemons.enclosure import Device
+from gsaas.gpu_host.daemons.enclosure import NvidiaDevice
 
 pytestmark = pytest.mark.kernel
 
-LOOK = (
+LIST_DEV = (
     "import json, os, stat; "
     "print(json.dumps({n: stat.S_ISCHR(os.stat('/dev/' + n).st_mode) for n in os.listdir('/dev')}))"
 )
-MAKE = "import os, stat; os.mknod('/dev/nvidia1', stat.S_IFCHR | 0o666, os.makedev(1, 3))"
+MAKE_NODE = "import os, stat; os.mknod('/dev/nvidia1', stat.S_IFCHR | 0o666, os.makedev(1, 3))"
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def enclosed(machine: Path, uuid: str, *words: str, mig: bool = False, **options: object) -> str:
+def enclosed(machine: Path, uuid: str, *argv: str, mig: bool = False, **options: object) -> str:
     device = enclosure.read_devices(machine / "proc")[uuid]
     command = enclosure.wrap(
-        words,
-        group_file=None,
+        argv,
+        join_file=None,
         device=device,
-        visible=enclosure.nodes(device, mig),
+        nodes=enclosure.nodes(device, mig),
         scratch=machine / "scratch",
         dev=machine / "dev",
         proc=machine / "proc",
@@ -60,14 +60,14 @@ def enclosed(machine: Path, uuid: str, *words: str, mig: bool = False, **options
 
 def test_a_gpus_node_is_known_by_its_uuid(machine):
     assert enclosure.read_devices(machine / "proc") == {
-        "GPU-0": Device("nvidia2", "0000:3b:00.0"),
-        "GPU-1": Device("nvidia1", "0000:5e:00.0"),
-        "GPU-2": Device("nvidia0", "0000:86:00.0"),
+        "GPU-0": NvidiaDevice("nvidia2", "0000:3b:00.0"),
+        "GPU-1": NvidiaDevice("nvidia1", "0000:5e:00.0"),
+        "GPU-2": NvidiaDevice("nvidia0", "0000:86:00.0"),
     }
 
 
 def test_a_daemon_sees_its_own_gpu_and_what_every_program_needs(machine):
-    seen = json.loads(enclosed(machine, "GPU-1", "/usr/bin/python3", "-c", LOOK))
+    seen = json.loads(enclosed(machine, "GPU-1", "/usr/bin/python3", "-c", LIST_DEV))
     expected = {*enclosure.COMMON, *enclosure.CONTROL, "nvidia1"}
     assert {name for name, is_device in seen.items() if is_device} - {
         "stdin",
@@ -89,9 +89,9 @@ def test_the_other_gpus_cannot_be_found_by_another_way(machine):
 
 def test_nodes_cannot_be_made_anew(machine):
     """The NVIDIA libraries try to, when they run as root."""
-    script = f"{MAKE}\n"
-    said = enclosed(machine, "GPU-0", "sh", "-c", f'python3 -c "{script}" 2>&1 || true')
-    assert "Read-only file system" in said
+    script = f"{MAKE_NODE}\n"
+    output = enclosed(machine, "GPU-0", "sh", "-c", f'python3 -c "{script}" 2>&1 || true')
+    assert "Read-only file system" in output
 
 
 def test_null_and_the_gpu_can_be_used(machine):
@@ -111,14 +111,14 @@ def test_a_daemon_runs_as_the_user_it_is_told_with_no_way_to_more(machine):
         "import os; status = open('/proc/self/status').read(); "
         "print(os.getuid(), [l for l in status.splitlines() if l.startswith(('CapEff', 'NoNew'))])"
     )
-    said = enclosed(machine, "GPU-0", "/usr/bin/python3", "-c", program, user="nobody")
-    assert said == "65534 ['CapEff:\\t0000000000000000', 'NoNewPrivs:\\t1']"
+    output = enclosed(machine, "GPU-0", "/usr/bin/python3", "-c", program, user="nobody")
+    assert output == "65534 ['CapEff:\\t0000000000000000', 'NoNewPrivs:\\t1']"
 
 
 def test_a_daemon_that_runs_as_root_has_no_capability_either(machine):
     program = "print([l for l in open('/proc/self/status') if l.startswith('CapEff')])"
-    said = enclosed(machine, "GPU-0", "/usr/bin/python3", "-c", program)
-    assert said == "['CapEff:\\t0000000000000000\\n']"
+    output = enclosed(machine, "GPU-0", "/usr/bin/python3", "-c", program)
+    assert output == "['CapEff:\\t0000000000000000\\n']"
 
 
 def test_words_with_spaces_and_quotes_arrive_as_they_are(machine):

@@ -1,4 +1,4 @@
-"""Hosts as network namespaces, and programs in them that speak to each other."""
+"""Hosts as network namespaces, and programs in them that connect to each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GPU_HOST = "192.168.51.11"
 ADDRESSES = {"gpu": GPU_HOST, "c1": "192.168.51.21", "c2": "192.168.51.22", "odd": "192.168.51.66"}
 PORTS = (8308, 20000)
 OPEN_PORT = 9999
-"""Nobody's business of ours."""
+"""A port that the fence does not guard."""
 RANGES = ((8308, 8311), (20000, 20999))
 NOBODY = 65534
 
@@ -58,12 +58,12 @@ class Network:
             )
 
     def ask(self, host: str, port: int, *, to: str = GPU_HOST, uid: int = 0) -> str:
-        """What a program of *host* hears from a daemon, or how it fails."""
+        """Return what a program of *host* receives from a daemon, or the name of its error."""
         return self.run(host, "ask", to, str(port), uid=uid)
 
     @contextmanager
     def waiting(self, host: str, port: int, to: str = GPU_HOST) -> Iterator[subprocess.Popen[str]]:
-        """A program of *host* that is connected and only waits."""
+        """Run a program of *host* that is connected to a daemon and waits."""
         process = self._start(host, "wait", to, str(port))
         try:
             assert process.stdout.readline().startswith("gpu:")
@@ -85,13 +85,13 @@ class Network:
         return [entry for entry in entries if "metainfo" not in entry]
 
     def admitted(self) -> set[tuple[str, int]]:
-        """The elements of the set, as nft reads them."""
+        """Return the elements of the set, as nft reads them."""
         listed = json.loads(self.nft("-j", "list", "set", "inet", "gsaas_fence", "admitted"))
         elements = listed["nftables"][1]["set"].get("elem", [])
         return {tuple(element["concat"]) for element in elements}
 
     def established(self, host: str, port: int) -> int:
-        """How many connections of *host* the GPU host has to a daemon, as ss reads it."""
+        """Return how many connections to a daemon the GPU host has from *host*, as ss reads it."""
         words = ["ss", "-Htn", "state", "established", f"sport = :{port} and dst {ADDRESSES[host]}"]
         command = ["ip", "netns", "exec", self.netns("gpu"), *words]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -110,7 +110,7 @@ class Network:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def run(self, host: str, *words: str, uid: int = 0) -> str:
-        # Its source by standard input: other users may not read our folders.
+        # Its source comes by standard input: other users may not read our folders.
         done = subprocess.run(
             self._command(host, words, uid),
             input=Path(PEERS).read_text(encoding="utf-8"),

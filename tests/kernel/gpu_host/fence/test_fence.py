@@ -1,4 +1,4 @@
-"""Who reaches a daemon and who does not, as real connections and nft tell it."""
+"""Which hosts reach a daemon and which do not, by real connections and by nft."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_removed_admission_cuts_its_connections_and_no_others(network, fence):
         assert loser.communicate(timeout=10)[0].strip() == "ConnectionResetError"
         assert neighbour.poll() is None
         assert other.poll() is None
-        # The daemon's side is gone, too: nothing is left for a keepalive to find out.
+        # The daemon's side is closed, too, and not only after a keepalive.
         assert network.established("c1", PER_LEASE) == 0
         assert network.established("c2", PER_LEASE) == 1
 
@@ -191,10 +191,10 @@ def test_the_fence_stays_when_the_monitor_ends_and_the_next_one_takes_it_over(ne
 def test_other_ports_are_enclosed_without_losing_anybody(network, fence):
     fence.apply(admit("c1"))
     with network.waiting("c1", PER_LEASE) as connected:
-        fence.enclose([(20000, 20999)])
+        fence.set_ports([(20000, 20999)])
         assert network.ask("c2", PER_GPU) == answer(PER_GPU, "c2")
         assert network.ask("c2", PER_LEASE) == REFUSED
-        fence.enclose([(8308, 8311), (20000, 20999)])
+        fence.set_ports([(8308, 8311), (20000, 20999)])
         assert network.ask("c2", PER_GPU) == REFUSED
         assert connected.poll() is None
 

@@ -13,7 +13,7 @@ import h2.events
 import pytest
 
 from gsaas.gpu_host.daemons import health
-from gsaas.gpu_host.daemons.health import Unhealthy
+from gsaas.gpu_host.daemons.health import HealthCheckFailed
 from gsaas.objects.daemon import Daemon
 
 
@@ -64,15 +64,15 @@ def test_http2_asks_for_nothing_but_the_head():
     ],
 )
 def test_http2_says_what_it_heard_instead(answer, said):
-    with server(answer) as daemon, pytest.raises(Unhealthy, match=said):
+    with server(answer) as daemon, pytest.raises(HealthCheckFailed, match=said):
         health.http2("127.0.0.1", daemon)
 
 
 def test_silence_ends(monkeypatch):
-    monkeypatch.setattr(health, "PATIENCE", 0.05)
+    monkeypatch.setattr(health, "TIMEOUT", 0.05)
     gone = threading.Event()
     with server(lambda _: gone.wait(5)) as daemon:
-        with pytest.raises(Unhealthy, match="does not answer"):
+        with pytest.raises(HealthCheckFailed, match="does not answer"):
             health.http2("127.0.0.1", daemon)
         gone.set()
 
@@ -81,7 +81,7 @@ def test_nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         daemon = Daemon("GPU-1", listener.getsockname()[1])
     for check in health.CHECKS.values():
-        with pytest.raises(Unhealthy, match="takes no connection on port"):
+        with pytest.raises(HealthCheckFailed, match="takes no connection on port"):
             check("127.0.0.1", daemon)
 
 
@@ -90,11 +90,11 @@ def test_a_simulated_daemon_has_to_name_its_own_gpu():
         health.simulated("127.0.0.1", daemon)
     with (
         server(lambda stream: stream.sendall(b'{"gpu": "GPU-2"}\n')) as daemon,
-        pytest.raises(Unhealthy, match="another GPU"),
+        pytest.raises(HealthCheckFailed, match="another GPU"),
     ):
         health.simulated("127.0.0.1", daemon)
     with (
         server(lambda stream: stream.sendall(b"hello\n")) as daemon,
-        pytest.raises(Unhealthy, match="does not name"),
+        pytest.raises(HealthCheckFailed, match="does not name"),
     ):
         health.simulated("127.0.0.1", daemon)

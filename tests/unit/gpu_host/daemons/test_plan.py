@@ -8,39 +8,42 @@ import pytest
 
 from gsaas.gpu_host.daemons.plan import (
     Check,
+    DaemonTimeouts,
     Forget,
-    Found,
     Kill,
-    NoteEnd,
+    ObservedDaemon,
+    RecordExit,
     Start,
     Terminate,
-    Times,
-    due,
+    backoff,
     failures_after,
-    pause,
+    next_due,
     plan,
     state,
 )
 from gsaas.objects.daemon import Daemon, DaemonState
 
-TIMES = Times(start=30, stop=10, first_pause=1, longest_pause=60, check_healthy=10)
+TIMEOUTS = DaemonTimeouts(start=30, stop=10, first_pause=1, longest_pause=60, check_healthy=10)
 DAEMON = Daemon("GPU-1", 20000, 1024, "lease-1", 0)
 KEY = DAEMON.key
-STARTING = Found(DAEMON, alive=True, members=True, started_at=100.0)
+STARTING = ObservedDaemon(DAEMON, alive=True, has_processes=True, started_at=100.0)
 HEALTHY = replace(STARTING, healthy=True, healthy_at=101.0, checked_at=101.0)
-ENDED = replace(HEALTHY, alive=False, members=False, healthy=False)
-NOBODY_WANTS = None
+ENDED = replace(HEALTHY, alive=False, has_processes=False, healthy=False)
+NOT_DESIRED = None
 
 
-def next_action(found: Found | None, now: float, wanted: Daemon | None = DAEMON):
+def next_action(observed: ObservedDaemon | None, now: float, desired: Daemon | None = DAEMON):
     actions = plan(
-        {} if wanted is None else {KEY: wanted}, {} if found is None else {KEY: found}, now, TIMES
+        {} if desired is None else {KEY: desired},
+        {} if observed is None else {KEY: observed},
+        now,
+        TIMEOUTS,
     )
     return actions[0] if actions else None
 
 
 CASES = [
-    ("what is wanted and not there is started", None, 0, DAEMON, Start(DAEMON)),
+    ("what is desired and not there is started", None, 0, DAEMON, Start(DAEMON)),
     ("what starts is asked at once", STARTING, 100, DAEMON, Check(KEY)),
     (
         "and again after a moment",
@@ -58,16 +61,16 @@ CASES = [
         None,
     ),
     (
-        "what never gets well is given up",
+        "what never becomes healthy is given up",
         replace(STARTING, checked_at=129.0),
         130,
         DAEMON,
         Kill(KEY),
     ),
-    ("what is well is left alone", HEALTHY, 110.9, DAEMON, None),
+    ("what is healthy is left alone", HEALTHY, 110.9, DAEMON, None),
     ("and asked from time to time", HEALTHY, 111, DAEMON, Check(KEY)),
     (
-        "what was well and does not answer is asked again and never killed",
+        "what was healthy and does not answer is asked again and never killed",
         replace(HEALTHY, healthy=False, checked_at=500.0),
         1000,
         DAEMON,
@@ -75,45 +78,45 @@ CASES = [
     ),
     (
         "children of what ended are killed first",
-        replace(ENDED, members=True),
+        replace(ENDED, has_processes=True),
         200,
         DAEMON,
         Kill(KEY),
     ),
-    ("an end is noted", ENDED, 200, DAEMON, NoteEnd(KEY)),
+    ("an end is noted", ENDED, 200, DAEMON, RecordExit(KEY)),
     ("and paused for", replace(ENDED, retry_at=201.0), 200.9, DAEMON, None),
     ("before the next start", replace(ENDED, retry_at=201.0), 201, DAEMON, Start(DAEMON)),
-    ("what is not wanted is asked to end", HEALTHY, 200, NOBODY_WANTS, Terminate(KEY)),
+    ("what is not desired is asked to end", HEALTHY, 200, NOT_DESIRED, Terminate(KEY)),
     (
         "and given time",
         replace(HEALTHY, terminated_at=200.0),
         209.9,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         None,
     ),
-    ("then killed", replace(HEALTHY, terminated_at=200.0), 210, NOBODY_WANTS, Kill(KEY)),
+    ("then killed", replace(HEALTHY, terminated_at=200.0), 210, NOT_DESIRED, Kill(KEY)),
     (
         "children that stay get the same time",
-        replace(ENDED, members=True, terminated_at=200.0),
+        replace(ENDED, has_processes=True, terminated_at=200.0),
         209,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         None,
     ),
     (
         "when all of it has ended it is gone",
         replace(ENDED, terminated_at=200.0),
         201,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         Forget(KEY),
     ),
     (
-        "unless somebody listens on its port",
+        "unless another process listens on its port",
         replace(ENDED, terminated_at=200.0, port_taken=True),
         999,
-        NOBODY_WANTS,
+        NOT_DESIRED,
         None,
     ),
-    ("what crashed and is not wanted is gone at once", ENDED, 200, NOBODY_WANTS, Forget(KEY)),
+    ("what crashed and is not desired is gone at once", ENDED, 200, NOT_DESIRED, Forget(KEY)),
     (
         "other contents are another daemon: the old one goes first",
         HEALTHY,
@@ -122,7 +125,7 @@ CASES = [
         Terminate(KEY),
     ),
     (
-        "what is on its way out goes, even if it is wanted again",
+        "what is on its way out goes, even if it is desired again",
         replace(HEALTHY, terminated_at=200.0),
         210,
         DAEMON,
@@ -132,30 +135,30 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("found", "now", "wanted", "action"),
+    ("observed", "now", "desired", "action"),
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_next(found, now, wanted, action):
-    assert next_action(found, now, wanted) == action
+def test_next(observed, now, desired, action):
+    assert next_action(observed, now, desired) == action
 
 
 def test_each_daemon_is_decided_by_itself():
     other = Daemon("GPU-1", 20001, None, "lease-2", 0)
-    actions = plan({other.key: other}, {KEY: HEALTHY}, 200, TIMES)
+    actions = plan({other.key: other}, {KEY: HEALTHY}, 200, TIMEOUTS)
     assert actions == [Terminate(KEY), Start(other)]
 
 
 def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_good_time():
-    assert [pause(failures, TIMES) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert pause(10_000, TIMES) == 60
-    assert failures_after(replace(ENDED, failures=5), 150, TIMES) == 6
-    assert failures_after(replace(ENDED, failures=5), 161.5, TIMES) == 1
-    assert failures_after(replace(ENDED, failures=5, healthy_at=None), 1000, TIMES) == 6
+    assert [backoff(failures, TIMEOUTS) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert backoff(10_000, TIMEOUTS) == 60
+    assert failures_after(replace(ENDED, failures=5), 150, TIMEOUTS) == 6
+    assert failures_after(replace(ENDED, failures=5), 161.5, TIMEOUTS) == 1
+    assert failures_after(replace(ENDED, failures=5, healthy_at=None), 1000, TIMEOUTS) == 6
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "moment"),
+    ("observed", "desired", "moment"),
     [
         (STARTING, DAEMON, 100.0),
         (HEALTHY, DAEMON, 111.0),
@@ -165,16 +168,16 @@ def test_pauses_double_up_to_a_bound_and_begin_anew_after_a_good_time():
         (replace(ENDED, terminated_at=200.0, port_taken=True), None, None),
     ],
 )
-def test_nothing_is_to_be_looked_at_before_it_is_due(found, wanted, moment):
-    wishes = {} if wanted is None else {KEY: wanted}
-    assert due(wishes, {KEY: found}, TIMES) == moment
+def test_nothing_is_to_be_looked_at_before_it_is_due(observed, desired, moment):
+    daemons = {} if desired is None else {KEY: desired}
+    assert next_due(daemons, {KEY: observed}, TIMEOUTS) == moment
     if moment is not None:
-        assert plan(wishes, {KEY: found}, moment - 0.01, TIMES) == []
-        assert plan(wishes, {KEY: found}, moment, TIMES) != []
+        assert plan(daemons, {KEY: observed}, moment - 0.01, TIMEOUTS) == []
+        assert plan(daemons, {KEY: observed}, moment, TIMEOUTS) != []
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "expected"),
+    ("observed", "desired", "expected"),
     [
         (STARTING, DAEMON, DaemonState.STARTING),
         (HEALTHY, DAEMON, DaemonState.HEALTHY),
@@ -184,5 +187,5 @@ def test_nothing_is_to_be_looked_at_before_it_is_due(found, wanted, moment):
         (replace(HEALTHY, terminated_at=1.0), DAEMON, DaemonState.DRAINING),
     ],
 )
-def test_how_a_daemon_fares(found, wanted, expected):
-    assert state(wanted, found) is expected
+def test_the_state_of_a_daemon(observed, desired, expected):
+    assert state(desired, observed) is expected

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gsaas.gpu_host.daemons.enclosure import Device, devices, nodes
-from gsaas.gpu_host.daemons.processes import candidates, listeners
+from gsaas.gpu_host.daemons.enclosure import NvidiaDevice, devices, nodes
+from gsaas.gpu_host.daemons.processes import cgroup_parents, has_listener
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 HYBRID = (
@@ -15,12 +15,12 @@ HYBRID = (
 
 def test_below_systemd_daemons_go_below_the_monitors_own_unit():
     own = "0::/system.slice/gsaas-monitor.service\n"
-    assert candidates(V2, own) == ["/sys/fs/cgroup/system.slice/gsaas-monitor.service"]
+    assert cgroup_parents(V2, own) == ["/sys/fs/cgroup/system.slice/gsaas-monitor.service"]
 
 
 def test_version_2_goes_before_version_1_and_pids_before_freezer():
     own = "8:pids:/\n6:freezer:/jail\n0::/\n"
-    assert candidates(HYBRID, own) == [
+    assert cgroup_parents(HYBRID, own) == [
         "/sys/fs/cgroup/unified",
         "/sys/fs/cgroup/pids",
         "/sys/fs/cgroup/freezer/jail",
@@ -29,12 +29,12 @@ def test_version_2_goes_before_version_1_and_pids_before_freezer():
 
 def test_in_a_container_paths_begin_where_its_mount_does():
     mounts = "30 23 0:26 /docker/c1 /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
-    assert candidates(mounts, "0::/docker/c1/monitor\n") == ["/sys/fs/cgroup/monitor"]
-    assert candidates(mounts, "0::/elsewhere\n") == []
+    assert cgroup_parents(mounts, "0::/docker/c1/monitor\n") == ["/sys/fs/cgroup/monitor"]
+    assert cgroup_parents(mounts, "0::/elsewhere\n") == []
 
 
 def test_no_hierarchy_no_folder():
-    assert candidates("", "0::/\n") == []
+    assert cgroup_parents("", "0::/\n") == []
 
 
 def test_listeners_are_told_from_connections():
@@ -43,7 +43,7 @@ def test_listeners_are_told_from_connections():
         "   0: 0100007F:4E20 00000000:0000 0A 00000000:00000000\n"
         "   1: 0100007F:4E21 0100007F:9999 01 00000000:00000000\n"
     )
-    assert [listeners(table, port) for port in (20000, 20001, 20002)] == [True, False, False]
+    assert [has_listener(table, port) for port in (20000, 20001, 20002)] == [True, False, False]
 
 
 INFORMATION = """\
@@ -60,7 +60,7 @@ GPU Excluded:	 No
 
 def test_a_gpus_device_node_is_its_minor_number_not_nvmls_index():
     found = devices({"0000:3b:00.0": INFORMATION, "0000:5e:00.0": "Model: broken\n"})
-    device = Device("nvidia3", "0000:3b:00.0")
+    device = NvidiaDevice("nvidia3", "0000:3b:00.0")
     assert found == {"GPU-9f1c7e1a-0000-4c42-8d77-000000000003": device}
     visible = nodes(device, is_mig=False, more=["infiniband"])
     assert [name for name in visible if name.startswith("nvidia")] == [

@@ -1,4 +1,4 @@
-"""A GPU host on the message bus: what it is told, what it holds, what it reports."""
+"""The daemon service of a GPU host: which desired state it applies, and what it reports."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from gsaas import rpc
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.objects.daemon import (
     Admission,
-    Condition,
     Daemon,
     DaemonState,
+    DaemonStatus,
     DesiredState,
     FenceReport,
 )
-from gsaas.objects.gpu_report import GpuInfo, Sight
+from gsaas.objects.gpu_report import GpuInfo, GpuSnapshot
 from gsaas.remoting.base import load
 from tests.support.waiting import until
 
 GPUS = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
 DAEMON = Daemon("GPU-1", 20001, 1024, "lease-1", 0)
 ADMISSION = Admission("192.0.2.21", 20001)
-ORDERS = DesiredState(5, frozenset({DAEMON}), frozenset({ADMISSION}))
+DESIRED = DesiredState(5, frozenset({DAEMON}), frozenset({ADMISSION}))
 
 
-class Supervised:
-    """Daemons that fare as a test says."""
+class FakeSupervisor:
+    """A supervisor whose daemons have the state that a test sets."""
 
     def __init__(self, left: Iterable[Daemon] = ()) -> None:
         self.daemons = set(left)
@@ -40,16 +40,16 @@ class Supervised:
 
     def stop(self) -> None: ...
 
-    def want(self, daemons: Iterable[Daemon]) -> None:
+    def set_desired(self, daemons: Iterable[Daemon]) -> None:
         self.daemons = set(daemons)
         self.history.append(self.daemons)
 
-    def conditions(self) -> list[Condition]:
-        return [Condition(daemon, self.state, detail="why") for daemon in self.daemons]
+    def statuses(self) -> list[DaemonStatus]:
+        return [DaemonStatus(daemon, self.state, detail="why") for daemon in self.daemons]
 
 
-class Fenced:
-    """Remembers; and refuses, as the kernel may."""
+class FakeFence:
+    """A fence that records its calls, and fails as the kernel may."""
 
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int]] = []
@@ -61,7 +61,7 @@ class Fenced:
 
     def stop(self) -> None: ...
 
-    def enclose(self, ranges: Iterable[tuple[int, int]]) -> None:
+    def set_ports(self, ranges: Iterable[tuple[int, int]]) -> None:
         self.ranges = list(ranges)
 
     def apply(self, admissions: Iterable[Admission]) -> None:
@@ -76,18 +76,18 @@ class Fenced:
 
 
 class Engine:
-    """What the engine says and hears."""
+    """An engine that answers with a desired state, and records reports."""
 
     def __init__(self) -> None:
-        self.orders: DesiredState | None = ORDERS
+        self.desired: DesiredState | None = DESIRED
         self.reports: list[dict] = []
         self.asked = threading.Event()
 
     def daemons_started(self, host: str) -> DesiredState:
         self.asked.set()
-        if self.orders is None:
+        if self.desired is None:
             raise rpc.Timeout("nobody answers")
-        return self.orders
+        return self.desired
 
     def daemons_report(self, host: str, report: dict) -> None:
         self.reports.append(report)
@@ -107,12 +107,12 @@ def make(engine, monkeypatch) -> Iterator:
         conf = gsaas.conf.load(files=[])
         conf.set_override("life", life, "daemons")
         conf.set_override("lease_ports", "20000-20099", "daemons")
-        supervised, fenced = Supervised(left), Fenced() if fence else None
-        kind = load("rcuda", conf).daemons
-        service = DaemonService("gpu1", engine, kind, lambda _: supervised, fenced)
+        supervisor, fake_fence = FakeSupervisor(left), FakeFence() if fence else None
+        settings = load("rcuda", conf).daemon_settings
+        service = DaemonService("gpu1", engine, settings, lambda _: supervisor, fake_fence)
         made.append(service)
-        service.start(Sight(GPUS))
-        return service, supervised, fenced
+        service.start(GpuSnapshot(GPUS))
+        return service, supervisor, fake_fence
 
     yield make
     for service in made:
@@ -120,42 +120,42 @@ def make(engine, monkeypatch) -> Iterator:
 
 
 def test_it_asks_for_all_it_should_hold_and_holds_it_and_says_so(make, engine):
-    _, supervised, fenced = make()
+    _, supervisor, fake_fence = make()
     until(lambda: engine.reports, "the first report")
-    assert supervised.daemons == {DAEMON}
-    assert fenced.admitted == {ADMISSION}
+    assert supervisor.daemons == {DAEMON}
+    assert fake_fence.admitted == {ADMISSION}
     assert engine.reports[0]["serial"] == 5
     assert engine.reports[0]["fence"] == {"admissions": ["192.0.2.21:20001"], "refused": 3}
     assert engine.reports[0]["daemons"]["lease-1-0"]["state"] == "healthy"
 
 
 def test_until_it_was_told_nothing_is_ended_and_nobody_shut_out(make, engine):
-    engine.orders = None
-    _, supervised, fenced = make("per-gpu", left=[DAEMON])
+    engine.desired = None
+    _, supervisor, fake_fence = make("per-gpu", left=[DAEMON])
     assert engine.asked.wait(10)
-    assert supervised.daemons == {DAEMON, Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
-    assert fenced.admitted is None
-    engine.orders = DesiredState(6)
+    assert supervisor.daemons == {DAEMON, Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
+    assert fake_fence.admitted is None
+    engine.desired = DesiredState(6)
     until(lambda: engine.reports)
-    assert supervised.daemons == {Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
-    assert fenced.admitted == frozenset()
+    assert supervisor.daemons == {Daemon("GPU-0", 8308), Daemon("GPU-1", 8309)}
+    assert fake_fence.admitted == frozenset()
 
 
 def test_orders_wait_until_it_was_told_and_older_ones_are_taken_no_notice_of(make, engine):
-    service, supervised, fenced = make()
+    service, supervisor, fake_fence = make()
     assert service.apply(DesiredState(4).to_dict())["serial"] == 5
-    assert supervised.daemons == {DAEMON}
+    assert supervisor.daemons == {DAEMON}
     newer = service.apply(DesiredState(6).to_dict())
-    assert (newer["serial"], newer["daemons"], supervised.daemons) == (6, {}, set())
-    assert fenced.admitted == frozenset()
+    assert (newer["serial"], newer["daemons"], supervisor.daemons) == (6, {}, set())
+    assert fake_fence.admitted == frozenset()
 
 
 def test_nonsense_changes_nothing(make, engine):
-    service, supervised, _ = make()
+    service, supervisor, _ = make()
     until(lambda: engine.reports)
     with pytest.raises((KeyError, ValueError, TypeError)):
         service.apply({"serial": 9})
-    assert supervised.daemons == {DAEMON}
+    assert supervisor.daemons == {DAEMON}
 
 
 @pytest.mark.parametrize(
@@ -167,56 +167,56 @@ def test_nonsense_changes_nothing(make, engine):
     ],
 )
 def test_the_fence_is_around_every_port_that_a_daemon_may_have(make, life, ranges):
-    _, _, fenced = make(life)
-    assert fenced.ranges == ranges
+    _, _, fake_fence = make(life)
+    assert fake_fence.ranges == ranges
 
 
 def test_a_gpu_that_comes_gets_a_daemon_and_one_that_goes_loses_it(make, engine):
-    service, supervised, fenced = make("per-gpu")
+    service, supervisor, fake_fence = make("per-gpu")
     until(lambda: engine.reports)
-    service.serve(Sight(GPUS[:1]))
-    assert Daemon("GPU-1", 8309) not in supervised.daemons
-    service.serve(Sight([], blind="the driver is being updated"))
-    assert Daemon("GPU-0", 8308) in supervised.daemons, "nobody knows; nothing is ended"
-    service.serve(Sight(GPUS))
-    assert Daemon("GPU-1", 8309) in supervised.daemons
-    assert fenced.ranges == [(8308, 8308), (8309, 8309)]
+    service.update_gpus(GpuSnapshot(GPUS[:1]))
+    assert Daemon("GPU-1", 8309) not in supervisor.daemons
+    service.update_gpus(GpuSnapshot([], unavailable="the driver is being updated"))
+    assert Daemon("GPU-0", 8308) in supervisor.daemons, "nobody knows; nothing is ended"
+    service.update_gpus(GpuSnapshot(GPUS))
+    assert Daemon("GPU-1", 8309) in supervisor.daemons
+    assert fake_fence.ranges == [(8308, 8308), (8309, 8309)]
 
 
 def test_a_gpu_whose_own_daemon_is_not_well_is_withdrawn(make, engine):
-    service, supervised, _ = make("per-gpu")
+    service, supervisor, _ = make("per-gpu")
     until(lambda: engine.reports)
-    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
-    supervised.state = DaemonState.DOWN
-    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [
+    assert [gpu.withdrawn for gpu in service.update_gpus(GpuSnapshot(GPUS)).gpus] == [None, None]
+    supervisor.state = DaemonState.DOWN
+    assert [gpu.withdrawn for gpu in service.update_gpus(GpuSnapshot(GPUS)).gpus] == [
         "its daemon is down: why"
     ] * 2
-    heard = threading.Event()
-    service.on_change = heard.set
-    service.changed()
-    assert heard.is_set()
+    changed = threading.Event()
+    service.on_change = changed.set
+    service.daemons_changed()
+    assert changed.is_set()
 
 
 def test_a_lease_whose_daemon_is_down_withdraws_no_gpu(make, engine):
-    service, supervised, _ = make("per-lease")
+    service, supervisor, _ = make("per-lease")
     until(lambda: engine.reports)
-    supervised.state = DaemonState.DOWN
-    service.changed()
+    supervisor.state = DaemonState.DOWN
+    service.daemons_changed()
     until(lambda: engine.reports[-1]["daemons"]["lease-1-0"]["state"] == "down")
-    assert [gpu.withdrawn for gpu in service.serve(Sight(GPUS)).gpus] == [None, None]
+    assert [gpu.withdrawn for gpu in service.update_gpus(GpuSnapshot(GPUS)).gpus] == [None, None]
 
 
 def test_a_fence_that_the_kernel_refuses_is_a_problem_and_is_tried_again(make, engine):
-    service, _, fenced = make()
+    service, _, fake_fence = make()
     until(lambda: engine.reports)
-    fenced.broken = True
+    fake_fence.broken = True
     report = service.apply(DesiredState(7).to_dict())
     assert "out of memory" in report["problems"][0]
     assert report["fence"]["admissions"] == ["192.0.2.21:20001"], (
         "what there is, not what is wanted"
     )
-    fenced.broken = False
-    service.changed()
+    fake_fence.broken = False
+    service.daemons_changed()
     until(
         lambda: (
             engine.reports[-1]["fence"]["admissions"] == [] and not engine.reports[-1]["problems"]
@@ -231,12 +231,12 @@ def test_without_a_fence_nobody_waits_for_one(make, engine):
 
 
 def test_a_fence_that_cannot_be_read_confirms_nothing(make, engine):
-    service, _, fenced = make()
+    service, _, fake_fence = make()
     until(lambda: engine.reports)
-    fenced.unreadable = True
+    fake_fence.unreadable = True
 
     with pytest.raises(OSError, match="out of memory"):
         service.apply(DesiredState(7).to_dict())
-    service.changed()
+    service.daemons_changed()
     until(lambda: engine.reports[-1]["problems"])
     assert engine.reports[-1]["fence"]["admissions"] == []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.gpu_host.sources.visible import Device, visible
+from gsaas.gpu_host.sources.cuda_visible_devices import CudaDevice, select_visible
 
 GPUS = [
-    Device(0, "GPU-aa11"),
-    Device(1, "GPU-aa22"),
-    Device(2, "MIG-c1", "GPU-cc33"),
-    Device(2, "MIG-c2", "GPU-cc33"),
+    CudaDevice(0, "GPU-aa11"),
+    CudaDevice(1, "GPU-aa22"),
+    CudaDevice(2, "MIG-c1", "GPU-cc33"),
+    CudaDevice(2, "MIG-c2", "GPU-cc33"),
 ]
 ALL = {"GPU-aa11", "GPU-aa22", "MIG-c1", "MIG-c2"}
 
@@ -40,8 +40,8 @@ ALL = {"GPU-aa11", "GPU-aa22", "MIG-c1", "MIG-c2"}
     ],
 )
 def test_what_is_visible(value, expected):
-    assert visible(value, GPUS) == expected
+    assert select_visible(value, GPUS) == expected
 
 
 def test_without_gpus_nothing_is_visible():
-    assert visible(None, []) == visible("0", []) == set()
+    assert select_visible(None, []) == select_visible("0", []) == set()
