@@ -20,8 +20,9 @@ from werkzeug.sansio.utils import get_current_url
 
 from gsaas import exceptions, limits
 from gsaas.api import bodies, disconnects, errors, microversions, openapi, rbac, routes, validation
-from gsaas.api.queue import Estimates
+from gsaas.api.estimates import QueueEstimates
 from gsaas.api.rbac.decisions import Decisions
+from gsaas.api.route import Route
 from gsaas.api.schemas import common
 from gsaas.api.service import Call, Engine, Reply, Service
 from gsaas.api.watchers import Watchers
@@ -76,7 +77,7 @@ def create_app(
         Decisions(rbac.enforcer(conf)),
         document,
         watchers or Watchers(conf.queue.long_polls),
-        Estimates(database),
+        QueueEstimates(database),
         keyring.of(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
@@ -99,7 +100,7 @@ def create_app(
 
 
 def _view(
-    service: Service, route: routes.Route, authenticate: Authenticate
+    service: Service, route: Route, authenticate: Authenticate
 ) -> Callable[..., flask.Response]:
     def view(**names: str) -> flask.Response:
         request = flask.request

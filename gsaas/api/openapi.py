@@ -6,14 +6,12 @@ import functools
 import inspect
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gsaas.api import microversions
+from gsaas.api.route import Route
 from gsaas.api.schemas import common
 from gsaas.api.service import Call, Reply
-
-if TYPE_CHECKING:
-    from gsaas.api.routes import Route
 
 NAMES = re.compile(r"{(\w+)}")
 

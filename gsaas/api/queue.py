@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import threading
 import time
 from typing import Any
 
@@ -19,38 +18,16 @@ from gsaas.api.watchers import Bell
 from gsaas.db import models, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import TIME_OVER, WaitPolicy
-from gsaas.gpgpums.queue import estimate
 from gsaas.objects.lifecycle import Status
 
 PATH = "/v1/queue"
 
-ESTIMATES_KEPT = 1.0
-"""Seconds for which what estimates are made from is believed."""
 HANG_UP_CHECK = 1.0
 """Seconds between two looks whether the client is still connected."""
 UNANNOUNCED_CHECK = 0.5
 """Seconds between two looks at a lease in a status whose end nobody announces."""
 
 HUNG_UP = "the client that waited for it went away"
-
-
-class Estimates:
-    """How long requests in the queue still wait; reads the history now and then."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._read_at = -ESTIMATES_KEPT
-        self._known: tuple[int, list[float]] = 0, []
-
-    def seconds(self, position: int) -> float | None:
-        """For the request at *position*, from 1; None if there is no history to tell from."""
-        with self._lock:
-            if time.monotonic() - self._read_at >= ESTIMATES_KEPT:
-                with self._database.read() as session:
-                    self._known = queue.holding(session)
-                self._read_at = time.monotonic()
-            return estimate(position, *self._known)
 
 
 def index(call: Call) -> Reply:

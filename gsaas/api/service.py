@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from oslo_config import cfg
 
 from gsaas import exceptions
+from gsaas.api.estimates import QueueEstimates
 from gsaas.api.rbac.decisions import Decisions
+from gsaas.api.watchers import Watchers
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
-from gsaas.limits import Limits
+from gsaas.limits.base import Limits
 from gsaas.remoting import base as remoting
 from gsaas.remoting.base import Driver
-
-if TYPE_CHECKING:
-    from gsaas.api.queue import Estimates
-    from gsaas.api.watchers import Watchers
 
 
 class Engine(Protocol):
@@ -53,7 +51,7 @@ class Service:
     decisions: Decisions
     openapi: Mapping[str, Any]
     watchers: Watchers
-    estimates: Estimates
+    estimates: QueueEstimates
     keyring: Keyring
     """Signs and verifies grants."""
 

@@ -19,7 +19,8 @@ from oslo_utils import timeutils
 import gsaas.conf
 from gsaas import limits
 from gsaas.api import app, auth, openapi, schemas
-from gsaas.api.routes import ROUTES, Route
+from gsaas.api.route import Route
+from gsaas.api.routes import ROUTES
 from gsaas.api.watchers import Watchers
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
