@@ -1,7 +1,7 @@
-"""Every URL, method, handler, access rule and schema of the API, in one table.
+"""The table of routes: every URL and method of the API with its handler, access rule and schemas.
 
-Flask's routes and the OpenAPI document are both made from it (`app`, `openapi`), so neither can know
-something that the other does not. A route without a rule is open: it needs no token.
+`app` registers the routes with Flask and `openapi` generates the OpenAPI document from the same table, so the two
+always agree. A route without an access rule needs no token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUTES = (
     Route("GET", "/", versions.index, None, 300, schemas.versions.MANY),
     Route("GET", "/v1", versions.show, None, 200, schemas.versions.ONE),
     Route("GET", "/v1/openapi.json", openapi.show, None, 200, {"type": "object"}),
-    Route("GET", "/healthcheck", health.show, None, 200, schemas.health.HEALTHY, refusals=(503,)),
+    Route("GET", "/healthcheck", health.show, None, 200, schemas.health.HEALTHY, errors=(503,)),
     Route("GET", "/metrics", metrics.show, None, 200, None, text=True),
     Route(
         "POST",
@@ -42,8 +42,8 @@ ROUTES = (
         schemas.leases.CREATED,
         query=schemas.leases.CREATE_QUERY,
         body=schemas.leases.CREATE,
-        refusals=(409, 503),
-        others=(201,),
+        errors=(409, 503),
+        other_statuses=(201,),
     ),
     Route(
         "GET",
@@ -71,7 +71,7 @@ ROUTES = (
         200,
         schemas.leases.ENVIRONMENT,
         query=schemas.leases.ENVIRONMENT_QUERY,
-        refusals=(409,),
+        errors=(409,),
         text=True,
     ),
     Route(
@@ -163,7 +163,7 @@ ROUTES = (
         202,
         schemas.hosts.FORGOTTEN,
         query=schemas.hosts.DELETE,
-        refusals=(409,),
+        errors=(409,),
     ),
     Route(
         "GET",

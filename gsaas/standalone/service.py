@@ -16,7 +16,7 @@ from oslo_config import cfg
 from gsaas import limits, rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
-from gsaas.api.watchers import Watchers
+from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.db import endpoints, gpus, migration
 from gsaas.db.database import Database
 from gsaas.engine.driver import LeaseDriver
@@ -82,7 +82,7 @@ class Standalone:
             self._testbed, prefix, owned, state.path, conf.rodvr.masked_prefix
         )
         masked = MaskedAddresses(conf.rodvr.masked_prefix, self._driver.default_port)
-        self._watchers = Watchers(conf.queue.long_polls)
+        self._subscriptions = LeaseSubscriptions(conf.queue.long_polls)
         self._claims = Claims(
             self._database,
             attempts=conf.gpgpums.claim_attempts,
@@ -91,8 +91,8 @@ class Standalone:
             quotas=limits.load(conf),
             backfill=conf.queue.backfill,
             client_timeout=conf.queue.client_timeout,
-            announce=Announcer(EngineClient(self._bus), ring=self._watchers.ring),
-            attended=self._watchers.attended,
+            announce=Announcer(EngineClient(self._bus), ring=self._subscriptions.notify),
+            attended=self._subscriptions.is_attended,
             choice=PolicySelection.from_conf(conf),
             utilisation_window=conf.monitor.utilisation_window,
             request_mix=conf.gpgpums.request_mix,
@@ -148,7 +148,7 @@ class Standalone:
             cloud=self._cloud,
             remoting=self._driver,
             authenticate=self._authenticate,
-            watchers=self._watchers,
+            subscriptions=self._subscriptions,
         )
         listen = self._conf.standalone.listen
         host, _, port = listen.rpartition(":")

@@ -17,7 +17,7 @@ from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
 from gsaas.api.microversions import HEADER as VERSION_HEADER
-from gsaas.api.watchers import Watchers
+from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud import base as cloud
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
@@ -49,8 +49,8 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
     database = Database.connect(conf, max_retries=0)
     bus = rpc.connect(conf)
     servers = cloud.load(conf.engine.cloud, conf)
-    watchers = Watchers(conf.queue.long_polls)
-    watchers.listen = ApiListener(bus, watchers.ring).start
+    subscriptions = LeaseSubscriptions(conf.queue.long_polls)
+    subscriptions.on_subscribe = ApiListener(bus, subscriptions.notify).start
     claims = Claims(
         database,
         attempts=conf.gpgpums.claim_attempts,
@@ -59,8 +59,8 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
         quotas=limits.load(conf),
         backfill=conf.queue.backfill,
         client_timeout=conf.queue.client_timeout,
-        announce=Announcer(EngineClient(bus), ApiClient(bus), watchers.ring),
-        attended=watchers.attended,
+        announce=Announcer(EngineClient(bus), ApiClient(bus), subscriptions.notify),
+        attended=subscriptions.is_attended,
         choice=PolicySelection.from_conf(conf),
         utilisation_window=conf.monitor.utilisation_window,
         request_mix=conf.gpgpums.request_mix,
@@ -76,7 +76,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], None]]]:
         cloud=servers,
         remoting=driver,
         authenticate=_authenticator(conf),
-        watchers=watchers,
+        subscriptions=subscriptions,
     )
     return _in_front(conf, app), [
         lambda: claims.check(_ANY_GPU),

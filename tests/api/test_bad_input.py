@@ -98,7 +98,7 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         ),
         (
             {"cgpus": {"count": 1}, "server": {"user_data": "%%%"}},
-            "lease.server.user_data is not base64, as Nova takes it",
+            "lease.server.user_data is not base64, which Nova requires",
         ),
         (
             {"cgpus": {"count": 255}},

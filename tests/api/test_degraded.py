@@ -91,7 +91,7 @@ def test_a_lease_is_degraded_while_nothing_is_heard_of_its_gpus_host(world, leas
             host.monitor_interval = interval
 
     hear(36, None)
-    silent = ["nothing is heard of the monitor of gpu1"]
+    silent = ["the monitor of gpu1 does not report"]
     assert condition(world, lease) == ("ACTIVE", True, silent)
     hear(36, 60)  # it said that it would be so long
     assert condition(world, lease) == ("ACTIVE", False, [])

@@ -200,4 +200,4 @@ def test_links_name_the_proxy_that_clients_speak_to(deployed):
 def test_a_configuration_that_cannot_be_used_ends_the_server_with_a_reason(tmp_path):
     deployed = Deployed(tmp_path, strategy="keystone")
     assert deployed.process.wait(PATIENCE) != 0
-    assert "[keystone_authtoken] does not say how to ask Keystone" in deployed.log.read_text()
+    assert "[keystone_authtoken] does not say how to reach Keystone" in deployed.log.read_text()

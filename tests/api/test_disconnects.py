@@ -6,12 +6,12 @@ import socket
 
 import pytest
 
-from gsaas.api.disconnects import gone
+from gsaas.api.disconnects import is_disconnected
 from gsaas.standalone.http_server import CONNECTION
 
 
 def test_a_server_that_does_not_tell_is_believed_to_have_its_client():
-    assert not gone({})
+    assert not is_disconnected({})
 
 
 @pytest.mark.parametrize("name", ["gunicorn.socket", CONNECTION])
@@ -20,11 +20,11 @@ def test_a_socket_that_is_handed_out_is_looked_at_and_nothing_is_read_from_it(na
     ours, theirs = socket.socketpair()
     ours.settimeout(timeout)
     environ = {name: ours}
-    assert not gone(environ)
+    assert not is_disconnected(environ)
     theirs.sendall(b"GET /")
-    assert not gone(environ)
+    assert not is_disconnected(environ)
     assert ours.recv(5) == b"GET /"
     theirs.close()
-    assert gone(environ)
+    assert is_disconnected(environ)
     ours.close()
-    assert gone(environ)
+    assert is_disconnected(environ)

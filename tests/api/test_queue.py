@@ -76,7 +76,7 @@ def places(world: World, caller: str = "admin") -> list[str]:
 
 def watched(world: World, lease_id: str) -> None:
     """Return once somebody waits for the lease."""
-    until(lambda: world.watchers.watched(lease_id), "somebody to wait")
+    until(lambda: world.subscriptions.has_subscribers(lease_id), "somebody to wait")
 
 
 def test_without_wait_the_answer_is_busy_or_impossible(world):
@@ -188,7 +188,7 @@ def test_priorities_above_0_are_for_admins_and_all_are_bounded(world):
     assert places(world) == [urgent, usual, polite]
     assert only_error(ask(world, wait=None, priority=1))["code"] == "gsaas.forbidden"
     error = only_error(ask(world, caller="admin", wait=None, priority=101))
-    assert error["detail"] == "lease.priority is 101; here it may be -100 to 100"
+    assert error["detail"] == "lease.priority is 101; it must be from -100 to 100"
 
 
 def test_only_a_request_that_waits_can_be_attended(world):
@@ -278,7 +278,7 @@ def test_a_client_that_hangs_up_while_it_waits_gives_its_place_back(world, url):
     connection.close()
 
     until(lambda: not places(world), "the place to be given back")
-    assert show(world, waiting)["fault"]["message"] == "the client that waited for it went away"
+    assert show(world, waiting)["fault"]["message"] == "the client that waited for it disconnected"
 
 
 def test_somebody_else_who_hangs_up_changes_nothing(world, url):
@@ -294,7 +294,7 @@ def test_somebody_else_who_hangs_up_changes_nothing(world, url):
 
     connection.close()
 
-    until(lambda: not world.watchers.watched(waiting), "the poll to end")
+    until(lambda: not world.subscriptions.has_subscribers(waiting), "the poll to end")
     assert places(world) == [waiting]
 
 

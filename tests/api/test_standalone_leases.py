@@ -257,5 +257,5 @@ def test_so_many_cgpus_that_everybody_else_would_wait_for_them_are_refused(world
     response = alloc(world, count=2047, mode="shared", memory_mb=1)
 
     assert response.status_code == 400
-    assert "one lease without a server has 2046 at most" in only_error(response)["detail"]
+    assert "a lease without a server can have at most 2046" in only_error(response)["detail"]
     assert used_mb(world) == 0

@@ -7,13 +7,17 @@ from typing import Any
 MAX_INTEGER = 2**31 - 1
 """The largest whole number that the database's columns hold."""
 
-TEXT = {
+NAME_MIN, NAME_MAX = 1, 255
+"""The shortest and longest name or identifier, in characters."""
+NAME_PATTERN = "^[^\\u0000-\\u001f\\u007f]*$"
+
+TEXT: dict[str, Any] = {
     "type": "string",
-    "minLength": 1,
-    "maxLength": 255,
-    "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
+    "minLength": NAME_MIN,
+    "maxLength": NAME_MAX,
+    "pattern": NAME_PATTERN,
 }
-"""A name or an identifier: one line."""
+"""A name or an identifier: one line without control characters."""
 
 TIME = {"type": "string", "format": "date-time"}
 MIB = {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER}

@@ -29,10 +29,10 @@ def test_what_was_wrong_stays_wrong():
 
 
 def test_no_more_is_remembered_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(validation, "REMEMBERED", 10)
+    monkeypatch.setattr(validation, "CACHE_SIZE", 10)
     schema = Schema(COUNT)
     for count in range(1, 26):
         schema.check({"count": count})
-    schema.check({"count": 1, "note": "x" * validation.LONGEST})
-    assert len(schema._right) <= 10
-    assert max(map(len, schema._right)) <= validation.LONGEST
+    schema.check({"count": 1, "note": "x" * validation.MAX_CACHED_LENGTH})
+    assert len(schema._valid) <= 10
+    assert max(map(len, schema._valid)) <= validation.MAX_CACHED_LENGTH
