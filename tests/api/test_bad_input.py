@@ -75,12 +75,12 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         (
             {"cgpus": {"count": 1, "mode": "shared"}},
             "lease.cgpus.memory_mb is missing; it must be a whole number: "
-            "MiB of GPU memory per cGPU, needed in shared mode",
+            "MiB of GPU memory per cGPU, required in shared mode",
         ),
         (
             {"cgpus": {"count": 1, "memory_mb": 5}},
-            "lease.cgpus.memory_mb is 5; it must be left out in exclusive mode, "
-            "which gives whole GPUs; mode shared gives shares",
+            "lease.cgpus.memory_mb is 5; it must be absent in exclusive mode, "
+            "which claims whole GPUs; mode shared claims parts of GPUs",
         ),
         (
             {"cgpus": {"count": 1, "mode": "both"}},
