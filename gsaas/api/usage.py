@@ -12,7 +12,7 @@ from gsaas.api import times
 from gsaas.api.rbac import usage as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.db import usage as history
-from gsaas.objects.usage import Used, by_project
+from gsaas.objects.usage import ProjectUsage, by_project
 
 
 def show(request: ApiRequest) -> ApiResponse:
@@ -25,7 +25,7 @@ def show(request: ApiRequest) -> ApiResponse:
         found = history.holdings(session, start, end, None if all_projects else own)
         used = by_project(found, start, end, now)
     if not all_projects and not used:
-        used = [Used(own, 0, 0.0, 0.0)]
+        used = [ProjectUsage(own, 0, 0.0, 0.0)]
     shown = {
         "start": times.iso(start),
         "end": times.iso(end),

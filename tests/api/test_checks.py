@@ -178,8 +178,11 @@ def test_a_requirement_that_no_gpu_meets_is_impossible_and_says_what_there_is(
 @pytest.mark.parametrize(
     ("cgpus", "why"),
     [
-        ({"count": 2, "hosts": "spread", "host": "gpu1"}, "cannot be on one host"),
-        ({"count": 2, "hosts": "spread", "locality": "local"}, "cannot all be local"),
+        (
+            {"count": 2, "hosts": "spread", "host": "gpu1"},
+            "spread over different hosts and all be on one host",
+        ),
+        ({"count": 2, "hosts": "spread", "locality": "local"}, "all be local to one VM"),
         ({"count": 1, "compute_capability": "new"}, "compute_capability"),
         ({"count": 1, "hosts": "two"}, "hosts"),
     ],

@@ -77,7 +77,7 @@ CREATE = common.record(
                     "minimum": 10,
                     "maximum": 86400,
                     "description": "Seconds: once the lease has its cGPUs, it ends when its client has "
-                    "sent no keepalive"
+                    "sent no keepalive "
                     "request for this long; only with server null.",
                 },
             },

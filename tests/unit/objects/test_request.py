@@ -51,8 +51,8 @@ def test_an_exclusive_gpu_has_nothing_for_others():
         held.claim(0, exclusive=False, generation=2)
 
 
-def test_a_gpu_held_exclusively_is_held_whole():
-    with pytest.raises(ValueError, match="not whole"):
+def test_a_gpu_claimed_exclusively_is_claimed_whole():
+    with pytest.raises(ValueError, match="not all of its memory"):
         Gpu("GPU-1", "a", 0, memory_mb=1000, used_mb=500, exclusive=True)
 
 

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from gsaas.objects.usage import Holding, Used, by_project
+from gsaas.objects.usage import LeaseUsage, ProjectUsage, by_project
 
 
 def at(hour: float, day: int = 1) -> datetime.datetime:
@@ -16,20 +16,22 @@ def at(hour: float, day: int = 1) -> datetime.datetime:
 START, END, NOW = at(0), at(24), at(100)
 
 HOLDINGS = [
-    Holding("blue", at(2), at(5), gpus=2, memory_mb=16384),  # 3 h
-    Holding("blue", at(-10), at(1), gpus=1, memory_mb=8192),  # 1 h of it in the period
-    Holding("blue", at(23.5), at(30), gpus=0.25, memory_mb=2048),  # half an hour of it
-    Holding("red", at(-10), None, gpus=0.5, memory_mb=4096),  # all 24 h, and still
-    Holding("green", at(-5), at(0), gpus=8, memory_mb=65536),  # ended as the period began
-    Holding("green", at(24), at(25), gpus=8, memory_mb=65536),  # began as it ended
-    Holding("grey", at(3), at(3), gpus=1, memory_mb=8192),  # given back at once
+    LeaseUsage("blue", at(2), at(5), gpus=2, memory_mb=16384),  # 3 h
+    LeaseUsage("blue", at(-10), at(1), gpus=1, memory_mb=8192),  # 1 h of it in the period
+    LeaseUsage("blue", at(23.5), at(30), gpus=0.25, memory_mb=2048),  # half an hour of it
+    LeaseUsage("red", at(-10), None, gpus=0.5, memory_mb=4096),  # all 24 h, and still
+    LeaseUsage("green", at(-5), at(0), gpus=8, memory_mb=65536),  # ended as the period began
+    LeaseUsage("green", at(24), at(25), gpus=8, memory_mb=65536),  # began as it ended
+    LeaseUsage("grey", at(3), at(3), gpus=1, memory_mb=8192),  # given back at once
 ]
 
 
 def test_hours_are_those_that_a_lease_held_gpus_within_the_period():
     assert by_project(HOLDINGS, START, END, NOW) == [
-        Used("blue", leases=3, gpu_hours=6 + 1 + 0.125, memory_mb_hours=49152 + 8192 + 1024),
-        Used("red", leases=1, gpu_hours=12, memory_mb_hours=98304),
+        ProjectUsage(
+            "blue", leases=3, gpu_hours=6 + 1 + 0.125, memory_mb_hours=49152 + 8192 + 1024
+        ),
+        ProjectUsage("red", leases=1, gpu_hours=12, memory_mb_hours=98304),
     ]
 
 
