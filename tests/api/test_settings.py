@@ -23,7 +23,7 @@ def test_nothing_is_set_at_first(world):
 def test_the_interval_of_monitors_is_set_and_they_are_told(world):
     assert put(world, 5).json == {"settings": {"monitor_interval": 5}}
     assert world.call("admin", "GET", "/v1/settings").json["settings"] == {"monitor_interval": 5}
-    assert world.engine.monitors_told == 1
+    assert world.engine.monitors_notified == 1
     with world.database.read() as session:
         setting = session.get_one(models.Setting, "monitor_interval")
     assert (setting.value, setting.updated_by) == (5, "admin")
@@ -41,7 +41,7 @@ def test_an_interval_that_cannot_be_one_changes_nothing(world, interval):
     error = only_error(put(world, interval))
     assert error["status"] == 400
     assert "settings.monitor_interval" in error["detail"]
-    assert world.engine.monitors_told == 0
+    assert world.engine.monitors_notified == 0
 
 
 def test_only_administrators_change_settings(world):
