@@ -1,4 +1,4 @@
-"""What an operator changes while the service runs is known to all who must know."""
+"""Settings that an operator changes while the service runs reach the agents that use them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_nothing_is_set_at_first(world):
     assert shown == {"settings": {"monitor_interval": None}}
 
 
-def test_the_interval_of_monitors_is_set_and_they_are_told(world):
+def test_the_interval_of_monitors_is_set_and_the_monitors_are_notified(world):
     assert put(world, 5).json == {"settings": {"monitor_interval": 5}}
     assert world.call("admin", "GET", "/v1/settings").json["settings"] == {"monitor_interval": 5}
     assert world.engine.monitors_notified == 1
