@@ -1,7 +1,7 @@
-"""The WSGI application: one view per route, and each request goes the same way.
+"""The WSGI application: one view per route, and the same steps for every request.
 
-Who is it, which microversion, may they, does the address make sense, the query, the body: in this
-order, so that a stranger learns nothing from the way a body is refused. Then the handler.
+Authentication, microversion, access rule, path parameters, query, body, and then the handler. The access rule comes
+before anything else is validated, so that error messages tell a caller without access nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 import flask
+from flask.json.provider import DefaultJSONProvider
 from oslo_config import cfg
 from oslo_context.context import generate_request_id
 from oslo_middleware import request_id
@@ -20,11 +21,13 @@ from werkzeug.sansio.utils import get_current_url
 
 from gsaas import exceptions, limits
 from gsaas.api import bodies, disconnects, errors, microversions, openapi, rbac, routes, validation
-from gsaas.api.queue import Estimates
-from gsaas.api.rbac.decisions import Decisions
+from gsaas.api.estimates import QueueEstimates
+from gsaas.api.rbac.decisions import DecisionCache
+from gsaas.api.request import ApiRequest, ApiResponse
+from gsaas.api.route import PATH_PARAMETER, Route
 from gsaas.api.schemas import common
-from gsaas.api.service import Call, Engine, Reply, Service
-from gsaas.api.watchers import Watchers
+from gsaas.api.service import ApiService, EngineNotifier
+from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
@@ -34,9 +37,10 @@ from gsaas.metrics import counted
 from gsaas.remoting.base import RemotingDriver
 
 Authenticate = Callable[[flask.Request], RequestContext]
+"""Returns the caller's context, which has the id of the request; raises `Unauthorized`."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
-_NAME = re.compile(common.TEXT["pattern"].removesuffix("$"))
+_NAME = re.compile(common.NAME_PATTERN.removesuffix("$"))
 _NOUNS = {
     "lease_id": "lease",
     "uuid": "GPU",
@@ -44,7 +48,7 @@ _NOUNS = {
     "host": "endpoint",
     "policy": "policy",
 }
-"""What the words in the paths are names of."""
+"""Path parameter -> the kind of resource that it names, for error messages."""
 
 
 def create_app(
@@ -52,20 +56,19 @@ def create_app(
     *,
     database: Database,
     claims: Claims,
-    engine: Engine,
+    engine: EngineNotifier,
     cloud: Cloud,
     remoting: RemotingDriver,
     authenticate: Authenticate,
-    watchers: Watchers | None = None,
+    subscriptions: LeaseSubscriptions | None = None,
 ) -> flask.Flask:
     """Return the API as a WSGI application.
 
-    *authenticate* turns a Flask request into the caller's context, which bears the request's id, or raises
-    `Unauthorized` (`gsaas.api.auth.TokenFile` and `gsaas.api.keystone.Keystone` do). Everything passed in is shared by
-    all threads.
+    *authenticate* is `gsaas.api.auth.TokenFile`, `gsaas.api.keystone.Keystone` or a function like these. All arguments
+    are shared by all threads.
     """
     document = openapi.document(routes.ROUTES)
-    service = Service(
+    service = ApiService(
         conf,
         database,
         claims,
@@ -73,23 +76,24 @@ def create_app(
         cloud,
         remoting,
         limits.load(conf),
-        Decisions(rbac.enforcer(conf)),
+        DecisionCache(rbac.enforcer(conf)),
         document,
-        watchers or Watchers(conf.queue.long_polls),
-        Estimates(database),
+        subscriptions or LeaseSubscriptions(conf.queue.long_polls),
+        QueueEstimates(database),
         keyring.from_conf(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
-    app.json.sort_keys = False
+    if isinstance(app.json, DefaultJSONProvider):
+        app.json.sort_keys = False
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     errors.register(app)
-    app.before_request(_begin)
-    app.after_request(_end)
+    app.before_request(_start_request)
+    app.after_request(_finish_request)
     for route in routes.ROUTES:
         app.add_url_rule(
-            re.sub(openapi.NAMES, r"<\1>", route.path),
+            re.sub(PATH_PARAMETER, r"<\1>", route.path),
             endpoint=f"{route.method} {route.path}",
             view_func=_view(service, route, authenticate),
             methods=[route.method],
@@ -99,38 +103,46 @@ def create_app(
 
 
 def _view(
-    service: Service, route: routes.Route, authenticate: Authenticate
+    service: ApiService, route: Route, authenticate: Authenticate
 ) -> Callable[..., flask.Response]:
-    def view(**names: str) -> flask.Response:
-        request = flask.request
-        context = authenticate(request) if route.rule else _nobody(request)
-        call = Call(service, context, base_url=_base_url(service.conf, request))
-        call.gone = functools.partial(disconnects.gone, request.environ)
+    """Return the Flask view of *route*, which runs the steps described at the top."""
+
+    def view(**path_parameters: str) -> flask.Response:
+        flask_request = flask.request
+        context = authenticate(flask_request) if route.rule else _anonymous_context(flask_request)
+        request = ApiRequest(service, context, base_url=_base_url(service.conf, flask_request))
+        request.is_disconnected = functools.partial(
+            disconnects.is_disconnected, flask_request.environ
+        )
         if route.rule:
             _check_project(context)
-            flask.g.microversion = microversions.chosen(request.headers.get(microversions.HEADER))
-            call.authorise(route.rule)
-        for word, name in names.items():
-            _check_name(_NOUNS[word], name)
-        call.query = validation.query(route.query_schema, list(request.args.items(multi=True)))
+            flask.g.microversion = microversions.negotiate(
+                flask_request.headers.get(microversions.HEADER)
+            )
+            request.authorise(route.rule)
+        for parameter, value in path_parameters.items():
+            _check_name(_NOUNS[parameter], value)
+        request.query = validation.parse_query(
+            route.query_schema, list(flask_request.args.items(multi=True))
+        )
         if route.body_schema is not None:
-            call.body = bodies.read(request)
-            route.body_schema.check(call.body)
-        return _response(route.handler(call, **names))
+            request.body = bodies.read(flask_request)
+            route.body_schema.check(request.body)
+        return _flask_response(route.handler(request, **path_parameters))
 
     return view
 
 
-def _nobody(request: flask.Request) -> RequestContext:
-    """The context of a request that anybody may make; its own name is all that is known of it."""
-    return RequestContext(request_id=request.environ[request_id.ENV_REQUEST_ID])
+def _anonymous_context(flask_request: flask.Request) -> RequestContext:
+    """Return the context of a request to a route that needs no token: it has nothing but the request's id."""
+    return RequestContext(request_id=flask_request.environ[request_id.ENV_REQUEST_ID])
 
 
 def _check_project(context: RequestContext) -> None:
-    """Raise `NoProject` for a caller without one.
+    """Raise `NoProject` for a caller without a project.
 
-    Rules compare projects and queries are narrowed to one; none would compare as equal to none, and
-    narrow to everything.
+    Access rules compare projects, and queries filter by project: None would equal another None in a rule, and would
+    turn the filter of a query off.
     """
     if not context.project_id:
         domain = context.domain_id and f"domain {context.domain_id}"
@@ -139,45 +151,46 @@ def _check_project(context: RequestContext) -> None:
 
 
 def _check_name(noun: str, name: str) -> None:
-    """What cannot be a name is the name of nothing: `NotFound`, without asking the database."""
-    longest = common.TEXT["maxLength"]
-    if not (_NAME.fullmatch(name) and common.TEXT["minLength"] <= len(name) <= longest):
+    """Raise `NotFound`, without a database query, for a string that cannot name any resource."""
+    if not (_NAME.fullmatch(name) and common.NAME_MIN <= len(name) <= common.NAME_MAX):
         raise exceptions.NotFound(noun=noun, id=repr(name))
 
 
-def _base_url(conf: cfg.ConfigOpts, request: flask.Request) -> str:
-    known = conf.api.public_url or _root_url(request.scheme, request.host, request.root_path)
-    return known.rstrip("/")
+def _base_url(conf: cfg.ConfigOpts, flask_request: flask.Request) -> str:
+    url: str = conf.api.public_url or _root_url(
+        flask_request.scheme, flask_request.host, flask_request.root_path
+    )
+    return url.rstrip("/")
 
 
 @functools.lru_cache(maxsize=64)
 def _root_url(scheme: str, host: str, path: str) -> str:
-    """What Flask's `root_url` is, which takes its time to make it."""
+    """Return what Flask's `root_url` returns; Flask computes it anew for every request, which takes long."""
     return get_current_url(scheme, host, path)
 
 
-def _response(reply: Reply) -> flask.Response:
-    text, content_type = reply.body, "text/plain; charset=utf-8"
-    if not isinstance(text, str):
-        text, content_type = f"{_JSON.encode(text)}\n", "application/json"
-    return flask.Response(text, reply.status, {"Content-Type": content_type, **reply.headers})
+def _flask_response(response: ApiResponse) -> flask.Response:
+    body, content_type = response.body, "text/plain; charset=utf-8"
+    if not isinstance(body, str):
+        body, content_type = f"{_JSON.encode(body)}\n", "application/json"
+    return flask.Response(body, response.status, {"Content-Type": content_type, **response.headers})
 
 
-def _begin() -> None:
-    """Note when the request began, and give it a name.
+def _start_request() -> None:
+    """Store the time at which the request began, and its id.
 
-    As oslo.middleware's RequestId does, without webob, which would take as long as all of Flask.
+    This does what oslo.middleware's RequestId does, but without webob, which takes as long as the rest of Flask.
     """
-    flask.g.begun = time.perf_counter()
+    flask.g.started_at = time.perf_counter()
     environ = flask.request.environ
     environ[request_id.ENV_REQUEST_ID] = generate_request_id()
-    given = flask.request.headers.get(request_id.INBOUND_HEADER, "")
-    if re.fullmatch(request_id.ID_FORMAT, given):
-        environ[request_id.GLOBAL_REQ_ID] = given
+    global_id = flask.request.headers.get(request_id.INBOUND_HEADER, "")
+    if re.fullmatch(request_id.ID_FORMAT, global_id):
+        environ[request_id.GLOBAL_REQ_ID] = global_id
 
 
-def _end(response: flask.Response) -> flask.Response:
-    """Say what every answer says, and count it."""
+def _finish_request(response: flask.Response) -> flask.Response:
+    """Add the headers that every response has, and count the response."""
     headers = response.headers
     headers[request_id.HTTP_RESP_HEADER_REQUEST_ID] = flask.request.environ[
         request_id.ENV_REQUEST_ID
@@ -191,9 +204,10 @@ def _end(response: flask.Response) -> flask.Response:
 
 
 def _count(response: flask.Response) -> None:
-    """Count the answer under its route; an address that is none has no name to count it by."""
+    """Count the response under its route. A URL without a route is not counted: it would be a metric of its own."""
     if flask.request.endpoint is not None:
-        waited = "timeout" in flask.request.args
+        # A long poll lasts as long as its caller wants: its duration says nothing of this process.
+        long_poll = "timeout" in flask.request.args
         method, _, route = flask.request.endpoint.partition(" ")
-        seconds = None if waited else time.perf_counter() - flask.g.begun
+        seconds = None if long_poll else time.perf_counter() - flask.g.started_at
         counted.answered(method, route, response.status_code, seconds)

@@ -1,7 +1,7 @@
-"""Who is calling? The part of the API that turns a token into a `RequestContext`.
+"""Authentication by a file of tokens, which needs no Keystone.
 
-An authenticator is any callable that takes the Flask request and returns the caller's
-`RequestContext`, or raises `Unauthorized`. The one here reads a file and needs no Keystone.
+An authenticator is any callable that takes the Flask request and returns the caller's `RequestContext`, or raises
+`Unauthorized`. The other one is `gsaas.api.keystone`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import flask
 import jsonschema
@@ -21,7 +22,7 @@ from gsaas import exceptions
 from gsaas.context import RequestContext
 
 HEADER = "X-Auth-Token"
-ENTRIES = {
+SCHEMA = {
     "type": "array",
     "items": {
         "type": "object",
@@ -38,19 +39,19 @@ ENTRIES = {
 
 
 class TokenFileError(Exception):
-    """The token file cannot be used; the message says which, why, and what to do."""
+    """The token file cannot be used; the message names the file, the reason and the remedy."""
 
 
 class TokenFile:
-    """An authenticator for machines without Keystone.
+    """An authenticator for clouds without Keystone.
 
-    The file is a JSON list of `{"token", "user_id", "project_id", "roles"}` and is read once. Only
-    digests of the tokens stay in memory, and every one of them is compared with the caller's in
-    constant time, so that neither a dump nor a stopwatch tells what a valid token looks like.
+    The file is a JSON list of `{"token", "user_id", "project_id", "roles"}` and is read once. Only digests of the
+    tokens are kept in memory, and each request's token is compared with all of them in constant time, so that neither
+    a memory dump nor the response time reveals a valid token.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Read *path*; raises `TokenFileError` if others may read it too, or it makes no sense."""
+        """Read *path*; raises `TokenFileError` if users other than its owner may read it, or its content is invalid."""
         self._callers = [
             (
                 _digest(entry["token"]),
@@ -63,12 +64,14 @@ class TokenFile:
         """Return the caller's context; raises `Unauthorized`."""
         token = request.headers.get(HEADER)
         if token is None:
-            raise exceptions.Unauthorized(reason=f"this needs a token in the header {HEADER}")
+            raise exceptions.Unauthorized(
+                reason=f"this request needs a token in the header {HEADER}"
+            )
         digest = _digest(token)
         caller = None
-        for known, description in self._callers:
+        for known, attributes in self._callers:  # all of them, for constant time
             if hmac.compare_digest(known, digest):
-                caller = description
+                caller = attributes
         if caller is None:
             raise exceptions.Unauthorized(reason=f"the token in {HEADER} is not valid")
         return RequestContext.of(
@@ -82,25 +85,25 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _read(path: Path) -> list[dict]:
+def _read(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if mode & 0o077:
             raise TokenFileError(
-                f"{path} holds tokens and its mode {mode:04o} lets others at them: "
+                f"{path} contains tokens, and its mode {mode:04o} lets other users read it: "
                 f"chmod 0600 {path}"
             )
         text = file.read()
     try:
-        entries = json.loads(text)
-        jsonschema.validate(entries, ENTRIES)
+        entries: list[dict[str, Any]] = json.loads(text)
+        jsonschema.validate(entries, SCHEMA)
     except ValueError as error:
         raise TokenFileError(f"{path} is not JSON: {error}") from None
     except jsonschema.ValidationError as error:
-        # The library's own sentence would quote the entry, and with it the token.
+        # The library's own message would quote the entry and with it the token.
         where = "/".join(map(str, error.absolute_path)) or "the whole file"
         raise TokenFileError(
-            f"{path}: {where} is not as it must be ({error.validator}); the file is a list of "
+            f"{path}: {where} is invalid ({error.validator}); the file must be a list of "
             '{"token": at least 16 characters, "user_id", "project_id", "roles": [...]}'
         ) from None
     return entries

@@ -1,8 +1,8 @@
-"""Read a JSON body, and refuse what looks like JSON but cannot be stored or answered.
+"""Reads JSON bodies, and refuses JSON that cannot be stored or returned.
 
-Python's reader takes more than JSON allows and more than a database keeps: NaN, numbers beyond a
-double, half of a surrogate pair, thousands of brackets in brackets. Each of these is the caller's
-mistake, so each is a `BadRequest` here and not a surprise further in.
+Python's JSON reader accepts more than JSON allows and more than a database stores: NaN, numbers that no double can
+represent, single halves of surrogate pairs, thousands of nested brackets. Each of these is a mistake of the caller,
+so each raises `BadRequest` here rather than an unexpected error in a handler.
 """
 
 from __future__ import annotations
@@ -21,56 +21,58 @@ MAX_DEPTH = 32
 
 
 def read(request: flask.Request) -> Any:
-    """Return what the body says; raises `UnsupportedMediaType` or `BadRequest`."""
+    """Return the value of the request's body; raises `UnsupportedMediaType` or `BadRequest`."""
     if request.mimetype != "application/json":
         raise errors.UnsupportedMediaType(given=request.mimetype or "nothing")
     return parse(request.get_data(cache=False))
 
 
 def parse(data: bytes) -> Any:
-    """Return what *data* says; raises `BadRequest` if it is not one JSON value that we can keep."""
+    """Return the JSON value in *data*; raises `BadRequest` if it is not exactly one that can be stored."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _refused(f"byte {error.start} is not UTF-8") from None
+        raise _invalid(f"byte {error.start} is not UTF-8") from None
     try:
         value = _DECODER.decode(text)
     except RecursionError:
-        raise _refused(f"it is nested more than {MAX_DEPTH} levels deep") from None
+        raise _invalid(f"it is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
-        raise _refused(str(error)) from None
-    if "\\u" in text:
-        _refuse_halves(value)
-    _refuse_depth(value)
+        raise _invalid(str(error)) from None
+    if (
+        "\\u" in text
+    ):  # only an escape can produce half of a surrogate pair: UTF-8 cannot encode one
+        _check_surrogates(value)
+    _check_depth(value)
     return value
 
 
-def _refused(why: str) -> exceptions.BadRequest:
-    return exceptions.BadRequest(reason=f"the body is not JSON that can be used: {why}")
+def _invalid(reason: str) -> exceptions.BadRequest:
+    return exceptions.BadRequest(reason=f"the body is not valid JSON: {reason}")
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"the number {digits[:40]} is too large")
     return number
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_float)
 
 
-def _refuse_halves(value: Any) -> None:
+def _check_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise _refused("a \\u escape is half of a surrogate pair") from None
+        raise _invalid("a \\u escape is half of a surrogate pair") from None
 
 
-def _refuse_depth(value: Any) -> None:
+def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -81,4 +83,4 @@ def _refuse_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise _refused(f"it is nested more than {MAX_DEPTH} levels deep")
+    raise _invalid(f"it is nested more than {MAX_DEPTH} levels deep")

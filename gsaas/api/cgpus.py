@@ -1,4 +1,4 @@
-"""From the `cgpus` of a body to a request that GPGPUMS understands and this cloud can carry."""
+"""Converts the `cgpus` of a body to a request for GPGPUMS, and what a lease asked for back to `cgpus`."""
 
 from __future__ import annotations
 
@@ -6,46 +6,49 @@ from collections.abc import Mapping
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.api.service import Service
-from gsaas.db import models
+from gsaas.api.service import ApiService
+from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import ANY, Request
 
-MOST_ALONE = 2046
-"""cGPUs of one lease without a server: all that the usual prefix of a host's own programs has addresses for. The
-claim and the release of many more would keep everybody else waiting for seconds."""
+MAX_WITHOUT_SERVER = 2046
+"""The most cGPUs of one lease without a server: as many as the default prefix for programs of a host has addresses.
+Claiming and releasing many more would delay all other requests by seconds."""
 
 
-def request(
-    service: Service, cgpus: dict[str, Any], consumer: Mapping[str, Any] | None = None
+def parse(
+    service: ApiService, cgpus: dict[str, Any], consumer: Mapping[str, Any] | None = None
 ) -> Request:
-    """Return the request; *cgpus* has passed its schema, as has the *consumer* of one without a server.
+    """Return the request for GPUs that *cgpus* describes.
 
-    Raises `BadRequest` if the request contradicts itself, there are too few masked addresses for it, or
-    nobody knows where a consumer is whose locality matters; and `RemotingLimit` if the middleware
-    would not show that many GPUs to a program.
+    *cgpus* has passed its schema, and so has *consumer*, which is None for a lease with a server.
+
+    Raises `BadRequest` if the request contradicts itself, needs more masked addresses than there are, or has a
+    locality without a known host of the consumer; `RemotingLimit` if the middleware cannot show that many cGPUs to
+    a program.
     """
     try:
-        wanted = Request.from_dict(cgpus, (consumer or {}).get("host"))
+        request = Request.from_dict(cgpus, (consumer or {}).get("host"))
     except ValueError as error:
         raise exceptions.BadRequest(reason=str(error)) from None
     if consumer is None:
-        service.claims.masked.first(wanted.count)
-    elif wanted.count > MOST_ALONE:
+        service.claims.masked.first(request.count)
+    elif request.count > MAX_WITHOUT_SERVER:
         raise exceptions.BadRequest(
-            reason=f"{wanted.count} cGPUs were asked for; one lease without a server has {MOST_ALONE} at most"
+            reason=f"the request is for {request.count} cGPUs; a lease without a server can have at most "
+            f"{MAX_WITHOUT_SERVER}"
         )
-    elif wanted.consumer_host is None and wanted.locality != ANY:
+    elif request.consumer_host is None and request.locality != ANY:
         raise exceptions.BadRequest(
-            reason=f"locality {wanted.locality} is about the host of the consumer, and without a server "
-            "only you know it: name it as lease.consumer.host"
+            reason=f"locality {request.locality} depends on the consumer's host, which GSaaS does not know for a "
+            "lease without a server: name it as lease.consumer.host"
         )
-    service.remoting.check(wanted.count)
-    return wanted
+    service.remoting.check(request.count)
+    return request
 
 
-def describe(lease: models.LeaseRow) -> dict[str, Any]:
-    """Return what a lease asked for, in the words of the request."""
+def describe(lease: Lease) -> dict[str, Any]:
+    """Return what *lease* asked for, in the form of `cgpus`."""
     return {
         "count": lease.count,
         "mode": lease.mode,
@@ -56,7 +59,7 @@ def describe(lease: models.LeaseRow) -> dict[str, Any]:
     }
 
 
-def refused(refusal: Refusal) -> exceptions.NoCapacity | exceptions.NeverFits:
-    """Return the error that says what *refusal* says."""
-    family = exceptions.NeverFits if refusal.impossible else exceptions.NoCapacity
-    return family(reason=refusal.reason, details=refusal.to_dict())
+def capacity_error(refusal: Refusal) -> exceptions.NoCapacity | exceptions.NeverFits:
+    """Return the error that reports *refusal* to the caller."""
+    error = exceptions.NeverFits if refusal.impossible else exceptions.NoCapacity
+    return error(reason=refusal.reason, details=refusal.to_dict())

@@ -1,4 +1,4 @@
-"""Has the client hung up? WSGI does not say; the servers do, each in its own way."""
+"""Whether a client has disconnected. WSGI does not define how to find out; each server has its own way."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 CONNECTION = "gsaas.connection"
-"""Under which name gsaas-standalone's HTTP server hands out the connection of a request."""
+"""The key of the WSGI environment under which gsaas-standalone's HTTP server passes the socket of a request."""
 
 
-def gone(environ: Mapping[str, Any]) -> bool:
-    """Return whether the client of a request has closed its connection, as far as that can be told.
+def is_disconnected(environ: Mapping[str, Any]) -> bool:
+    """Return whether the client of a request has closed its connection; False if that is unknown.
 
-    gunicorn hands out the socket, and so does gsaas-standalone's own server; uWSGI keeps it to itself.
+    gunicorn and gsaas-standalone's own server pass the socket to the application; uWSGI does not.
     """
     connection = environ.get(CONNECTION) or environ.get("gunicorn.socket")
     return connection is not None and _is_closed(connection)
@@ -22,10 +22,11 @@ def gone(environ: Mapping[str, Any]) -> bool:
 
 def _is_closed(connection: socket.socket) -> bool:
     try:
-        said = select.poll()
-        said.register(connection, select.POLLIN)
-        return bool(said.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
+        # A closed connection is readable and has no bytes; MSG_PEEK leaves the bytes of a next request in place.
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        return bool(poll.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
     except (BlockingIOError, InterruptedError):
         return False
-    except (OSError, ValueError):  # a TLS socket cannot be peeked at; a broken one is closed
+    except (OSError, ValueError):  # a TLS socket does not support MSG_PEEK; a broken one is closed
         return connection.fileno() < 0

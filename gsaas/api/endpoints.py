@@ -1,30 +1,32 @@
-"""RODVR endpoints, and what they reported last."""
+"""RODVR endpoints and their last reports."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gsaas.api.service import Call, Reply
+from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.db import endpoints, models
 
 PATH = "/v1/endpoints"
 
 
-def index(call: Call) -> Reply:
-    """List the endpoints, by host."""
-    with call.service.database.read() as session:
-        found = endpoints.page(session, limit=call.limit + 1, marker=call.query.get("marker"))
-    body: dict[str, Any] = {"endpoints": [_endpoint(row) for row in found[: call.limit]]}
-    if len(found) > call.limit:
-        body["endpoints_links"] = call.next_page(PATH, body["endpoints"][-1]["host"])
-    return Reply(200, body)
+def index(request: ApiRequest) -> ApiResponse:
+    """List the endpoints, in the order of their hosts' names."""
+    with request.service.database.read() as session:
+        found = endpoints.page(
+            session, limit=request.page_size + 1, marker=request.query.get("marker")
+        )
+    body: dict[str, Any] = {"endpoints": [_endpoint(row) for row in found[: request.page_size]]}
+    if len(found) > request.page_size:
+        body["endpoints_links"] = request.next_page(PATH, body["endpoints"][-1]["host"])
+    return ApiResponse(200, body)
 
 
-def show(call: Call, host: str) -> Reply:
+def show(request: ApiRequest, host: str) -> ApiResponse:
     """Show the endpoint of one host."""
-    with call.service.database.read() as session:
-        return Reply(200, {"endpoint": _endpoint(endpoints.get(session, host))})
+    with request.service.database.read() as session:
+        return ApiResponse(200, {"endpoint": _endpoint(endpoints.get(session, host))})
 
 
 def _endpoint(endpoint: models.EndpointRow) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""From a situation to an HTTP answer, in the form of the API working group (API-SIG).
+"""Converts exceptions to HTTP responses, in the form of the API working group (API-SIG).
 
     {"errors": [{"request_id", "code", "status", "title", "detail", "links": []}]}
 
-GSaaS's own errors bring their code and status along (`gsaas.exceptions`, and those below that only
-HTTP knows). What Flask and the libraries raise is looked up in `FOREIGN`, by family. Whatever is
-left is a bug: it is logged with its traceback, and answered with nothing but the request id.
+GSaaS's own exceptions have a code and a status (`gsaas.exceptions`, and those below that only HTTP knows). Exceptions
+of Flask and the libraries are looked up in `LIBRARY_ERRORS`. Any other exception is a bug: it is logged with its
+traceback, and the response has nothing but the request id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOG = log.getLogger(__name__)
 
 
 class UnsupportedMediaType(exceptions.GsaasError):
-    """The body is something else than JSON, by its own account."""
+    """The Content-Type of the body is not JSON."""
 
     code = "gsaas.media-type.unsupported"
     status = 415
@@ -31,50 +31,54 @@ class UnsupportedMediaType(exceptions.GsaasError):
 
 
 class MalformedVersion(exceptions.BadRequest):
-    """The microversion header cannot be read."""
+    """The microversion header cannot be parsed."""
 
     code = "gsaas.microversion.malformed"
     fmt = "%(header)s is %(given)r; it must be like 'gpu-scheduling 1.0' or 'gpu-scheduling latest'"
 
 
 class UnsupportedVersion(exceptions.GsaasError):
-    """The microversion asked for is not spoken here."""
+    """The service does not support the microversion that the request asks for."""
 
     code = "gsaas.microversion.unsupported"
     status = 406
-    fmt = "microversion %(given)s is not spoken here, only %(min_version)s to %(max_version)s"
+    fmt = "microversion %(given)s is not supported; ask for one from %(min_version)s to %(max_version)s"
 
 
-FOREIGN: dict[type[Exception], tuple[int, str, str | None]] = {
-    werkzeug_exceptions.NotFound: (404, "gsaas.url.not-found", "there is nothing at this address"),
+LIBRARY_ERRORS: dict[type[Exception], tuple[int, str, str]] = {
+    werkzeug_exceptions.NotFound: (404, "gsaas.url.not-found", "the API has no such URL"),
     werkzeug_exceptions.MethodNotAllowed: (
         405,
         "gsaas.method-not-allowed",
-        "this address does not know this method",
+        "this URL does not support this method; the header Allow lists those that it supports",
     ),
     werkzeug_exceptions.RequestEntityTooLarge: (
         413,
         "gsaas.body.too-large",
-        "the body is larger than the %(max_body_bytes)d bytes that are read",
+        "the body is larger than %(max_body_bytes)d bytes, the most that the service reads",
     ),
-    werkzeug_exceptions.HTTPException: (400, "gsaas.bad-request", "the request makes no sense"),
+    werkzeug_exceptions.HTTPException: (
+        400,
+        "gsaas.bad-request",
+        "the request is not valid HTTP for this API",
+    ),
     db_exception.DBConnectionError: (
         503,
         "gsaas.database.unreachable",
         "the database does not answer; try again",
     ),
 }
-"""Family -> status, code, and what is said about it. The first family that matches counts."""
+"""Exception class -> status, code and detail. The first class that the exception is an instance of counts."""
 
 
 def register(app: flask.Flask) -> None:
-    """Make *app* answer every exception as described above."""
-    app.register_error_handler(exceptions.GsaasError, _ours)
-    app.register_error_handler(Exception, _others)
+    """Make *app* convert every exception as described above."""
+    app.register_error_handler(exceptions.GsaasError, _gsaas_error)
+    app.register_error_handler(Exception, _other_error)
 
 
-def body(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
-    """Return an error in the API-SIG form, for the request at hand."""
+def error_body(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
+    """Return an error of the current request in the API-SIG form; *more* are further fields of it."""
     error = {
         "request_id": flask.request.environ["openstack.request_id"],
         "code": code,
@@ -86,29 +90,29 @@ def body(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
     return {"errors": [error | more]}
 
 
-def _ours(error: exceptions.GsaasError) -> flask.Response:
+def _gsaas_error(error: exceptions.GsaasError) -> flask.Response:
     if error.status == exceptions.GsaasError.status:
-        return _bug(error)
+        return _internal_error(error)
     more: dict[str, Any] = {}
     if "details" in error.facts:
         more["gsaas"] = error.facts["details"]
     if isinstance(error, UnsupportedVersion):
         more["min_version"] = error.facts["min_version"]
         more["max_version"] = error.facts["max_version"]
-    response = flask.jsonify(body(error.status, error.code, str(error), **more))
+    response = flask.jsonify(error_body(error.status, error.code, str(error), **more))
     response.status_code = error.status
     if isinstance(error, exceptions.Unauthorized):
         response.headers["WWW-Authenticate"] = error.facts.get("challenge", 'Token realm="gsaas"')
     return response
 
 
-def _others(error: Exception) -> flask.Response:
-    family = next((family for family in FOREIGN if isinstance(error, family)), None)
-    if family is None:
-        return _bug(error)
-    status, code, detail = FOREIGN[family]
+def _other_error(error: Exception) -> flask.Response:
+    known = next((known for known in LIBRARY_ERRORS if isinstance(error, known)), None)
+    if known is None:
+        return _internal_error(error)
+    status, code, detail = LIBRARY_ERRORS[known]
     limits = {"max_body_bytes": flask.current_app.config["MAX_CONTENT_LENGTH"]}
-    response = flask.jsonify(body(status, code, detail % limits))
+    response = flask.jsonify(error_body(status, code, detail % limits))
     response.status_code = status
     if isinstance(error, werkzeug_exceptions.MethodNotAllowed):
         response.allow.update(error.valid_methods or ())
@@ -117,17 +121,13 @@ def _others(error: Exception) -> flask.Response:
     return response
 
 
-def _bug(error: Exception) -> flask.Response:
+def _internal_error(error: Exception) -> flask.Response:
     request = flask.request
+    request_id = request.environ["openstack.request_id"]
     LOG.error(
-        "%s %s failed unexpectedly [%s]",
-        request.method,
-        request.path,
-        request.environ["openstack.request_id"],
-        exc_info=error,
+        "%s %s failed unexpectedly [%s]", request.method, request.path, request_id, exc_info=error
     )
-    response = flask.jsonify(
-        body(500, exceptions.GsaasError.code, "something went wrong here; it has been logged")
-    )
+    detail = "an internal error occurred and was logged; report the request id to the operator of the service"
+    response = flask.jsonify(error_body(500, exceptions.GsaasError.code, detail))
     response.status_code = 500
     return response

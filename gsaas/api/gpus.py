@@ -1,4 +1,4 @@
-"""GPUs: totals for everybody, each of them for admins."""
+"""GPUs: totals for all callers, each GPU for admins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gsaas.api.rbac import gpus as rbac
-from gsaas.api.service import Call, Reply
+from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.db import gpus, models
 from gsaas.db.database import retried
@@ -17,45 +17,47 @@ from gsaas.db.database import retried
 PATH = "/v1/gpus"
 
 
-def index(call: Call) -> Reply:
-    """Tell the totals, and list the GPUs to those who may see them."""
-    with call.service.database.read() as session:
+def index(request: ApiRequest) -> ApiResponse:
+    """Show the totals, and list the GPUs if the caller may see them."""
+    with request.service.database.read() as session:
         body: dict[str, Any] = {"totals": gpus.totals(session)}
-        if call.allows(rbac.SHOW):
-            found = gpus.page(session, limit=call.limit + 1, marker=call.query.get("marker"))
-            body["gpus"] = _shown(session, found[: call.limit])
-            if len(found) > call.limit:
-                body["gpus_links"] = call.next_page(PATH, body["gpus"][-1]["uuid"])
-    return Reply(200, body)
+        if request.allows(rbac.SHOW):
+            found = gpus.page(
+                session, limit=request.page_size + 1, marker=request.query.get("marker")
+            )
+            body["gpus"] = _shown(session, found[: request.page_size])
+            if len(found) > request.page_size:
+                body["gpus_links"] = request.next_page(PATH, body["gpus"][-1]["uuid"])
+    return ApiResponse(200, body)
 
 
-def show(call: Call, uuid: str) -> Reply:
+def show(request: ApiRequest, uuid: str) -> ApiResponse:
     """Show one GPU."""
-    with call.service.database.read() as session:
+    with request.service.database.read() as session:
         (shown,) = _shown(session, [gpus.get(session, uuid)])
-    return Reply(200, {"gpu": shown})
+    return ApiResponse(200, {"gpu": shown})
 
 
 @retried
-def update(call: Call, uuid: str) -> Reply:
+def update(request: ApiRequest, uuid: str) -> ApiResponse:
     """Disable a GPU, or enable it again."""
-    asked = call.body["gpu"]
-    with call.service.database.write() as session:
-        gpu = gpus.set_disabled(session, uuid, asked["disabled"], asked.get("disabled_reason"))
+    body = request.body["gpu"]
+    with request.service.database.write() as session:
+        gpu = gpus.set_disabled(session, uuid, body["disabled"], body.get("disabled_reason"))
         (shown,) = _shown(session, [gpu])
-    if not asked["disabled"]:
-        call.service.claims.advance()
-    return Reply(200, {"gpu": shown})
+    if not body["disabled"]:
+        request.service.claims.queue.advance()  # a queued request may fit now
+    return ApiResponse(200, {"gpu": shown})
 
 
 def _shown(session: Session, found: Sequence[models.GpuRow]) -> list[dict[str, Any]]:
     uuids = [gpu.uuid for gpu in found]
-    held, readings = gpus.leases_on(session, uuids), gpus.readings(session, uuids)
-    return [_gpu(gpu, held.get(gpu.uuid, []), readings.get(gpu.uuid)) for gpu in found]
+    leases, readings = gpus.leases_on(session, uuids), gpus.readings(session, uuids)
+    return [_gpu(gpu, leases.get(gpu.uuid, []), readings.get(gpu.uuid)) for gpu in found]
 
 
 def _gpu(
-    gpu: models.GpuRow, held: list[str], reading: models.GpuReadingRow | None
+    gpu: models.GpuRow, leases: list[str], reading: models.GpuReadingRow | None
 ) -> dict[str, Any]:
     address = gpu.host.gpu_address
     mode = "shared" if gpu.used_mb else "free"
@@ -67,7 +69,7 @@ def _gpu(
         "memory_mb": gpu.memory_mb,
         "used_mb": gpu.used_mb,
         "mode": "exclusive" if gpu.exclusive_lease_id else mode,
-        "leases": held,
+        "leases": leases,
         "disabled": gpu.disabled,
         "disabled_reason": gpu.disabled_reason,
         "withdrawn": gpu.withdrawn_reason,

@@ -1,47 +1,46 @@
-"""Grants, for the daemon's side: a consumer shows one there, and it is redeemed here."""
+"""Grants: daemons and proxies redeem here the grants that consumers present to them."""
 
 from __future__ import annotations
 
 import ipaddress
 
 from gsaas import exceptions
-from gsaas.api.service import Call, Reply
+from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.db import leases
 from gsaas.grants import redemption
-from gsaas.remoting.devices import real_address
 
 
-def redeem(call: Call) -> Reply:
-    """Redeem a grant, once: have the address that showed it admitted to the lease's daemons.
+def redeem(request: ApiRequest) -> ApiResponse:
+    """Redeem a grant, once: admit the address that presented it to the lease's daemons.
 
-    For whoever stands between consumers and daemons; consumers themselves show theirs at a gate.
+    This is for services between consumers and daemons; consumers themselves present their grants at a gate.
     """
-    asked = call.body["grant"]
+    body = request.body["grant"]
     try:
-        ipaddress.IPv4Address(asked["address"])
+        ipaddress.IPv4Address(body["address"])
     except ValueError:
         raise exceptions.BadRequest(
-            reason=f'grant.address is "{asked["address"]}"; it must be an IPv4 address'
+            reason=f'grant.address is "{body["address"]}"; it must be an IPv4 address'
         ) from None
-    shown = redemption.PresentedGrant(
-        asked["key"], asked["address"], asked.get("lease_id"), asked.get("project_id")
+    presented = redemption.PresentedGrant(
+        body["key"], body["address"], body.get("lease_id"), body.get("project_id")
     )
-    lease_id = redemption.redeem(call.service.database, call.service.keyring, shown)
-    call.service.engine.lease_changed(call.context, lease_id)
-    with call.service.database.read() as session:
-        lease = leases.get(session, lease_id)
+    lease_id = redemption.redeem(request.service.database, request.service.keyring, presented)
+    request.service.engine.lease_changed(request.context, lease_id)
+    with request.service.database.reading() as connection:
+        lease = leases.get(connection, lease_id)
     devices = [
         {
             "index": claim.position,
             "memory_mb": claim.memory_mb,
-            "real_address": str(real_address(claim)),
+            "real_address": str(claim.real_address),
         }
         for claim in lease.claims
     ]
-    told = {
+    grant = {
         "lease_id": lease.id,
         "project_id": lease.project_id,
-        "address": asked["address"],
+        "address": body["address"],
         "devices": devices,
     }
-    return Reply(200, {"grant": told})
+    return ApiResponse(200, {"grant": grant})

@@ -1,4 +1,4 @@
-"""Is this API process able to work? For load balancers, which have no token."""
+"""Health checks by load balancers, without a token."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sqlalchemy
 from oslo_db import exception as db_exception
 
 from gsaas import exceptions
-from gsaas.api.service import Call, Reply
+from gsaas.api.request import ApiRequest, ApiResponse
 
 
-def show(call: Call) -> Reply:
-    """Answer 200 if the database can be read; raises `ServiceUnhealthy`."""
+def show(request: ApiRequest) -> ApiResponse:
+    """Check that this process can read the database; 503 if it cannot."""
     try:
-        with call.service.database.read() as session:
+        with request.service.database.read() as session:
             session.execute(sqlalchemy.text("SELECT 1 FROM leases WHERE 1 = 0"))
     except db_exception.DBError:
-        raise exceptions.ServiceUnhealthy(reason="the database cannot be read") from None
-    return Reply(200, {"status": "ok"})
+        raise exceptions.ServiceUnhealthy(reason="this process cannot read the database") from None
+    return ApiResponse(200, {"status": "ok"})

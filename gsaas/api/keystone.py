@@ -1,11 +1,11 @@
 """Authentication by Keystone: keystonemiddleware's auth_token as an authenticator of the API.
 
-The middleware usually stands in front of an application and lets requests through. Here it stands beside it and is
-asked about one request at a time, so that
+The middleware usually wraps an application and passes requests on to it. Here the API calls it, with a copy of each
+request that needs a token, so that
 
 1. URLs that need no token never wait for Keystone,
-2. "Keystone is down" (503) and "this token is no good" (401) are told apart, in the API's own form, and
-3. identity headers that a caller sends are never believed: only what the middleware has just written is read.
+2. "Keystone is down" (503) and "the token is not valid" (401) are different errors, both in the API's own form, and
+3. identity headers that a caller sends have no effect: only those that the middleware has just written are read.
 """
 
 from __future__ import annotations
@@ -28,57 +28,60 @@ LOG = log.getLogger(__name__)
 
 SECTION = "keystone_authtoken"
 HEADER = "X-Auth-Token"
-_ADMITTED = "gsaas.admitted"
+_VALIDATED = "gsaas.validated"
+"""The key of the WSGI environment that is set when the middleware accepts the token."""
 
 _FIXED = {
-    "service_type": microversions.SERVICE,  # for application credentials that allow some calls only
+    "service_type": microversions.SERVICE,  # for application credentials that are restricted to some requests
     "delay_auth_decision": False,
 }
 
 
 class KeystoneNotConfigured(Exception):
-    """The configuration does not say how to ask Keystone; the message says what is missing."""
+    """The configuration does not say how to reach Keystone; the message says what is missing."""
 
 
 class Keystone:
-    """An authenticator that asks Keystone, as the section `[keystone_authtoken]` of *conf* says.
+    """An authenticator that validates tokens with Keystone, as `[keystone_authtoken]` of *conf* says.
 
-    Safe to share between threads. It connects when the first token is to be checked.
+    Safe to share between threads. It connects to Keystone when it validates the first token.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """Raises `KeystoneNotConfigured` if nothing says how this service authenticates itself."""
-        self._gate = auth_token.AuthProtocol(_admit, {"oslo_config_config": conf, **_FIXED})
+        """Raises `KeystoneNotConfigured` if the configuration has no credentials of this service."""
+        self._middleware = auth_token.AuthProtocol(
+            _mark_valid, {"oslo_config_config": conf, **_FIXED}
+        )
         options = conf[SECTION]
         if not (options.auth_type or options.auth_section):
             raise KeystoneNotConfigured(
-                f"the section [{SECTION}] does not say how to ask Keystone: set auth_type, auth_url and "
+                f"the section [{SECTION}] does not say how to reach Keystone: set auth_type, auth_url and "
                 "the service user there, or use [api]auth_strategy = token-file"
             )
 
     def __call__(self, request: flask.Request) -> RequestContext:
-        """Return the caller's context; raises `Unauthorized` and `IdentityUnavailable`."""
-        environ = dict(request.environ)
-        environ.pop(_ADMITTED, None)
+        """Return the caller's context; raises `Unauthorized` or `IdentityUnavailable`."""
+        environ = dict(request.environ)  # the middleware writes into it
+        environ.pop(_VALIDATED, None)
         try:
-            answer = webob.Request(environ).get_response(self._gate)
+            response = webob.Request(environ).get_response(self._middleware)
         except keystone_exceptions.ClientException as error:
-            LOG.error("a token could not be checked: %s", error)
+            LOG.error("Keystone could not validate a token: %s", error)
             raise exceptions.IdentityUnavailable from error
-        if answer.status_int >= 500:
+        if response.status_int >= 500:
             raise exceptions.IdentityUnavailable
-        if not environ.get(_ADMITTED):
+        if not environ.get(_VALIDATED):
             if HEADER in request.headers:
-                reason = f"the token in {HEADER} is not valid, or is no longer"
+                reason = f"the token in {HEADER} is not valid or has expired"
             else:
-                reason = f"this needs a token in the header {HEADER}"
-            challenge = answer.headers.get("WWW-Authenticate", "Keystone")
+                reason = f"this request needs a token in the header {HEADER}"
+            challenge = response.headers.get("WWW-Authenticate", "Keystone")
             raise exceptions.Unauthorized(reason=reason, challenge=challenge)
         return RequestContext.from_environ(environ)
 
 
-def _admit(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """What the gate leads to: the middleware calls this for a valid token, and only then."""
-    environ[_ADMITTED] = True
+def _mark_valid(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """The application that the middleware wraps: it calls this if the token is valid, and only then."""
+    environ[_VALIDATED] = True
     start_response("204 No Content", [])
     return []

@@ -1,30 +1,29 @@
-"""Limits: how much the project may hold, and how much it does."""
+"""Limits: the quota of a project, and how much of it is used."""
 
 from __future__ import annotations
 
-from gsaas.api.service import Call, Reply
-from gsaas.db import limits as held
-from gsaas.gpgpums.queue_scheduler import asked
+from gsaas.api.request import ApiRequest, ApiResponse
+from gsaas.db import limits as usage
+from gsaas.gpgpums.queue_scheduler import amounts_of
 from gsaas.limits import base
 from gsaas.objects.placement import Placement
 
 
-def show(call: Call) -> Reply:
-    """Show the quota of the caller's project, and what it uses of it."""
-    project_id = call.context.project_id
-    limits = call.service.limits.of(project_id)
-    with call.service.database.read() as session:
-        used = held.usage(session, project_id)
+def show(request: ApiRequest) -> ApiResponse:
+    """Show the quota of the caller's project, and how much of it is used."""
+    limits = request.service.limits.of(request.project_id)
+    with request.service.database.reading() as connection:
+        used = usage.usage(connection, request.project_id)
     shown = {name: {"limit": limits[name], "used": used[name]} for name in base.UNITS}
-    return Reply(200, {"limits": shown})
+    return ApiResponse(200, {"limits": shown})
 
 
-def check(call: Call, quota: base.Amounts, placement: Placement) -> None:
-    """Raise `QuotaExceeded` if the caller's project may not have *placement* now.
+def check(request: ApiRequest, quota: base.Amounts, placement: Placement) -> None:
+    """Raise `QuotaExceeded` if *placement* does not fit into what is left of the project's *quota*.
 
-    The claim counts again, when nobody can come between.
+    The claim checks again within its transaction: other requests of the project may come in between.
     """
     if base.limited(quota):
-        with call.service.database.read() as session:
-            used = held.usage(session, call.context.project_id)
-        base.check(quota, used, asked(placement))
+        with request.service.database.reading() as connection:
+            used = usage.usage(connection, request.project_id)
+        base.check(quota, used, amounts_of(placement))

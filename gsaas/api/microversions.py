@@ -1,7 +1,7 @@
-"""The microversions of the API: which there are, and which one a request asks for.
+"""The microversions of the API, and which one a request asks for.
 
-`OpenStack-API-Version: gpu-scheduling 1.0`. A request that names none gets the oldest, so that a
-client keeps working as it was written.
+A request asks for one with the header `OpenStack-API-Version: gpu-scheduling 1.0`. A request without this header gets
+the oldest microversion, so that an old client keeps working.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ HISTORY = ((1, 0),)
 """
 
 
-def text(version: tuple[int, int]) -> str:
+def format_version(version: tuple[int, int]) -> str:
+    """Return a microversion as the header contains it, such as `1.0`."""
     return f"{version[0]}.{version[1]}"
 
 
-OLDEST, NEWEST = text(HISTORY[0]), text(HISTORY[-1])
+OLDEST, NEWEST = format_version(HISTORY[0]), format_version(HISTORY[-1])
 
 
-def chosen(header: str | None) -> str:
-    """Return the microversion that *header* asks for.
+def negotiate(header: str | None) -> str:
+    """Return the microversion that *header* asks for; None stands for a request without the header.
 
-    The header may speak of several services, separated by commas; the others do not concern us.
-    Raises `MalformedVersion` and `UnsupportedVersion`.
+    The header may list several services, separated by commas; those other than this one are ignored.
+    Raises `MalformedVersion` or `UnsupportedVersion`.
     """
     if header is None:
         return OLDEST
-    asked = [part.split() for part in header.split(",")]
-    if any(len(words) != 2 for words in asked):
+    parts = [part.split() for part in header.split(",")]
+    if any(len(words) != 2 for words in parts):
         raise errors.MalformedVersion(header=HEADER, given=header)
-    ours = [version for service, version in asked if service == SERVICE]
-    if not ours:
+    versions = [version for service, version in parts if service == SERVICE]
+    if not versions:
         return OLDEST
-    if len(ours) > 1:
+    if len(versions) > 1:
         raise errors.MalformedVersion(header=HEADER, given=header)
-    wanted = ours[0]
+    wanted = versions[0]
     if wanted == "latest":
         return NEWEST
     if not re.fullmatch(r"(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})", wanted, re.ASCII):
         raise errors.MalformedVersion(header=HEADER, given=header)
-    if wanted not in map(text, HISTORY):
+    if wanted not in map(format_version, HISTORY):
         raise errors.UnsupportedVersion(given=wanted, min_version=OLDEST, max_version=NEWEST)
     return wanted

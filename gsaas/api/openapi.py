@@ -1,48 +1,43 @@
-"""The OpenAPI document, made from the table of routes and the schemas that guard them."""
+"""The OpenAPI document, generated from the table of routes and from the schemas that requests are validated with."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gsaas.api import microversions
+from gsaas.api.request import ApiRequest, ApiResponse
+from gsaas.api.route import PATH_PARAMETER, Route
 from gsaas.api.schemas import common
-from gsaas.api.service import Call, Reply
 
-if TYPE_CHECKING:
-    from gsaas.api.routes import Route
-
-NAMES = re.compile(r"{(\w+)}")
-
-DESCRIPTIONS = {
-    400: "Something in the request is wrong; the detail says which field, and what it may be.",
-    401: "There is no token, or it is not valid.",
+ERROR_DESCRIPTIONS = {
+    400: "The request is invalid; the detail names the field and its allowed values.",
+    401: "The request has no token, or the token is not valid.",
     403: "The caller's roles do not allow this.",
-    404: "There is no such thing, or it is another project's.",
-    406: "The microversion asked for is not spoken here.",
-    409: "It cannot be done now: it does not fit, or what it is about is not in a state for it.",
+    404: "The resource does not exist, or belongs to another project.",
+    406: "The service does not support the requested microversion.",
+    409: "There are not enough free GPUs, or the state of the resource does not allow the request.",
     413: "The body is too large.",
-    415: "The body is not declared as JSON.",
-    500: "A bug; the request id leads to it in the service's log.",
-    503: "Not now; try again.",
+    415: "The Content-Type of the body is not application/json.",
+    500: "An internal error; the service's log has it under the request id.",
+    503: "The service cannot process the request now; try again.",
 }
 
 
-def show(call: Call) -> Reply:
+def show(request: ApiRequest) -> ApiResponse:
     """Show this document."""
-    return Reply(200, call.service.openapi)
+    return ApiResponse(200, request.service.openapi)
 
 
 @functools.cache
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of *routes*; it is not to be changed."""
+    """Return the OpenAPI 3.1 document of *routes*. The result is cached: callers must not change it."""
     components: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for route in routes:
-        operation = _hoisted(_operation(route), components)
+        operation = _with_references(_operation(route), components)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -64,10 +59,10 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    noun = inspect.getmodule(route.handler).__name__.rpartition(".")[2]
+    noun = route.handler.__module__.rpartition(".")[2]
     operation: dict[str, Any] = {
         "operationId": f"{noun}.{route.handler.__name__}",
-        "summary": inspect.getdoc(route.handler).partition("\n")[0],
+        "summary": (inspect.getdoc(route.handler) or "").partition("\n")[0],
         "tags": [noun],
         "parameters": _parameters(route),
         "responses": _responses(route),
@@ -82,16 +77,16 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    found = [
+    parameters = [
         {"name": name, "in": "path", "required": True, "schema": common.TEXT}
-        for name in NAMES.findall(route.path)
+        for name in PATH_PARAMETER.findall(route.path)
     ]
-    found += [
+    parameters += [
         {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in route.query["properties"].items()
     ]
     if route.rule:
-        found.append(
+        parameters.append(
             {
                 "name": microversions.HEADER,
                 "in": "header",
@@ -99,47 +94,41 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
                 "schema": {
                     "enum": [
                         f"{microversions.SERVICE} {version}"
-                        for version in (*map(microversions.text, microversions.HISTORY), "latest")
+                        for version in (
+                            *map(microversions.format_version, microversions.HISTORY),
+                            "latest",
+                        )
                     ]
                 },
             }
         )
-    return found
+    return parameters
 
 
 def _responses(route: Route) -> dict[str, Any]:
     content: dict[str, Any] = {}
-    if route.reply is not None:
-        content["application/json"] = {"schema": route.reply}
+    if route.response is not None:
+        content["application/json"] = {"schema": route.response}
     if route.text:
         content["text/plain"] = {"schema": {"type": "string"}}
-    good = {"description": "As asked.", "content": content}
-    bad = {"application/json": {"schema": common.ERRORS}}
-    return {str(status): good for status in (route.status, *route.others)} | {
-        str(status): {"description": DESCRIPTIONS[status], "content": bad}
-        for status in sorted(refusals(route))
+    success = {"description": "The request succeeded.", "content": content}
+    error = {"application/json": {"schema": common.ERRORS}}
+    return {str(status): success for status in (route.status, *route.other_statuses)} | {
+        str(status): {"description": ERROR_DESCRIPTIONS[status], "content": error}
+        for status in sorted(route.error_statuses())
     }
 
 
-def refusals(route: Route) -> set[int]:
-    """Return every status but the good ones that *route* may answer with."""
-    statuses = {400, 500, 503, *route.refusals}
-    if route.rule:
-        statuses |= {401, 403, 406}
-    if NAMES.search(route.path):
-        statuses |= {404}
-    if route.body is not None:
-        statuses |= {413, 415}
-    return statuses
+def _with_references(value: Any, components: dict[str, Any]) -> Any:
+    """Return *value* with a reference in place of every schema that has a title.
 
-
-def _hoisted(value: Any, components: dict[str, Any]) -> Any:
-    """Replace each schema that has a title by a reference to it among *components*."""
+    These schemas are added to *components*, by title.
+    """
     if isinstance(value, list | tuple):
-        return [_hoisted(item, components) for item in value]
+        return [_with_references(item, components) for item in value]
     if not isinstance(value, Mapping):
         return value
-    inner = {key: _hoisted(item, components) for key, item in value.items()}
+    inner = {key: _with_references(item, components) for key, item in value.items()}
     title = inner.get("title")
     if not isinstance(title, str):
         return inner

@@ -1,201 +1,99 @@
-"""The queue: who waits for GPUs, and how a client waits along."""
+"""The queue of requests that wait for GPUs: the list of it, a lease's place in it, and how a request is to wait."""
 
 from __future__ import annotations
 
 import datetime
-import threading
-import time
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.api import cgpus
 from gsaas.api.rbac import leases as rbac
-from gsaas.api.service import Call, Reply
+from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
-from gsaas.api.watchers import Bell
-from gsaas.db import models, queue
-from gsaas.db.database import Database
-from gsaas.gpgpums.queue import estimate
-from gsaas.gpgpums.wait_queue import TIME_OVER, WaitPolicy
+from gsaas.db import queue
+from gsaas.gpgpums.wait_queue import WaitPolicy
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 
 PATH = "/v1/queue"
 
-ESTIMATES_KEPT = 1.0
-"""Seconds for which what estimates are made from is believed."""
-HANG_UP_CHECK = 1.0
-"""Seconds between two looks whether the client is still connected."""
-UNANNOUNCED_CHECK = 0.5
-"""Seconds between two looks at a lease in a status whose end nobody announces."""
 
-HUNG_UP = "the client that waited for it went away"
-
-
-class Estimates:
-    """How long requests in the queue still wait; reads the history now and then."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._read_at = -ESTIMATES_KEPT
-        self._known: tuple[int, list[float]] = 0, []
-
-    def seconds(self, position: int) -> float | None:
-        """For the request at *position*, from 1; None if there is no history to tell from."""
-        with self._lock:
-            if time.monotonic() - self._read_at >= ESTIMATES_KEPT:
-                with self._database.read() as session:
-                    self._known = queue.holding(session)
-                self._read_at = time.monotonic()
-            return estimate(position, *self._known)
-
-
-def index(call: Call) -> Reply:
-    """List the requests that wait, in the order of their turns: the caller's own, for admins all."""
-    everybody = call.allows(rbac.LIST_ALL_PROJECTS)
-    project_id = None if everybody else call.context.project_id
-    with call.service.database.read() as session:
-        order = queue.order(session)
+def index(request: ApiRequest) -> ApiResponse:
+    """List the waiting requests in the order of the queue: the caller's project's, or all of them for admins."""
+    all_projects = request.allows(rbac.LIST_ALL_PROJECTS)
+    project_id = None if all_projects else request.project_id
+    page_size = request.page_size
+    with request.service.database.reading() as connection:
+        positions = queue.positions(connection)
+        # One more than a page tells whether there is a next page.
         found = queue.page(
-            session, project_id=project_id, limit=call.limit + 1, marker=call.query.get("marker")
+            connection,
+            project_id=project_id,
+            limit=page_size + 1,
+            marker=request.query.get("marker"),
         )
-        own = queue.length(session, call.context.project_id)
-    shown = [_place(call, lease, order[lease.id]) for lease in found[: call.limit]]
-    body: dict[str, Any] = {"totals": {"length": len(order), "own": own}, "places": shown}
-    if len(found) > call.limit:
-        body["places_links"] = call.next_page(PATH, shown[-1]["lease_id"])
-    return Reply(200, body)
+        own = queue.length(connection, request.project_id)
+    places = [_place(request, lease, positions[lease.id]) for lease in found[:page_size]]
+    body: dict[str, Any] = {"totals": {"length": len(positions), "own": own}, "places": places}
+    if len(found) > page_size:
+        body["places_links"] = request.next_page(PATH, places[-1]["lease_id"])
+    return ApiResponse(200, body)
 
 
-def describe(call: Call, session: Session, lease: models.LeaseRow) -> dict[str, Any] | None:
-    """Return where a lease stands in the queue; None if it is not in it."""
-    place = queue.place(session, lease) if lease.status == Status.QUEUED else None
+def describe(
+    request: ApiRequest, connection: Connection | None, lease: Lease
+) -> dict[str, Any] | None:
+    """Return a lease's position, the length of the queue and the estimated wait; None if it is not in the queue.
+
+    *connection* may be None for a lease that is not QUEUED.
+    """
+    if connection is None or lease.status != Status.QUEUED:
+        return None
+    place = queue.place(connection, lease)
     return place and {
         "position": place.position,
         "length": place.length,
-        "estimate_seconds": call.service.estimates.seconds(place.position),
+        "estimate_seconds": request.service.estimates.seconds(place.position),
     }
 
 
-def patience(call: Call, asked: dict[str, Any]) -> WaitPolicy | None:
-    """Return how the request is to wait; None if it is not. *asked* has passed its schema.
+def wait_policy(request: ApiRequest, body: dict[str, Any]) -> WaitPolicy | None:
+    """Return how the launch in *body*, which has passed its schema, is to wait for GPUs; None if it is not to wait.
 
-    Raises `BadRequest` for what makes sense only while waiting, and for a priority out of bounds;
-    `Forbidden` for one that the caller may not name.
+    Raises `BadRequest` for `attended` without `wait` and for a priority out of bounds; `Forbidden` for a priority that
+    the caller may not use.
     """
-    _check_priority(call, asked.get("priority", 0))
-    if "wait" not in asked:
-        if asked.get("attended"):
+    _check_priority(request, body.get("priority", 0))
+    if "wait" not in body:
+        if body.get("attended"):
             raise exceptions.BadRequest(
-                reason="lease.attended is about a request that waits: say for how long in lease.wait"
+                reason="lease.attended applies only to a request that waits: set lease.wait to the "
+                "number of seconds to wait"
             )
         return None
-    seconds = asked["wait"]
+    seconds = body["wait"]
     until = None
     if seconds is not None:
         until = timeutils.utcnow() + datetime.timedelta(seconds=seconds)
-    return WaitPolicy(until, asked.get("attended", False), call.service.conf.queue.most_per_project)
+    attended = body.get("attended", False)
+    return WaitPolicy(until, attended, request.service.conf.queue.most_per_project)
 
 
-def _check_priority(call: Call, priority: int) -> None:
-    options = call.service.conf.queue
+def _check_priority(request: ApiRequest, priority: int) -> None:
+    options = request.service.conf.queue
     if not options.lowest_priority <= priority <= options.highest_priority:
         raise exceptions.BadRequest(
-            reason=f"lease.priority is {priority}; here it may be {options.lowest_priority} to "
+            reason=f"lease.priority is {priority}; it must be from {options.lowest_priority} to "
             f"{options.highest_priority}"
         )
     if priority > 0:
-        call.authorise(rbac.PRIORITISE)
+        request.authorise(rbac.PRIORITISE)
 
 
-def await_change(call: Call, lease_id: str, status: str, seconds: float) -> None:
-    """Return as soon as the lease has another status than *status*, or after so many seconds.
-
-    It is also how a client shows that it is still there, if it promised to: one that hangs up
-    meanwhile, or whose time is over, gives its place back here.
-    """
-    service = call.service
-    with service.watchers.watching(lease_id) as bell:
-        end = time.monotonic() + (0 if bell is None else seconds)
-        look = _look(service.database, lease_id)
-        attends = look.seen_at is not None and look.user_id == call.context.user_id
-        if bell is not None:
-            bell.attends = attends
-        while look.status == status:
-            if status == Status.QUEUED:
-                if look.wait_until is not None and look.wait_until <= look.at:
-                    service.claims.leave(lease_id, TIME_OVER)
-                    return
-                if attends:
-                    _show_presence(call, lease_id, look)
-            left = end - time.monotonic()
-            if left <= 0:
-                return
-            if not _ring(call, bell, min(left, _pause(call, look))):
-                break
-            bell.clear()
-            look = _look(service.database, lease_id)
-    if look.status == Status.CLAIMED and status == Status.QUEUED:
-        # Whoever makes the server does it with a token, and this one is the newest.
-        service.engine.lease_changed(call.context, lease_id)
-    if attends and call.gone():
-        give_up(call, lease_id)
-    elif attends and look.status != Status.QUEUED:
-        note_answer(call, lease_id)
-
-
-def note_answer(call: Call, lease_id: str) -> None:
-    """Note that the client of a lease knows what became of its wait."""
-    if _look(call.service.database, lease_id).seen_at is not None:
-        with call.service.database.write() as session:
-            queue.answered(session, lease_id)
-
-
-def give_up(call: Call, lease_id: str) -> None:
-    """End a lease whose client has gone before it knew that it had it."""
-    if not call.service.claims.leave(lease_id, HUNG_UP) and call.service.claims.desert(
-        lease_id, HUNG_UP
-    ):
-        call.service.engine.lease_changed(call.context, lease_id)
-
-
-def _ring(call: Call, bell: Bell, seconds: float) -> bool:
-    """Wait for the bell; False if the client hangs up first."""
-    end = time.monotonic() + seconds
-    while not call.gone():
-        left = end - time.monotonic()
-        if left <= 0 or bell.wait(min(left, HANG_UP_CHECK)):
-            return not call.gone()
-    return False
-
-
-def _pause(call: Call, look: queue.Look) -> float:
-    """Seconds until the next look at the lease, unless the bell rings."""
-    if look.status != Status.QUEUED:
-        return UNANNOUNCED_CHECK
-    pause = call.service.conf.queue.recheck_interval
-    if look.wait_until is not None:
-        pause = min(pause, (look.wait_until - look.at).total_seconds())
-    return pause
-
-
-def _show_presence(call: Call, lease_id: str, look: queue.Look) -> None:
-    """Note that the client is there, often enough for it not to be taken for gone."""
-    silent = (look.at - look.seen_at).total_seconds()
-    if silent > call.service.conf.queue.client_timeout / 4:
-        with call.service.database.write() as session:
-            queue.heard(session, lease_id)
-
-
-def _look(database: Database, lease_id: str) -> queue.Look:
-    with database.reading() as connection:
-        return queue.look(connection, lease_id)
-
-
-def _place(call: Call, lease: models.LeaseRow, position: int) -> dict[str, Any]:
+def _place(request: ApiRequest, lease: Lease, position: int) -> dict[str, Any]:
     return {
         "position": position,
         "lease_id": lease.id,
@@ -206,6 +104,6 @@ def _place(call: Call, lease: models.LeaseRow, position: int) -> dict[str, Any]:
         "queued_at": iso(lease.queued_at),
         "wait_until": iso(lease.wait_until),
         "attended": lease.waiter_seen_at is not None,
-        "estimate_seconds": call.service.estimates.seconds(position),
+        "estimate_seconds": request.service.estimates.seconds(position),
         "cgpus": cgpus.describe(lease),
     }

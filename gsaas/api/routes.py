@@ -1,15 +1,10 @@
-"""Every URL, method, handler, access rule and schema of the API, in one table.
+"""The table of routes: every URL and method of the API with its handler, access rule and schemas.
 
-Flask's routes and the OpenAPI document are both made from it (`app`, `openapi`), so neither can know
-something that the other does not. A route without a rule is open: it needs no token.
+`app` registers the routes with Flask and `openapi` generates the OpenAPI document from the same table, so the two
+always agree. A route without an access rule needs no token.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
 
 from gsaas.api import (
     checks,
@@ -30,45 +25,13 @@ from gsaas.api import (
     usage,
     versions,
 )
-from gsaas.api.service import Reply
-from gsaas.api.validation import Schema
-
-
-@dataclass(frozen=True, eq=False)
-class Route:
-    """One method of one URL. `{words}` in the path are arguments of the handler."""
-
-    method: str
-    path: str
-    handler: Callable[..., Reply]
-    rule: str | None
-    status: int
-    """Of the reply when all goes well."""
-    reply: Mapping[str, Any] | None
-    """Schema; None for a reply that is always text."""
-    query: Mapping[str, Any] = field(default_factory=lambda: schemas.common.query({}))
-    body: Mapping[str, Any] | None = None
-    refusals: tuple[int, ...] = ()
-    """Statuses that do not follow from the rest, as those in `openapi.refusals` do."""
-    others: tuple[int, ...] = ()
-    """Further statuses of the same reply when all goes well."""
-    text: bool = False
-    """The reply may be text instead."""
-
-    @cached_property
-    def query_schema(self) -> Schema:
-        return Schema(self.query)
-
-    @cached_property
-    def body_schema(self) -> Schema | None:
-        return None if self.body is None else Schema(self.body)
-
+from gsaas.api.route import Route
 
 ROUTES = (
     Route("GET", "/", versions.index, None, 300, schemas.versions.MANY),
     Route("GET", "/v1", versions.show, None, 200, schemas.versions.ONE),
     Route("GET", "/v1/openapi.json", openapi.show, None, 200, {"type": "object"}),
-    Route("GET", "/healthcheck", health.show, None, 200, schemas.health.HEALTHY, refusals=(503,)),
+    Route("GET", "/healthcheck", health.show, None, 200, schemas.health.HEALTHY, errors=(503,)),
     Route("GET", "/metrics", metrics.show, None, 200, None, text=True),
     Route(
         "POST",
@@ -79,8 +42,8 @@ ROUTES = (
         schemas.leases.CREATED,
         query=schemas.leases.CREATE_QUERY,
         body=schemas.leases.CREATE,
-        refusals=(409, 503),
-        others=(201,),
+        errors=(409, 503),
+        other_statuses=(201,),
     ),
     Route(
         "GET",
@@ -108,7 +71,7 @@ ROUTES = (
         200,
         schemas.leases.ENVIRONMENT,
         query=schemas.leases.ENVIRONMENT_QUERY,
-        refusals=(409,),
+        errors=(409,),
         text=True,
     ),
     Route(
@@ -200,7 +163,7 @@ ROUTES = (
         202,
         schemas.hosts.FORGOTTEN,
         query=schemas.hosts.DELETE,
-        refusals=(409,),
+        errors=(409,),
     ),
     Route(
         "GET",

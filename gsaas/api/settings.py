@@ -1,24 +1,24 @@
-"""What an operator may change while the service runs."""
+"""Settings: what an operator may change while the service runs."""
 
 from __future__ import annotations
 
-from gsaas.api.service import Call, Reply
+from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.db import settings
 from gsaas.db.database import retried
 
 
-def show(call: Call) -> Reply:
-    """Tell what was changed, and what is still as the configuration says."""
-    with call.service.database.read() as session:
+def show(request: ApiRequest) -> ApiResponse:
+    """Show the settings; null means that the configuration applies."""
+    with request.service.database.read() as session:
         interval = settings.get(session, settings.MONITOR_INTERVAL)
-    return Reply(200, {"settings": {settings.MONITOR_INTERVAL: interval}})
+    return ApiResponse(200, {"settings": {settings.MONITOR_INTERVAL: interval}})
 
 
 @retried
-def update(call: Call) -> Reply:
-    """Change what is named, and tell those whom it concerns."""
-    interval = call.body["settings"][settings.MONITOR_INTERVAL]
-    with call.service.database.write() as session:
-        settings.put(session, settings.MONITOR_INTERVAL, interval, call.context.user_id)
-    call.service.engine.monitor_interval_changed(call.context)
-    return show(call)
+def update(request: ApiRequest) -> ApiResponse:
+    """Change settings, and notify the agents that use them."""
+    interval = request.body["settings"][settings.MONITOR_INTERVAL]
+    with request.service.database.write() as session:
+        settings.put(session, settings.MONITOR_INTERVAL, interval, request.context.user_id)
+    request.service.engine.monitor_interval_changed(request.context)
+    return show(request)

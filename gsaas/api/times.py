@@ -1,4 +1,4 @@
-"""Times on the wire: ISO 8601, UTC, with a Z."""
+"""Times in requests and responses: ISO 8601, UTC, with a Z at the end."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from gsaas import exceptions
 
 
 def iso(when: datetime.datetime | None) -> str | None:
-    """Write a time from the database, which is UTC and says so nowhere."""
+    """Return a time from the database (UTC, without a time zone) in ISO 8601; None for None."""
     return None if when is None else when.isoformat(timespec="microseconds") + "Z"
 
 
-def read(text: str, name: str) -> datetime.datetime:
-    """Read what `iso` writes, or a date, whose midnight is meant; `BadRequest` if there is no such time.
+def parse(text: str, name: str) -> datetime.datetime:
+    """Return the time in *text*, without a time zone: a time as `iso` returns it, or a date, which means its midnight.
 
-    *name* is the parameter's. What else times look like, its schema has refused.
+    *text* has passed the schema of the parameter *name*. Raises `BadRequest` for a time that does not exist, such as
+    the 30th of February.
     """
     try:
         return datetime.datetime.fromisoformat(text.removesuffix("Z"))

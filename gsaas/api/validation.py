@@ -1,10 +1,10 @@
-"""Hold a body or a query against its schema, and say what is wrong in one sentence.
+"""Validates bodies and queries against their schemas, and explains in one sentence what is wrong.
 
     check = Schema({"type": "object", ...}).check
     check(body)     # BadRequest: lease.cgpus.count is 0; it must be a whole number from 1 to …
 
-Two things are stricter than JSON Schema: 2.0 is not a whole number, and `$` in a pattern is the
-very end.
+Two things are stricter than in JSON Schema: 2.0 is not an integer, and `$` in a pattern matches only at the very
+end, not before a final line break.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from jsonschema import Draft202012Validator
 
 from gsaas import exceptions
 
-SHOWN = 60
-"""Characters of a wrong value that its message repeats."""
-REMEMBERED = 1000
-"""Values that a schema knows to be right."""
-LONGEST = 1000
-"""Characters of a value that is remembered."""
+MAX_QUOTED_LENGTH = 60
+"""Characters of an invalid value that the error message repeats."""
+CACHE_SIZE = 1000
+"""Values that a schema remembers as valid."""
+MAX_CACHED_LENGTH = 1000
+"""Characters of the longest value that is remembered."""
 
 
 def _is_integer(_checker: Any, value: Any) -> bool:
@@ -34,12 +34,13 @@ def _is_integer(_checker: Any, value: Any) -> bool:
 def _pattern(
     _validator: Any, pattern: str, text: Any, _schema: Any
 ) -> Iterator[jsonschema.ValidationError]:
+    # In Python's regular expressions `$` also matches before a line break at the end; `\Z` does not.
     ending = pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern
     if isinstance(text, str) and not re.search(ending, text):
         yield jsonschema.ValidationError(f"{text!r} does not match {pattern!r}")
 
 
-_Validator = jsonschema.validators.extend(
+_Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # the stubs leave it untyped
     Draft202012Validator,
     validators={"pattern": _pattern},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
@@ -47,67 +48,77 @@ _Validator = jsonschema.validators.extend(
 
 
 class Schema:
-    """A JSON schema, compiled once and used for every request.
+    """A JSON schema, compiled once and used for every request. Safe to share between threads.
 
-    Many requests say the same, and looking a value up takes a tenth of the time of going through it.
+    Values found valid are remembered: many requests are equal, and a look-up takes a tenth of the time of a
+    validation.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         _Validator.check_schema(schema)
         self.schema = schema
         self._validator = _Validator(schema)
-        self._right: set[str] = set()
+        self._valid: set[str] = set()
 
-    def check(self, value: Any, whole: str = "the body") -> None:
-        """Return if *value* is as it must be, else raise `BadRequest`; *whole* is what to call it."""
-        said = repr(value)
-        if said in self._right:
+    def check(self, value: Any, name: str = "the body") -> None:
+        """Raise `BadRequest` unless *value* is valid; *name* is what the message calls the whole value."""
+        # repr() and not the value itself, because 1, 1.0 and True are equal and hash alike.
+        text = repr(value)
+        if text in self._valid:
             return
         error = jsonschema.exceptions.best_match(self._validator.iter_errors(value))
         if error is not None:
-            raise exceptions.BadRequest(reason=sentence(error, whole))
-        if len(said) <= LONGEST:
-            if len(self._right) >= REMEMBERED:
-                self._right = set()
-            self._right.add(said)
+            raise exceptions.BadRequest(reason=explain(error, name))
+        if len(text) <= MAX_CACHED_LENGTH:
+            if len(self._valid) >= CACHE_SIZE:
+                self._valid = set()
+            self._valid.add(text)
 
 
-def query(schema: Schema, pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return a query string as values of the types in *schema*; raises `BadRequest`."""
+def parse_query(schema: Schema, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return the names and values of a query string, converted to the types in *schema*; raises `BadRequest`."""
     values: dict[str, Any] = {}
     for name, text in pairs:
         if name in values:
             raise exceptions.BadRequest(reason=f"{name} is given twice in the query")
-        values[name] = _typed(text, schema.schema["properties"].get(name, {}).get("type"))
+        values[name] = _convert(text, schema.schema["properties"].get(name, {}).get("type"))
     if values or "required" in schema.schema:
         schema.check(values, "the query")
     return values
 
 
-def _typed(text: str, wanted: str | None) -> Any:
-    if wanted == "integer" and re.fullmatch(r"-?[0-9]{1,10}", text):
+def _convert(text: str, json_type: str | None) -> Any:
+    """Return *text* as a value of *json_type*, or unchanged if it is not one: the schema then refuses it."""
+    if json_type == "integer" and re.fullmatch(r"-?[0-9]{1,10}", text):
         return int(text)
-    if wanted == "boolean" and text in ("true", "false"):
+    if json_type == "boolean" and text in ("true", "false"):
         return text == "true"
     return text
 
 
-def sentence(error: jsonschema.ValidationError, whole: str) -> str:
-    """Say which field is wrong, how, and what it may be."""
-    field = _path(error) or whole
+def explain(error: jsonschema.ValidationError, name: str) -> str:
+    """Return a sentence that names the invalid field, its value and what it may be.
+
+    *name* is what to call the whole value.
+    """
+    field = _path(error) or name
+    # The stubs allow values that the library sets only on errors which no validator has reported.
+    schema: Any = error.schema
+    instance: Any = error.instance
+    keyword: Any = error.validator_value
     if error.validator == "required":
-        missing = next(name for name in error.validator_value if name not in error.instance)
-        wanted = _allowed(error.schema.get("properties", {}).get(missing, {}))
-        return f"{_joined(error, missing)} is missing; it must be {wanted}"
+        missing = next(name for name in keyword if name not in instance)
+        allowed = _allowed(schema.get("properties", {}).get(missing, {}))
+        return f"{_join(error, missing)} is missing; it must be {allowed}"
     if error.validator == "additionalProperties":
-        known = error.schema["properties"]
-        surplus = next(name for name in error.instance if name not in known)
+        known = schema["properties"]
+        unknown = next(name for name in instance if name not in known)
         fields = ", ".join(known) if known else "none at all"
-        return f"{field} has no field {_quoted(surplus)}; its fields are {fields}"
-    return f"{field} is {_quoted(error.instance)}; it must be {_allowed(error.schema)}"
+        return f"{field} has no field {_quote(unknown)}; its fields are {fields}"
+    return f"{field} is {_quote(instance)}; it must be {_allowed(schema)}"
 
 
-def _joined(error: jsonschema.ValidationError, name: str) -> str:
+def _join(error: jsonschema.ValidationError, name: str) -> str:
     path = _path(error)
     return f"{path}.{name}" if path else name
 
@@ -119,17 +130,17 @@ def _path(error: jsonschema.ValidationError) -> str:
     return path.removeprefix(".")
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+    return text if len(text) <= MAX_QUOTED_LENGTH else text[:MAX_QUOTED_LENGTH] + "…"
 
 
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """Describe what *schema* allows, in the words of a person."""
+    """Return a description of the values that *schema* allows, to follow "it must be"."""
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     if "not" in schema:
-        return schema["description"]
+        return str(schema["description"])
     match schema.get("type"):
         case "integer" if "minimum" in schema:
             return f"a whole number from {schema['minimum']} to {schema['maximum']}"
@@ -142,7 +153,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         case "object":
             return "an object"
         case "string" if "maxLength" in schema:
-            least, most = schema["minLength"], schema["maxLength"]
-            return f"one line of {least} to {most} characters, without control characters"
+            shortest, longest = schema["minLength"], schema["maxLength"]
+            return f"one line of {shortest} to {longest} characters, without control characters"
         case _:
             return f"text: {schema['description']}" if "description" in schema else "text"

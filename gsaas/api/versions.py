@@ -1,28 +1,28 @@
-"""Version documents: where a client begins when it knows nothing but the address."""
+"""Version documents: where a client starts that knows nothing but the URL of the service."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gsaas.api import microversions
-from gsaas.api.service import Call, Reply
+from gsaas.api.request import ApiRequest, ApiResponse
 
 
-def index(call: Call) -> Reply:
-    """List the major versions; there is one. 300, as other OpenStack services answer."""
-    return Reply(300, {"versions": [_version(call)]})
+def index(request: ApiRequest) -> ApiResponse:
+    """List the major versions of the API. The status is 300, as in other OpenStack services."""
+    return ApiResponse(300, {"versions": [_version(request)]})
 
 
-def show(call: Call) -> Reply:
+def show(request: ApiRequest) -> ApiResponse:
     """Show version 1 and its microversions."""
-    return Reply(200, {"version": _version(call)})
+    return ApiResponse(200, {"version": _version(request)})
 
 
-def _version(call: Call) -> dict[str, Any]:
+def _version(request: ApiRequest) -> dict[str, Any]:
     return {
         "id": "v1.0",
         "status": "CURRENT",
         "min_version": microversions.OLDEST,
         "max_version": microversions.NEWEST,
-        "links": [call.link("/v1/"), call.link("/v1/openapi.json", rel="describedby")],
+        "links": [request.link("/v1/"), request.link("/v1/openapi.json", rel="describedby")],
     }

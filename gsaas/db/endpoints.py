@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
@@ -54,3 +54,9 @@ def page(session: Session, *, limit: int, marker: str | None = None) -> list[End
     if marker is not None:
         query = query.where(EndpointRow.host_name > marker)
     return list(session.scalars(query))
+
+
+def report_of(connection: Connection, host_name: str) -> Mapping[str, Any] | None:
+    """Return the last report of the endpoint of a host; None if the host has no endpoint."""
+    query = select(EndpointRow.report).where(EndpointRow.host_name == host_name)
+    return connection.scalar(query)

@@ -9,7 +9,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from gsaas.db.models import LeaseRow
-from gsaas.objects.usage import Holding
+from gsaas.objects.usage import LeaseUsage
 
 AT_ONCE = 1000
 """Rows fetched at a time: a month may have a million."""
@@ -20,7 +20,7 @@ def holdings(
     start: datetime.datetime,
     end: datetime.datetime,
     project_id: str | None = None,
-) -> Iterator[Holding]:
+) -> Iterator[LeaseUsage]:
     """Return what leases had from *start* until *end* (UTC): those of one project, or of all."""
     query = select(
         LeaseRow.project_id,
@@ -34,4 +34,4 @@ def holdings(
     )
     if project_id is not None:
         query = query.where(LeaseRow.project_id == project_id)
-    return map(Holding._make, session.execute(query.execution_options(yield_per=AT_ONCE)))
+    return map(LeaseUsage._make, session.execute(query.execution_options(yield_per=AT_ONCE)))

@@ -1,11 +1,11 @@
-"""How the consumer of a lease reaches its GPUs: decided with the claim, from where both are.
+"""How the consumer of a lease reaches its GPUs. The claim decides it, from the hosts of both.
 
-1. A VM that GSaaS boots has masked addresses; the RODVR endpoint of its compute host translates them.
-2. A consumer on the very host that has all its GPUs uses them natively, where the operator allows it.
-3. A consumer on a host with a RODVR endpoint has masked addresses of that host, for itself alone.
-4. Everybody else is told the real addresses.
+1. A VM that GSaaS boots uses masked addresses; the RODVR endpoint of its compute host translates them.
+2. A consumer on the host that has all GPUs of the lease uses them natively, if the operator allows it.
+3. A consumer on a host with a RODVR endpoint uses masked addresses of that host, which no other consumer there uses.
+4. Any other consumer uses the real addresses.
 
-Values in, a value out.
+Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -16,25 +16,31 @@ from dataclasses import dataclass
 
 
 class Access(enum.StrEnum):
-    """The ways."""
+    """How a consumer reaches the GPUs of its lease."""
 
     MASKED = "masked"
+    """At masked addresses, which a RODVR endpoint translates."""
     DIRECT = "direct"
+    """At the real addresses of the daemons on the GPU network."""
     NATIVE = "native"
+    """As devices of its own host, without middleware."""
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """Who uses a lease that stands alone, as far as its caller says."""
+    """The consumer of a lease without a server, as far as the caller describes it."""
 
     host: str | None = None
-    """The host on which it runs."""
+    """The host on which it runs; None if unknown."""
     has_endpoint: bool = False
-    """That host has a RODVR endpoint."""
+    """Whether that host has a RODVR endpoint."""
 
 
 def choose(consumer: Consumer, gpu_hosts: Collection[str], *, native: bool) -> Access:
-    """Return the way for a lease that stands alone and whose GPUs are on *gpu_hosts*."""
+    """Return how *consumer* reaches the GPUs of its lease, which are on *gpu_hosts*.
+
+    *native* is whether the operator allows native use.
+    """
     if native and set(gpu_hosts) == {consumer.host}:
         return Access.NATIVE
     if consumer.has_endpoint:

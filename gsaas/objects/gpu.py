@@ -1,4 +1,4 @@
-"""A GPU as GPGPUMS sees it: what it is, how much of it is claimed, and whether it is offered."""
+"""A GPU as GPGPUMS sees it: its properties, how much of it is claimed, and whether new leases may get it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ EXCLUSIVE = "exclusive"
 Capability = tuple[int, int]
 """CUDA compute capability, such as (9, 0)."""
 Kind = tuple[str, Capability | None]
-"""Model and compute capability of a GPU: what requests tell GPUs apart by."""
+"""Model and compute capability of a GPU: the properties that a request may require."""
 
 
 class Withheld(enum.StrEnum):
-    """Why a GPU is not offered, whatever is free on it."""
+    """Why a GPU is not available to new leases, even if it has free memory."""
 
     DISABLED = "disabled"
     WITHDRAWN = "withdrawn"
     HOST_DISABLED = "host-disabled"
     HOST_SILENT = "host-silent"
     RESERVED = "reserved"
-    """Kept for those who wait longer; only while it is asked who may go before them."""
+    """Reserved for requests further ahead in the queue; set only while backfilling looks for others that fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU and what is claimed of it. Memory is in MiB."""
+    """One GPU and what is claimed of it; immutable. Memory is in MiB.
+
+    Raises `ValueError` if more memory is in use than there is, or if it is exclusive and not entirely in use.
+    """
 
     uuid: str
     host: str
@@ -36,37 +39,42 @@ class Gpu:
     memory_mb: int
     used_mb: int = 0
     exclusive: bool = False
-    """One lease holds the whole GPU."""
+    """One lease has the whole GPU."""
     generation: int = 0
-    """Grows with every change; a claim names the one that the choice was based on."""
+    """Grows with every change. A claim succeeds only if it is still the generation that the choice was based on."""
     withheld: Withheld | None = None
-    """None if it is offered."""
+    """None if new leases may get it."""
     model: str = ""
     compute_capability: Capability | None = None
-    """None if its monitor cannot tell."""
+    """None if its monitor does not know it."""
     leases: int = 0
-    """Number of leases that hold some of it."""
+    """The number of leases that have a part of it."""
     given: int = 0
-    """The generation that the last claim gave it; larger is later, 0 never. Releases leave it."""
+    """The generation that the last claim set, so that GPUs can be ordered by their last claim; 0 without any claim.
+    Releases do not change it."""
     utilisation: float | None = None
-    """Percent of the time in which a kernel ran, over the monitors' window; None if not known."""
+    """Percent of the time during which a CUDA kernel ran, over the monitors' window; None if unknown."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.used_mb <= self.memory_mb:
             raise ValueError(f"{self.used_mb} of {self.memory_mb} MiB of {self.uuid} in use")
         if self.exclusive and self.used_mb != self.memory_mb:
-            raise ValueError(f"{self.uuid} is held exclusively, yet not whole")
+            raise ValueError(
+                f"{self.uuid} is claimed exclusively, but not all of its memory is in use"
+            )
 
     @property
     def kind(self) -> Kind:
+        """Model and compute capability."""
         return (self.model, self.compute_capability)
 
     @property
     def free_mb(self) -> int:
+        """MiB that no lease has claimed, whether or not the GPU is withheld."""
         return self.memory_mb - self.used_mb
 
     def available(self, mode: str) -> int:
-        """MiB that may be claimed now: what is free, or in exclusive mode all or nothing."""
+        """Return the MiB that a new lease may claim now: the free memory; in exclusive mode all of the GPU or 0."""
         if self.withheld is not None:
             return 0
         if mode == EXCLUSIVE:
@@ -76,9 +84,9 @@ class Gpu:
     def claim(
         self, memory_mb: int, *, exclusive: bool, generation: int, again: bool = False
     ) -> Gpu:
-        """Return this GPU with *memory_mb* more in use; `ValueError` if it has not that much.
+        """Return this GPU with *memory_mb* more in use and *generation*; raises `ValueError` if it has less free.
 
-        *again* says that the lease holds some of it already.
+        *again* is True if the lease has a part of the GPU already, so that it is not counted twice.
         """
         if self.exclusive or (exclusive and self.used_mb):
             raise ValueError(f"{self.uuid} is in use already")
@@ -86,19 +94,21 @@ class Gpu:
         return self._using(self.used_mb + memory_mb, exclusive, generation, leases, generation)
 
     def release(self, memory_mb: int, *, generation: int) -> Gpu:
-        """Return this GPU as it is when a lease has given back its *memory_mb*, all it held of it.
+        """Return this GPU after a lease has released *memory_mb*, all that it had of the GPU.
 
-        `ValueError` if that was never claimed.
+        Raises `ValueError` if less than that was claimed.
         """
         used_mb = self.used_mb - memory_mb
         return self._using(used_mb, False, generation, self.leases - 1, self.given)
 
     def with_(self, **changes: Any) -> Gpu:
+        """Return a copy with other values of the named attributes."""
         return replace(self, **changes)
 
     def _using(
         self, used_mb: int, exclusive: bool, generation: int, leases: int, given: int
     ) -> Gpu:
+        # Written out, because `dataclasses.replace` takes several times as long, and every claim comes here.
         return Gpu(
             self.uuid,
             self.host,
@@ -117,13 +127,13 @@ class Gpu:
 
 
 def parse_capability(capability: str) -> Capability:
-    """Return what `"9.0"` means; `ValueError` if it is no compute capability."""
+    """Return the compute capability in a text such as `"9.0"` or `"9"`; raises `ValueError` if it is none."""
     major, point, minor = capability.partition(".")
     if not (major.isdecimal() and (minor.isdecimal() if point else not minor)):
-        raise ValueError(f"a compute capability is written like 8.0, not {capability!r}")
+        raise ValueError(f"{capability!r} is not a compute capability; write it like 8.0")
     return int(major), int(minor or 0)
 
 
 def format_capability(capability: Capability | None) -> str | None:
-    """Return a compute capability as people write it: `"9.0"`."""
+    """Return a compute capability as text, such as `"9.0"`; None for None."""
     return None if capability is None else f"{capability[0]}.{capability[1]}"

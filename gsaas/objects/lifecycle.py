@@ -1,13 +1,12 @@
-"""A lease's life as a table: which event leads from which state to which.
+"""The state machine of a lease: a table of which event leads from which status to which.
 
-1. A lease is born QUEUED, when its caller waits for GPUs, or CLAIMED, when it has them.
-2. An event that the table does not name is illegal and changes nothing.
-3. ERROR may be entered from every state in which something can still go wrong; only a release leads out of it.
-   What a lease in ERROR still holds is given back by the engine at once; the release is the tenant's
-   acknowledgement.
-4. A lease that stands alone has no server to boot: it goes from CLAIMED to ACTIVE.
+1. A lease begins as QUEUED if its request waits for GPUs, or as CLAIMED if it has them at once.
+2. An event that the table does not contain is illegal in that status and changes nothing.
+3. ERROR can be entered from every status in which something can still fail; only a release leads out of it. The
+   engine gives back at once what a lease in ERROR still has; the release is the tenant's acknowledgement.
+4. A lease without a server skips BOOTING: it goes from CLAIMED to ACTIVE.
 
-This module knows no database, clock or message bus: states and events in, a state out.
+Pure: no database, clock or message bus.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import enum
 
 
 class Status(enum.StrEnum):
-    """Where a lease stands."""
+    """The status of a lease."""
 
     QUEUED = "QUEUED"
     CLAIMED = "CLAIMED"
@@ -28,20 +27,20 @@ class Status(enum.StrEnum):
 
 
 class Event(enum.StrEnum):
-    """What can happen to it."""
+    """What changes the status of a lease."""
 
     CLAIM = "claim"
-    """There are GPUs for it, and now they are its own."""
+    """A lease in the queue has claimed GPUs."""
     BOOT = "boot"
-    """The cloud has made the server."""
+    """The cloud has created the server."""
     ACTIVATE = "activate"
-    """The server, if it has one, is active, and what its cGPUs need has been confirmed."""
+    """The server, if it has one, is active, and all agents have confirmed what its cGPUs need."""
     FAIL = "fail"
-    """A step failed for good."""
+    """A step of the launch has failed permanently."""
     RELEASE = "release"
-    """Somebody wants it gone: its owner, or whoever deleted the server."""
+    """The lease is to end: its owner terminates it, or its server was deleted."""
     FINISH = "finish"
-    """Nothing of it is left."""
+    """Everything that the lease had has been removed and released."""
 
 
 TRANSITIONS: dict[tuple[Status, Event], Status] = {
@@ -63,5 +62,5 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
 
 
 def next_status(status: Status, event: Event) -> Status | None:
-    """Return the status after *event*; None if the event is illegal in *status*."""
+    """Return the status that follows *status* on *event*; None if the event is illegal in *status*."""
     return TRANSITIONS.get((status, event))

@@ -1,4 +1,4 @@
-"""The two answers to a request: a placement, or a refusal with its reason."""
+"""The two possible answers to a request for GPUs: a placement, or a refusal with its reason."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Yes: share *i* is to be cGPU *i* of the lease. Nothing is claimed yet."""
+    """The GPUs proposed for a request: share *i* becomes cGPU *i* of the lease. Nothing is claimed yet."""
 
     shares: tuple[Share, ...]
     host: str | None = None
-    """The compute host that the VM must run on (locality local)."""
+    """The compute host on which the VM must run (locality local); None: no such constraint."""
     avoid: tuple[str, ...] = ()
-    """Hosts that it must not run on (locality remote)."""
+    """Hosts on which the VM must not run (locality remote)."""
 
     def memory_by_gpu(self) -> Mapping[str, int]:
-        """MiB wanted of each GPU, in the order of their UUIDs."""
+        """Return the MiB to claim of each GPU, in the order of their UUIDs."""
         totals: Counter[str] = Counter()
         for share in self.shares:
             totals[share.gpu_uuid] += share.memory_mb
@@ -38,24 +38,24 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No, and why."""
+    """The answer to a request that does not fit, with the reason and what would fit."""
 
     impossible: bool
-    """The cloud does not own what was asked for: waiting would not help."""
+    """True if the request would not even fit with all GPUs free, so that waiting does not help."""
     reason: str
     """One sentence for the caller."""
     filters: tuple[tuple[str, int], ...] = ()
-    """(filter, number of GPUs it dropped); a GPU counts once, for the first that drops it."""
+    """(filter, number of GPUs that it excluded); a GPU counts once, for the first filter that excludes it."""
     nearest: Request | None = None
-    """The largest request like this one that would fit now: fewer cGPUs, or else smaller ones.
+    """The largest similar request that would fit now: with fewer cGPUs, or else with smaller ones.
 
-    If there is none of its kind, one that gives up a single requirement.
+    If there is none with all the requirements, one that drops a single requirement.
     """
     relaxed: str | None = None
-    """The requirement that `nearest` gives up, in the API's word."""
+    """The requirement that `nearest` drops, by its name in the API."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form for the API's error document."""
+        """Return the refusal in the form of the API's error document."""
         return {
             "impossible": self.impossible,
             "reason": self.reason,

@@ -1,4 +1,4 @@
-"""What a consumer asks for: so many cGPUs of one size, and what their GPUs must be."""
+"""A request for GPUs: a number of cGPUs of equal size, and what their GPUs must have in common."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ REMOTE = "remote"
 ONE = "one"
 """All cGPUs on one GPU host."""
 SPREAD = "spread"
-"""Every cGPU on a GPU host of its own."""
+"""Every cGPU on a different GPU host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """*count* cGPUs of equal size for one consumer; `ValueError` if it contradicts itself."""
+    """A request for *count* cGPUs of equal size for one consumer; immutable.
+
+    Raises `ValueError` if its attributes contradict each other.
+    """
 
     count: int
     mode: str = EXCLUSIVE
@@ -36,55 +39,59 @@ class Request:
     """MiB per cGPU in shared mode; None in exclusive mode, where a cGPU is a whole GPU."""
     locality: str = ANY
     gpu_model: str | None = None
-    """What the model's name must contain, in any case."""
+    """A text that the GPU's model must contain, whatever its case; None: any model."""
     compute_capability: Capability | None = None
-    """The least that will do."""
+    """The lowest compute capability that is sufficient; None: any."""
     hosts: str = ANY
-    """Over how many GPU hosts: `ANY`, `ONE` or `SPREAD`."""
+    """On how many GPU hosts the cGPUs may be: `ANY`, `ONE` or `SPREAD`."""
     host: str | None = None
-    """The GPU host that must own all of them."""
+    """The only GPU host whose GPUs are suitable; None: any."""
     consumer_host: str | None = None
-    """Where the consumer is known to run: what `local` and `remote` are about, else a preference of some policies."""
+    """The host on which the consumer runs, if it is known. `LOCAL` and `REMOTE` refer to it; with `ANY` some policies
+    prefer or avoid it."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ValueError(f"{self.count} cGPUs cannot be asked for")
+            raise ValueError(f"count is {self.count}; a request is for at least one cGPU")
         if self.mode not in (SHARED, EXCLUSIVE):
-            raise ValueError(f"there is no mode {self.mode!r}")
+            raise ValueError(f"mode is {self.mode!r}; it must be {SHARED} or {EXCLUSIVE}")
         if self.locality not in (ANY, LOCAL, REMOTE):
-            raise ValueError(f"there is no locality {self.locality!r}")
+            raise ValueError(f"locality is {self.locality!r}; it must be any, local or remote")
         if self.hosts not in (ANY, ONE, SPREAD):
-            raise ValueError(f"hosts are any, one or spread, not {self.hosts!r}")
+            raise ValueError(f"hosts is {self.hosts!r}; it must be any, one or spread")
         if (self.mode == SHARED) != (self.memory_mb is not None):
-            raise ValueError("memory is named in shared mode, and only there")
+            raise ValueError("memory must be given in shared mode, and only in shared mode")
         if self.memory_mb is not None and self.memory_mb < 1:
-            raise ValueError(f"a cGPU cannot have {self.memory_mb} MiB")
+            raise ValueError(f"memory is {self.memory_mb} MiB; a cGPU has at least 1 MiB")
         if self.hosts == SPREAD and self.count > 1:
             if self.host is not None:
-                raise ValueError(f"spread over hosts, {self.count} cGPUs cannot be on one host")
+                raise ValueError(
+                    f"{self.count} cGPUs cannot be spread over different hosts and all be on one host"
+                )
             if self.locality == LOCAL:
                 raise ValueError(
-                    f"spread over hosts, {self.count} cGPUs cannot all be local to one VM"
+                    f"{self.count} cGPUs cannot be spread over different hosts and all be local to one VM"
                 )
 
     @property
     def exclusive(self) -> bool:
+        """Whether it asks for whole GPUs."""
         return self.mode == EXCLUSIVE
 
     def size_on(self, gpu: Gpu) -> int:
-        """MiB that one cGPU of this request takes on *gpu*."""
+        """Return the MiB of *gpu* that one cGPU of this request needs."""
         return gpu.memory_mb if self.memory_mb is None else self.memory_mb
 
     def fits(self, gpu: Gpu) -> bool:
-        """Could *gpu* hold one cGPU of this request now? Locality is not asked here."""
+        """Return whether *gpu* is suitable and has room for one cGPU of this request now, regardless of locality."""
         return self.wants(gpu) and gpu.available(self.mode) >= (self.memory_mb or 1)
 
     def wants(self, gpu: Gpu) -> bool:
-        """Is *gpu* of the kind, and on the host, that this request insists on?"""
+        """Return whether *gpu* is of a kind and on a host that this request allows."""
         return (self.host is None or gpu.host == self.host) and self.wants_kind(gpu.kind)
 
     def wants_kind(self, kind: Kind) -> bool:
-        """Would a GPU of this model and compute capability do?"""
+        """Return whether this request allows GPUs of this model and compute capability."""
         model, capability = kind
         return (self.gpu_model is None or self.gpu_model.casefold() in model.casefold()) and (
             self.compute_capability is None
@@ -92,20 +99,21 @@ class Request:
         )
 
     def with_(self, **changes: Any) -> Request:
+        """Return a copy with other values of the named attributes."""
         return replace(self, **changes)
 
     def requirements(self) -> dict[str, Any]:
-        """What it asks for beyond size and locality, in the API's words; nothing it leaves open."""
-        words = {
+        """Return the requirements beyond size and locality, by their names in the API; only those that are set."""
+        requirements = {
             "gpu_model": self.gpu_model,
             "compute_capability": format_capability(self.compute_capability),
             "hosts": None if self.hosts == ANY else self.hosts,
             "host": self.host,
         }
-        return {word: value for word, value in words.items() if value is not None}
+        return {name: value for name, value in requirements.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form, with the API's words; `from_dict` makes a request of it again."""
+        """Return the request in the form of the API's `cgpus`, from which `from_dict` makes an equal request."""
         return {
             "count": self.count,
             "mode": self.mode,
@@ -115,20 +123,20 @@ class Request:
         }
 
     @classmethod
-    def from_dict(cls, words: Mapping[str, Any], consumer_host: str | None = None) -> Request:
-        """Return the request that the API's *words* ask for; words it does not know are left out.
+    def from_dict(cls, cgpus: Mapping[str, Any], consumer_host: str | None = None) -> Request:
+        """Return the request that the API's *cgpus* describes; unknown keys are ignored.
 
-        Raises `ValueError` if they contradict each other.
+        Raises `ValueError` if the values contradict each other.
         """
-        capability = words.get("compute_capability")
+        capability = cgpus.get("compute_capability")
         return cls(
-            count=words["count"],
-            mode=words.get("mode", EXCLUSIVE),
-            memory_mb=words.get("memory_mb"),
-            locality=words.get("locality", ANY),
-            gpu_model=words.get("gpu_model"),
+            count=cgpus["count"],
+            mode=cgpus.get("mode", EXCLUSIVE),
+            memory_mb=cgpus.get("memory_mb"),
+            locality=cgpus.get("locality", ANY),
+            gpu_model=cgpus.get("gpu_model"),
             compute_capability=None if capability is None else parse_capability(capability),
-            hosts=words.get("hosts", ANY),
-            host=words.get("host"),
+            hosts=cgpus.get("hosts", ANY),
+            host=cgpus.get("host"),
             consumer_host=consumer_host,
         )

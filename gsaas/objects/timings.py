@@ -1,15 +1,15 @@
-"""The phases of a launch, as stored on its lease: name -> seconds.
+"""The phases of a launch, whose durations are stored with the lease: name -> seconds.
 
-    gpu_selection       a policy proposes GPUs
-    check               the cloud is asked whether it would make the server
-    queue               it waits for its turn, if it has to
-    claim               from asking for the GPUs until they are taken
-    creation            the cloud is asked to make the server, until it has said so
-    activation          from there until it says that the server is active
-    deployment          from there until the lease is ACTIVE
-    rodvr_configuration the compute host's endpoint puts the binding into the kernel, while the server boots
+    gpu_selection       the policy proposes GPUs
+    check               the cloud checks whether it would create the server
+    queue               the request waits in the queue, if it has to
+    claim               the GPUs are claimed
+    creation            the cloud creates the server, until it has accepted the request
+    activation          from then until the cloud reports the server as active
+    deployment          from then until the lease is ACTIVE
+    rodvr_configuration the compute host's endpoint installs the binding in the kernel, while the server boots
 
-Each is measured where it happens; a phase that has not happened yet is missing.
+Each is measured by the process that does it; a phase that is not complete is missing.
 """
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ DEPLOYMENT = "deployment"
 RODVR_CONFIGURATION = "rodvr_configuration"
 
 PHASES = (GPU_SELECTION, CHECK, QUEUE, CLAIM, CREATION, ACTIVATION, DEPLOYMENT, RODVR_CONFIGURATION)
-"""In the order in which they begin."""
+"""All phases, in the order in which they begin."""

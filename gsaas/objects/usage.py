@@ -1,8 +1,8 @@
-"""How much was held over a period, added up by project. Values in, values out; no database and no clock.
+"""GPU usage in a period, summed by project. Pure: no database and no clock.
 
-1. A lease counts from the moment it was given GPUs until these were given back, whether or not anybody used them.
-2. Of that time only what lies in the period counts. A lease that still holds its GPUs counts until now.
-3. What it held is what it claimed: of a whole GPU all memory, of a shared one its part. Nothing is rounded.
+1. A lease counts from its claim until its GPUs are released, whether or not programs used them.
+2. Only the part of that time within the period counts. A lease that still has its GPUs counts until now.
+3. The usage is what the lease claimed: all memory of a whole GPU, its share of a shared one. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -14,51 +14,56 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 HOUR = 3600.0
+"""Seconds."""
 
 
-class Holding(NamedTuple):
-    """What one lease held, and when; times are UTC."""
+class LeaseUsage(NamedTuple):
+    """The GPUs of one lease, and from when until when it had them; times are UTC."""
 
     project_id: str
     begin: datetime.datetime
     end: datetime.datetime | None
-    """None: it still does."""
+    """None if the lease still has them."""
     gpus: float
-    """A part of a GPU counts as that part."""
+    """The number of GPUs; a part of a GPU counts as that fraction."""
     memory_mb: int
-    """MiB."""
+    """MiB of GPU memory."""
 
 
 @dataclass(frozen=True)
-class Used:
-    """What one project held in the period."""
+class ProjectUsage:
+    """The usage of one project in the period."""
 
     project_id: str
     leases: int
-    """Those that held something in it."""
+    """The number of leases that had GPUs in the period."""
     gpu_hours: float
+    """GPUs times hours."""
     memory_mb_hours: float
-    """MiB times hours."""
+    """MiB of GPU memory times hours."""
 
 
 def by_project(
-    holdings: Iterable[Holding],
+    usages: Iterable[LeaseUsage],
     start: datetime.datetime,
     end: datetime.datetime,
     now: datetime.datetime,
-) -> list[Used]:
-    """Add up what was held from *start* until *end*, by project, in the order of their ids."""
+) -> list[ProjectUsage]:
+    """Return the usage of each project from *start* until *end*, or until *now* if that is earlier.
+
+    The projects are in the order of their ids; those without usage in the period are left out.
+    """
     end = min(end, now)
     totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    for holding in holdings:
-        until = end if holding.end is None else min(holding.end, end)
-        hours = (until - max(holding.begin, start)).total_seconds() / HOUR
+    for usage in usages:
+        until = end if usage.end is None else min(usage.end, end)
+        hours = (until - max(usage.begin, start)).total_seconds() / HOUR
         if hours > 0:
-            total = totals[holding.project_id]
+            total = totals[usage.project_id]
             total[0] += 1
-            total[1] += hours * holding.gpus
-            total[2] += hours * holding.memory_mb
+            total[1] += hours * usage.gpus
+            total[2] += hours * usage.memory_mb
     return [
-        Used(project_id, int(leases), gpu_hours, memory_mb_hours)
+        ProjectUsage(project_id, int(leases), gpu_hours, memory_mb_hours)
         for project_id, (leases, gpu_hours, memory_mb_hours) in sorted(totals.items())
     ]

@@ -17,7 +17,7 @@ from oslo_config import cfg
 from gsaas import rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
-from gsaas.api.watchers import Watchers
+from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.db import endpoints, gpus, migration
 from gsaas.db.database import Database
 from gsaas.engine.driver import LeaseDriver
@@ -93,16 +93,16 @@ class Standalone:
         self._cloud = StandaloneCloud(
             self._testbed, prefix, namespaces, state.path, conf.rodvr.masked_prefix
         )
-        self._watchers = Watchers(conf.queue.long_polls)
+        self._subscriptions = LeaseSubscriptions(conf.queue.long_polls)
         self._claims = Claims.from_conf(
             conf,
             self._database,
             default_port=self._driver.default_port,
             daemon_ports=self._driver.daemon_ports,
             announce=counted.counting_launches(
-                Announcer(EngineClient(self._bus), ring=self._watchers.ring)
+                Announcer(EngineClient(self._bus), ring=self._subscriptions.notify)
             ),
-            attended=self._watchers.attended,
+            attended=self._subscriptions.is_attended,
         )
         self._engine = self._make_engine()
         self._daemons = SimulatedDaemons()
@@ -157,7 +157,7 @@ class Standalone:
             cloud=self._cloud,
             remoting=self._driver,
             authenticate=self._authenticate,
-            watchers=self._watchers,
+            subscriptions=self._subscriptions,
         )
         listen: str = self._conf.standalone.listen
         host, _, port = listen.rpartition(":")

@@ -18,7 +18,7 @@ from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
 from gsaas.api.microversions import HEADER as VERSION_HEADER
-from gsaas.api.watchers import Watchers
+from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud import base as cloud
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
@@ -48,17 +48,17 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
     database = Database.connect(conf, max_retries=0)
     bus = rpc.connect(conf)
     servers = cloud.load(conf.engine.cloud, conf)
-    watchers = Watchers(conf.queue.long_polls)
-    watchers.listen = ApiListener(bus, watchers.ring).start
+    subscriptions = LeaseSubscriptions(conf.queue.long_polls)
+    subscriptions.on_subscribe = ApiListener(bus, subscriptions.notify).start
     claims = Claims.from_conf(
         conf,
         database,
         default_port=driver.default_port,
         daemon_ports=driver.daemon_ports,
         announce=counted.counting_launches(
-            Announcer(EngineClient(bus), ApiClient(bus), watchers.ring)
+            Announcer(EngineClient(bus), ApiClient(bus), subscriptions.notify)
         ),
-        attended=watchers.attended,
+        attended=subscriptions.is_attended,
     )
     app = create_app(
         conf,
@@ -68,7 +68,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         cloud=servers,
         remoting=driver,
         authenticate=_authenticator(conf),
-        watchers=watchers,
+        subscriptions=subscriptions,
     )
     return _with_middleware(conf, app), [
         lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies

@@ -12,10 +12,10 @@ from tests.support import launcher
 
 @pytest.fixture
 def world(tmp_path):
-    """Two GPU hosts of four GPUs with 8192 MiB each, a compute host without, and the API."""
-    made = World.build(tmp_path)
-    yield made
-    made.database.close()
+    """The API of a cloud with two GPU hosts of four GPUs with 8192 MiB each and a compute host without GPUs."""
+    built = World.build(tmp_path)
+    yield built
+    built.database.close()
 
 
 @pytest.fixture(scope="session")
@@ -25,5 +25,5 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_configure() -> None:
-    """Heed SIGINT, which is ignored in the background: programs inherit it, and some are to be interrupted."""
+    """Restore the handler of SIGINT: background processes ignore it, and programs that tests interrupt inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Where somebody sits and types `gsaas`, with the real API behind it on loopback."""
+"""Runs `gsaas` in the test's process, against the API on a loopback address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.api.world import World, token
 
 
 class BusyEngine(MemoryEngine):
-    """An engine that sets to work in a thread of its own, as the real one does in its process."""
+    """An engine that processes leases in threads of its own, as the real one does in its process."""
 
     idle = False
     turn = threading.Lock()
@@ -26,12 +26,12 @@ class BusyEngine(MemoryEngine):
             threading.Thread(target=self.settle).start()
 
     def settle(self):
-        with self.turn:  # two that settle the same lease would get in each other's way
+        with self.turn:  # two threads that settle the same lease would disturb each other
             super().settle()
 
 
 class Quiet(WSGIRequestHandler):
-    """Keeps connections open, as the real server does, and logs nothing."""
+    """A handler that keeps connections open, as the real server does, and logs nothing."""
 
     protocol_version = "HTTP/1.1"
 
@@ -40,7 +40,7 @@ class Quiet(WSGIRequestHandler):
 
 
 class Desk:
-    """Where somebody sits and types: `gsaas` in this process, its output and its exit status."""
+    """Runs `gsaas` in this process and returns its exit status and output."""
 
     def __init__(self, world: World, url: str, folder: Path, capsys, monkeypatch) -> None:
         self.world = world
@@ -51,7 +51,7 @@ class Desk:
         self.sit("member")
 
     def sit(self, caller: str) -> None:
-        """Let *caller*, of those in `tests.api.world`, type from now on."""
+        """Run further commands with the credentials of *caller*, one of `tests.api.world.CALLERS`."""
         path = self._folder / f"{caller}.json"
         path.write_text(json.dumps({"url": self._url, "token": token(caller)}))
         path.chmod(0o600)
@@ -59,13 +59,14 @@ class Desk:
         self._monkeypatch.setenv("GSAAS_CREDENTIALS", str(path))
 
     def type(self, *words: str) -> tuple[int, str, str]:
+        """Run `gsaas` with *words* as its arguments; return its exit status, output and error output."""
         self._capsys.readouterr()
         status = main.main(words)
         output = self._capsys.readouterr()
         return status, output.out, output.err
 
     def read(self, *words: str):
-        """What a command that succeeds says in JSON."""
+        """Run a command with `-f json`, which must succeed, and return its parsed output."""
         status, out, err = self.type(*words, "-f", "json")
         assert status == 0, err
         return json.loads(out)

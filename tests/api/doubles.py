@@ -1,4 +1,4 @@
-"""Small, honest stand-ins for what the API hands work to: a cloud and an engine that keep everything in memory."""
+"""Test doubles of what the API uses: a cloud and an engine that keep everything in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Owner, Port, Server, ServerStatus
 from gsaas.context import RequestContext
-from gsaas.db import leases
+from gsaas.db import leases, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects import lifecycle
@@ -17,7 +17,7 @@ from gsaas.objects.lifecycle import Status
 
 
 class MemoryCloud(Cloud):
-    """A cloud whose VMs are entries of a dictionary, and that knows one image."""
+    """A cloud whose VMs are entries of a dictionary, and that has one image."""
 
     IMAGES = ("debian",)
 
@@ -60,30 +60,31 @@ class MemoryCloud(Cloud):
 
 
 class MemoryEngine:
-    """An engine that does its work when a test says so, and always all of it."""
+    """An engine that processes leases only when a test calls `settle`, and then all of them."""
 
     def __init__(self, database: Database, claims: Claims, cloud: MemoryCloud) -> None:
         self._database = database
         self._claims = claims
         self._cloud = cloud
-        self.woken: list[tuple[str, str]] = []
-        """(lease id, project id of the caller), in order."""
-        self.monitors_told = 0
+        self.woken: list[tuple[str, str | None]] = []
+        """(lease id, project id of the caller) of each notification, in order."""
+        self.monitors_notified = 0
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
         self.woken.append((lease_id, context.project_id))
 
     def monitor_interval_changed(self, context: RequestContext) -> None:
-        self.monitors_told += 1
+        self.monitors_notified += 1
 
     def settle(self) -> None:
-        """Bring every lease to where it wants to be."""
+        """Process every lease until nothing is left to do."""
         with self._database.read() as session:
             moving = leases.unsettled(session.connection())
         for lease_id in moving:
             self._settle(lease_id)
 
     def fail(self, lease_id: str, step: str, message: str) -> None:
+        """Let *step* of a lease fail permanently."""
         with self._database.write() as session:
             leases.transition(
                 session.connection(),
@@ -93,22 +94,30 @@ class MemoryEngine:
                 fault_step=step,
                 fault_message=message,
             )
-        self._give_back(lease_id)
+        self._release(lease_id)
 
     def _settle(self, lease_id: str) -> None:
         with self._database.read() as session:
             lease = leases.get(session.connection(), lease_id)
         if lease.status == Status.CLAIMED and not lease.has_server:
             with self._database.write() as session:
-                leases.transition(session.connection(), lease_id, lifecycle.Event.ACTIVATE)
+                leases.transition(
+                    session.connection(),
+                    lease_id,
+                    lifecycle.Event.ACTIVATE,
+                )
         elif lease.status == Status.CLAIMED:
             self._boot(lease)
         elif lease.status == Status.RELEASING:
-            self._give_back(lease_id)
+            self._release(lease_id)
             with self._database.write() as session:
-                leases.transition(session.connection(), lease_id, lifecycle.Event.FINISH)
+                leases.transition(
+                    session.connection(),
+                    lease_id,
+                    lifecycle.Event.FINISH,
+                )
 
-    def _boot(self, lease: leases.Lease) -> None:
+    def _boot(self, lease: models.LeaseRow) -> None:
         context = RequestContext.of(user_id=lease.user_id, project_id=lease.project_id, roles=[])
         server = self._cloud.create(
             context,
@@ -118,6 +127,7 @@ class MemoryEngine:
             lease.wanted_host,
             lease.avoided_hosts,
         )
+        assert server.port is not None
         where = f"on host {server.host}"
         with self._database.write() as session:
             leases.transition(
@@ -137,13 +147,18 @@ class MemoryEngine:
                 session.connection(), lease.id, lifecycle.Event.ACTIVATE, detail=where
             )
 
-    def _give_back(self, lease_id: str) -> None:
+    def _release(self, lease_id: str) -> None:
         with self._database.read() as session:
             self._cloud.delete(_owner(leases.get(session.connection(), lease_id)))
         self._claims.returns.release(lease_id)
         with self._database.write() as session:
-            leases.update(session.connection(), lease_id, server_id=None, bound_host=None)
+            leases.update(
+                session.connection(),
+                lease_id,
+                server_id=None,
+                bound_host=None,
+            )
 
 
-def _owner(lease: leases.Lease) -> Owner:
+def _owner(lease: models.LeaseRow) -> Owner:
     return Owner(lease.id, lease.project_id, lease.created_at, lease.server_id)

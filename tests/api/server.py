@@ -1,4 +1,4 @@
-"""The API behind a real WSGI server on loopback, for clients that speak HTTP."""
+"""The API on a real WSGI server on a loopback address, for HTTP clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gsaas.standalone.http_server import HttpServer
 
 @contextmanager
 def serving(app: flask.Flask) -> Iterator[str]:
-    """Serve *app* on a free port while the block runs; yield its URL."""
+    """Serve *app* on a free port during the block; yield the URL."""
     most = app.config["MAX_CONTENT_LENGTH"]
     server = HttpServer(app, "127.0.0.1", 0, connections=64, body_bytes=most)
     thread = threading.Thread(target=server.serve, name="api")

@@ -34,8 +34,8 @@ def enforcer() -> policy.Enforcer:
     return rbac.enforcer(gsaas.conf.load(files=[]))
 
 
-class Anybody:
-    """An authenticator for which the caller is whoever a test says."""
+class StubAuthenticator:
+    """An authenticator that returns the context that a test has set."""
 
     context = RequestContext()
 
@@ -45,8 +45,8 @@ class Anybody:
 
 @pytest.fixture(scope="module")
 def anybody(tmp_path_factory):
-    """The small cloud with a lease of project blue in it, and a caller yet to be said."""
-    caller = Anybody()
+    """The small cloud with a lease of project blue, whose caller a test sets."""
+    caller = StubAuthenticator()
     world = World.build(tmp_path_factory.mktemp("anybody"), authenticate=caller)
     caller.context = RequestContext.of(user_id="u", project_id="blue", roles=["member"])
     world.launch()
@@ -59,7 +59,7 @@ def anybody(tmp_path_factory):
 
 @each_rule
 @pytest.mark.parametrize("roles", [[], ["everybody", "_member_", "Admins", "admin2"]], ids=str)
-def test_no_rule_lets_in_a_caller_whose_roles_are_none_of_ours(enforcer, rule, roles):
+def test_no_rule_allows_a_caller_without_a_known_role(enforcer, rule, roles):
     for project in ("blue", "red", None):
         caller = {"user_id": "u", "project_id": project, "roles": roles}
         for thing in ({"project_id": "blue", "user_id": "u"}, {}, caller):
@@ -76,12 +76,12 @@ def test_every_guarded_route_names_a_rule_that_there_is(route):
     assert route.rule in {rule.name for rule in RULES}
 
 
-def test_a_rule_that_is_not_there_lets_in_nobody(enforcer):
+def test_a_rule_that_does_not_exist_allows_nothing(enforcer):
     caller = {"user_id": "u", "project_id": "blue", "roles": ALL_ROLES}
     assert not enforcer.enforce("gsaas:leases:forgotten", {"project_id": "blue"}, caller)
 
 
-def test_only_what_tells_nothing_of_projects_and_hosts_is_open():
+def test_only_routes_that_reveal_no_projects_or_hosts_need_no_token():
     assert {route.path for route in ROUTES if not route.rule} == {
         "/",
         "/v1",
@@ -96,7 +96,7 @@ def test_only_what_tells_nothing_of_projects_and_hosts_is_open():
 
 @each_rule
 def test_two_missing_projects_are_not_the_same_project(enforcer, rule):
-    """Rules compare text, in which None equals None. Only roles that need no project may pass."""
+    """oslo.policy compares text, in which None equals None. Only roles that need no project may pass."""
     caller = {"user_id": "u", "project_id": None, "roles": ["reader", "member", "manager"]}
     assert not enforcer.enforce(rule.name, {"project_id": None}, caller)
     assert not enforcer.enforce(rule.name, {}, caller)
@@ -123,8 +123,8 @@ SCOPES = {
 
 @each_guarded_route
 @pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES.keys())
-def test_a_token_without_a_project_opens_nothing(anybody, route, scope):
-    """Nor does it see everything, as a query that is not narrowed to a project would."""
+def test_a_token_without_a_project_is_refused_by_every_route(anybody, route, scope):
+    """Nor does such a caller see the resources of all projects, as a query without a filter by project would return."""
     world, caller = anybody
     with world.database.read() as session:
         lease_id = session.scalars(sqlalchemy.select(models.LeaseRow.id)).first()
@@ -140,8 +140,8 @@ def test_a_token_without_a_project_opens_nothing(anybody, route, scope):
 # Undoing what another service attached
 
 
-def test_nobody_can_say_over_the_api_what_a_lease_is_bound_to():
-    """Server, host and port are the engine's business: a caller may end a lease, not rewire it."""
+def test_no_request_can_set_what_a_lease_is_bound_to():
+    """Only the engine sets server, host and port: a caller may terminate a lease, but not change its binding."""
     writing = {route.path for route in ROUTES if route.method in ("POST", "PUT", "PATCH")}
     assert writing == {
         "/v1/leases",
@@ -164,7 +164,7 @@ def test_a_launch_cannot_name_what_is_the_engines_to_fill_in(world, field):
 
 
 @pytest.mark.parametrize("caller", ["service", "service of blue", "reader", "stranger"])
-def test_a_bound_lease_is_ended_by_its_project_and_by_nobody_else(world, caller):
+def test_only_its_own_project_can_end_a_bound_lease(world, caller):
     lease_id = world.launch("member")["id"]
     world.engine.settle()
     before = world.rows()
@@ -175,8 +175,8 @@ def test_a_bound_lease_is_ended_by_its_project_and_by_nobody_else(world, caller)
 @pytest.mark.parametrize(
     "header", ["X-Service-Token", "X-Service-Roles", "X-Roles", "X-Project-Id"]
 )
-def test_a_caller_is_not_more_for_saying_so(world, header):
-    """Headers in which auth_token tells a service who calls are nobody else's to send."""
+def test_identity_headers_of_a_caller_have_no_effect(world, header):
+    """The identity headers, which only auth_token may set, have no effect in a request."""
     lease_id = world.launch("member")["id"]
     for value in ("admin", "service", "blue", "token-of-the-service"):
         said = {

@@ -1,4 +1,4 @@
-"""The token file: who may be in it, and who may read it."""
+"""The token file: its entries, and who may read it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_a_token_makes_its_callers_context(tmp_path):
     "token",
     [None, "", "correct", ENTRY["token"] + "x", ENTRY["token"][:-1], "é" * 20, "\udcff" * 20],
 )
-def test_anything_else_is_nobody(tmp_path, token):
+def test_any_other_token_is_unauthorized(tmp_path, token):
     authenticate = TokenFile(write(tmp_path, [ENTRY]))
     with pytest.raises(exceptions.Unauthorized, match="X-Auth-Token"):
         authenticate(request(token))
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o610, 0o644, 0o666])
-def test_a_file_that_others_may_touch_is_refused_with_the_cure(tmp_path, mode):
+def test_a_file_that_other_users_may_access_is_refused_with_the_remedy(tmp_path, mode):
     path = write(tmp_path, [ENTRY], mode)
     with pytest.raises(TokenFileError, match=f"chmod 0600 {path}"):
         TokenFile(path)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request, the answer names it, and nothing has changed."""
+"""The error for an invalid request names what is wrong with it, and nothing has changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.api.world import World, only_error
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """One world for all: nothing here may change it."""
+    """One world for all tests, none of which may change it."""
     made = World.build(tmp_path_factory.mktemp("world"))
     yield made
     made.database.close()
@@ -75,12 +75,12 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         (
             {"cgpus": {"count": 1, "mode": "shared"}},
             "lease.cgpus.memory_mb is missing; it must be a whole number: "
-            "MiB of GPU memory per cGPU, needed in shared mode",
+            "MiB of GPU memory per cGPU, required in shared mode",
         ),
         (
             {"cgpus": {"count": 1, "memory_mb": 5}},
-            "lease.cgpus.memory_mb is 5; it must be left out in exclusive mode, "
-            "which gives whole GPUs; mode shared gives shares",
+            "lease.cgpus.memory_mb is 5; it must be absent in exclusive mode, "
+            "which claims whole GPUs; mode shared claims parts of GPUs",
         ),
         (
             {"cgpus": {"count": 1, "mode": "both"}},
@@ -98,7 +98,7 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         ),
         (
             {"cgpus": {"count": 1}, "server": {"user_data": "%%%"}},
-            "lease.server.user_data is not base64, as Nova takes it",
+            "lease.server.user_data is not base64, which Nova requires",
         ),
         (
             {"cgpus": {"count": 255}},
@@ -188,7 +188,7 @@ def test_a_server_may_be_as_deep_as_the_limit_and_no_deeper():
         bodies.parse(b"[" + deepest + b"]")
 
 
-def test_whole_surrogate_pairs_are_welcome():
+def test_complete_surrogate_pairs_are_accepted():
     assert bodies.parse(b'"\\ud83c\\udf89"') == "\N{PARTY POPPER}"
 
 
@@ -250,7 +250,7 @@ def test_no_address_takes_a_query_that_it_does_not_know(world, path):
 @pytest.mark.parametrize(
     "lease_id", ["x", "%00", "%0a", "x" * 300, "..", "%F0%9F%8E%89", "a b", "'"]
 )
-def test_what_cannot_be_an_id_is_the_id_of_nothing(world, lease_id):
+def test_what_cannot_be_an_id_is_not_found(world, lease_id):
     before = world.rows()
     for method in ("GET", "DELETE"):
         error = only_error(world.call("admin", method, f"/v1/leases/{lease_id}"))

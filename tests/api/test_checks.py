@@ -1,4 +1,4 @@
-"""Dry runs: the answer a launch would get, and nothing else."""
+"""Dry runs: the response that a launch would get, without any claim."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_requirement_is_met_by_checks_and_by_launches(mixed, wanted, hosts):
         assert {claim.gpu.host_name for claim in stored.claims} == hosts
 
 
-def test_a_requirement_that_is_busy_is_counted_and_the_nearest_request_gives_it_up(mixed):
+def test_a_requirement_that_is_busy_is_counted_and_the_nearest_request_drops_it(mixed):
     mixed.launch(count=4, gpu_model="H200")
     answer = check(mixed, count=2, gpu_model="h200")
     assert answer["code"] == "gsaas.capacity.busy"
@@ -168,7 +168,7 @@ def test_a_requirement_that_is_busy_is_counted_and_the_nearest_request_gives_it_
     }.values(),
     ids=repr,
 )
-def test_a_requirement_that_no_gpu_meets_is_impossible_and_says_what_there_is(
+def test_a_requirement_that_no_gpu_meets_is_impossible_and_the_error_lists_what_exists(
     mixed, wanted, sentence
 ):
     answer = check(mixed, **wanted)
@@ -178,8 +178,11 @@ def test_a_requirement_that_no_gpu_meets_is_impossible_and_says_what_there_is(
 @pytest.mark.parametrize(
     ("cgpus", "why"),
     [
-        ({"count": 2, "hosts": "spread", "host": "gpu1"}, "cannot be on one host"),
-        ({"count": 2, "hosts": "spread", "locality": "local"}, "cannot all be local"),
+        (
+            {"count": 2, "hosts": "spread", "host": "gpu1"},
+            "spread over different hosts and all be on one host",
+        ),
+        ({"count": 2, "hosts": "spread", "locality": "local"}, "all be local to one VM"),
         ({"count": 1, "compute_capability": "new"}, "compute_capability"),
         ({"count": 1, "hosts": "two"}, "hosts"),
     ],
@@ -197,7 +200,7 @@ def test_requirements_that_contradict_each_other_are_a_bad_request(mixed, cgpus,
     assert mixed.rows() == before
 
 
-def test_a_check_without_a_vm_looks_from_the_host_of_the_consumer(mixed):
+def test_the_locality_of_a_check_without_a_vm_refers_to_the_consumers_host(mixed):
     here = {"consumer": {"host": "gpu2"}, "count": 1}
     local = check(mixed, "admin", locality="local", **here)
     assert [device["gpu_host"] for device in local["devices"]] == ["gpu2"]

@@ -44,7 +44,7 @@ def when_somebody_waits(desk, act) -> threading.Thread:
 
     def watch() -> None:
         (lease_id,) = until(lambda: waiting(desk), "a place")
-        until(lambda: desk.world.watchers.watched(lease_id), "a client to wait")
+        until(lambda: desk.world.subscriptions.has_subscribers(lease_id), "a client to wait")
         act(lease_id)
 
     thread = threading.Thread(target=watch)

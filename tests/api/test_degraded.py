@@ -1,4 +1,4 @@
-"""A lease whose GPU fails stays, and says so; when the GPU is back, it is as before."""
+"""A lease whose GPU fails keeps it and is degraded; when the GPU recovers, so does the lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UUIDS = [f"GPU-0001-{index}" for index in range(4)]
 
 
 def report(world, *, blind: str | None = None, missing: str = "", **reasons: str) -> None:
-    """Have the monitor of gpu1 report, some GPUs with reasons why they fail."""
+    """Let the monitor of gpu1 report, with the reasons why some GPUs fail."""
     infos = [
         GpuInfo(
             uuid, index, "Quadro M4000", 8192, 8308, withdrawn=reasons.get(uuid.replace("-", "_"))
@@ -28,7 +28,7 @@ def report(world, *, blind: str | None = None, missing: str = "", **reasons: str
 
 @pytest.fixture
 def lease(world) -> str:
-    """A lease that holds something of the first GPU."""
+    """A lease with a share of the first GPU."""
     shown = world.launch("member", mode="shared", memory_mb=1024, policy="first-fit")
     world.engine.settle()
     with world.database.read() as session:
@@ -62,7 +62,7 @@ def test_a_lease_is_degraded_while_its_gpu_fails(world, lease, told, reason):
     assert condition(world, lease) == ("ACTIVE", False, [])
 
 
-def test_a_tenant_is_told_that_it_is_degraded_but_no_names(world, lease):
+def test_a_tenant_sees_that_it_is_degraded_but_no_names(world, lease):
     report(world, GPU_0001_0="lost")
     assert condition(world, lease, "member") == ("ACTIVE", True, None)
     listed = world.call("reader", "GET", "/v1/leases").json["leases"]
@@ -70,7 +70,7 @@ def test_a_tenant_is_told_that_it_is_degraded_but_no_names(world, lease):
     assert "GPU-0001" not in str(listed)
 
 
-def test_another_gpus_failure_degrades_nobody(world, lease):
+def test_another_gpus_failure_does_not_degrade_it(world, lease):
     report(world, GPU_0001_1="lost")
     assert condition(world, lease) == ("ACTIVE", False, [])
 
@@ -83,31 +83,31 @@ def test_a_failed_gpu_is_not_offered(world):
     assert world.call("reader", "GET", "/v1/gpus").json["totals"]["idle"] == 6
 
 
-def test_a_lease_is_degraded_while_nothing_is_heard_of_its_gpus_host(world, lease):
-    def hear(seconds_ago: float, interval: float | None) -> None:
+def test_a_lease_is_degraded_while_its_gpus_host_does_not_report(world, lease):
+    def monitor_reported(seconds_ago: float, interval: float | None) -> None:
         with world.database.write() as session:
             host = session.get_one(models.HostRow, "gpu1")
             host.monitor_seen_at = timeutils.utcnow() - datetime.timedelta(seconds=seconds_ago)
             host.monitor_interval = interval
 
-    hear(36, None)
-    silent = ["nothing is heard of the monitor of gpu1"]
+    monitor_reported(36, None)
+    silent = ["the monitor of gpu1 does not report"]
     assert condition(world, lease) == ("ACTIVE", True, silent)
-    hear(36, 60)  # it said that it would be so long
+    monitor_reported(36, 60)  # it said that it would be so long
     assert condition(world, lease) == ("ACTIVE", False, [])
-    hear(211, 60)
+    monitor_reported(211, 60)
     assert condition(world, lease) == ("ACTIVE", True, silent)
 
 
 def test_a_lease_is_degraded_while_its_daemon_is_down(world, lease):
-    def say(state: str) -> None:
+    def daemon_is(state: str) -> None:
         with world.database.write() as session:
             host = session.get_one(models.HostRow, "gpu1")
             host.monitor_report = {"daemons": {"gpu-GPU-0001-0": {"state": state}}}
 
-    say("down")
+    daemon_is("down")
     assert condition(world, lease)[2] == ["the daemon of GPU GPU-0001-0 on gpu1 is down"]
-    say("healthy")
+    daemon_is("healthy")
     assert condition(world, lease) == ("ACTIVE", False, [])
 
 
@@ -117,7 +117,7 @@ def test_a_lease_that_is_over_is_not_degraded(world, lease):
     assert condition(world, lease) == ("RELEASING", False, [])
 
 
-def test_the_command_line_says_so(desk):
+def test_the_command_line_shows_it(desk):
     world = desk.world
     lease = world.launch("member", mode="shared", memory_mb=1024, policy="first-fit")["id"]
     world.engine.settle()

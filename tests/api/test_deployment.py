@@ -24,7 +24,7 @@ from gsaas.db.database import Database
 from tests.api.world import fill, token, write_tokens
 
 PATIENCE = 120
-"""Seconds for a server to start or to end, on a machine that has much else to do."""
+"""Seconds for a server to start or to stop on a busy machine."""
 SETTINGS = """
 [DEFAULT]
 transport_url = in-process://
@@ -81,7 +81,7 @@ class Deployed:
     def ask(
         self, method: str, path: str, caller: str | None = None, body: Any = None, **headers: str
     ):
-        """Return status, headers and body, once the server listens."""
+        """Return the status, headers and body of a response, as soon as the server listens."""
         if body is not None:
             body, headers["Content-Type"] = json.dumps(body), "application/json"
         if caller is not None:
@@ -132,7 +132,7 @@ def test_workers_that_were_forked_from_one_process_all_answer(deployed):
     assert answers == [200] * 40
 
 
-def test_each_worker_tells_what_all_of_them_counted(tmp_path):
+def test_each_worker_returns_the_counters_of_all_workers(tmp_path):
     make_database(tmp_path)
     shared = tmp_path / "metrics"
     shared.mkdir()
@@ -164,7 +164,7 @@ def _impossible(text: str) -> float:
     return counted
 
 
-def test_without_a_database_the_server_starts_and_says_so(tmp_path):
+def test_without_a_database_the_server_starts_and_reports_it(tmp_path):
     deployed = Deployed(tmp_path, connection="mysql+pymysql://gsaas@127.0.0.1:1/gsaas")
     try:
         status, headers, body = deployed.ask("GET", "/v1/gpus", "reader")
@@ -200,4 +200,4 @@ def test_links_name_the_proxy_that_clients_speak_to(deployed):
 def test_a_configuration_that_cannot_be_used_ends_the_server_with_a_reason(tmp_path):
     deployed = Deployed(tmp_path, strategy="keystone")
     assert deployed.process.wait(PATIENCE) != 0
-    assert "[keystone_authtoken] does not say how to ask Keystone" in deployed.log.read_text()
+    assert "[keystone_authtoken] does not say how to reach Keystone" in deployed.log.read_text()

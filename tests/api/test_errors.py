@@ -1,4 +1,4 @@
-"""Every error has one form, and every situation its own name in it."""
+"""Every error has the same form, and every situation a code of its own."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_other_methods_are_refused_and_the_right_ones_named(world, path):
             assert only_error(response)["code"] == "gsaas.method-not-allowed"
 
 
-def test_a_bug_is_logged_with_its_traceback_and_tells_the_caller_only_its_request_id(
+def test_a_bug_is_logged_with_its_traceback_and_the_response_has_only_the_request_id(
     world, monkeypatch, caplog
 ):
     def broken(*_args):
@@ -73,11 +73,11 @@ def test_a_bug_is_logged_with_its_traceback_and_tells_the_caller_only_its_reques
     assert "the secret is xyzzy" in caplog.text
 
 
-def test_a_database_that_is_gone_is_a_reason_to_try_again(world, monkeypatch):
-    def gone():
+def test_an_unreachable_database_is_a_reason_to_try_again(world, monkeypatch):
+    def unreachable():
         raise db_exception.DBConnectionError
 
-    monkeypatch.setattr(world.database, "read", gone)
+    monkeypatch.setattr(world.database, "read", unreachable)
     for path, code in (
         ("/v1/leases", "gsaas.database.unreachable"),
         ("/healthcheck", "gsaas.unhealthy"),
@@ -86,11 +86,11 @@ def test_a_database_that_is_gone_is_a_reason_to_try_again(world, monkeypatch):
         assert (error["status"], error["code"]) == (503, code)
 
 
-def test_a_healthy_service_says_so(world):
+def test_a_healthy_service_responds_200(world):
     assert world.call(None, "GET", "/healthcheck").json == {"status": "ok"}
 
 
-def test_a_callers_global_request_id_is_for_the_log_and_ours_is_our_own(world):
+def test_a_callers_global_request_id_does_not_replace_the_request_id(world):
     theirs = "req-11111111-2222-4333-8444-555555555555"
     seen = [
         world.call(

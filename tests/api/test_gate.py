@@ -1,4 +1,4 @@
-"""Clients that are told real addresses show their grant by themselves, and go no further if it is refused."""
+"""Clients of leases with real addresses present their grant by themselves, and stop if it is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def listener() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def world(listener: socket.socket, tmp_path) -> Iterator[World]:
-    """A world whose GPU hosts are all here, at loopback."""
+    """A world whose GPU hosts all have the loopback address."""
     port = listener.getsockname()[1]
     world = World.build(tmp_path, settings=f"[grants]\nkey = {KEY}\ngate_port = {port}\n")
     with world.database.write() as session:
@@ -52,7 +52,7 @@ def gate(world: World, listener: socket.socket) -> Iterator[Gate]:
     gate.stop()
 
 
-def stories(world: World) -> list[list[str]]:
+def events_of_leases(world: World) -> list[list[str]]:
     with world.database.read() as session:
         found = session.scalars(sqlalchemy.select(models.LeaseRow.id)).all()
         return [
@@ -64,12 +64,12 @@ def test_alloc_shows_it_and_prints_an_environment_without_one(desk, gate):
     answer = desk.read("alloc", "-ncgpus=1")
 
     assert "GSAAS_GRANT" not in answer["environment"]
-    assert stories(desk.world) == [["claim", "activate", "redeem-grant"]]
+    assert events_of_leases(desk.world) == [["claim", "activate", "redeem-grant"]]
 
 
 def test_alloc_for_another_host_leaves_it_to_redeem_there(desk, gate, monkeypatch):
     answer = desk.read("alloc", "-ncgpus=1", "-on=node7")
-    assert stories(desk.world) == [["claim", "activate"]]
+    assert events_of_leases(desk.world) == [["claim", "activate"]]
 
     for name, value in answer["environment"].items():
         monkeypatch.setenv(name, value)
@@ -93,7 +93,7 @@ def test_redeem_needs_no_credentials_but_an_environment(desk, monkeypatch):
     assert "GSAAS_GRANT" in err
 
 
-def test_without_a_gate_to_let_it_in_alloc_gives_back_what_it_took(desk, listener):
+def test_without_a_gate_that_admits_it_alloc_releases_its_lease(desk, listener):
     listener.close()
 
     status, out, err = desk.type("alloc", "-ncgpus=1")
@@ -101,7 +101,7 @@ def test_without_a_gate_to_let_it_in_alloc_gives_back_what_it_took(desk, listene
     assert status != 0
     assert out == ""
     assert "cannot be reached" in err
-    assert stories(desk.world) == [["claim", "activate", "release", "finish"]]
+    assert events_of_leases(desk.world) == [["claim", "activate", "release", "finish"]]
 
 
 @pytest.mark.parametrize("program", ["gsaas", "gsaas-cli"])
@@ -113,4 +113,4 @@ def test_run_shows_it_before_the_command_begins(world, gate, programs, program, 
         world.engine.settle()
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "1 \n", "")
-    assert stories(world) == [["claim", "activate", "redeem-grant", "release", "finish"]]
+    assert events_of_leases(world) == [["claim", "activate", "redeem-grant", "release", "finish"]]

@@ -1,4 +1,4 @@
-"""Grants from the environment of a lease to the daemon's side: once, in time, by whom they are meant for."""
+"""Grants are redeemed once, in time, and only by the consumer that they were issued to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lease_of(world, answer):
         return leases.get(session.connection(), answer["lease"]["id"])
 
 
-def story(world, answer):
+def events(world, answer):
     with world.database.read() as session:
         told = leases.events(session.connection(), answer["lease"]["id"])
         return [(event.event, event.detail) for event in told if "grant" in event.event]
@@ -63,7 +63,7 @@ def test_a_lease_with_real_addresses_has_a_grant_and_a_gate_to_show_it_at(world)
     assert environment["GSAAS_GATE"] == f"{host}:8307"
 
 
-def test_redeemed_it_has_its_address_admitted_and_says_to_what(world):
+def test_a_redeemed_grant_admits_its_address_and_the_response_says_to_what(world):
     before = shown("redeemed")
     answer = alloc(world)
     woken = len(world.engine.woken)
@@ -79,7 +79,7 @@ def test_redeemed_it_has_its_address_admitted_and_says_to_what(world):
         "devices": [{"index": 0, "memory_mb": 8192, "real_address": device["real_address"]}],
     }
     assert lease_of(world, answer).admitted_address == HERE
-    assert story(world, answer) == [("redeem-grant", f"from {HERE}")]
+    assert events(world, answer) == [("redeem-grant", f"from {HERE}")]
     assert shown("redeemed") == before + 1
     assert len(world.engine.woken) == woken + 1
 
@@ -98,7 +98,7 @@ def test_once_redeemed_the_environment_has_none_any_more(world):
 @pytest.mark.parametrize(
     ("address", "code"), [(HERE, "gsaas.grant.replayed"), (THERE, "gsaas.grant.stolen")]
 )
-def test_replayed_it_is_refused_and_recorded_from_wherever_it_comes(world, address, code):
+def test_a_replayed_grant_is_refused_and_recorded_from_any_address(world, address, code):
     answer = alloc(world)
     key = answer["environment"]["GSAAS_GRANT"]
     redeem(world, key)
@@ -107,12 +107,12 @@ def test_replayed_it_is_refused_and_recorded_from_wherever_it_comes(world, addre
 
     assert (error["status"], error["code"]) == (403, code)
     assert lease_of(world, answer).admitted_address == HERE
-    (_, refused) = story(world, answer)
+    (_, refused) = events(world, answer)
     assert refused[0] == "refuse-grant"
     assert refused[1].startswith(f"from {address}: ")
 
 
-def test_a_thousand_replays_are_one_entry_in_the_story(world):
+def test_a_thousand_replays_are_one_event(world):
     answer = alloc(world)
     key = answer["environment"]["GSAAS_GRANT"]
     redeem(world, key)
@@ -121,7 +121,7 @@ def test_a_thousand_replays_are_one_entry_in_the_story(world):
     for _ in range(5):
         redeem(world, key)
 
-    assert len(story(world, answer)) == 2
+    assert len(events(world, answer)) == 2
     assert shown("replayed") == before + 5
 
 
@@ -151,7 +151,7 @@ def test_a_forged_one_is_refused_and_counted(world, caplog):
 
 @pytest.fixture
 def clock():
-    """The service's clock, to be advanced."""
+    """The service's clock, which tests advance."""
     timeutils.set_time_override()
     yield timeutils
     timeutils.clear_time_override()
@@ -163,14 +163,14 @@ def test_an_expired_one_is_refused_and_a_new_one_is_a_request_away(world, clock)
 
     error = only_error(redeem(world, answer["environment"]["GSAAS_GRANT"]))
     assert error["code"] == "gsaas.grant.expired"
-    assert story(world, answer)[0][0] == "refuse-grant"
+    assert events(world, answer)[0][0] == "refuse-grant"
 
     path = f"/v1/leases/{answer['lease']['id']}/environment"
     again = world.call("member", "GET", path).json["environment"]
     assert redeem(world, again["GSAAS_GRANT"]).status_code == 200
 
 
-def test_stolen_by_another_project_it_opens_nothing_in_its_context(world):
+def test_another_project_cannot_redeem_it_in_its_own_name(world):
     answer, theirs = alloc(world), alloc(world, "stranger")
     key = answer["environment"]["GSAAS_GRANT"]
 
@@ -184,11 +184,11 @@ def test_stolen_by_another_project_it_opens_nothing_in_its_context(world):
 
     assert lease_of(world, answer).admitted_address is None
     assert lease_of(world, theirs).admitted_address is None
-    assert story(world, answer)[0][1].startswith(f"from {THERE}: ")
+    assert events(world, answer)[0][1].startswith(f"from {THERE}: ")
     assert redeem(world, key, lease_id=answer["lease"]["id"], project_id="blue").status_code == 200
 
 
-def test_a_consumer_that_named_its_address_is_the_only_one_who_can_redeem(world):
+def test_only_the_address_that_the_consumer_named_can_redeem(world):
     answer = alloc(world, address=HERE)
     key = answer["environment"]["GSAAS_GRANT"]
 
@@ -196,7 +196,7 @@ def test_a_consumer_that_named_its_address_is_the_only_one_who_can_redeem(world)
     assert redeem(world, key, HERE).status_code == 200
 
 
-def test_the_grant_of_a_lease_that_is_over_opens_nothing(world):
+def test_the_grant_of_a_lease_that_has_ended_is_refused(world):
     answer = alloc(world)
     world.call("member", "DELETE", f"/v1/leases/{answer['lease']['id']}")
 
@@ -206,7 +206,7 @@ def test_the_grant_of_a_lease_that_is_over_opens_nothing(world):
 
 
 def test_a_lease_whose_grant_was_redeemed_is_released_by_the_engine(world):
-    """The fences have to forget the address before the GPUs are anybody else's."""
+    """The fences must remove the address before other leases can claim the GPUs."""
     answer = alloc(world)
     redeem(world, answer["environment"]["GSAAS_GRANT"])
 
@@ -249,7 +249,7 @@ def test_what_is_no_showing_of_a_grant_is_a_bad_request(world, grant):
     assert world.call("service", "POST", "/v1/grants/redeem", {"grant": grant}).status_code == 400
 
 
-def test_of_many_who_show_it_at_once_one_is_admitted(world):
+def test_of_many_concurrent_redemptions_one_succeeds(world):
     key = alloc(world)["environment"]["GSAAS_GRANT"]
     ring, outcomes, ready = keyring.from_conf(world.conf), [], threading.Barrier(8)
 

@@ -20,7 +20,7 @@ def test_tenants_see_totals_and_nothing_else(world, path):
     }
 
 
-def test_admins_see_each_gpu_and_who_holds_it(world):
+def test_admins_see_each_gpu_and_its_leases(world):
     exclusive = world.launch(policy="first-fit")["id"]
     shared = [
         world.launch(mode="shared", memory_mb=512, policy="first-fit", count=n)["id"]
@@ -73,7 +73,7 @@ def test_pages_of_the_inventory_follow_one_another_to_the_end(world, noun):
     assert len(seen) == {"gpus": 8, "hosts": 3, "endpoints": 3}[noun]
 
 
-def test_a_disabled_gpu_is_not_given_away_until_it_is_enabled(world):
+def test_new_leases_do_not_get_a_disabled_gpu_until_it_is_enabled(world):
     change = {"gpu": {"disabled": True, "disabled_reason": "fan broken"}}
     gpu = world.call("admin", "PATCH", "/v1/gpus/GPU-0001-0", change).json["gpu"]
     assert (gpu["disabled"], gpu["disabled_reason"]) == (True, "fan broken")
@@ -127,7 +127,7 @@ def test_admins_see_each_host(world):
     assert world.call("admin", "GET", "/v1/hosts/gpu1").json["host"] == full
 
 
-def test_a_gpu_host_that_was_not_heard_of_is_shown_as_silent(world):
+def test_a_gpu_host_that_does_not_report_is_shown_as_silent(world):
     with world.database.write() as session:
         host = session.get(models.HostRow, "gpu1")
         host.monitor_seen_at = timeutils.utcnow() - datetime.timedelta(hours=1)
@@ -168,7 +168,7 @@ def silence(world, name):
         session.get(models.EndpointRow, name).seen_at = host.monitor_seen_at
 
 
-def test_a_host_that_is_gone_for_good_is_forgotten_and_its_leases_say_what_they_lost(world):
+def test_a_host_that_is_permanently_gone_is_deleted_and_its_leases_say_what_they_lost(world):
     lost = world.launch(locality="local")["id"]
     world.engine.settle()
     name = world.call("admin", "GET", f"/v1/leases/{lost}").json["lease"]["server"]["host"]
@@ -251,7 +251,7 @@ READING = Reading(
 
 
 def read(world, **more) -> None:
-    """Have the monitor of gpu1 read one GPU."""
+    """Let the monitor of gpu1 report a reading of one GPU."""
     info = GpuInfo("GPU-0001-0", 0, "Quadro M4000", 8192, 8308, compute_capability="5.2")
     with world.database.write() as session:
         gpus.register(

@@ -1,4 +1,4 @@
-"""Leases that end when their client falls silent."""
+"""Leases that end when their client sends no keepalive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def status(world: World, lease: dict) -> str:
     return world.call("member", "GET", f"/v1/leases/{lease['id']}").json["lease"]["status"]
 
 
-def test_a_lease_whose_client_falls_silent_ends_and_says_why(world: World):
+def test_a_lease_without_keepalives_ends_and_says_why(world: World):
     lease = take(world, keepalive=60)
     fall_silent(world, lease)
     assert world.claims.run_audit() == [lease["id"]]
@@ -43,7 +43,7 @@ def test_a_lease_whose_client_falls_silent_ends_and_says_why(world: World):
         assert {gpu.used_mb for gpu in session.query(models.GpuRow)} == {0}
 
 
-def test_a_client_that_is_heard_of_keeps_its_lease(world: World):
+def test_a_keepalive_keeps_the_lease(world: World):
     lease = take(world, keepalive=60)
     fall_silent(world, lease)
     answer = keep(world, lease)
@@ -61,13 +61,13 @@ def test_a_lease_without_a_keepalive_lasts(world: World):
     assert status(world, lease) == "ACTIVE"
 
 
-def test_nobody_keeps_what_is_over(world: World):
+def test_a_released_lease_cannot_be_kept_alive(world: World):
     lease = take(world, keepalive=60)
     world.call("member", "DELETE", f"/v1/leases/{lease['id']}")
     assert only_error(keep(world, lease))["code"] == "gsaas.lease.released"
 
 
-def test_strangers_can_neither_keep_a_lease_nor_tell_that_there_is_one(world: World):
+def test_other_projects_can_neither_keep_a_lease_alive_nor_learn_that_it_exists(world: World):
     lease = take(world, keepalive=60)
     assert keep(world, lease, "stranger").status_code == 404
     assert keep(world, lease, "reader").status_code == 403

@@ -1,4 +1,4 @@
-"""Authentication by Keystone: whom the API believes, and what it says to the others."""
+"""Authentication by Keystone: which tokens the API accepts, and how it refuses the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keystone():
 
 @pytest.fixture
 def world(keystone, tmp_path):
-    """The small cloud, whose callers Keystone knows."""
+    """The small cloud with authentication by Keystone."""
     settings = SETTINGS.format(url=keystone.url)
     path = tmp_path / "keystone.conf"
     path.write_text(settings, encoding="utf-8")
@@ -51,7 +51,7 @@ def launch(world: World, token: str):
     return ask(world, token, "POST", "/v1/leases", json=body)
 
 
-def test_a_valid_token_says_who_calls_and_for_which_project(world, keystone):
+def test_a_valid_token_identifies_the_caller_and_its_project(world, keystone):
     keystone.give_out("mine", roles=["member", "reader"], project="blue")
     lease = launch(world, "mine").json["lease"]
     assert (lease["user_id"], lease["project_id"]) == ("user-of-mine", "blue")
@@ -79,11 +79,11 @@ def test_without_a_token_the_answer_says_where_to_get_one(world):
 
 
 @pytest.mark.parametrize("token", ["unknown", "", "a b", "é" * 20, "x" * 5000])
-def test_a_token_that_keystone_does_not_know_opens_nothing(world, token):
+def test_a_token_that_keystone_does_not_know_is_refused(world, token):
     assert only_error(ask(world, token))["code"] == "gsaas.unauthorized"
 
 
-def test_a_token_that_expired_opens_nothing(world, keystone):
+def test_an_expired_token_is_refused(world, keystone):
     keystone.give_out("old", roles=["admin"], lives=-1)
     assert only_error(ask(world, "old"))["code"] == "gsaas.unauthorized"
 
@@ -126,7 +126,7 @@ def test_a_password_of_the_service_that_is_wrong_is_not_the_callers_fault(keysto
     [{"system": {"all": True}}, {"domain": {"id": "default", "name": "Default"}}, {}],
     ids=["system", "domain", "unscoped"],
 )
-def test_a_token_for_no_project_is_told_so(world, keystone, scope):
+def test_the_error_for_a_token_without_a_project_says_so(world, keystone, scope):
     keystone.give_out("scoped", roles=["admin", "member", "reader"], project=None, **scope)
     assert only_error(ask(world, "scoped"))["code"] == "gsaas.forbidden.no-project"
 
@@ -147,7 +147,7 @@ def test_identity_headers_of_the_caller_are_not_believed(world, keystone):
 
 
 def test_a_service_token_has_to_be_one(world, keystone):
-    """Any valid token in X-Service-Token does not make its owner a service."""
+    """A valid token in X-Service-Token is not enough: its owner must have the service role."""
     keystone.give_out("mine", roles=["reader"])
     keystone.give_out("no-service", roles=["member"])
     answers = {

@@ -1,4 +1,4 @@
-"""Leases, as a tenant lives through them: launch, look, use, terminate."""
+"""Leases as tenants use them: launch, show, list, environment, terminate."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_launch_answers_with_the_lease_its_address_and_what_the_cloud_notes(wo
     assert world.engine.woken == [(lease["id"], "blue")]
 
 
-def test_a_launch_that_says_little_gets_whole_gpus_a_name_and_the_default_policy(world):
+def test_a_minimal_launch_gets_whole_gpus_a_name_and_the_default_policy(world):
     response = world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}}})
     lease = response.json["lease"]
     assert lease["name"] == f"lease-{lease['id'][:8]}"
@@ -106,7 +106,7 @@ def test_only_admins_see_which_gpus_hosts_and_addresses_are_behind_a_lease(world
             assert secret not in text, caller
 
 
-def test_a_lease_tells_its_story(world):
+def test_a_lease_shows_its_events(world):
     lease_id = world.launch()["id"]
     world.engine.settle()
     for caller, details in (("admin", {"on host gpu1"}), ("member", {None})):
@@ -190,7 +190,7 @@ def test_the_environment_is_that_of_the_driver_the_lease_was_made_for(world, tmp
     assert "RCUDA_DEVICE_0" in response.json["environment"]
 
 
-def test_a_lease_that_holds_nothing_has_no_environment(world):
+def test_a_lease_without_gpus_has_no_environment(world):
     lease_id = world.launch()["id"]
     world.call("member", "DELETE", f"/v1/leases/{lease_id}")
     world.engine.settle()
@@ -198,7 +198,7 @@ def test_a_lease_that_holds_nothing_has_no_environment(world):
     assert (error["status"], error["code"]) == (409, "gsaas.lease.holds-nothing")
 
 
-def test_terminating_gives_everything_back(world):
+def test_terminating_releases_everything(world):
     before = world.call("admin", "GET", "/v1/gpus").json["totals"]
     lease_id = world.launch(count=8)["id"]
     world.engine.settle()
@@ -236,7 +236,7 @@ def test_terminating_is_possible_from_every_state_before(world):
         assert world.call("member", "DELETE", f"/v1/leases/{lease_id}").status_code == 202
 
 
-def test_a_list_holds_the_callers_own_projects_live_leases_oldest_first(world):
+def test_a_list_has_the_live_leases_of_the_callers_project_oldest_first(world):
     mine = [world.launch()["id"] for _ in range(3)]
     world.launch("stranger")
     gone = world.launch()["id"]
@@ -313,12 +313,12 @@ def test_another_projects_lease_and_no_lease_at_all_are_answered_alike(world):
     assert world.rows() == before
 
 
-def test_admins_may_terminate_anybodys_lease(world):
+def test_admins_may_terminate_any_lease(world):
     lease_id = world.launch()["id"]
     assert world.call("admin", "DELETE", f"/v1/leases/{lease_id}").status_code == 202
 
 
-def test_a_full_cloud_says_which_filter_took_what_and_what_would_fit(world):
+def test_a_full_cloud_says_what_each_filter_excluded_and_what_would_fit(world):
     world.launch(count=6)
     before = world.rows()
     response = world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 3}}})
@@ -334,14 +334,14 @@ def test_a_full_cloud_says_which_filter_took_what_and_what_would_fit(world):
     assert world.rows() == before
 
 
-def test_a_request_beyond_the_whole_cloud_is_told_that_waiting_is_useless(world):
+def test_the_error_for_a_request_beyond_the_whole_cloud_says_that_waiting_is_useless(world):
     response = world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 9}}})
     error = only_error(response)
     assert (error["status"], error["code"]) == (409, "gsaas.capacity.impossible")
     assert error["gsaas"]["nearest"]["count"] == 8
 
 
-def test_a_server_that_the_cloud_refuses_costs_nothing(world):
+def test_a_server_that_the_cloud_refuses_changes_nothing(world):
     before = world.rows()
     body = {"lease": {"cgpus": {"count": 1}, "server": {"imageRef": "plan9"}}}
     error = only_error(world.call("member", "POST", "/v1/leases", body))

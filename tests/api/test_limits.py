@@ -1,4 +1,4 @@
-"""Quotas: what a project may hold is counted exactly, whoever asks how often at once."""
+"""Quotas: what a project uses is counted exactly, also with concurrent requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUOTAS = "[quotas]\ncgpus = 5\ngpu_memory_mb = 20000\nleases = 3\n"
 
 @pytest.fixture
 def limited(tmp_path):
-    """The usual small cloud, where a project may have 5 cGPUs, 20,000 MiB and 3 leases."""
+    """The small cloud with a quota of 5 cGPUs, 20,000 MiB and 3 leases for each project."""
     made = World.build(tmp_path, settings=QUOTAS)
     yield made
     made.database.close()
@@ -25,7 +25,7 @@ def used(world: World, caller: str = "member") -> dict[str, int]:
 
 
 def refused(world: World, **cgpus) -> dict:
-    """Ask for what is too much; return the error, having seen that nothing changed."""
+    """Launch what exceeds the quota; return the error, after checking that nothing has changed."""
     before = {name: rows for name, rows in world.rows().items() if name != "projects"}
     body = {"lease": {"cgpus": {"count": 1} | cgpus}}
     error = only_error(world.call("member", "POST", "/v1/leases", body))
@@ -92,12 +92,12 @@ def test_exactly_the_quota_is_granted(limited):
     refused(limited, mode="shared", memory_mb=1)
 
 
-def test_one_projects_use_is_not_anothers(limited):
+def test_projects_are_counted_separately(limited):
     limited.launch(count=5, mode="shared", memory_mb=1)
     limited.launch("stranger", count=5, mode="shared", memory_mb=1)
 
 
-def test_what_is_given_back_may_be_had_again(limited):
+def test_what_is_released_may_be_claimed_again(limited):
     lease = limited.launch(count=5, mode="shared", memory_mb=1)
     limited.call("member", "DELETE", f"/v1/leases/{lease['id']}")
     refused(limited, mode="shared", memory_mb=1)  # until its GPUs are really back, it counts
@@ -106,13 +106,13 @@ def test_what_is_given_back_may_be_had_again(limited):
     limited.launch(count=5, mode="shared", memory_mb=1)
 
 
-def test_a_failed_lease_that_holds_nothing_counts_for_nothing(limited):
+def test_a_failed_lease_without_gpus_is_not_counted(limited):
     lease = limited.launch(count=5, mode="shared", memory_mb=1)
     limited.engine.fail(lease["id"], "boot", "the host went away")
     assert used(limited) == {"cgpus": 0, "gpu_memory_mb": 0, "leases": 0}
 
 
-def test_a_check_knows_the_quota(limited):
+def test_a_check_considers_the_quota(limited):
     limited.launch(count=4, mode="shared", memory_mb=1)
     check = {"count": 2, "mode": "shared", "memory_mb": 1}
     answer = limited.call("member", "POST", "/v1/checks", {"check": check}).json["check"]

@@ -1,4 +1,4 @@
-"""What Prometheus is told agrees with the database, and with what was answered."""
+"""The metrics agree with the database and with the responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL = {"model": "Quadro M4000"}
 
 
 def scrape(world: World) -> dict[tuple[str, frozenset], float]:
-    """Ask for the metrics as Prometheus does; return every sample by name and labels."""
+    """Request the metrics as Prometheus does; return all samples by name and labels."""
     response = world.call(None, "GET", "/metrics")
     assert response.status_code == 200
     assert response.headers.getlist("Content-Type") == ["text/plain; version=0.0.4; charset=utf-8"]
@@ -33,7 +33,7 @@ def scrape(world: World) -> dict[tuple[str, frozenset], float]:
 
 
 def value(world: World, name: str, **labels: str) -> float:
-    """One sample; 0 for what has not been counted yet."""
+    """Return one sample; 0 if it has not been counted yet."""
     return scrape(world).get((name, frozenset(labels.items())), 0)
 
 
@@ -42,7 +42,7 @@ def of_gpus(world: World, column: str) -> int:
         return session.scalar(sqlalchemy.text(f"SELECT {column} FROM gpus"))
 
 
-def test_leases_are_told_by_status_as_the_database_has_them(world):
+def test_leases_are_counted_by_status_as_in_the_database(world):
     for _ in range(3):
         world.launch(mode="shared", memory_mb=1000)
     ended = world.launch(count=2)
@@ -73,7 +73,7 @@ def test_leases_are_told_by_status_as_the_database_has_them(world):
     assert value(world, "gsaas_leases", status="RELEASING") == 0
 
 
-def test_gpus_and_their_memory_are_told_by_model(world):
+def test_gpus_and_their_memory_are_counted_by_model(world):
     world.launch(mode="shared", memory_mb=1000, count=2)
     world.launch(count=1)
     world.call("admin", "PATCH", "/v1/hosts/gpu2", {"host": {"disabled": True}})
@@ -183,7 +183,7 @@ def test_what_a_lease_without_a_server_took_is_counted_as_it_is_granted(world):
     assert value(world, "gsaas_launch_phase_seconds_count", phase="claim") == before + 1
 
 
-def test_every_gpu_is_told_where_the_operator_wants_it(tmp_path):
+def test_each_gpu_has_metrics_if_the_operator_enables_them(tmp_path):
     world = World.build(tmp_path, settings="[api]\nmetrics_gpus = true\n")
     read_one(world)
     world.launch(mode="shared", memory_mb=1000, count=2, host="gpu1")
@@ -214,7 +214,7 @@ def read_one(world: World) -> None:
 
 
 def families(world: World) -> dict[str, str]:
-    """Name -> kind of everything that is told."""
+    """Return the type of each metric, by name."""
     text = world.call(None, "GET", "/metrics").text
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
 
@@ -236,7 +236,7 @@ def test_the_page_of_metrics_lists_them_all_with_kinds_and_labels(tmp_path):
 @pytest.mark.parametrize(
     "file", ["prometheus/gsaas-alerts.yml", "grafana/gsaas.json"], ids=["alerts", "dashboard"]
 )
-def test_what_alerts_and_dashboard_ask_for_is_told(tmp_path, file):
+def test_the_metrics_that_alerts_and_dashboard_use_exist(tmp_path, file):
     world = World.build(tmp_path, settings="[api]\nmetrics_gpus = true\n")
     text = (ROOT / "etc" / "gsaas" / file).read_text(encoding="utf-8")
     asked = set(re.findall(r"gsaas_\w+", text))

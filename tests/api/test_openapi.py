@@ -9,7 +9,7 @@ from pathlib import Path
 import openapi_spec_validator
 import pytest
 
-from gsaas.api import openapi
+from gsaas.api.route import PATH_PARAMETER
 from gsaas.api.routes import ROUTES
 from tests.api.server import serving
 from tests.api.world import World, token
@@ -38,11 +38,11 @@ def test_the_document_names_every_route_and_no_other(document):
 
 def test_every_route_of_the_application_is_in_the_table(world):
     served = {
-        (method, openapi.NAMES.sub("{}", rule.rule.replace("<", "{").replace(">", "}")))
+        (method, PATH_PARAMETER.sub("{}", rule.rule.replace("<", "{").replace(">", "}")))
         for rule in world.app.url_map.iter_rules()
         for method in rule.methods - {"HEAD"}
     }
-    assert served == {(route.method, openapi.NAMES.sub("{}", route.path)) for route in ROUTES}
+    assert served == {(route.method, PATH_PARAMETER.sub("{}", route.path)) for route in ROUTES}
 
 
 def test_every_component_is_used(document):

@@ -1,4 +1,4 @@
-"""Who may call what: every route, every kind of caller."""
+"""The access of every kind of caller to every route."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERSONAS = (
     "admin",  # of another project, as operators are
     "service",  # of another project, as services are
 )
-"""The first seven are of the project that owns the lease, or of none."""
+"""The first seven belong to the project that owns the lease, or to none."""
 
 MATRIX = {
     #                                          of the lease's project          of another one
@@ -61,7 +61,7 @@ MATRIX = {
     ("GET", "/v1/limits"):               "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/usage"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
 }  # fmt: skip
-"""What each persona is answered; ok is the route's own good status."""
+"""The status of each persona's response; ok is the route's own status without an error."""
 
 CELLS = [
     pytest.param(route, persona, expected, id=f"{route.method} {route.path} as {persona}")
@@ -71,7 +71,7 @@ CELLS = [
     )
 ]
 READERS = [name for name, (_, roles) in CALLERS.items() if roles and "admin" not in roles]
-"""Everybody who may see something, but not what is behind it."""
+"""The personas that may see something, but not its placement."""
 
 BODIES = {
     ("POST", "/v1/leases"): {"lease": {"cgpus": {"count": 1, "mode": "shared", "memory_mb": 1}}},
@@ -85,13 +85,13 @@ BODIES = {
 
 
 def lose_a_host(world: World, name: str) -> None:
-    """Have a host that was never heard of again."""
+    """Register a host that has not reported for long."""
     with world.database.write() as session:
         session.merge(models.HostRow(name=name))
 
 
 def alloc(world: World) -> str:
-    """The grant of a new lease without a server."""
+    """Return the grant of a new lease without a server."""
     cgpus = {"count": 1, "mode": "shared", "memory_mb": 1}
     lease = {"lease": {"cgpus": cgpus, "server": None}}
     answer = world.call("member", "POST", "/v1/leases", lease)
@@ -113,7 +113,7 @@ def test_the_matrix_has_a_row_for_every_route_and_a_column_for_every_persona():
 
 @pytest.fixture(scope="module")
 def standing(world):
-    """The id of a lease that nobody ends."""
+    """The id of a lease that no test ends."""
     return world.launch("member", mode="shared", memory_mb=1)["id"]
 
 
@@ -166,7 +166,7 @@ def busy(tmp_path_factory):
 
 
 def secrets(world: World) -> set[str]:
-    """Every name and address of the cloud's insides that its database knows."""
+    """Return every name and address in the database that tenants must not see."""
     with world.database.read() as session:
         hosts = session.scalars(sqlalchemy.select(models.HostRow)).all()
         gpus = session.scalars(sqlalchemy.select(models.GpuRow)).all()
@@ -177,8 +177,8 @@ def secrets(world: World) -> set[str]:
     return found - {None}
 
 
-def others_things(world: World, project_id: str) -> set[str]:
-    """Ids and names of what belongs to other projects than this one."""
+def resources_of_other_projects(world: World, project_id: str) -> set[str]:
+    """Return the ids and names of what belongs to other projects than *project_id*."""
     with world.database.read() as session:
         leases = session.scalars(
             sqlalchemy.select(models.LeaseRow).where(models.LeaseRow.project_id != project_id)
@@ -188,7 +188,7 @@ def others_things(world: World, project_id: str) -> set[str]:
 
 
 def all_answers(world: World, caller: str):
-    """Everything that *caller* can make the API say, about every thing that there is."""
+    """Yield all responses that *caller* can get, for every resource."""
     with world.database.read() as session:
         leases = session.scalars(sqlalchemy.select(models.LeaseRow.id)).all()
     for route in ROUTES:
@@ -219,9 +219,9 @@ def test_no_answer_ever_names_a_host_a_gpu_or_a_real_address(busy, caller):
 
 
 @pytest.mark.parametrize("caller", [name for name in READERS if not name.startswith("service")])
-def test_no_answer_ever_tells_of_another_projects_things(busy, caller):
+def test_no_response_contains_resources_of_another_project(busy, caller):
     answers = list(all_answers(busy, caller))
-    hidden = others_things(busy, CALLERS[caller][0])
+    hidden = resources_of_other_projects(busy, CALLERS[caller][0])
     for response in answers:
         said = response.text + str(response.headers)
         asked = response.request.path.rpartition("/leases/")[2].partition("/")[0]
@@ -231,7 +231,7 @@ def test_no_answer_ever_tells_of_another_projects_things(busy, caller):
 
 
 def test_the_scan_itself_would_find_something(busy):
-    """An admin is told what tenants are not, so the two tests above look in the right places."""
+    """Admins do see the placement, so the two tests above search in the right places."""
     said = "".join(response.text for response in all_answers(busy, "admin"))
     assert "gpu1" in said
     assert "GPU-0001-0" in said
@@ -239,13 +239,13 @@ def test_the_scan_itself_would_find_something(busy):
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_a_wrong_token_opens_nothing_that_needs_one(world, route):
+def test_a_wrong_token_is_refused_by_every_route_that_needs_one(world, route):
     path = address(route)
     response = world.call(None, route.method, path, headers={"X-Auth-Token": "x" * 20})
     assert (response.status_code == 401) == (route.rule is not None)
 
 
-def test_a_body_is_not_looked_at_before_the_caller_is_known(world):
+def test_a_body_is_not_read_before_the_caller_is_identified(world):
     nonsense = {"data": b"{", "headers": {"Content-Type": "text/plain"}}
     assert world.call(None, "POST", "/v1/leases", **nonsense).status_code == 401
     assert world.call("reader", "POST", "/v1/leases", **nonsense).status_code == 403
@@ -269,7 +269,7 @@ def test_every_rule_is_documented_and_used():
 
 
 def test_an_operator_can_make_leases_private_to_their_makers(tmp_path):
-    """Rules of the policy file see the lease at hand, not only its project."""
+    """Rules of the operator's file can refer to attributes of the lease other than its project."""
     rules = tmp_path / "policy.yaml"
     rules.write_text('"gsaas:leases:delete": "user_id:%(user_id)s"\n', encoding="utf-8")
     world = World.build(tmp_path, settings=f"[oslo_policy]\npolicy_file = {rules}\n")

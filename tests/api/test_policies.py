@@ -1,4 +1,4 @@
-"""Which policies there are, which a request may name, and how an admin sets the default."""
+"""Which policies are installed, which ones a request may name, and how an admin sets the default."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def strict(tmp_path):
     world.database.close()
 
 
-def test_every_policy_tells_its_rule_its_source_and_what_it_costs(world):
+def test_every_policy_describes_its_rule_its_source_and_its_disadvantages(world):
     listed = world.call("reader", "GET", POLICIES).json["policies"]
     assert len(listed) == 13
     for policy in listed:
@@ -73,7 +73,9 @@ def test_a_default_that_is_not_installed_is_refused(world, name):
     assert world.rows() == before
 
 
-def test_a_stored_default_that_is_gone_is_reported_and_the_configured_one_serves(world, caplog):
+def test_a_stored_default_that_is_not_installed_is_reported_and_the_configured_one_is_used(
+    world, caplog
+):
     set_default(world, "energy")
     choice = PolicySelection(
         "first-fit", known={"first-fit": world.claims.policies.known["first-fit"]}
@@ -115,12 +117,14 @@ def test_what_an_admin_makes_the_default_may_be_named(strict):
     "settings",
     ["policy = best-guess", "allowed_policies = energy,best-guess"],
 )
-def test_a_configuration_that_names_a_policy_that_is_not_there_says_which_are(tmp_path, settings):
+def test_the_error_for_an_unknown_policy_in_the_configuration_lists_those_that_exist(
+    tmp_path, settings
+):
     with pytest.raises(ValueError, match="'best-guess', which does not work here; those that do"):
         World.build(tmp_path, settings=f"[gpgpums]\n{settings}\n")
 
 
-def test_a_policy_that_cannot_use_its_knob_is_left_out_and_says_why(tmp_path, caplog):
+def test_a_policy_with_an_invalid_option_is_left_out_and_the_log_says_why(tmp_path, caplog):
     world = World.build(tmp_path, settings="[gpgpums]\nfewer_jobs_node_inside = nothing\n")
     assert "fewer-jobs-node" not in world.claims.policies.known
     assert len(world.claims.policies.known) == 12

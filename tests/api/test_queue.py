@@ -1,4 +1,4 @@
-"""Waiting for GPUs over HTTP: asking, being told, giving up and going away."""
+"""Waiting for GPUs over HTTP: asking, being notified, giving up and disconnecting."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def places(world: World, caller: str = "admin") -> list[str]:
     return [place["lease_id"] for place in answer["places"]]
 
 
-def watched(world: World, lease_id: str) -> None:
-    """Return once somebody waits for the lease."""
-    until(lambda: world.watchers.watched(lease_id), "somebody to wait")
+def await_subscriber(world: World, lease_id: str) -> None:
+    """Return once a client waits for the lease."""
+    until(lambda: world.subscriptions.has_subscribers(lease_id), "a client to wait")
 
 
 def test_without_wait_the_answer_is_busy_or_impossible(world):
@@ -95,7 +95,7 @@ def test_what_can_never_fit_is_not_queued(world):
     assert places(world) == []
 
 
-def test_who_waits_is_told_where_and_for_how_long_about(world):
+def test_a_waiting_request_sees_its_position_and_an_estimate(world):
     first = take(world, ALL)
     with world.database.write() as session:
         leases.update(session.connection(), first, claimed_at=ago(10))
@@ -122,7 +122,7 @@ def test_a_long_poll_is_answered_at_the_moment_of_a_release(world, later):
     holder = take(world, ALL)
     waiting = queue_up(world)
     poll = later(show, world, waiting, "?while_status=QUEUED&timeout=60")
-    watched(world, waiting)
+    await_subscriber(world, waiting)
 
     give_back(world, holder)
 
@@ -136,7 +136,7 @@ def test_the_request_itself_may_be_held_back_until_it_is_its_turn(world, later):
     holder = take(world, ALL)
     request = later(ask, world, wait=None, attended=True, path="?timeout=60")
     (waiting,) = until(lambda: places(world), "a place")
-    watched(world, waiting)
+    await_subscriber(world, waiting)
 
     give_back(world, holder)
 
@@ -158,7 +158,7 @@ def test_a_poll_of_another_status_than_the_lease_has_is_answered_at_once(world):
     assert show(world, holder, "?while_status=QUEUED&timeout=60")["status"] == "ACTIVE"
 
 
-def test_who_gives_up_has_nothing_and_lets_the_next_one_in(world):
+def test_a_deleted_request_leaves_the_queue_to_the_next_one(world):
     take(world, {"count": 7})
     greedy = queue_up(world, {"count": 2})
     modest = queue_up(world)
@@ -188,7 +188,7 @@ def test_priorities_above_0_are_for_admins_and_all_are_bounded(world):
     assert places(world) == [urgent, usual, polite]
     assert only_error(ask(world, wait=None, priority=1))["code"] == "gsaas.forbidden"
     error = only_error(ask(world, caller="admin", wait=None, priority=101))
-    assert error["detail"] == "lease.priority is 101; here it may be -100 to 100"
+    assert error["detail"] == "lease.priority is 101; it must be from -100 to 100"
 
 
 def test_only_a_request_that_waits_can_be_attended(world):
@@ -198,7 +198,7 @@ def test_only_a_request_that_waits_can_be_attended(world):
 @pytest.mark.parametrize(
     ("noun", "path", "left"), [("gpu", "/v1/gpus/GPU-0001-0", 7), ("host", "/v1/hosts/gpu1", 4)]
 )
-def test_what_is_enabled_serves_who_waits(world, noun, path, left):
+def test_what_is_enabled_serves_waiting_requests(world, noun, path, left):
     world.call("admin", "PATCH", path, {noun: {"disabled": True}})
     take(world, {"count": left})
     waiting = queue_up(world)
@@ -208,7 +208,7 @@ def test_what_is_enabled_serves_who_waits(world, noun, path, left):
     assert show(world, waiting)["status"] == "ACTIVE"
 
 
-def test_tenants_see_their_own_places_among_all_and_admins_see_everybody(world):
+def test_tenants_see_their_own_places_and_admins_see_all(world):
     take(world, ALL)
     others = queue_up(world, caller="stranger")
     own = queue_up(world)
@@ -233,7 +233,7 @@ def test_the_queue_comes_in_pages(world):
     assert found == expected
 
 
-def test_a_check_says_that_others_wait(world):
+def test_a_check_says_that_other_requests_wait(world):
     take(world, {"count": 7})
     queue_up(world, {"count": 2})
 
@@ -246,7 +246,7 @@ def test_a_check_says_that_others_wait(world):
 def test_a_waiting_lease_with_a_server_is_booted_when_it_is_its_turn(world):
     holder = take(world, ALL)
     waiting = queue_up(world, server={"imageRef": "debian"})
-    assert (waiting, "blue") in world.engine.woken  # so that it knows the token
+    assert (waiting, "blue") in world.engine.woken  # so that the engine has the token
 
     give_back(world, holder)
     assert show(world, waiting)["status"] == "CLAIMED"
@@ -264,7 +264,7 @@ def test_what_the_cloud_refuses_is_not_queued(world):
     assert places(world) == []
 
 
-def test_a_client_that_hangs_up_while_it_waits_gives_its_place_back(world, url):
+def test_the_request_of_a_client_that_disconnects_leaves_the_queue(world, url):
     take(world, ALL)
     waiting = queue_up(world, attended=True)
     connection = connect(url)
@@ -273,15 +273,15 @@ def test_a_client_that_hangs_up_while_it_waits_gives_its_place_back(world, url):
         f"/v1/leases/{waiting}?while_status=QUEUED&timeout=60",
         headers={"X-Auth-Token": token("member")},
     )
-    watched(world, waiting)
+    await_subscriber(world, waiting)
 
     connection.close()
 
     until(lambda: not places(world), "the place to be given back")
-    assert show(world, waiting)["fault"]["message"] == "the client that waited for it went away"
+    assert show(world, waiting)["fault"]["message"] == "the client that waited for it disconnected"
 
 
-def test_somebody_else_who_hangs_up_changes_nothing(world, url):
+def test_another_client_that_disconnects_changes_nothing(world, url):
     take(world, ALL)
     waiting = queue_up(world, attended=True)
     connection = connect(url)
@@ -290,24 +290,24 @@ def test_somebody_else_who_hangs_up_changes_nothing(world, url):
         f"/v1/leases/{waiting}?while_status=QUEUED&timeout=60",
         headers={"X-Auth-Token": token("reader")},
     )
-    watched(world, waiting)
+    await_subscriber(world, waiting)
 
     connection.close()
 
-    until(lambda: not world.watchers.watched(waiting), "the poll to end")
+    until(lambda: not world.subscriptions.has_subscribers(waiting), "the poll to end")
     assert places(world) == [waiting]
 
 
-def test_gpus_that_come_to_a_client_that_has_just_gone_are_given_back(world, url, monkeypatch):
+def test_gpus_for_a_client_that_has_just_disconnected_are_released(world, url, monkeypatch):
     holder = take(world, ALL)
     connection = connect(url)
     body = json.dumps({"lease": {"cgpus": ONE, "server": None, "wait": None, "attended": True}})
     headers = {"X-Auth-Token": token("member"), "Content-Type": "application/json"}
     connection.request("POST", "/v1/leases?timeout=60", body, headers)
     (waiting,) = until(lambda: places(world), "a place")
-    watched(world, waiting)
+    await_subscriber(world, waiting)
 
-    # Both at once: the next look finds the lease ACTIVE and the client gone.
+    # Both at once: the next read finds the lease ACTIVE and the client disconnected.
     connection.sock.shutdown(socket.SHUT_RDWR)
     connection.close()
     give_back(world, holder)
@@ -316,7 +316,7 @@ def test_gpus_that_come_to_a_client_that_has_just_gone_are_given_back(world, url
     assert take(world, ALL)
 
 
-def test_a_client_that_was_not_heard_of_is_not_served_and_its_place_is_given_back(world):
+def test_an_attended_request_whose_client_is_silent_is_not_served_and_leaves_the_queue(world):
     holder = take(world, ALL)
     silent = queue_up(world, attended=True)
     unattended = queue_up(world)
@@ -331,7 +331,7 @@ def test_a_client_that_was_not_heard_of_is_not_served_and_its_place_is_given_bac
     assert (lease["status"], lease["fault"]["message"]) == ("RELEASED", claims.SILENT)
 
 
-def test_who_keeps_asking_is_heard(world):
+def test_a_client_that_keeps_asking_is_recorded_as_present(world):
     take(world, ALL)
     waiting = queue_up(world, attended=True)
     with world.database.write() as session:
@@ -343,7 +343,7 @@ def test_who_keeps_asking_is_heard(world):
         assert leases.get(session.connection(), waiting).waiter_seen_at > ago(5)
 
 
-def test_a_grant_that_its_client_never_learned_of_is_given_back(world):
+def test_gpus_that_a_client_never_learned_of_are_released(world):
     holder = take(world, ALL)
     waiting = queue_up(world, attended=True)
     give_back(world, holder)
@@ -356,7 +356,7 @@ def test_a_grant_that_its_client_never_learned_of_is_given_back(world):
     assert show(world, waiting)["status"] == "RELEASED"
 
 
-def test_a_grant_that_its_client_knows_of_is_its_own(world):
+def test_gpus_that_a_client_knows_of_stay_with_its_lease(world):
     holder = take(world, ALL)
     waiting = queue_up(world, attended=True)
     give_back(world, holder)
@@ -379,7 +379,7 @@ def test_a_request_that_can_never_be_served_any_more_leaves_the_queue(world):
     assert show(world, modest)["status"] == "ACTIVE"
 
 
-def test_who_comes_when_too_many_wait_already_is_answered_at_once(tmp_path):
+def test_beyond_the_limit_of_long_polls_a_client_is_answered_at_once(tmp_path):
     world = World.build(tmp_path, settings="[queue]\nlong_polls = 0\n")
     take(world, ALL)
     waiting = queue_up(world)

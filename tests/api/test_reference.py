@@ -1,4 +1,4 @@
-"""What doc/api.md shows is what happens, and it names every code."""
+"""The examples of doc/api.md are true, and it lists every error code."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.api.world import CALLERS, token
 REFERENCE = (Path(__file__).parents[2] / "doc" / "api.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"```http\n(?P<request>.*?)```\n\n```http\n(?P<answer>.*?)```", re.DOTALL)
 CHANGING = {"id", "request_id", "Location"}
-"""Fields whose values are new each time."""
+"""Fields whose values differ in every run."""
 
 
 def read(message: str) -> tuple[str, dict[str, str], Any]:
-    """Split a message as it stands in the page into its first line, its headers and its body."""
+    """Return the first line, the headers and the body of a message in the document."""
     head, _, body = message.partition("\n\n")
     first, *lines = head.strip().splitlines()
     return first, dict(line.split(": ", 1) for line in lines), json.loads(body) if body else None
 
 
 def expect_shown(shown: Any, real: Any, new: dict[str, str], field: str = "") -> None:
-    """Hold what the page shows, which may be less than all, against the answer; learn new ids."""
+    """Fail unless the response contains what the document shows; add its ids to *new*."""
     if field in CHANGING and shown is not None:
         assert isinstance(real, str)
         new[shown] = real
@@ -67,5 +67,5 @@ def test_the_examples_of_the_reference_are_what_happens(world):
 def test_the_reference_names_every_code_with_its_status():
     listed = set(re.findall(r"^\| (\d{3}) \| `(gsaas\.[a-z.-]+)` \|", REFERENCE, re.MULTILINE))
     ours = {(str(family.status), family.code) for family in families()}
-    foreign = {(str(status), code) for status, code, _ in errors.FOREIGN.values()}
-    assert listed == ours | foreign
+    libraries = {(str(status), code) for status, code, _ in errors.LIBRARY_ERRORS.values()}
+    assert listed == ours | libraries

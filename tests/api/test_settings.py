@@ -1,4 +1,4 @@
-"""What an operator changes while the service runs is known to all who must know."""
+"""Settings that an operator changes while the service runs reach the agents that use them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def test_nothing_is_set_at_first(world):
     assert shown == {"settings": {"monitor_interval": None}}
 
 
-def test_the_interval_of_monitors_is_set_and_they_are_told(world):
+def test_the_interval_of_monitors_is_set_and_the_monitors_are_notified(world):
     assert put(world, 5).json == {"settings": {"monitor_interval": 5}}
     assert world.call("admin", "GET", "/v1/settings").json["settings"] == {"monitor_interval": 5}
-    assert world.engine.monitors_told == 1
+    assert world.engine.monitors_notified == 1
     with world.database.read() as session:
         setting = session.get_one(models.SettingRow, "monitor_interval")
     assert (setting.value, setting.updated_by) == (5, "admin")
@@ -41,7 +41,7 @@ def test_an_interval_that_cannot_be_one_changes_nothing(world, interval):
     error = only_error(put(world, interval))
     assert error["status"] == 400
     assert "settings.monitor_interval" in error["detail"]
-    assert world.engine.monitors_told == 0
+    assert world.engine.monitors_notified == 0
 
 
 def test_only_administrators_change_settings(world):

@@ -1,4 +1,4 @@
-"""The simulator reads what the API says of leases that are over."""
+"""The simulator imports leases that have ended from the API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def world(tmp_path: Path) -> World:
     return World.build(tmp_path)
 
 
-def test_leases_that_are_over_become_a_history(world: World, tmp_path: Path):
+def test_leases_that_have_ended_become_a_history(world: World, tmp_path: Path):
     body = {"lease": {"cgpus": {"count": 2, "mode": "shared", "memory_mb": 512}, "server": None}}
     lease = world.call("member", "POST", "/v1/leases", body).json["lease"]
     world.call("member", "DELETE", f"/v1/leases/{lease['id']}")

@@ -1,4 +1,4 @@
-"""Leases without a VM: taken, used and given back, each in one request."""
+"""Leases without a VM: claimed, used and released, with one request each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_it_is_active_at_once_and_answered_with_its_environment(world):
     assert world.cloud.servers == {}
 
 
-def test_its_owner_is_told_the_real_addresses_but_not_which_gpus_they_are(world):
+def test_its_owner_sees_the_real_addresses_but_not_the_gpus(world):
     (device,) = alloc(world).json["lease"]["devices"]
 
     assert device["masked_address"] is None
@@ -71,7 +71,7 @@ def test_the_environment_may_be_asked_for_again(world):
     assert again.json["environment"] == granted["environment"]
 
 
-def test_giving_it_back_is_one_request_and_leaves_nothing(world):
+def test_it_is_released_with_one_request_and_leaves_nothing(world):
     lease_id = alloc(world, **SHARED).json["lease"]["id"]
     assert used_mb(world) == 2048
 
@@ -87,7 +87,7 @@ def test_giving_it_back_is_one_request_and_leaves_nothing(world):
     assert only_error(again)["code"] == "gsaas.lease.released"
 
 
-def test_its_story_is_as_long_as_any_other(world):
+def test_it_has_the_same_events_as_any_other_lease(world):
     lease_id = alloc(world).json["lease"]["id"]
     world.call("member", "DELETE", f"/v1/leases/{lease_id}")
 
@@ -155,7 +155,7 @@ def test_refused_it_leaves_nothing_behind(world):
     assert world.rows() == before
 
 
-def test_others_neither_see_nor_end_it(world):
+def test_other_projects_can_neither_see_nor_end_it(world):
     lease_id = alloc(world).json["lease"]["id"]
 
     for method in ("GET", "DELETE"):
@@ -165,7 +165,7 @@ def test_others_neither_see_nor_end_it(world):
 
 
 class TestOnAHostWithAnEndpoint:
-    """Where programs have masked addresses of their own."""
+    """Consumers on a host with a RODVR endpoint, which has masked addresses for them."""
 
     CONSUMER = {"host": "compute1", "uid": 1000}
 
@@ -195,7 +195,7 @@ class TestOnAHostWithAnEndpoint:
         prefix = ipaddress.ip_network(world.conf.rodvr.local_prefix)
         assert all(ipaddress.ip_address(address.split(":")[0]) in prefix for address in told)
 
-    def test_its_owner_is_not_told_where_its_gpus_are(self, world):
+    def test_its_owner_does_not_see_where_its_gpus_are(self, world):
         answer = alloc(world, consumer=self.CONSUMER).json["lease"]
         environment = world.call("member", "GET", f"/v1/leases/{answer['id']}/environment").json
 
@@ -228,7 +228,7 @@ def test_the_addresses_of_a_host_are_finite(tmp_path):
 
 
 class TestOnTheGpuHostItself:
-    """With `[remoting]native`."""
+    """Consumers on the host of the GPUs, with `[remoting]native`."""
 
     @pytest.fixture
     def world(self, tmp_path):
@@ -255,9 +255,9 @@ class TestOnTheGpuHostItself:
         assert (lease["access"], lease["remoting"]) == ("masked", "simulated")
 
 
-def test_so_many_cgpus_that_everybody_else_would_wait_for_them_are_refused(world):
+def test_too_many_cgpus_of_one_lease_are_refused(world):
     response = alloc(world, count=2047, mode="shared", memory_mb=1)
 
     assert response.status_code == 400
-    assert "one lease without a server has 2046 at most" in only_error(response)["detail"]
+    assert "a lease without a server can have at most 2046" in only_error(response)["detail"]
     assert used_mb(world) == 0

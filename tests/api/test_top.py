@@ -1,9 +1,9 @@
-"""`gsaas top` where nobody watches: for scripts, for pipes, and for those who may see less."""
+"""`gsaas top` without a terminal, for scripts and pipes, and for callers that may not see GPUs."""
 
 from __future__ import annotations
 
 
-def test_admins_see_every_gpu_and_whose_it_is(desk):
+def test_admins_see_every_gpu_and_its_leases(desk):
     lease = desk.world.launch(mode="shared", memory_mb=2048)
     desk.sit("admin")
     status, out, err = desk.type("top", "-once")
@@ -15,7 +15,7 @@ def test_admins_see_every_gpu_and_whose_it_is(desk):
     assert out.count("Quadro M4000") == 8
 
 
-def test_tenants_see_totals_and_their_own(desk):
+def test_tenants_see_totals_and_their_own_leases(desk):
     own = desk.world.launch()
     theirs = desk.world.launch("stranger")
     status, out, _ = desk.type("top")  # not a terminal

@@ -1,4 +1,4 @@
-"""Usage: who sees whose, and what periods there are."""
+"""Usage: which projects a caller sees, and which periods are valid."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RED = {"project_id": "red", "leases": 1, "gpu_hours": 6.0, "memory_mb_hours": 24
         ("admin of blue", [BLUE, RED]),
     ],
 )
-def test_tenants_see_their_own_usage_and_admins_everybodys(history, caller, seen):
+def test_tenants_see_their_own_usage_and_admins_that_of_all_projects(history, caller, seen):
     assert history.call(caller, "GET", DAY).json["usage"] == {
         "start": "2026-01-05T00:00:00.000000Z",
         "end": "2026-01-06T00:00:00.000000Z",
@@ -79,7 +79,7 @@ def test_left_out_the_period_is_this_month_until_now(world):
         ("end=0000-01-01", "year"),
     ],
 )
-def test_what_is_no_period_is_refused_and_says_why(world, query, word):
+def test_an_invalid_period_is_refused_with_the_reason(world, query, word):
     error = only_error(world.call("reader", "GET", f"/v1/usage?{query}"))
     assert (error["status"], error["code"]) == (400, "gsaas.bad-request")
     assert word in error["detail"]
@@ -98,7 +98,7 @@ def test_the_command_line_prints_it_for_people_and_for_programs(desk, history):
     assert [{k: type(BLUE[k])(v) for k, v in row.items()} for row in rows] == [BLUE, RED]
 
 
-def test_a_period_that_makes_no_sense_fails_on_the_command_line(desk):
+def test_an_invalid_period_fails_on_the_command_line(desk):
     status, _, err = desk.type("usage", "-start=tomorrow")
     assert status == 1
     assert "a date such as 2026-11-01" in err

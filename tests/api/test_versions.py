@@ -12,7 +12,7 @@ HEADER = "OpenStack-API-Version"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """One world for all: nothing here changes it."""
+    """One world for all tests, none of which changes it."""
     made = World.build(tmp_path_factory.mktemp("world"))
     yield made
     made.database.close()
@@ -83,7 +83,7 @@ def test_a_version_that_cannot_be_read_is_a_bad_request(world, asked):
     assert (error["status"], error["code"]) == (400, "gsaas.microversion.malformed")
 
 
-def test_discovery_works_for_those_who_ask_for_the_wrong_version(world):
+def test_discovery_works_with_an_unsupported_microversion(world):
     response = world.call(None, "GET", "/v1", headers={HEADER: "gpu-scheduling 9.9"})
     assert response.status_code == 200
 

@@ -1,4 +1,4 @@
-"""A small cloud with the API in front of it, and callers of every kind."""
+"""A small cloud with the API in front of it, and callers with every role."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from typing import Any, ClassVar
 import flask
 import jsonschema
 import sqlalchemy
+import werkzeug.routing
 from oslo_config import cfg
 from oslo_utils import timeutils
 
 import gsaas.conf
 from gsaas import limits
-from gsaas.api import app, auth, openapi, schemas
-from gsaas.api.routes import ROUTES, Route
-from gsaas.api.watchers import Watchers
+from gsaas.api import app, auth, schemas
+from gsaas.api.app import Authenticate
+from gsaas.api.route import Route
+from gsaas.api.routes import ROUTES
+from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
@@ -44,14 +47,16 @@ CALLERS = {
     "manager of red": ("red", ["manager", "member", "reader"]),
     "reader of red": ("red", ["reader"]),
 }
-"""Who calls in the tests: project and roles."""
+"""Name of a caller -> its project and roles."""
 
 
 def token(caller: str) -> str:
+    """Return the token of one of `CALLERS`."""
     return f"token-of-the-{caller.replace(' ', '-')}"
 
 
 def write_tokens(path: Path) -> Path:
+    """Write the tokens of all `CALLERS` to a token file and return its path."""
     entries = [
         {"token": token(name), "user_id": name, "project_id": project, "roles": roles}
         for name, (project, roles) in CALLERS.items()
@@ -68,7 +73,7 @@ def _token_file() -> auth.TokenFile:
 
 
 def fill(database: Database, hosts: int = 2, gpus_per_host: int = 4) -> None:
-    """Hosts gpu1… with GPUs of 8192 MiB, each a compute host too, and compute1 without GPUs."""
+    """Register hosts gpu1… with GPUs of 8192 MiB, which are compute hosts as well, and compute1 without GPUs."""
     with database.write() as session:
         for number in range(1, hosts + 1):
             infos = [
@@ -83,7 +88,7 @@ def fill(database: Database, hosts: int = 2, gpus_per_host: int = 4) -> None:
 
 @functools.cache
 def _filled(hosts: int) -> bytes:
-    """The file of a database with so many hosts: making one takes longer than most tests."""
+    """Return the file of a database with *hosts* GPU hosts, cached because creating it takes longer than most tests."""
 
     def make(database: Database) -> None:
         models.Base.metadata.create_all(database.engine)
@@ -92,17 +97,19 @@ def _filled(hosts: int) -> bytes:
     return sqlite.image(make)
 
 
-def _be_heard_of(database: Database) -> None:
-    """Have every agent have reported just now."""
+def _report_now(database: Database) -> None:
+    """Set the last report of every agent to the current time."""
     now = timeutils.utcnow()
     with database.write() as session:
-        heard = models.HostRow.monitor_seen_at.is_not(None)
-        session.execute(sqlalchemy.update(models.HostRow).where(heard).values(monitor_seen_at=now))
+        has_monitor = models.HostRow.monitor_seen_at.is_not(None)
+        session.execute(
+            sqlalchemy.update(models.HostRow).where(has_monitor).values(monitor_seen_at=now)
+        )
         session.execute(sqlalchemy.update(models.EndpointRow).values(seen_at=now))
 
 
-class _Rule(flask.Flask.url_rule_class):
-    """A route. What Werkzeug compiles to build addresses from it takes half of the time of making an app."""
+class _Rule(werkzeug.routing.Rule):
+    """A route that caches what Werkzeug compiles to build URLs of it, which takes half of the time of `create_app`."""
 
     _builders: ClassVar[dict[tuple[str, bool], Any]] = {}
 
@@ -118,14 +125,14 @@ flask.Flask.url_rule_class = _Rule
 
 @dataclass
 class World:
-    """Everything a test may want to look at or act on."""
+    """The API and the parts that it uses, for tests to inspect and change."""
 
     conf: cfg.ConfigOpts
     database: Database
     claims: Claims
     cloud: MemoryCloud
     engine: MemoryEngine
-    watchers: Watchers
+    subscriptions: LeaseSubscriptions
     app: flask.Flask
 
     @classmethod
@@ -135,21 +142,26 @@ class World:
         hosts: int = 2,
         driver: str = "simulated",
         settings: str = "",
-        authenticate: app.Authenticate | None = None,
+        authenticate: Authenticate | None = None,
     ) -> World:
-        """Build one on the database in *folder*, or one with so many *hosts*; *settings* are of its configuration file.
+        """Return a world with the database in *folder*; if there is none, it is created with *hosts* GPU hosts.
 
-        Callers are those of `CALLERS`, unless *authenticate* says otherwise.
+        *settings* is the content of its configuration file. Callers are those of `CALLERS`, unless *authenticate*
+        identifies them.
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
         new = not (folder / "gsaas.db").exists()
         if new:
             (folder / "gsaas.db").write_bytes(_filled(hosts))
-        database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
+        database: Database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
         if new:
-            _be_heard_of(database)
-        watchers = Watchers(conf.queue.long_polls)
+            _report_now(database)
+        subscriptions = LeaseSubscriptions(conf.queue.long_polls)
+
+        def announce(lease_id: str, *_: Any) -> None:
+            subscriptions.notify(lease_id)
+
         claims = Claims(
             database,
             attempts=conf.gpgpums.claim_attempts,
@@ -160,13 +172,13 @@ class World:
             quotas=limits.load(conf),
             backfill=conf.queue.backfill,
             client_timeout=conf.queue.client_timeout,
-            announce=lambda lease_id, *_: watchers.ring(lease_id),
-            attended=watchers.attended,
+            announce=announce,
+            attended=subscriptions.is_attended,
             policies=PolicySelection.from_conf(conf),
         )
         cloud = MemoryCloud(["gpu1", "gpu2", "compute1"])
         engine = MemoryEngine(database, claims, cloud)
-        made = app.create_app(
+        api = app.create_app(
             conf,
             database=database,
             claims=claims,
@@ -174,16 +186,16 @@ class World:
             cloud=cloud,
             remoting=remoting.load(driver, conf),
             authenticate=authenticate or _token_file(),
-            watchers=watchers,
+            subscriptions=subscriptions,
         )
-        return cls(conf, database, claims, cloud, engine, watchers, made)
+        return cls(conf, database, claims, cloud, engine, subscriptions, api)
 
     def call(
         self, caller: str | None, method: str, path: str, body: Any = None, **more: Any
     ) -> Any:
         """Send one request as *caller* (None: without a token) and return Flask's response.
 
-        Whatever the test is about, the answer has to be one that the route's documentation names.
+        Fails the test if the OpenAPI document does not allow the response.
         """
         headers = dict(more.pop("headers", {}))
         if caller is not None:
@@ -197,14 +209,16 @@ class World:
         return response
 
     def launch(self, caller: str = "member", server: Any = None, **cgpus: Any) -> dict[str, Any]:
-        """Launch, as the API does it, and return the lease."""
+        """Launch a lease through the API and return it as the API does."""
         lease = {"cgpus": {"count": 1} | cgpus, "server": server or {}}
         response = self.call(caller, "POST", "/v1/leases", {"lease": lease})
-        assert response.status_code == 202, response.json
-        return response.json["lease"]
+        # 201 if an engine in a thread of its own has made the lease ACTIVE by then.
+        assert response.status_code in (201, 202), response.json
+        lease_in_response: dict[str, Any] = response.json["lease"]
+        return lease_in_response
 
-    def rows(self) -> dict[str, list[tuple]]:
-        """Return the whole database."""
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return all rows of the database, by table."""
         with self.database.engine.connect() as connection:
             return {
                 name: sorted(connection.exec_driver_sql(f"SELECT * FROM {name}"), key=repr)
@@ -213,7 +227,7 @@ class World:
 
 
 def is_of(route: Route, path: str) -> bool:
-    """Does *path* belong to *route*?"""
+    """Return whether *path* is a URL of *route*."""
     return re.fullmatch(re.sub(r"{\w+}", "[^/]+", route.path), path) is not None
 
 
@@ -223,28 +237,29 @@ def _validator(schema: Any) -> jsonschema.Draft202012Validator:
 
 
 REPLIES = {
-    (route.method, route.path): _validator(route.reply)
+    (route.method, route.path): _validator(route.response)
     for route in ROUTES
-    if route.reply is not None
+    if route.response is not None
 }
 ERRORS = _validator(schemas.common.ERRORS)
 
 
 def expect_documented(route: Route, response: Any) -> None:
-    """Hold an answer against what the route's documentation says."""
-    good = response.status_code in (route.status, *route.others)
-    assert good or response.status_code in openapi.refusals(route)
+    """Fail unless the schemas and statuses of *route* allow *response*."""
+    success = response.status_code in (route.status, *route.other_statuses)
+    assert success or response.status_code in route.error_statuses()
     if response.is_json:
-        (REPLIES[route.method, route.path] if good else ERRORS).validate(response.json)
+        (REPLIES[route.method, route.path] if success else ERRORS).validate(response.json)
     else:
-        assert good
+        assert success
         assert route.text
         assert response.mimetype == "text/plain"
 
 
 def only_error(response: Any) -> dict[str, Any]:
-    """Return the one error of an API-SIG answer, having looked whether it is one."""
+    """Return the only error of a response, after checking that it has the API-SIG form."""
     assert response.content_type == "application/json"
+    error: dict[str, Any]
     (error,) = response.json["errors"]
     assert error["status"] == response.status_code
     assert error["request_id"] == response.headers["X-Openstack-Request-Id"]
@@ -262,5 +277,5 @@ IDS = {
 
 
 def address(route: Route, **ids: str) -> str:
-    """Return a path of *route*, with *ids* or some that are as good as any."""
+    """Return a path of *route* with *ids*, or with default ones."""
     return route.path.format(**(IDS | ids))

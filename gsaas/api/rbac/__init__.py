@@ -1,7 +1,7 @@
-"""Access rules: one module per noun, each rule with the calls that it guards.
+"""Access rules: one module per kind of resource, each rule with the requests that it guards.
 
-Operators override them in `policy.yaml`, oslo.policy's file; one to begin with is printed by
-`oslopolicy-sample-generator --namespace gsaas`.
+Operators override them in oslo.policy's file `policy.yaml`; `oslopolicy-sample-generator --namespace gsaas` prints a
+sample of it. In this package "policy" is oslo.policy's word; everywhere else in GSaaS it means a scheduling policy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def list_rules() -> list[policy.RuleDefault]:
 
 
 def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return an enforcer of these rules, as the operator's policy file changes them."""
-    made = policy.Enforcer(conf)
-    made.register_defaults(list_rules())
-    return made
+    """Return an enforcer of these rules, with the changes of the operator's file."""
+    result = policy.Enforcer(conf)
+    result.register_defaults(list_rules())
+    return result

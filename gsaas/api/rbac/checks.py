@@ -1,4 +1,4 @@
-"""Who may ask whether a request would fit."""
+"""Access rules of dry runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ CREATE = "gsaas:checks:create"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             CREATE,

@@ -1,7 +1,7 @@
-"""What the enforcer decided lately: the same question has the same answer for a moment.
+"""A cache of access decisions: each is valid for `MAX_AGE` seconds.
 
-oslo.policy looks for the operator's files at every question and then works through the rule, which takes longer than
-all else in a short request. A change of the files is heeded within `KEPT` seconds.
+At every question oslo.policy checks whether the operator's files have changed and then evaluates the rule, which takes
+longer than the rest of a short request. With the cache, a change of the files takes effect within `MAX_AGE` seconds.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from oslo_policy import policy
 
 from gsaas.context import RequestContext
 
-KEPT = 1.0
+MAX_AGE = 1.0
 """Seconds."""
-MOST = 10_000
-"""Answers that are remembered at a time."""
+MAX_ENTRIES = 10_000
+"""Decisions that are cached at a time."""
 
 
-class Decisions:
-    """Answers of *enforcer*, each asked for once in a while. Shared by all threads."""
+class DecisionCache:
+    """Caches the decisions of *enforcer*. Safe to share between threads."""
 
     def __init__(
         self, enforcer: policy.Enforcer, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._enforcer = enforcer
         self._clock = clock
-        self._known: dict[tuple[object, ...], bool] = {}
-        self._until = clock() + KEPT
+        self._decisions: dict[tuple[object, ...], bool] = {}
+        self._expires_at = clock() + MAX_AGE
 
     def allows(self, rule: str, target: Mapping[str, Any], context: RequestContext) -> bool:
-        """May the caller do to *target* what *rule* guards? A rule that is not there allows nothing."""
-        known = self._known
-        if self._clock() > self._until or len(known) > MOST:
-            known = self._known = {}
-            self._until = self._clock() + KEPT
+        """Return whether *rule* allows the caller to act on *target*; a rule that does not exist allows nothing."""
+        # All entries expire together. Threads that find this at once replace the dictionary twice, which is harmless:
+        # each goes on with the dictionary it has a reference to.
+        decisions = self._decisions
+        if self._clock() > self._expires_at or len(decisions) > MAX_ENTRIES:
+            decisions = self._decisions = {}
+            self._expires_at = self._clock() + MAX_AGE
         question = (rule, *target.items(), context.identity)
-        answer = known.get(question)
-        if answer is None:
-            answer = known[question] = bool(self._enforcer.enforce(rule, target, context))
-        return answer
+        allowed = decisions.get(question)
+        if allowed is None:
+            allowed = decisions[question] = bool(self._enforcer.enforce(rule, target, context))
+        return allowed

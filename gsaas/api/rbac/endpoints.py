@@ -1,4 +1,4 @@
-"""Who may see the RODVR endpoints."""
+"""Access rules of RODVR endpoints."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ SHOW = "gsaas:endpoints:show"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             LIST,

@@ -1,4 +1,4 @@
-"""Who may see GPUs, and take them out of service."""
+"""Access rules of GPUs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ UPDATE = "gsaas:gpus:update"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             LIST,
             base.READER_OR_SERVICE,
-            "See how many GPUs and how much GPU memory the cloud has and has free. The GPUs "
-            "themselves are listed for those who may gsaas:gpus:show.",
+            "See how many GPUs and how much GPU memory the cloud has, and how much of it is free. The "
+            "GPUs themselves are listed for callers that gsaas:gpus:show allows.",
             [{"method": "GET", "path": "/v1/gpus"}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             SHOW,
             base.ADMIN,
-            "See GPUs one by one: where they are, what of them is used, and by which leases.",
+            "See each GPU: its host, how much of it is used, and by which leases.",
             [
                 {"method": "GET", "path": "/v1/gpus"},
                 {"method": "GET", "path": "/v1/gpus/{uuid}"},
@@ -34,7 +35,7 @@ def rules() -> list[policy.DocumentedRuleDefault]:
         policy.DocumentedRuleDefault(
             UPDATE,
             base.ADMIN,
-            "Disable a GPU, so that no new lease gets it, or enable it again.",
+            "Disable a GPU, so that new leases do not get it, or enable it again.",
             [{"method": "PATCH", "path": "/v1/gpus/{uuid}"}],
             scope_types=["project"],
         ),

@@ -1,4 +1,4 @@
-"""Who may redeem grants."""
+"""Access rules of grants."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ REDEEM = "gsaas:grants:redeem"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             REDEEM,
             base.ADMIN_OR_SERVICE,
-            "Redeem a grant that a consumer showed, and learn what it is for.",
+            "Redeem a grant that a consumer presented, and see which GPUs it admits to.",
             [{"method": "POST", "path": "/v1/grants/redeem"}],
             scope_types=["project"],
         ),

@@ -1,4 +1,4 @@
-"""Who may see hosts, take them out of service, and declare them gone."""
+"""Access rules of hosts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ DELETE = "gsaas:hosts:delete"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             LIST,
             base.READER_OR_SERVICE,
-            "See how many hosts with GPUs the cloud has. The hosts themselves are listed for those "
-            "who may gsaas:hosts:show.",
+            "See how many hosts with GPUs the cloud has. The hosts themselves are listed for callers "
+            "that gsaas:hosts:show allows.",
             [{"method": "GET", "path": "/v1/hosts"}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             SHOW,
             base.ADMIN,
-            "See hosts one by one: their GPUs, their agents, and whether those are silent.",
+            "See each host: its GPUs, its agents, and whether these still report.",
             [
                 {"method": "GET", "path": "/v1/hosts"},
                 {"method": "GET", "path": "/v1/hosts/{name}"},
@@ -35,14 +36,14 @@ def rules() -> list[policy.DocumentedRuleDefault]:
         policy.DocumentedRuleDefault(
             UPDATE,
             base.ADMIN,
-            "Disable a host, so that no new lease gets its GPUs, or enable it again.",
+            "Disable a host, so that new leases do not get its GPUs, or enable it again.",
             [{"method": "PATCH", "path": "/v1/hosts/{name}"}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             DELETE,
             base.ADMIN,
-            "Declare a host gone for good: leases that hold its GPUs fail, and bindings that it held count as removed.",
+            "Declare a host permanently gone: leases with GPUs of it fail, and its bindings count as removed.",
             [{"method": "DELETE", "path": "/v1/hosts/{name}"}],
             scope_types=["project"],
         ),

@@ -1,4 +1,4 @@
-"""Who may do what with leases."""
+"""Access rules of leases."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ ITEM = "/v1/leases/{lease_id}"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             LIST,
@@ -32,7 +33,7 @@ def rules() -> list[policy.DocumentedRuleDefault]:
         policy.DocumentedRuleDefault(
             LIST_ALL_PROJECTS,
             base.ADMIN_OR_SERVICE,
-            "List the leases of all projects, also those in the queue, and find any of them by its id.",
+            "List the leases of all projects, including those in the queue, and find any lease by its id.",
             [
                 {"method": "GET", "path": f"{COLLECTION}?all_projects=true"},
                 {"method": "GET", "path": ITEM},
@@ -46,15 +47,15 @@ def rules() -> list[policy.DocumentedRuleDefault]:
         policy.DocumentedRuleDefault(
             SHOW,
             base.READER_OR_SERVICE,
-            "Show a lease and its story.",
+            "Show a lease and its events.",
             [{"method": "GET", "path": ITEM}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             SHOW_PLACEMENT,
             base.ADMIN,
-            "See which GPUs, hosts and real addresses are behind a lease or would be behind a "
-            "checked request.",
+            "See which GPUs, hosts and real addresses a lease has, or which ones a checked request "
+            "would get.",
             [
                 {"method": "GET", "path": COLLECTION},
                 {"method": "GET", "path": ITEM},
@@ -67,14 +68,14 @@ def rules() -> list[policy.DocumentedRuleDefault]:
         policy.DocumentedRuleDefault(
             CREATE,
             base.MEMBER,
-            "Launch a VM with cGPUs.",
+            "Launch a lease: claim cGPUs, with or without a VM.",
             [{"method": "POST", "path": COLLECTION}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             PRIORITISE,
             base.ADMIN,
-            "Ask for cGPUs with a priority above 0, and so go before others in the queue.",
+            "Ask for cGPUs with a priority above 0, to be served before other requests in the queue.",
             [{"method": "POST", "path": COLLECTION}],
             scope_types=["project"],
         ),
@@ -88,14 +89,14 @@ def rules() -> list[policy.DocumentedRuleDefault]:
         policy.DocumentedRuleDefault(
             KEEP,
             base.MEMBER,
-            "Keep a lease alive that ends when its client falls silent.",
+            "Keep a lease alive that ends when its client stops reporting.",
             [{"method": "POST", "path": f"{ITEM}/keepalive"}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             DELETE,
             base.MEMBER,
-            "Terminate a lease: delete its VM and give its GPUs back.",
+            "Terminate a lease: delete its VM and release its GPUs.",
             [{"method": "DELETE", "path": ITEM}],
             scope_types=["project"],
         ),

@@ -1,4 +1,4 @@
-"""Who may see quotas."""
+"""Access rules of quotas."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ SHOW = "gsaas:limits:show"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             SHOW,
             base.READER_OR_SERVICE,
-            "See how much the caller's project may hold, and how much it does.",
+            "See the quota of the caller's project, and how much of it is used.",
             [{"method": "GET", "path": "/v1/limits"}],
             scope_types=["project"],
         )

@@ -1,4 +1,4 @@
-"""Who may see which scheduling policies there are, and say which is the default."""
+"""Access rules of scheduling policies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ UPDATE = "gsaas:policies:update"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             LIST,

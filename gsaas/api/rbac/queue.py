@@ -1,4 +1,4 @@
-"""Who may see the queue."""
+"""Access rules of the queue."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ LIST = "gsaas:queue:list"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             LIST,
             base.READER_OR_SERVICE,
-            "See how many requests wait for GPUs, and the places of one's own project.",
+            "See how many requests wait for GPUs, and the places of those of the caller's project.",
             [{"method": "GET", "path": "/v1/queue"}],
             scope_types=["project"],
         )

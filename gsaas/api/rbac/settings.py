@@ -1,4 +1,4 @@
-"""Who may see and change settings."""
+"""Access rules of settings."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ UPDATE = "gsaas:settings:update"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             SHOW,
             base.ADMIN,
-            "See what was changed while the service ran.",
+            "See the settings that override the configuration.",
             [{"method": "GET", "path": "/v1/settings"}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             UPDATE,
             base.ADMIN,
-            "Change, for all GPU hosts, how often they report.",
+            "Change how often all GPU hosts report.",
             [{"method": "PATCH", "path": "/v1/settings"}],
             scope_types=["project"],
         ),

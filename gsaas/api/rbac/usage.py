@@ -1,4 +1,4 @@
-"""Who may see what projects held."""
+"""Access rules of usage."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ SHOW_ALL_PROJECTS = "gsaas:usage:show-all-projects"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
+    """Return these rules with the requests that they guard."""
     return [
         policy.DocumentedRuleDefault(
             SHOW,
             base.READER_OR_SERVICE,
-            "See how many GPU-hours the caller's project had over a period.",
+            "See how many GPU-hours the caller's project used in a period.",
             [{"method": "GET", "path": "/v1/usage"}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
             SHOW_ALL_PROJECTS,
             base.ADMIN_OR_SERVICE,
-            "See how many GPU-hours every project had over a period.",
+            "See how many GPU-hours every project used in a period.",
             [{"method": "GET", "path": "/v1/usage"}],
             scope_types=["project"],
         ),

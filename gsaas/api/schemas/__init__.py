@@ -1,8 +1,8 @@
-"""JSON schemas of every body and query: one module per noun.
+"""JSON schemas of every body and query: one module per kind of resource.
 
-A `title` makes a schema a named component of the OpenAPI document. What a caller may send is exact
-(`additionalProperties` is false nearly everywhere), and each limit is stated where the value is, so
-that the message of a refusal can be made from the schema.
+A schema with a `title` becomes a named component of the OpenAPI document, and descriptions are documentation for API
+users. Schemas of requests are exact (`additionalProperties` is false nearly everywhere) and state every limit, so that
+`gsaas.api.validation` can generate error messages from them.
 """
 
 from gsaas.api.schemas import (

@@ -1,4 +1,4 @@
-"""What a request for cGPUs looks like: the same in a launch, a check and an answer."""
+"""Schemas of a request for cGPUs, which are the same in a launch, a check and a response."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ LOCALITIES = ("any", "local", "remote")
 
 MEMORY_WANTED = {
     "type": "integer",
-    "description": "MiB of GPU memory per cGPU, needed in shared mode",
+    "description": "MiB of GPU memory per cGPU, required in shared mode",
 }
 MEMORY_REFUSED = {
     "not": {},
-    "description": "left out in exclusive mode, which gives whole GPUs; mode shared gives shares",
+    "description": "absent in exclusive mode, which claims whole GPUs; mode shared claims parts of GPUs",
 }
 
 HOSTS = ("any", "one", "spread")
@@ -21,21 +21,22 @@ HOSTS = ("any", "one", "spread")
 REQUIREMENTS = {
     "gpu_model": {
         **common.TEXT,
-        "description": "Only GPUs whose model contains this, in upper or lower case: A100.",
+        "description": "Only GPUs whose model name contains this text, such as A100; case does not matter.",
     },
     "compute_capability": {
         "type": "string",
         "pattern": "^[0-9]{1,3}(\\.[0-9]{1,3})?$",
-        "description": "Only GPUs of this CUDA compute capability or a higher one: 8.0.",
+        "description": "Only GPUs of this CUDA compute capability, such as 8.0, or a higher one.",
     },
     "hosts": {
         "enum": list(HOSTS),
         "default": "any",
-        "description": "All cGPUs on one GPU host, or each on a host of its own.",
+        "description": "any: on any GPU hosts; one: all cGPUs on one GPU host; spread: each cGPU on a "
+        "different GPU host.",
     },
     "host": {**common.TEXT, "description": "Only GPUs of this GPU host."},
 }
-"""What a request may insist on; an answer has those that were asked for."""
+"""Requirements that a request may have; a response contains those of its request."""
 
 REQUEST = {
     **common.record(
@@ -44,23 +45,28 @@ REQUEST = {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": common.MAX_INTEGER,
-                "description": "How many cGPUs; the masked prefix and the middleware may allow fewer.",
+                "description": "The number of cGPUs. The masked prefix and the middleware may allow fewer.",
             },
             "mode": {
                 "enum": list(MODES),
                 "default": "exclusive",
-                "description": "Whole GPUs for this lease alone, or shares of GPUs.",
+                "description": "exclusive: whole GPUs for this lease alone; shared: parts of GPUs.",
             },
-            "memory_mb": {**common.MIB, "description": "MiB per cGPU; in shared mode only."},
+            "memory_mb": {
+                **common.MIB,
+                "description": "MiB of GPU memory per cGPU; only in shared mode.",
+            },
             "locality": {
                 "enum": list(LOCALITIES),
                 "default": "any",
-                "description": "Where the VM runs: anywhere, with its GPUs, or away from them.",
+                "description": "Where the VM or other consumer runs. any: on any host; local: on the "
+                "host that has all its GPUs; remote: on a host that has none of them.",
             },
             "policy": {
                 **common.TEXT,
                 "maxLength": 64,
-                "description": "How to choose among GPUs that fit: a name from GET /v1/policies.",
+                "description": "The scheduling policy that chooses among the GPUs that fit: a name from "
+                "GET /v1/policies.",
             },
             **REQUIREMENTS,
         },
@@ -78,12 +84,12 @@ CGPUS = common.record(
         "mode": {"enum": list(MODES)},
         "memory_mb": {
             "type": ["integer", "null"],
-            "description": "MiB per cGPU; null in exclusive mode.",
+            "description": "MiB of GPU memory per cGPU; null in exclusive mode.",
         },
         "locality": {"enum": list(LOCALITIES)},
         "policy": {
             "type": ["string", "null"],
-            "description": "Null while the default is to choose, and nothing is chosen yet.",
+            "description": "The scheduling policy. Null while a request that names none is in the queue.",
         },
         **REQUIREMENTS,
     },
@@ -98,16 +104,16 @@ NEAREST = common.record(
     },
     optional=tuple(REQUIREMENTS),
     title="NearestFit",
-    description="The largest request like the one made that would fit now.",
+    description="The largest request of this kind that would fit now.",
 )
 
 RELAXED = {
     "enum": [None, "locality", *REQUIREMENTS],
-    "description": "The requirement that the nearest request gives up, if it has to.",
+    "description": "The requirement that the nearest request drops; null if it drops none.",
 }
 
 DROPPED = {
     "type": "array",
-    "description": "How many GPUs each filter took away.",
+    "description": "The number of GPUs that each filter excluded. A GPU counts for the first one only.",
     "items": common.record({"filter": {"type": "string"}, "gpus": {"type": "integer"}}),
 }

@@ -1,13 +1,18 @@
-"""What dry runs look like on the wire."""
+"""Schemas of dry runs."""
 
 from __future__ import annotations
 
 from gsaas.api.schemas import cgpus, common
 
 CONSUMER = common.record(
-    {"host": {**common.TEXT, "description": "The host on which it runs, as GSaaS knows it."}},
+    {
+        "host": {
+            **common.TEXT,
+            "description": "The host on which the consumer runs, by its name in GSaaS.",
+        }
+    },
     optional=("host",),
-    description="Checks a request without a VM: who would use it.",
+    description="The program that would use the cGPUs; its presence makes this the check of a lease without a VM.",
 )
 
 CREATE = common.record(
@@ -32,7 +37,7 @@ CHECKED = common.record(
                         "gsaas.capacity.impossible",
                         "gsaas.quota.exceeded",
                     ],
-                    "description": "The code of the error that a launch would be answered with.",
+                    "description": "The code of the error that a launch would return; null if it fits.",
                 },
                 "reason": {"type": ["string", "null"]},
                 "filters": cgpus.DROPPED,

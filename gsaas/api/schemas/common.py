@@ -1,19 +1,23 @@
-"""Pieces that several nouns' schemas are made of."""
+"""Parts that the schemas of several resources share."""
 
 from __future__ import annotations
 
 from typing import Any
 
 MAX_INTEGER = 2**31 - 1
-"""The largest whole number that the database's columns hold."""
+"""The largest integer that the database's columns can store."""
 
-TEXT = {
+NAME_MIN, NAME_MAX = 1, 255
+"""The shortest and longest name or identifier, in characters."""
+NAME_PATTERN = "^[^\\u0000-\\u001f\\u007f]*$"
+
+TEXT: dict[str, Any] = {
     "type": "string",
-    "minLength": 1,
-    "maxLength": 255,
-    "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
+    "minLength": NAME_MIN,
+    "maxLength": NAME_MAX,
+    "pattern": NAME_PATTERN,
 }
-"""A name or an identifier: one line."""
+"""A name or an identifier: one line without control characters."""
 
 TIME = {"type": "string", "format": "date-time"}
 MIB = {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER}
@@ -31,7 +35,7 @@ ERRORS = {
                     "request_id": {"type": "string"},
                     "code": {
                         "type": "string",
-                        "description": "Names the situation and never changes: match on this.",
+                        "description": "Identifies the kind of error and never changes. Programs should compare this.",
                     },
                     "status": {"type": "integer"},
                     "title": {"type": "string"},
@@ -41,7 +45,7 @@ ERRORS = {
                     "max_version": {"type": "string"},
                     "gsaas": {
                         "type": "object",
-                        "description": "Why the request does not fit, for programs.",
+                        "description": "Why the request does not fit, in a form for programs.",
                     },
                 },
                 "required": ["request_id", "code", "status", "title", "detail", "links"],
@@ -67,21 +71,24 @@ PAGE = {
         "type": "integer",
         "minimum": 1,
         "maximum": MAX_INTEGER,
-        "description": "Most rows to return; the service's own limit may be lower.",
+        "description": "The maximum number of rows to return; the service's own limit may be lower.",
     },
-    "marker": {**TEXT, "description": "The last row of the previous page."},
+    "marker": {**TEXT, "description": "The identifier of the last row of the previous page."},
 }
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that takes null as well."""
+    """Return a schema that allows null as well."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def record(
     properties: dict[str, Any], optional: tuple[str, ...] = (), **more: Any
 ) -> dict[str, Any]:
-    """Return the schema of an object with exactly these properties; the *optional* may be left out."""
+    """Return the schema of an object with exactly these properties, of which the *optional* ones may be missing.
+
+    *more* are further keywords of the schema, such as its title.
+    """
     return {
         **more,
         "type": "object",
@@ -92,21 +99,24 @@ def record(
 
 
 def query(properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a query string, in which everything may be left out."""
+    """Return the schema of a query string whose parameters are all optional."""
     return record(properties, optional=tuple(properties))
 
 
 def disabling(noun: str) -> dict[str, Any]:
-    """Return the schema of a PATCH that takes a *noun* out of service, or back."""
+    """Return the schema of a PATCH that disables or enables a *noun* (`gpu` or `host`)."""
     return record(
         {
             noun: record(
                 {
                     "disabled": {
                         "type": "boolean",
-                        "description": "True: no new lease gets it; those that hold it keep it.",
+                        "description": "If true, new leases do not get it; leases that have it keep it.",
                     },
-                    "disabled_reason": {**TEXT, "description": "For whoever wonders later."},
+                    "disabled_reason": {
+                        **TEXT,
+                        "description": "Why it is disabled: a note to other operators.",
+                    },
                 },
                 optional=("disabled_reason",),
             )

@@ -1,4 +1,4 @@
-"""What RODVR endpoints look like on the wire."""
+"""Schemas of RODVR endpoints."""
 
 from __future__ import annotations
 
@@ -13,13 +13,20 @@ ENDPOINT = common.record(
         "bindings": common.record(
             {
                 "installed": {"type": "integer"},
-                "pending": {"type": "integer", "description": "Waiting for the VM's interface."},
+                "pending": {
+                    "type": "integer",
+                    "description": "Bindings whose VM's interface does not exist yet.",
+                },
             }
         ),
-        "problems": {"type": "array", "items": {"type": "string"}},
+        "problems": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Problems that an operator has to solve.",
+        },
         "dropped_packets": {
             "type": "object",
-            "description": "By port id, by reason.",
+            "description": "Port id -> reason -> number of packets.",
             "additionalProperties": {
                 "type": "object",
                 "additionalProperties": {"type": "integer"},

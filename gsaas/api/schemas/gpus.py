@@ -1,4 +1,4 @@
-"""What GPUs look like on the wire."""
+"""Schemas of GPUs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ TOTALS = common.record(
         "hosts": {"type": "integer", "description": "Hosts that have GPUs."},
         "gpus": {"type": "integer"},
         "memory_mb": {"type": "integer"},
-        "free_mb": {"type": "integer", "description": "Of GPUs that are on offer."},
-        "idle": {"type": "integer", "description": "GPUs on offer with nothing on them."},
+        "free_mb": {
+            "type": "integer",
+            "description": "Free memory of the GPUs that are available to new leases.",
+        },
+        "idle": {
+            "type": "integer",
+            "description": "GPUs that are available to new leases and that no lease uses.",
+        },
     },
     title="Totals",
 )
@@ -29,9 +35,9 @@ PROCESS = common.record(
 
 XID_ERROR = common.record(
     {
-        "at": {**common.TIME, "description": "By the clock of its host."},
-        "xid": {"type": "integer", "description": "NVIDIA's number of the error."},
-        "fatal": {"type": "boolean", "description": "Whether it withdrew the GPU."},
+        "at": {**common.TIME, "description": "By the clock of the GPU's host."},
+        "xid": {"type": "integer", "description": "NVIDIA's XID, the number of the error."},
+        "fatal": {"type": "boolean", "description": "Whether the GPU was withdrawn because of it."},
     },
     title="XidError",
 )
@@ -39,7 +45,10 @@ XID_ERROR = common.record(
 READING = common.record(
     {
         "at": common.TIME,
-        "used_mb": {"type": ["integer", "null"], "description": "In use, by whomever."},
+        "used_mb": {
+            "type": ["integer", "null"],
+            "description": "GPU memory in use by any process, whether of a lease or not.",
+        },
         "utilisation": {"type": ["number", "null"], "description": "Percent."},
         "mean_utilisation": {
             "type": ["number", "null"],
@@ -48,10 +57,10 @@ READING = common.record(
         "temperature_c": {"type": ["number", "null"]},
         "power_w": {"type": ["number", "null"]},
         "processes": {"type": "array", "items": PROCESS},
-        "xid_errors": {"type": "array", "items": XID_ERROR, "description": "The last few."},
+        "xid_errors": {"type": "array", "items": XID_ERROR, "description": "The most recent ones."},
     },
     title="GpuReading",
-    description="What its monitor read last. What the GPU does not tell is null.",
+    description="The monitor's last reading. Values that the GPU does not report are null.",
 )
 
 GPU = common.record(
@@ -68,21 +77,21 @@ GPU = common.record(
         "disabled_reason": {"type": ["string", "null"]},
         "withdrawn": {
             "type": ["string", "null"],
-            "description": "Why its monitor says that it cannot be used; null while it can.",
+            "description": "Why its monitor considers it unusable; null while it is usable.",
         },
         "awaits_operator": {
             "type": "boolean",
-            "description": "It stays withdrawn until somebody enables it.",
+            "description": "Whether it stays withdrawn until an operator enables it.",
         },
         "parent_uuid": {
             "type": ["string", "null"],
-            "description": "The GPU that a MIG instance is part of.",
+            "description": "The UUID of the GPU that this MIG instance is part of; null for a whole GPU.",
         },
         "compute_capability": {"type": ["string", "null"]},
         "reading": common.nullable(READING),
         "daemon_address": {
             "type": ["string", "null"],
-            "description": "ip:port on the GPU network.",
+            "description": "ip:port of its daemon on the GPU network.",
         },
         "generation": {"type": "integer"},
     },

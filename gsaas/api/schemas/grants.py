@@ -1,4 +1,4 @@
-"""What grants look like on the wire."""
+"""Schemas of grants."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ REDEEM = common.record(
                     "type": "string",
                     "minLength": 1,
                     "maxLength": 4096,
-                    "description": "GSAAS_GRANT of the lease's environment, as the consumer showed it.",
+                    "description": "The grant that the consumer presented: GSAAS_GRANT of the lease's environment.",
                 },
                 "address": {
                     "type": "string",
                     "format": "ipv4",
                     "pattern": "^[0-9.]+$",
-                    "description": "The IPv4 address from which it was shown, and which is to be admitted.",
+                    "description": "The IPv4 address that presented the grant and is to be admitted.",
                 },
                 "lease_id": {
                     **common.TEXT,
-                    "description": "The lease that the consumer says it has.",
+                    "description": "The lease that the consumer claims to use.",
                 },
                 "project_id": {
                     **common.TEXT,
-                    "description": "The project that the consumer is known to be of.",
+                    "description": "The project that the consumer belongs to.",
                 },
             },
             optional=("lease_id", "project_id"),
@@ -40,10 +40,13 @@ REDEEMED = common.record(
             {
                 "lease_id": {"type": "string"},
                 "project_id": {"type": "string"},
-                "address": {"type": "string", "description": "Admitted while the lease lasts."},
+                "address": {
+                    "type": "string",
+                    "description": "The address that is admitted until the lease ends.",
+                },
                 "devices": {
                     "type": "array",
-                    "description": "What it may reach.",
+                    "description": "The cGPUs whose daemons it may connect to.",
                     "items": common.record(
                         {
                             "index": {"type": "integer"},

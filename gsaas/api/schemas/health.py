@@ -1,4 +1,4 @@
-"""What a health check answers."""
+"""Schema of the response to a health check."""
 
 from __future__ import annotations
 

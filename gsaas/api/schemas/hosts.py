@@ -1,4 +1,4 @@
-"""What hosts look like on the wire."""
+"""Schemas of hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DELETE = common.query(
     {
         "force": {
             "type": "boolean",
-            "description": "Also if it was heard of a moment ago: it was switched off since.",
+            "description": "Delete the host even if its agents reported recently, because it was switched off since.",
         }
     }
 )
@@ -23,12 +23,12 @@ FORGOTTEN = common.record(
                 "failed_leases": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": "Those that held its GPUs: in ERROR now.",
+                    "description": "Leases that had GPUs of the host; they are in ERROR now.",
                 },
                 "unbound_leases": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": "Those whose VMs it ran: nothing there has to confirm anything any more.",
+                    "description": "Leases whose VMs ran on the host; they no longer wait for its endpoint to confirm.",
                 },
             }
         )
@@ -48,16 +48,16 @@ HOST = common.record(
         "monitor_seen_at": common.nullable(common.TIME),
         "monitor_interval": {
             "type": ["number", "null"],
-            "description": "Seconds between two reports of its monitor.",
+            "description": "Seconds between two reports of the host's monitor.",
         },
         "problems": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "What its monitor says somebody has to mend.",
+            "description": "Problems, reported by the host's monitor, that an operator has to solve.",
         },
         "silent": {
             "type": "boolean",
-            "description": "Its monitor was not heard of for too long: its GPUs are not offered.",
+            "description": "Whether the host's monitor has stopped reporting, so that new leases do not get its GPUs.",
         },
     },
     title="Host",

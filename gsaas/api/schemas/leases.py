@@ -1,4 +1,4 @@
-"""What leases look like on the wire."""
+"""Schemas of leases."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ CREATE = common.record(
     {
         "lease": common.record(
             {
-                "name": {**common.TEXT, "description": "lease-<start of its id> when left out."},
+                "name": {
+                    **common.TEXT,
+                    "description": "The name of the lease; by default `lease-` and the first 8 characters of its id.",
+                },
                 "cgpus": cgpus.REQUEST,
                 "server": {
                     "type": ["object", "null"],
                     "description": "Nova's own fields of a server: imageRef, flavorRef, networks, "
-                    "key_name, user_data and so on. null: no VM; somebody else runs what uses the cGPUs.",
+                    "key_name, user_data and so on. null: no VM is created; an existing program or VM uses the "
+                    "cGPUs.",
                     "properties": {
                         "user_data": {
                             "type": "string",
                             "contentEncoding": "base64",
-                            "description": "base64, as Nova takes it",
+                            "description": "user data in base64, as Nova requires",
                         }
                     },
                     "default": {},
@@ -30,48 +34,51 @@ CREATE = common.record(
                     {
                         "host": {
                             **common.TEXT,
-                            "description": "The host on which it runs, by the name that GSaaS knows it by.",
+                            "description": "The host on which the consumer runs, by its name in GSaaS.",
                         },
                         "uid": {
                             "type": "integer",
                             "minimum": 0,
                             "maximum": 2**32 - 2,
-                            "description": "The only user of that host who may use masked addresses.",
+                            "description": "The uid of the only user of that host who may use the masked addresses.",
                         },
                         "address": {
                             "type": "string",
                             "format": "ipv4",
                             "pattern": "^[0-9.]+$",
-                            "description": "The only address from which the grant may be redeemed.",
+                            "description": "The only IPv4 address from which the grant may be redeemed.",
                         },
                     },
                     optional=("host", "uid", "address"),
-                    description="Who uses a lease without a server; only with server null.",
+                    description="The program or VM that uses the cGPUs of a lease without a server; "
+                    "only with server null.",
                 ),
                 "wait": {
                     "type": ["integer", "null"],
                     "minimum": 1,
                     "maximum": common.MAX_INTEGER,
-                    "description": "Seconds to wait in the queue for cGPUs that are not free now; null: "
-                    "for as long as it takes. Left out, the answer is a refusal.",
+                    "description": "Seconds to wait in the queue if the cGPUs are not free now; null: without "
+                    "a limit. If absent, such a request is refused.",
                 },
                 "priority": {
                     **queue.PRIORITY,
                     "default": 0,
-                    "description": "Higher goes first in the queue; above 0 for admins.",
+                    "description": "Requests of a higher priority come first in the queue; only admins "
+                    "may use one above 0.",
                 },
                 "attended": {
                     "type": "boolean",
                     "default": False,
-                    "description": "The client will keep asking while it waits (while_status below); "
-                    "when it stops, its place is given back.",
+                    "description": "Whether the client keeps sending GET /v1/leases/{id} with while_status while the "
+                    "request waits; when it stops, the request leaves the queue.",
                 },
                 "keepalive": {
                     "type": "integer",
                     "minimum": 10,
                     "maximum": 86400,
-                    "description": "Seconds: once it has its cGPUs, the lease ends unless its client says again "
-                    "within so many seconds that it is still there; only with server null.",
+                    "description": "Seconds: once the lease has its cGPUs, it ends when its client has "
+                    "sent no keepalive "
+                    "request for this long; only with server null.",
                 },
             },
             optional=("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
@@ -84,14 +91,14 @@ _TIMEOUT = {
     "minimum": 0,
     "maximum": 60,
     "default": 0,
-    "description": "Seconds after which the answer comes in any case.",
+    "description": "The longest time to wait for the change, in seconds.",
 }
 
 CREATE_QUERY = common.query(
     {
         "timeout": {
             **_TIMEOUT,
-            "description": "Seconds for which the answer may be held back while the request is in the queue.",
+            "description": "The longest time to delay the response while the request is in the queue, in seconds.",
         }
     }
 )
@@ -100,7 +107,7 @@ SHOW_QUERY = common.query(
     {
         "while_status": {
             "enum": [str(status) for status in Status],
-            "description": "Answer as soon as the lease has another status than this.",
+            "description": "Delay the response until the lease has another status than this.",
         },
         "timeout": _TIMEOUT,
     }
@@ -109,15 +116,15 @@ SHOW_QUERY = common.query(
 LIST = common.query(
     {
         **common.PAGE,
-        "server_id": {**common.TEXT, "description": "Only the lease of this server."},
+        "server_id": {**common.TEXT, "description": "Only the lease with this server."},
         "status": {
             "enum": [str(status) for status in Status],
-            "description": "Only leases in this status. Without it, all but RELEASED ones.",
+            "description": "Only leases in this status; by default all but RELEASED ones.",
         },
-        "name": {**common.TEXT, "description": "Only leases of exactly this name."},
+        "name": {**common.TEXT, "description": "Only leases with exactly this name."},
         "all_projects": {
             "type": "boolean",
-            "description": "Leases of every project; for admins.",
+            "description": "List the leases of all projects; for admins.",
         },
     }
 )
@@ -127,29 +134,29 @@ ENVIRONMENT_QUERY = common.query(
         "format": {
             "enum": ["json", "shell", "dotenv"],
             "default": "json",
-            "description": "JSON, lines that a shell can evaluate, or lines of a .env file.",
+            "description": "json: a JSON object; shell: commands for a shell; dotenv: a .env file.",
         }
     }
 )
 
 DEVICE = common.record(
     {
-        "index": {"type": "integer", "description": "The device number that the VM sees."},
+        "index": {"type": "integer", "description": "The device number that programs see."},
         "masked_address": {
             "type": ["string", "null"],
-            "description": "ip:port, as the VM or other consumer is told; null if it is told the real one.",
+            "description": "The ip:port that the VM or other consumer uses; null if it uses the real address.",
         },
         "memory_mb": {"type": "integer"},
         "gpu_uuid": {"type": "string"},
         "gpu_host": {"type": "string"},
         "real_address": {
             "type": ["string", "null"],
-            "description": "ip:port of the daemon; null while its host has not told its address.",
+            "description": "ip:port of the daemon; null until its host has reported its address.",
         },
     },
     optional=("gpu_uuid", "gpu_host", "real_address"),
     title="Device",
-    description="One cGPU. Which GPU it is of is told to admins, and to a consumer who needs it.",
+    description="One cGPU. Only admins, and consumers that need it, see on which GPU it is.",
 )
 
 EVENT = common.record(
@@ -159,7 +166,7 @@ EVENT = common.record(
         "status": {"type": "string", "description": "The lease's status after the event."},
         "detail": {
             "type": ["string", "null"],
-            "description": "May name hosts and addresses, so it is null for all but admins.",
+            "description": "It may name hosts and addresses, so it is null for callers other than admins.",
         },
     },
     title="LeaseEvent",
@@ -183,7 +190,7 @@ LEASE_PROPERTIES = {
     "remoting": {"type": "string"},
     "access": {
         "enum": [*map(str, Access), None],
-        "description": "How its consumer reaches the GPUs; null until it has some.",
+        "description": "How its consumer reaches the GPUs; null until the lease has GPUs.",
     },
     "server": common.nullable(
         common.record(
@@ -198,17 +205,17 @@ LEASE_PROPERTIES = {
                 "uid": {"type": ["integer", "null"]},
                 "address": {"type": ["string", "null"]},
             },
-            description="Who uses it, if it has no server.",
+            description="The program or VM that uses the cGPUs of a lease without a server.",
         )
     ),
     "degraded": {
         "type": "boolean",
-        "description": "Whether a GPU that it holds has failed, or nobody knows how it is. It may come back.",
+        "description": "Whether a GPU of the lease, its daemon or its host's monitor has failed. It may recover.",
     },
     "degraded_reasons": {
         "type": "array",
         "items": {"type": "string"},
-        "description": "Why; they name GPUs and hosts, so they are told to admins only.",
+        "description": "Why it is degraded; only for admins, because the reasons name GPUs and hosts.",
     },
     "devices": {"type": "array", "items": DEVICE},
     "fault": common.nullable(
@@ -216,23 +223,22 @@ LEASE_PROPERTIES = {
     ),
     "dropped_packets": {
         "type": ["object", "null"],
-        "description": "Packets of the VM that its host dropped, by reason; null before the first "
-        "report.",
+        "description": "Packets of the VM that its host dropped, by reason; null until the host has reported.",
         "additionalProperties": {"type": "integer"},
     },
     "timings": {
         "type": "object",
-        "description": "Seconds that each phase of its launch took, for those that are over.",
+        "description": "The duration in seconds of each phase of the launch that is complete.",
         "properties": {phase: {"type": "number"} for phase in timings.PHASES},
         "additionalProperties": False,
     },
     "links": common.LINKS,
 }
-FOR_ADMINS = ("degraded_reasons",)
-LEASE = common.record(LEASE_PROPERTIES, optional=FOR_ADMINS, title="Lease")
-LEASE_WITH_STORY = common.record(
+ADMIN_PROPERTIES = ("degraded_reasons",)
+LEASE = common.record(LEASE_PROPERTIES, optional=ADMIN_PROPERTIES, title="Lease")
+LEASE_WITH_EVENTS = common.record(
     {**LEASE_PROPERTIES, "events": {"type": "array", "items": EVENT}},
-    optional=FOR_ADMINS,
+    optional=ADMIN_PROPERTIES,
     title="LeaseWithStory",
 )
 
@@ -242,11 +248,11 @@ CREATED = common.record(
         "notes": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "What the cloud makes of the server fields, such as one it ignores.",
+            "description": "The cloud's remarks on the server fields, such as a field that it ignores.",
         },
         "environment": {
             "type": "object",
-            "description": "With 201: the variables with which programs find the cGPUs.",
+            "description": "The environment variables with which programs find the cGPUs; only with status 201.",
             "additionalProperties": {"type": "string"},
         },
     },
@@ -265,7 +271,7 @@ KEPT = common.record(
         )
     }
 )
-SHOWN = common.record({"lease": LEASE_WITH_STORY})
+SHOWN = common.record({"lease": LEASE_WITH_EVENTS})
 MANY = common.record(
     {"leases": {"type": "array", "items": LEASE}, "leases_links": common.LINKS},
     optional=("leases_links",),

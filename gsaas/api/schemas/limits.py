@@ -1,4 +1,4 @@
-"""What limits look like on the wire."""
+"""Schemas of limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gsaas.limits import base
 
 _AMOUNT = common.record(
     {
-        "limit": {"type": "integer", "minimum": -1, "description": "-1: there is no limit."},
+        "limit": {"type": "integer", "minimum": -1, "description": "-1 means no limit."},
         "used": {"type": "integer", "minimum": 0},
     },
     title="Limit",

@@ -1,4 +1,4 @@
-"""What scheduling policies look like on the wire."""
+"""Schemas of scheduling policies."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from gsaas.api.schemas import common
 
 PROPERTIES = {
     "name": {"type": "string"},
-    "default": {"type": "boolean", "description": "Used for requests that name none."},
+    "default": {"type": "boolean", "description": "Whether requests that name no policy use it."},
     "configured": {
         "type": "boolean",
-        "description": "The default of the configuration, before any admin's.",
+        "description": "Whether it is the default in the configuration, which an admin may override.",
     },
-    "allowed": {"type": "boolean", "description": "Requests may name it."},
-    "source": {"type": "string", "description": "Where the rule comes from."},
-    "description": {"type": "string", "description": "The rule, in one line."},
+    "allowed": {"type": "boolean", "description": "Whether requests may name it."},
+    "source": {"type": "string", "description": "The system or paper that it comes from."},
+    "description": {"type": "string", "description": "What it does, in one line."},
 }
 
 MANY = common.record(
@@ -26,7 +26,7 @@ ONE = common.record(
                 **PROPERTIES,
                 "about": {
                     "type": "string",
-                    "description": "What it is good for, and what that costs.",
+                    "description": "Its advantages and disadvantages.",
                 },
             },
             title="PolicyInFull",
@@ -40,7 +40,8 @@ UPDATE = common.record(
             {
                 "default": {
                     **common.nullable({**common.TEXT, "maxLength": 64}),
-                    "description": "Serves requests that name none; null: as configured.",
+                    "description": "The policy for requests that name none; null restores the default "
+                    "of the configuration.",
                 }
             }
         )

@@ -1,4 +1,4 @@
-"""What the queue looks like on the wire."""
+"""Schemas of the queue."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ PRIORITY = {"type": "integer", "minimum": -common.MAX_INTEGER, "maximum": common
 
 ESTIMATE = {
     "type": ["number", "null"],
-    "description": "Seconds until its turn, if leases go on ending as they did; null if none has yet.",
+    "description": "Estimated seconds until it gets GPUs, from how long recent leases lasted; null if there were none.",
 }
 
 STANDING = common.record(
     {
-        "position": {"type": "integer", "description": "1 is next."},
-        "length": {"type": "integer", "description": "Of the whole queue."},
+        "position": {"type": "integer", "description": "1 is the next in turn."},
+        "length": {"type": "integer", "description": "The number of requests in the whole queue."},
         "estimate_seconds": ESTIMATE,
     },
     title="Standing",
@@ -24,7 +24,7 @@ STANDING = common.record(
 
 PLACE = common.record(
     {
-        "position": {"type": "integer", "description": "1 is next."},
+        "position": {"type": "integer", "description": "1 is the next in turn."},
         "lease_id": {"type": "string"},
         "name": {"type": "string"},
         "project_id": {"type": "string"},
@@ -34,7 +34,7 @@ PLACE = common.record(
         "wait_until": common.nullable(common.TIME),
         "attended": {
             "type": "boolean",
-            "description": "Its client keeps asking; if it stops, the place is given back.",
+            "description": "Whether the request leaves the queue when its client stops asking.",
         },
         "estimate_seconds": ESTIMATE,
         "cgpus": cgpus.CGPUS,
@@ -46,8 +46,11 @@ MANY = common.record(
     {
         "totals": common.record(
             {
-                "length": {"type": "integer", "description": "How many requests wait."},
-                "own": {"type": "integer", "description": "How many of the caller's project."},
+                "length": {"type": "integer", "description": "The number of waiting requests."},
+                "own": {
+                    "type": "integer",
+                    "description": "The number of waiting requests of the caller's project.",
+                },
             },
             title="QueueTotals",
         ),

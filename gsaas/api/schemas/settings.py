@@ -1,4 +1,4 @@
-"""What settings look like on the wire."""
+"""Schemas of settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SETTINGS = common.record(
             "type": ["integer", "null"],
             "minimum": 1,
             "maximum": 3600,
-            "description": "Seconds between two reports of each GPU host; null: as the configuration of each says.",
+            "description": "Seconds between two reports of each GPU host; null: each host's own configuration applies.",
         }
     },
     title="Settings",

@@ -1,4 +1,4 @@
-"""What version documents look like on the wire."""
+"""Schemas of version documents."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class FenceTable:
             self._netlink.transact([*remains, *ruleset.build(layout, 0), *elements])
 
     def change(self, add: Iterable[Admission], remove: Iterable[Admission]) -> None:
-        """Add and remove admissions; raises `NetlinkRefused`, and changes nothing, if one exists already or is missing."""
+        """Add and remove admissions; raises `NetlinkRefused`, and changes nothing, if one is there or is missing."""
         self._netlink.transact([*_elements(False, remove), *_elements(True, add)])
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""What oslo.policy decided is remembered for a moment, and for nobody else."""
+"""Access decisions are cached for a moment, for each caller and target."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 import gsaas.conf
 from gsaas.api import rbac
-from gsaas.api.rbac.decisions import KEPT, Decisions
+from gsaas.api.rbac.decisions import MAX_AGE, DecisionCache
 from gsaas.context import RequestContext
 
 BLUE = {"project_id": "blue", "user_id": "ann"}
 
 
 class Clock:
-    """Seconds, moved by hand."""
+    """A clock in seconds that tests set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -31,24 +31,24 @@ def clock() -> Clock:
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
-    """The operator's own rules: none yet."""
+    """The operator's file of rules, which is empty at first."""
     file = tmp_path / "policy.yaml"
     file.write_text("{}\n")
     return file
 
 
 @pytest.fixture
-def decisions(clock: Clock, rules: Path) -> Decisions:
+def decisions(clock: Clock, rules: Path) -> DecisionCache:
     file = rules.with_name("gsaas.conf")
     file.write_text(f"[oslo_policy]\npolicy_file = {rules}\n")
-    return Decisions(rbac.enforcer(gsaas.conf.load(files=[str(file)])), clock)
+    return DecisionCache(rbac.enforcer(gsaas.conf.load(files=[str(file)])), clock)
 
 
 def caller(project_id: str = "blue", *roles: str) -> RequestContext:
     return RequestContext.of(user_id="ann", project_id=project_id, roles=list(roles))
 
 
-def test_one_callers_answer_is_not_anothers(decisions: Decisions):
+def test_a_decision_applies_to_one_caller_and_target_only(decisions: DecisionCache):
     rule = rbac.leases.DELETE
     assert decisions.allows(rule, BLUE, caller("blue", "member"))
     assert not decisions.allows(rule, BLUE, caller("red", "member"))
@@ -57,16 +57,16 @@ def test_one_callers_answer_is_not_anothers(decisions: Decisions):
     assert decisions.allows(rule, BLUE, caller("blue", "member"))
 
 
-def test_a_change_of_the_rules_is_heeded_after_a_moment(
-    decisions: Decisions, clock: Clock, rules: Path
+def test_a_change_of_the_rules_takes_effect_within_the_maximum_age(
+    decisions: DecisionCache, clock: Clock, rules: Path
 ):
     rule = rbac.leases.CREATE
     assert decisions.allows(rule, BLUE, caller("blue", "member"))
     rules.write_text(f'"{rule}": "role:admin"\n# so that the size differs\n')
-    clock.now += KEPT * 1.01
+    clock.now += MAX_AGE * 1.01
     assert not decisions.allows(rule, BLUE, caller("blue", "member"))
     assert decisions.allows(rule, BLUE, caller("blue", "admin"))
 
 
-def test_a_rule_that_is_not_there_allows_nothing(decisions: Decisions):
+def test_a_rule_that_does_not_exist_allows_nothing(decisions: DecisionCache):
     assert not decisions.allows("gsaas:leases:forgotten", BLUE, caller("blue", "admin"))

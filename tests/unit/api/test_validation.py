@@ -1,4 +1,4 @@
-"""A schema says no to the same values whatever it has seen before."""
+"""A schema refuses the same values whatever it has validated before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNT = {"type": "object", "properties": {"count": NUMBER}}
 
 
 @pytest.mark.parametrize("wrong", [True, 1.0, "1", 0, None])
-def test_what_looks_like_a_value_that_was_right_is_still_looked_at(wrong):
+def test_a_value_that_resembles_a_cached_one_is_validated(wrong):
     schema = Schema(COUNT)
     for _ in range(2):
         schema.check({"count": 1})
@@ -21,18 +21,18 @@ def test_what_looks_like_a_value_that_was_right_is_still_looked_at(wrong):
             schema.check({"count": wrong})
 
 
-def test_what_was_wrong_stays_wrong():
+def test_an_invalid_value_is_refused_again():
     schema = Schema(COUNT)
     for _ in range(2):
         with pytest.raises(exceptions.BadRequest):
             schema.check({"count": 0})
 
 
-def test_no_more_is_remembered_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(validation, "REMEMBERED", 10)
+def test_the_cache_does_not_exceed_its_size(monkeypatch):
+    monkeypatch.setattr(validation, "CACHE_SIZE", 10)
     schema = Schema(COUNT)
     for count in range(1, 26):
         schema.check({"count": count})
-    schema.check({"count": 1, "note": "x" * validation.LONGEST})
-    assert len(schema._right) <= 10
-    assert max(map(len, schema._right)) <= validation.LONGEST
+    schema.check({"count": 1, "note": "x" * validation.MAX_CACHED_LENGTH})
+    assert len(schema._valid) <= 10
+    assert max(map(len, schema._valid)) <= validation.MAX_CACHED_LENGTH

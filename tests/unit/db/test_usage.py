@@ -6,7 +6,7 @@ import datetime
 
 from gsaas.db import usage
 from gsaas.db.database import Database
-from gsaas.objects.usage import Holding
+from gsaas.objects.usage import LeaseUsage
 from tests.support import rows
 
 
@@ -14,14 +14,14 @@ def at(hour: int) -> datetime.datetime:
     return datetime.datetime(2026, 11, 1) + datetime.timedelta(hours=hour, microseconds=1)
 
 
-def held(database: Database, start: int, end: int, **more: str) -> set[Holding]:
+def held(database: Database, start: int, end: int, **more: str) -> set[LeaseUsage]:
     with database.read() as session:
         return set(usage.holdings(session, at(start), at(end), **more))
 
 
 def add(
     database: Database, name: str, begin: int | None, end: int | None, project: str = "blue"
-) -> Holding:
+) -> LeaseUsage:
     """Store a lease of half a GPU that was held so; return what is to be read of it."""
     held = {"claimed_at": None, "claimed_gpus": None, "claimed_mb": None}
     if begin is not None:
@@ -29,7 +29,7 @@ def add(
     over = {} if end is None else {"status": "RELEASED", "released_at": at(end)}
     with database.write() as session:
         session.add(rows.lease(name, project_id=project, **held, **over))
-    return Holding(project, at(begin or 0), over.get("released_at"), 0.5, 2**40)
+    return LeaseUsage(project, at(begin or 0), over.get("released_at"), 0.5, 2**40)
 
 
 def test_leases_are_read_that_held_something_in_the_period(database):

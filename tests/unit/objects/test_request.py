@@ -1,4 +1,4 @@
-"""GPUs and requests as values: what they may say, and what they refuse to say."""
+"""GPUs and requests as values: what they compute, and which values they refuse."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_a_release_returns_exactly_what_the_claim_took(gpu):
 
 
 @pytest.mark.parametrize("memory_mb", [601, 1000])
-def test_no_gpu_gives_more_than_it_has(gpu, memory_mb):
+def test_a_claim_of_more_than_is_free_is_refused(gpu, memory_mb):
     with pytest.raises(ValueError, match="of 1000 MiB of GPU-1 in use"):
         gpu.claim(memory_mb, exclusive=False, generation=8)
 
 
-def test_no_gpu_takes_back_more_than_it_gave(gpu):
+def test_a_release_of_more_than_was_claimed_is_refused(gpu):
     with pytest.raises(ValueError, match="-1 of 1000 MiB"):
         gpu.release(401, generation=8)
 
@@ -42,7 +42,7 @@ def test_only_an_idle_gpu_is_claimed_exclusively(gpu):
         gpu.claim(600, exclusive=True, generation=8)
 
 
-def test_an_exclusive_gpu_has_nothing_for_others():
+def test_a_gpu_claimed_exclusively_has_nothing_available():
     idle = Gpu("GPU-1", "a", 0, memory_mb=1000)
     held = idle.claim(1000, exclusive=True, generation=1)
 
@@ -51,13 +51,13 @@ def test_an_exclusive_gpu_has_nothing_for_others():
         held.claim(0, exclusive=False, generation=2)
 
 
-def test_a_gpu_held_exclusively_is_held_whole():
-    with pytest.raises(ValueError, match="not whole"):
+def test_a_gpu_claimed_exclusively_is_claimed_whole():
+    with pytest.raises(ValueError, match="not all of its memory"):
         Gpu("GPU-1", "a", 0, memory_mb=1000, used_mb=500, exclusive=True)
 
 
 @pytest.mark.parametrize("reason", Withheld)
-def test_a_withheld_gpu_has_nothing_to_give(gpu, reason):
+def test_a_withheld_gpu_has_nothing_available(gpu, reason):
     assert gpu.with_(withheld=reason).available("shared") == 0
 
 

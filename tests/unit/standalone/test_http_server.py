@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gsaas.api.disconnects import gone
+from gsaas.api.disconnects import is_disconnected
 from gsaas.standalone import http_server
 from gsaas.standalone.http_server import HttpServer
 from tests.support.waiting import until
@@ -237,9 +237,9 @@ def test_an_application_can_find_out_that_its_client_has_disconnected():
     begun, noticed = threading.Event(), threading.Event()
 
     def wait(environ, start_response):
-        if not gone(environ):
+        if not is_disconnected(environ):
             begun.set()
-        until(lambda: gone(environ), "the client to be gone", 20)
+        until(lambda: is_disconnected(environ), "the client to be gone", 20)
         noticed.set()
         return echo(environ, start_response)
 

@@ -1,0 +1,140 @@
+"""The launch of a lease, from a validated body to a lease that has its GPUs or waits for them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import uuid
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_utils import timeutils
+
+from gsaas import exceptions
+from gsaas.api import cgpus, limits, queue
+from gsaas.api.request import ApiRequest
+from gsaas.api.service import ApiService
+from gsaas.gpgpums.allocation import UNREACHABLE
+from gsaas.objects import timings
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.placement import Refusal
+from gsaas.objects.request import Request
+from gsaas.remoting import user_data
+from gsaas.remoting.base import ClientDevice
+
+
+def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
+    """Return the lease that the body asks for and the cloud's notes about its server fields.
+
+    The lease has its GPUs or, if the request is to wait, a place in the queue. Raises the error that explains why
+    neither is possible; nothing is changed then.
+    """
+    service, body = request.service, request.body["lease"]
+    policy = body["cgpus"].get("policy")
+    gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))
+    wait_policy = queue.wait_policy(request, body)
+    lease = _new_lease(request, body, gpu_request)
+    _check_user_data(service, lease)
+    quota = service.limits.of(request.project_id)
+    notes: list[str] = []
+    if lease.has_server:
+        # The cloud's check takes long. So see first whether there are GPUs, and claim them only after it.
+        with timeutils.StopWatch() as watch:
+            answer = service.claims.check(gpu_request, policy, lease.priority)
+        took = {timings.GPU_SELECTION: watch.elapsed()}
+        if isinstance(answer, Refusal):
+            if wait_policy is None or answer.impossible:
+                raise cgpus.capacity_error(answer)
+        elif wait_policy is None:
+            limits.check(request, quota, answer)
+        with timeutils.StopWatch() as watch:
+            notes = list(service.cloud.check(request.context, dict(lease.server_request)))
+        took[timings.CHECK] = watch.elapsed()
+        lease = lease.with_(timings=took)
+    try:
+        lease = service.claims.claim(lease, gpu_request, policy, quota)
+    except UNREACHABLE:
+        raise  # a sub-class of those below, but waiting for GPUs would not help
+    except (exceptions.NoCapacity, exceptions.QuotaExceeded, exceptions.ClaimConflict):
+        if wait_policy is None:
+            raise
+        lease = service.claims.queue.join(lease, gpu_request, policy, quota, wait_policy)
+    return lease, notes
+
+
+def _new_lease(request: ApiRequest, body: dict[str, Any], gpu_request: Request) -> Lease:
+    """Return a lease with what the caller decides; the claim sets the other attributes."""
+    lease_id = str(uuid.uuid4())
+    consumer = body.get("consumer", {})
+    now = timeutils.utcnow()
+    return Lease(
+        id=lease_id,
+        project_id=request.project_id,
+        user_id=request.context.user_id or "",  # Keystone's tokens always have a user
+        name=body.get("name", f"lease-{lease_id[:8]}"),
+        status=Status.QUEUED,
+        count=gpu_request.count,
+        mode=gpu_request.mode,
+        memory_mb=gpu_request.memory_mb,
+        locality=gpu_request.locality,
+        requirements=gpu_request.requirements(),
+        priority=body.get("priority", 0),
+        remoting=request.service.remoting.name,
+        has_server=body.get("server", {}) is not None,
+        keepalive=body.get("keepalive"),
+        consumer_host=gpu_request.consumer_host,
+        consumer_uid=consumer.get("uid"),
+        consumer_address=consumer.get("address"),
+        server_request=body.get("server") or {},
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _consumer(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the consumer of a lease without a server; None for a lease with one.
+
+    Raises `BadRequest` for a consumer or a keepalive together with a server, and for an invalid address.
+    """
+    if body.get("server", {}) is None:
+        consumer: dict[str, Any] = body.get("consumer", {})
+        if "address" in consumer:
+            _check_address(consumer["address"])
+        return consumer
+    if present := {"consumer", "keepalive"} & body.keys():
+        raise exceptions.BadRequest(
+            reason=f"lease.{min(present)} applies only to leases without a server: "
+            "set lease.server to null, or leave it out"
+        )
+    return None
+
+
+def _check_address(address: str) -> None:
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        raise exceptions.BadRequest(
+            reason=f'lease.consumer.address is "{address}"; it must be an IPv4 address'
+        ) from None
+
+
+def _check_user_data(service: ApiService, lease: Lease) -> None:
+    """Raise `BadRequest` or `UserDataTooLarge` for user data that cannot be combined with that of GSaaS.
+
+    Without user data of the caller there is nothing to check: GSaaS's alone is small.
+    """
+    encoded = lease.server_request.get("user_data")
+    if encoded is None:
+        return
+    try:
+        b64decode(re.sub(r"\s", "", encoded), validate=True)  # base64 tools break lines
+    except ValueError:
+        raise exceptions.BadRequest(
+            reason="lease.server.user_data is not base64, which Nova requires"
+        ) from None
+    # The claim chooses the GPUs later, but the addresses of a VM are always the first ones.
+    masked = service.claims.masked.first(lease.count)
+    devices = [ClientDevice(address, lease.memory_mb) for address in masked]
+    user_data.compose(service.conf, service.remoting, lease.id, devices, encoded)

@@ -1,0 +1,144 @@
+"""A lease as responses contain it, with as much of its placement as the caller may see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_utils import timeutils
+from sqlalchemy import Connection
+
+from gsaas.api import cgpus, degraded, queue
+from gsaas.api.rbac import leases as rbac
+from gsaas.api.request import ApiRequest
+from gsaas.api.service import ApiService
+from gsaas.api.times import iso
+from gsaas.db import endpoints
+from gsaas.db.leases import RecordedEvent
+from gsaas.grants import grant_client
+from gsaas.objects import timings
+from gsaas.objects.access import Access
+from gsaas.objects.lease import Claim, Lease
+from gsaas.remoting.devices import devices_of
+
+PATH = "/v1/leases"
+
+
+def show_lease(request: ApiRequest, connection: Connection | None, lease: Lease) -> dict[str, Any]:
+    """Return *lease* as JSON; only admins see its placement.
+
+    *connection* may be None for a lease that is not in the queue and has no binding.
+    """
+    show_placement = request.allows(rbac.SHOW_PLACEMENT, target(lease))
+    server = {"id": lease.server_id}
+    if show_placement:
+        server["host"] = lease.server_host
+    fault = None
+    if lease.fault_message is not None:
+        fault = {"step": lease.fault_step, "message": lease.fault_message}
+    return {
+        "id": lease.id,
+        "name": lease.name,
+        "status": lease.status,
+        "project_id": lease.project_id,
+        "user_id": lease.user_id,
+        "created_at": iso(lease.created_at),
+        "updated_at": iso(lease.updated_at),
+        "released_at": iso(lease.released_at),
+        "kept_until": iso(lease.kept_until),
+        "queued_at": iso(lease.queued_at),
+        "wait_until": iso(lease.wait_until),
+        "priority": lease.priority,
+        "queue": queue.describe(request, connection, lease),
+        "cgpus": cgpus.describe(lease),
+        "remoting": lease.remoting,
+        "access": lease.access,
+        "server": server if lease.has_server else None,
+        "consumer": None if lease.has_server else _consumer(lease),
+        **_degraded(request, lease, show_placement),
+        "devices": [_device(lease, claim, show_placement) for claim in lease.claims],
+        "fault": fault,
+        "dropped_packets": _dropped_packets(connection, lease),
+        "timings": _timings(lease),
+        "links": [request.link(f"{PATH}/{lease.id}")],
+    }
+
+
+def show_event(request: ApiRequest, event: RecordedEvent) -> dict[str, Any]:
+    """Return an event of a lease as JSON; only admins see its detail, which may name hosts."""
+    return {
+        "at": iso(event.at),
+        "event": event.event,
+        "status": event.status,
+        "detail": event.detail if request.allows(rbac.SHOW_PLACEMENT) else None,
+    }
+
+
+def environment(service: ApiService, lease: Lease) -> dict[str, str]:
+    """Return the environment variables with which programs find the cGPUs of *lease*.
+
+    Reads the lease's claims, their GPUs and the hosts of these. The variables of a lease without a server also name
+    the lease and, if its consumer has to present a grant, have a new one.
+    """
+    variables = service.driver(lease.remoting).environment(lease.id, devices_of(lease))
+    if lease.has_server:
+        return variables
+    own = {grant_client.LEASE: lease.id}
+    if lease.access == Access.DIRECT and service.keyring and lease.admitted_address is None:
+        own[grant_client.GRANT] = service.keyring.sign(
+            lease.id, lease.project_id, timeutils.utcnow()
+        )
+        if port := service.conf.grants.gate_port:
+            own[grant_client.GATE] = f"{lease.claims[0].gpu.host.gpu_address}:{port}"
+    return {**own, **variables}
+
+
+def target(lease: Lease) -> dict[str, str]:
+    """Return *lease* as the target of an access rule."""
+    return {"project_id": lease.project_id, "user_id": lease.user_id}
+
+
+def _consumer(lease: Lease) -> dict[str, Any]:
+    return {
+        "host": lease.consumer_host,
+        "uid": lease.consumer_uid,
+        "address": lease.consumer_address,
+    }
+
+
+def _degraded(request: ApiRequest, lease: Lease, show_placement: bool) -> dict[str, Any]:
+    """Return whether the lease is degraded, and why if the caller may see GPUs and hosts."""
+    reasons = degraded.reasons(lease, request.service.conf.gpgpums.heartbeat_timeout)
+    return {"degraded": bool(reasons), **({"degraded_reasons": reasons} if show_placement else {})}
+
+
+def _device(lease: Lease, claim: Claim, show_placement: bool) -> dict[str, Any]:
+    """Return one cGPU, with its GPU and real address if the consumer needs them or the caller may see them."""
+    device: dict[str, Any] = {
+        "index": claim.position,
+        "masked_address": claim.masked_address and str(claim.masked_address),
+        "memory_mb": claim.memory_mb,
+    }
+    if show_placement or lease.access == Access.NATIVE:
+        device["gpu_uuid"] = claim.gpu_uuid
+    if show_placement:
+        device["gpu_host"] = claim.gpu.host_name
+    if show_placement or lease.access == Access.DIRECT:
+        known = claim.gpu.host.gpu_address is not None
+        device["real_address"] = str(claim.real_address) if known else None
+    return device
+
+
+def _dropped_packets(connection: Connection | None, lease: Lease) -> dict[str, int] | None:
+    """Return the VM's dropped packets by reason, from the last report of its host's endpoint; None if it has none."""
+    if connection is None or lease.bound_host is None or lease.port_id is None:
+        return None
+    report = endpoints.report_of(connection, lease.bound_host) or {}
+    bindings = report.get("bindings", {})
+    dropped: dict[str, int] | None = bindings.get(lease.port_id, {}).get("dropped_packets")
+    return dropped
+
+
+def _timings(lease: Lease) -> dict[str, float]:
+    """Return the seconds of the phases that the launch has completed, in the order in which they begin."""
+    seconds = lease.timings or {}
+    return {phase: seconds[phase] for phase in timings.PHASES if phase in seconds}

@@ -1,0 +1,76 @@
+"""What a handler receives and returns: one HTTP request, and the response to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from gsaas import exceptions
+from gsaas.api.service import ApiService
+from gsaas.context import RequestContext
+
+
+@dataclass(frozen=True)
+class ApiResponse:
+    """What a handler returns. A *body* that is a string is sent as text, any other as JSON."""
+
+    status: int
+    body: Mapping[str, Any] | str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ApiRequest:
+    """One HTTP request. A handler receives it authenticated, authorised and validated."""
+
+    service: ApiService
+    context: RequestContext
+    base_url: str
+    """The start of every link, without a slash at the end."""
+    query: dict[str, Any] = field(default_factory=dict)
+    body: Any = None
+    is_disconnected: Callable[[], bool] = lambda: False
+    """Returns whether the client has closed its connection."""
+
+    @property
+    def project_id(self) -> str:
+        """The caller's project. Raises `NoProject` without one, which `app` has refused before any handler runs."""
+        if self.context.project_id is None:
+            raise exceptions.NoProject(scope="no project")
+        return self.context.project_id
+
+    @property
+    def page_size(self) -> int:
+        """The number of rows to return at most: the query's `limit`, but no more than `[api]max_limit`."""
+        maximum: int = self.service.conf.api.max_limit
+        wanted: int = self.query.get("limit", maximum)
+        return min(wanted, maximum)
+
+    def allows(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
+        """Return whether *rule* allows the caller to act on *target*.
+
+        *target* has a `project_id` and a `user_id`; without it, the question is about resources of the caller's own.
+        """
+        context = self.context
+        own = {"project_id": context.project_id, "user_id": context.user_id}
+        return self.service.decisions.allows(rule, own if target is None else target, context)
+
+    def authorise(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
+        """Raise `Forbidden` unless `allows` returns True for the same arguments."""
+        if not self.allows(rule, target):
+            roles = ", ".join(sorted(self.context.roles)) or "(none)"
+            raise exceptions.Forbidden(rule=rule, roles=roles)
+
+    def link(self, path: str, rel: str = "self") -> dict[str, str]:
+        """Return a link to *path* of this API, as responses contain it: `{"rel": ..., "href": ...}`."""
+        return {"rel": rel, "href": self.base_url + path}
+
+    def next_page(self, path: str, marker: str) -> list[dict[str, str]]:
+        """Return the links to the next page of the same query: the rows after *marker*."""
+        query = {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in self.query.items()
+        }
+        return [self.link(f"{path}?{urlencode(query | {'marker': marker})}", rel="next")]
