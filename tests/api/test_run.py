@@ -222,16 +222,16 @@ def test_a_waiting_command_runs_when_gpus_are_released(api: World, launcher: Lau
 def test_without_a_terminal_a_wait_takes_one_request_and_the_release_another(
     api: World, launcher: Launcher
 ):
-    lease = api.launch("member", count=8)
+    held = api.launch("member", count=8)
     process = launcher.start("-ncgpus=8", "-wait", "--", "true")
     until(lambda: "QUEUED" in statuses(api))
     methods: list[str] = []
 
-    def record(_: flask.Flask) -> None:
+    def note(_: flask.Flask) -> None:
         methods.append(flask.request.method)
 
-    with flask.request_started.connected_to(record, api.app):
-        api.claims.release(lease["id"])
+    with flask.request_started.connected_to(note, api.app):
+        api.claims.release(held["id"])
         assert process.wait(timeout=30) == 0
     assert methods == ["DELETE"]
 
