@@ -65,14 +65,14 @@ def run(
         selected = select(TOTALS, args.c)
         print_resource(args, selected, totals, document, lambda: _describe_totals(totals))
         return 0
+    selected = select(columns, args.c)
     found = sorted(answer[f"{noun}s"], key=order) if order else answer[f"{noun}s"]
-    print_list(
-        args,
-        select(columns, args.c),
-        found,
-        document,
-        lambda: "\n\n".join([describe(found)] * bool(found) + [_describe_totals(totals)]),
-    )
+
+    def describe_all() -> str:
+        parts = [describe(found)] if found else []
+        return "\n\n".join([*parts, _describe_totals(totals)])
+
+    print_list(args, selected, found, document, describe_all)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The command line against the real API, on loopback: what people type, read and are told."""
+"""The command line against the real API, on loopback: commands, their output and their exit statuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gsaas.cli import leases
 from gsaas.client import Credentials
 
 
-def test_a_launch_waits_and_tells_all_that_is_needed_to_go_on(desk):
+def test_a_launch_waits_and_prints_the_lease_and_the_next_commands(desk):
     status, out, err = desk.type("-l", "-ncgpus=2", "-poolmem=2048", "-mode=shared")
     (lease,) = desk.read("list")
     assert (status, err) == (0, "")
@@ -47,7 +47,7 @@ def test_a_launch_in_json_is_the_lease_alone(desk):
     assert lease["devices"][0]["memory_mb"] == 8192
 
 
-def test_what_the_vm_should_be_reaches_the_api_as_novas_fields(desk, tmp_path):
+def test_options_of_the_vm_reach_the_api_as_novas_fields(desk, tmp_path):
     script = tmp_path / "boot.sh"
     script.write_bytes(b"#!/bin/sh\n\xff")
     desk.read("-l", "-ncgpus=1", "-nowait", "-name=web", "-image=debian")
@@ -71,7 +71,7 @@ def test_what_the_vm_should_be_reaches_the_api_as_novas_fields(desk, tmp_path):
     assert "note: flavorRef: ignored by this cloud" in err
 
 
-def test_a_launch_that_does_not_fit_says_why_and_what_would(desk):
+def test_a_launch_that_does_not_fit_prints_the_reason_and_the_nearest_request(desk):
     desk.read("-l", "-ncgpus=6")
     before = desk.world.rows()
     status, out, err = desk.type("-l", "-ncgpus=3")
@@ -94,7 +94,7 @@ def test_nowait_returns_while_the_vm_boots(desk):
     assert desk.read("-l", "-ncgpus=1", "-nowait")["status"] == "CLAIMED"
 
 
-def test_a_launch_that_fails_on_the_way_tells_its_fault(desk, monkeypatch):
+def test_a_launch_that_fails_prints_its_fault(desk, monkeypatch):
     engine = desk.world.engine
     engine.idle = True
 
@@ -109,7 +109,7 @@ def test_a_launch_that_fails_on_the_way_tells_its_fault(desk, monkeypatch):
     assert err.endswith("failed at boot: the host went away\n")
 
 
-def test_an_interrupted_launch_says_how_to_find_and_end_it(desk, monkeypatch):
+def test_an_interrupted_launch_names_the_commands_that_show_and_end_it(desk, monkeypatch):
     desk.world.engine.idle = True
 
     def interrupt(_seconds: float) -> None:
@@ -123,17 +123,17 @@ def test_an_interrupted_launch_says_how_to_find_and_end_it(desk, monkeypatch):
     assert f"gsaas -t -id={lease['id']}" in err
 
 
-def test_a_launch_that_loses_the_api_says_which_lease_is_left_to_itself(desk, monkeypatch):
+def test_a_launch_that_loses_the_api_names_the_lease(desk, monkeypatch):
     desk.world.engine.idle = True
     request = leases.Client.request
 
-    def lost(client, method, path, body=None):
+    def request_to_a_dead_api(client, method, path, body=None):
         if method == "GET":
             client = leases.Client(Credentials("http://127.0.0.1:1", "t"))
         return request(client, method, path, body)
 
     with monkeypatch.context() as patch:
-        patch.setattr(leases.Client, "request", lost)
+        patch.setattr(leases.Client, "request", request_to_a_dead_api)
         status, _, err = desk.type("-l", "-ncgpus=1")
     (lease,) = desk.read("list")
     assert status == 1
@@ -154,7 +154,7 @@ def test_a_lease_is_ended_by_its_id_its_vms_id_or_its_name(desk, naming):
     assert desk.read("gpus")["totals"]["idle"] == 8
 
 
-def test_a_name_that_means_several_leases_ends_none(desk):
+def test_a_name_of_several_leases_ends_none(desk):
     ids = [desk.read("-l", "-ncgpus=1", "-name=web")["id"] for _ in range(2)]
     status, _, err = desk.type("-t", "-id=web")
     assert status == 1
@@ -163,13 +163,13 @@ def test_a_name_that_means_several_leases_ends_none(desk):
 
 
 @pytest.mark.parametrize("wanted", ["nothing", "a/../b", str(uuid.uuid4()), "?x=1&y", "ü"])
-def test_what_is_not_there_is_said_so(desk, wanted):
+def test_a_lease_that_does_not_exist_is_refused(desk, wanted):
     status, _, err = desk.type("show", wanted)
     assert status == 1
     assert "there is no lease or VM" in err
 
 
-def test_another_projects_lease_is_not_there(desk):
+def test_a_lease_of_another_project_does_not_exist(desk):
     lease = desk.read("-l", "-ncgpus=1")
     desk.sit("stranger")
     assert desk.type("-t", f"-id={lease['id']}")[0] == 1
@@ -177,7 +177,7 @@ def test_another_projects_lease_is_not_there(desk):
     assert desk.read("show", lease["id"])["status"] == "ACTIVE"
 
 
-def test_a_lease_ended_twice_says_so(desk):
+def test_a_lease_cannot_be_ended_twice(desk):
     lease = desk.read("-l", "-ncgpus=1")
     assert desk.type("-t", lease["id"])[0] == 0
     status, _, err = desk.type("-t", lease["id"])
@@ -197,7 +197,7 @@ def test_the_list_is_read_page_by_page(desk):
     assert [lease["name"] for lease in desk.read("list", "-all")] == names
 
 
-def test_the_list_of_nothing_says_how_to_begin(desk):
+def test_an_empty_list_names_the_command_that_launches(desk):
     assert "gsaas -l" in desk.type("list")[1]
 
 
@@ -207,7 +207,7 @@ def test_released_leases_are_listed_when_asked_for(desk):
     assert [found["id"] for found in desk.read("list", "-status=RELEASED")] == [lease["id"]]
 
 
-def test_show_tells_the_story_and_hides_from_tenants_where_it_is(desk):
+def test_show_prints_the_events_and_hides_the_gpus_from_tenants(desk):
     lease = desk.read("-l", "-ncgpus=1")
     _, out, _ = desk.type("show", lease["id"])
     assert "activate" in out
@@ -232,7 +232,7 @@ def test_the_environment_can_be_evaluated_by_a_shell(desk):
     assert desk.type("env", lease["id"], "-dotenv", "-json")[0] == 2
 
 
-def test_a_check_says_whether_it_fits_and_launches_nothing(desk):
+def test_a_check_prints_whether_the_request_fits_and_launches_nothing(desk):
     before = desk.world.rows()
     status, out, _ = desk.type("check", "-ncgpus=8")
     assert (status, out.splitlines()[0]) == (0, "it fits: gsaas -l -ncgpus=8")
@@ -253,7 +253,7 @@ def test_tenants_see_totals_and_administrators_see_gpus(desk):
 
 
 @pytest.mark.parametrize(("noun", "name"), [("gpus", "GPU-0001-0"), ("hosts", "gpu1")])
-def test_an_administrator_takes_something_out_of_service_and_back(desk, noun, name):
+def test_an_administrator_takes_a_gpu_or_host_out_of_service_and_back(desk, noun, name):
     desk.sit("admin")
     status, out, _ = desk.type(noun, f"-disable={name}", "-reason=new fans")
     assert status == 0
@@ -263,7 +263,7 @@ def test_an_administrator_takes_something_out_of_service_and_back(desk, noun, na
     assert desk.read("gpus")["totals"]["idle"] == 8
 
 
-def test_an_administrator_forgets_a_host_that_is_gone(desk):
+def test_an_administrator_removes_a_host_that_is_gone(desk):
     desk.sit("admin")
     status, _, err = desk.type("hosts", "-forget=gpu1")
     assert status == 1
@@ -281,27 +281,27 @@ def test_an_administrator_forgets_a_host_that_is_gone(desk):
 @pytest.mark.parametrize(
     "words", [["-force"], ["-forget=gpu1", "-disable=gpu1"], ["-forget=gpu1", "-enable=gpu1"]]
 )
-def test_forgetting_does_not_go_with_what_makes_no_sense(desk, words):
+def test_forget_is_refused_with_options_that_contradict_it(desk, words):
     desk.sit("admin")
     before = desk.world.rows()
     assert desk.type("hosts", *words)[0] == 2
     assert desk.world.rows() == before
 
 
-def test_a_tenant_may_not_take_anything_out_of_service(desk):
+def test_a_tenant_cannot_take_a_gpu_out_of_service(desk):
     status, _, err = desk.type("gpus", "-disable=GPU-0001-0")
     assert status == 1
     assert "request req-" in err
 
 
-def test_an_administrator_sees_endpoints_and_everybody_policies(desk):
+def test_an_administrator_sees_endpoints_and_all_users_see_policies(desk):
     assert re.search(r"least-load-fit +default +GSaaS", desk.type("policies")[1])
     desk.sit("admin")
     assert "gpu1" in desk.type("endpoints", "gpu1")[1]
     assert desk.read("endpoints", "gpu1")["problems"] == []
 
 
-def test_a_policy_tells_what_it_is_good_for(desk):
+def test_a_policy_is_shown_with_its_description(desk):
     status, out, _ = desk.type("policy", "energy")
     assert status == 0
     assert out.startswith("energy: fill a GPU completely before touching the next.")
@@ -310,7 +310,7 @@ def test_a_policy_tells_what_it_is_good_for(desk):
     assert desk.read("policy")["name"] == "least-load-fit"
 
 
-def test_an_administrator_sets_the_default_policy_and_takes_it_back(desk):
+def test_an_administrator_sets_and_resets_the_default_policy(desk):
     status, _, err = desk.type("policy", "-default=energy")
     assert (status, "gsaas:policies:update" in err) == (1, True)
     desk.sit("admin")
@@ -324,11 +324,11 @@ def test_an_administrator_sets_the_default_policy_and_takes_it_back(desk):
 
 
 @pytest.mark.parametrize("words", [["-default=energy", "-reset"], ["energy", "-reset"]])
-def test_asking_about_a_policy_does_not_go_with_setting_one(desk, words):
+def test_showing_a_policy_and_setting_one_do_not_go_together(desk, words):
     assert desk.type("policy", *words)[0] == 2
 
 
-def test_requirements_are_read_and_told_as_they_are_typed(desk):
+def test_requirements_are_printed_as_the_options_that_give_them(desk):
     status, out, _ = desk.type(
         "check", "-ncgpus=1", "-model=quadro m4000", "-hosts=one", "-host=gpu1"
     )
@@ -343,14 +343,14 @@ def test_requirements_are_read_and_told_as_they_are_typed(desk):
     assert "this would fit now, without -model: -ncgpus=2" in err
 
 
-def test_a_token_that_is_not_known_is_explained(desk):
+def test_a_token_that_the_api_does_not_accept_is_explained(desk):
     desk.credentials.write_text(desk.credentials.read_text().replace("token-of", "no-token-of"))
     status, _, err = desk.type("list")
     assert status == 1
     assert "the token of your credentials" in err
 
 
-def test_an_api_that_is_not_there_is_named(desk):
+def test_an_api_that_does_not_answer_is_named(desk):
     desk.credentials.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "t"}))
     status, _, err = desk.type("list")
     assert status == 1
@@ -362,7 +362,7 @@ def test_an_api_that_is_not_there_is_named(desk):
     ["", "[]", "{}", '{"url": 1, "token": "t"}', '{"url": "ftp://x", "token": "t"}']
     + [f'{{"url": "http://{host}", "token": "t"}}' for host in ("", "x:port", "[x")],
 )
-def test_credentials_that_make_no_sense_are_named(desk, content):
+def test_invalid_credentials_are_named(desk, content):
     desk.credentials.write_text(content)
     status, _, err = desk.type("list")
     assert status == 1
@@ -370,7 +370,7 @@ def test_credentials_that_make_no_sense_are_named(desk, content):
     assert "unexpected" not in err
 
 
-def test_credentials_that_others_can_read_are_refused(desk):
+def test_credentials_that_other_users_can_read_are_refused(desk):
     desk.credentials.chmod(0o640)
     status, _, err = desk.type("list")
     assert status == 1
@@ -385,7 +385,7 @@ def test_without_credentials_both_places_are_named(desk):
         assert name in err
 
 
-def test_what_makes_no_sense_is_refused_before_anybody_is_asked(desk):
+def test_an_invalid_line_is_refused_before_any_request(desk):
     desk.credentials.unlink()
     status, out, err = desk.type("-l", "-ncgpus=2.5")
     assert (status, out) == (2, "")
@@ -400,7 +400,7 @@ def test_a_missing_file_of_user_data_is_named(desk):
     assert "-userdata=/nowhere cannot be read" in err
 
 
-def test_a_vm_that_is_not_on_this_machine_cannot_be_entered(desk, monkeypatch):
+def test_exec_needs_a_vm_on_this_machine(desk, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     lease = desk.read("-l", "-ncgpus=1")
     status, _, err = desk.type("exec", lease["id"], "--", "true")
@@ -409,7 +409,7 @@ def test_a_vm_that_is_not_on_this_machine_cannot_be_entered(desk, monkeypatch):
     assert desk.type("exec", lease["id"])[0] == 2
 
 
-def test_something_unexpected_is_one_sentence_and_debug_tells_more(desk, monkeypatch):
+def test_an_unexpected_error_is_one_sentence_and_debug_shows_the_traceback(desk, monkeypatch):
     monkeypatch.setattr(leases, "list_all", lambda *_: 1 // 0)
     status, out, err = desk.type("list")
     assert (status, out) == (1, "")
@@ -420,7 +420,7 @@ def test_something_unexpected_is_one_sentence_and_debug_tells_more(desk, monkeyp
         desk.type("list")
 
 
-def test_a_reader_of_the_output_who_leaves_early_is_no_error(desk):
+def test_output_that_is_not_read_to_its_end_is_no_error(desk):
     program = Path(sys.executable).with_name("gsaas")
     done = subprocess.run(
         ["/bin/sh", "-c", f"{program} --help | true; {program} list -f json | head -c 1"],
@@ -431,7 +431,7 @@ def test_a_reader_of_the_output_who_leaves_early_is_no_error(desk):
     assert (done.stdout, done.stderr) == ("[", "")
 
 
-def test_help_is_given_on_standard_output_and_nothing_at_all_on_standard_error(desk):
+def test_requested_help_goes_to_standard_output_and_an_empty_line_gets_it_on_standard_error(desk):
     assert desk.type("--help")[0] == 0
     status, out, err = desk.type()
     assert (status, out) == (2, "")
@@ -447,7 +447,7 @@ def test_alloc_prints_what_a_shell_can_eval_and_nothing_else(desk):
     assert done.stdout == f"{lease['id']} 2 1024\n"
 
 
-def test_alloc_says_who_types_and_where_unless_told_otherwise(desk):
+def test_the_consumer_is_this_user_on_this_host_unless_options_name_others(desk):
     desk.type("alloc", "-ncgpus=1")
     desk.type("alloc", "-ncgpus=1", "-on=gpu2", "-uid=1000")
     desk.type("alloc", "-ncgpus=1", "-on=gpu2", "-uid=any")
@@ -458,14 +458,14 @@ def test_alloc_says_who_types_and_where_unless_told_otherwise(desk):
     ]
 
 
-def test_what_alloc_is_refused_evaluates_to_nothing(desk):
+def test_a_refused_alloc_prints_nothing_to_evaluate(desk):
     status, out, err = desk.type("alloc", "-ncgpus=99")
     assert status != 0
     assert out == ""
     assert "99 whole GPUs cannot be had" in err
 
 
-def test_release_gives_back_what_the_shell_has(desk, monkeypatch):
+def test_release_ends_the_lease_of_the_shell(desk, monkeypatch):
     answer = desk.read("alloc", "-ncgpus=1")
     monkeypatch.setenv("GSAAS_LEASE", answer["environment"]["GSAAS_LEASE"])
     status, out, _ = desk.type("release")
@@ -474,7 +474,7 @@ def test_release_gives_back_what_the_shell_has(desk, monkeypatch):
     assert desk.read("list") == []
 
 
-def test_release_asks_which_lease_if_nothing_says_so(desk, monkeypatch):
+def test_release_needs_a_lease(desk, monkeypatch):
     monkeypatch.delenv("GSAAS_LEASE", raising=False)
     status, _, err = desk.type("release")
     assert status == 2

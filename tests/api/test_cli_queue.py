@@ -30,7 +30,7 @@ def alloc(desk, *words) -> str:
     )
 
 
-def give_back(desk, lease_id: str) -> None:
+def release(desk, lease_id: str) -> None:
     desk.world.call("member", "DELETE", f"/v1/leases/{lease_id}")
 
 
@@ -39,8 +39,8 @@ def waiting(desk) -> list[str]:
     return [place["lease_id"] for place in places]
 
 
-def when_somebody_waits(desk, act) -> threading.Thread:
-    """Do *act* with the first lease for which a client waits."""
+def when_a_client_waits(desk, act) -> threading.Thread:
+    """Call *act* in a thread with the first lease for which a client waits; return the thread."""
 
     def watch() -> None:
         (lease_id,) = until(lambda: waiting(desk), "a place")
@@ -61,9 +61,9 @@ def test_busy_and_impossible_end_with_statuses_of_their_own(desk, command):
 
 
 @pytest.mark.parametrize("command", [("-l",), ("alloc",)], ids=" ".join)
-def test_who_waits_gets_what_is_given_back(desk, command):
-    holder = alloc(desk, *ALL)
-    thread = when_somebody_waits(desk, lambda _: give_back(desk, holder))
+def test_a_waiting_client_gets_gpus_that_are_released(desk, command):
+    lease_id = alloc(desk, *ALL)
+    thread = when_a_client_waits(desk, lambda _: release(desk, lease_id))
 
     status, _, err = desk.type(*command, *WHOLE, "-wait")
 
@@ -72,7 +72,7 @@ def test_who_waits_gets_what_is_given_back(desk, command):
     assert "QUEUED: 1 of 1\n" in err
 
 
-def test_a_wait_may_end_without_anything(desk):
+def test_a_wait_can_end_without_gpus(desk):
     alloc(desk, *ALL)
 
     status, out, err = desk.type("alloc", *WHOLE, "-wait", "1")
@@ -82,11 +82,11 @@ def test_a_wait_may_end_without_anything(desk):
     assert waiting(desk) == []
 
 
-def test_what_never_fits_is_not_waited_for(desk):
+def test_a_request_that_can_never_fit_does_not_wait(desk):
     assert desk.type("alloc", "-ncgpus=9", "-wait")[0] == 4
 
 
-def test_an_interrupt_gives_the_place_back(desk):
+def test_an_interrupt_gives_up_the_place(desk):
     alloc(desk, *ALL)
     environment = {**os.environ, "GSAAS_CREDENTIALS": str(desk.credentials)}
     client = subprocess.Popen(
@@ -96,7 +96,7 @@ def test_an_interrupt_gives_the_place_back(desk):
         stderr=subprocess.PIPE,
         text=True,
     )
-    thread = when_somebody_waits(desk, lambda _: client.send_signal(signal.SIGINT))
+    thread = when_a_client_waits(desk, lambda _: client.send_signal(signal.SIGINT))
 
     out, err = client.communicate(timeout=60)
 
@@ -106,8 +106,8 @@ def test_an_interrupt_gives_the_place_back(desk):
     assert waiting(desk) == []
 
 
-def test_a_place_may_be_kept_without_waiting_for_it(desk):
-    holder = alloc(desk, *ALL)
+def test_a_place_is_kept_without_a_waiting_client(desk):
+    lease_id = alloc(desk, *ALL)
 
     lease = desk.read("-l", *WHOLE, "-wait", "-nowait")
 
@@ -116,11 +116,11 @@ def test_a_place_may_be_kept_without_waiting_for_it(desk):
         assert leases.get(session.connection(), lease["id"]).waiter_seen_at is None
     shown = desk.type("show", lease["id"])[1]
     assert "1 of 1" in shown
-    give_back(desk, holder)
+    release(desk, lease_id)
     assert desk.read("show", lease["id"])["status"] in ("CLAIMED", "ACTIVE")
 
 
-def test_who_gives_a_place_back_is_not_told_of_cgpus(desk):
+def test_ending_a_queued_lease_reports_its_place_and_no_cgpus(desk):
     alloc(desk, *ALL)
     lease = desk.read("-l", *WHOLE, "-wait", "-nowait")
 
@@ -142,7 +142,7 @@ def test_the_queue_is_shown_in_the_order_of_turns(desk):
     assert desk.read("queue")["totals"] == {"length": 2, "own": 2}
 
 
-def test_on_a_terminal_the_place_and_an_estimate_are_shown(desk, monkeypatch):
+def test_a_terminal_shows_the_position_and_an_estimate(desk, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -150,8 +150,8 @@ def test_on_a_terminal_the_place_and_an_estimate_are_shown(desk, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(queue, "INTERACTIVE_POLL", 60)
-    holder = alloc(desk, *ALL)
-    thread = when_somebody_waits(desk, lambda _: give_back(desk, holder))
+    lease_id = alloc(desk, *ALL)
+    thread = when_a_client_waits(desk, lambda _: release(desk, lease_id))
 
     desk.type("alloc", *WHOLE, "-wait")
 
@@ -159,7 +159,7 @@ def test_on_a_terminal_the_place_and_an_estimate_are_shown(desk, monkeypatch):
     assert "QUEUED (1 of 1)" in terminal.getvalue()
 
 
-def test_a_client_waits_on_while_the_api_is_restarted():
+def test_a_client_continues_to_wait_while_the_api_is_restarted():
     answers = iter(
         [
             UnreachableError("the API is being restarted"),
@@ -182,7 +182,7 @@ def test_a_client_waits_on_while_the_api_is_restarted():
         assert queue.wait(Restarting(), lease)["status"] == "ACTIVE"
     finally:
         queue.time.sleep = original
-    assert len(pauses) == 2  # once for the API to come back, once because it did not keep us
+    assert len(pauses) == 2  # once for the API to return, once because it did not delay its answer
 
 
 def test_the_answer_in_json_is_as_the_api_says_it(desk):

@@ -73,7 +73,7 @@ def test_the_command_gets_the_environment_and_its_caller_the_status(api: World, 
     assert used(api) == 0
 
 
-def test_the_cgpus_are_held_while_the_command_runs_and_not_longer(
+def test_the_cgpus_are_claimed_while_the_command_runs_and_not_longer(
     api: World, launcher: Launcher, tmp_path: Path
 ):
     gate = tmp_path / "gate"
@@ -87,13 +87,15 @@ def test_the_cgpus_are_held_while_the_command_runs_and_not_longer(
     assert (statuses(api), used(api)) == (["RELEASED"], 0)
 
 
-def test_a_command_that_a_signal_ends_says_so_in_the_way_of_shells(api: World, launcher: Launcher):
+def test_a_command_that_a_signal_ends_gives_the_exit_status_of_shells(
+    api: World, launcher: Launcher
+):
     assert launcher.run(*ONE, "sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
     assert statuses(api) == ["RELEASED"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_to_the_launcher_goes_to_the_command(
+def test_a_signal_to_the_launcher_is_forwarded_to_the_command(
     api: World, launcher: Launcher, number: signal.Signals
 ):
     script = f"trap 'exit 9' {number:d}; echo begun; while :; do sleep 0.02; done"
@@ -104,7 +106,7 @@ def test_a_signal_to_the_launcher_goes_to_the_command(
     assert statuses(api) == ["RELEASED"]
 
 
-def test_a_killed_launcher_takes_its_command_along_and_the_lease_ends(
+def test_the_command_of_a_killed_launcher_is_killed_and_the_lease_ends(
     api: World, launcher: Launcher
 ):
     process = launcher.start(*ONE, "sh", "-c", "echo $$; exec sleep 600")
@@ -123,7 +125,7 @@ def test_a_killed_launcher_takes_its_command_along_and_the_lease_ends(
 @pytest.mark.parametrize(
     ("command", "status"), [("/no/such/program", 127), ("/etc/passwd", 126), ("/etc", 126)]
 )
-def test_a_command_that_cannot_be_run_holds_nothing(
+def test_a_command_that_cannot_be_run_leaves_no_claim(
     api: World, launcher: Launcher, command: str, status: int
 ):
     ran = launcher.run(*ONE, command)
@@ -132,7 +134,7 @@ def test_a_command_that_cannot_be_run_holds_nothing(
     assert statuses(api) == ["RELEASED"]
 
 
-def test_busy_and_impossible_are_told_apart(api: World, launcher: Launcher):
+def test_busy_and_impossible_have_different_statuses(api: World, launcher: Launcher):
     api.launch("member", count=8)
     busy = launcher.run(*ALL, "true")
     never = launcher.run("-ncgpus=9", "--", "true")
@@ -157,14 +159,14 @@ def test_busy_and_impossible_are_told_apart(api: World, launcher: Launcher):
         ("-ncgpus=1", "true"),
     ],
 )
-def test_a_line_that_makes_no_sense_asks_for_nothing(api: World, launcher: Launcher, words):
+def test_an_invalid_line_requests_nothing(api: World, launcher: Launcher, words):
     ran = launcher.run(*words)
     assert ran.returncode == 2
     assert "see: gsaas run --help" in ran.stderr
     assert statuses(api) == []
 
 
-def test_a_token_that_nobody_knows_is_the_launchers_failure(
+def test_a_token_that_the_api_does_not_accept_is_the_launchers_failure(
     api: World, launcher: Launcher, world: World
 ):
     url = json.loads(launcher.credentials.read_text())["url"]
@@ -174,7 +176,7 @@ def test_a_token_that_nobody_knows_is_the_launchers_failure(
     assert "token" in ran.stderr
 
 
-def test_an_api_that_is_not_there_is_the_launchers_failure(launcher: Launcher):
+def test_an_api_that_does_not_answer_is_the_launchers_failure(launcher: Launcher):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     launcher.use(url, token("member"))
@@ -183,14 +185,14 @@ def test_an_api_that_is_not_there_is_the_launchers_failure(launcher: Launcher):
     assert f"{url} does not answer: Connection refused" in ran.stderr
 
 
-def test_credentials_that_others_can_read_are_refused(api: World, launcher: Launcher):
+def test_credentials_that_other_users_can_read_are_refused(api: World, launcher: Launcher):
     launcher.credentials.chmod(0o644)
     ran = launcher.run(*ONE, "true")
     assert ran.returncode == 125
     assert "chmod 600" in ran.stderr
 
 
-def test_an_api_that_goes_away_does_not_change_what_became_of_the_command(
+def test_an_api_that_goes_away_does_not_change_the_exit_status_of_the_command(
     world: World, launcher: Launcher, tmp_path: Path
 ):
     gate = tmp_path / "gate"
@@ -206,36 +208,36 @@ def test_an_api_that_goes_away_does_not_change_what_became_of_the_command(
     assert statuses(world) == ["ACTIVE"]
 
 
-def test_who_waits_runs_when_something_is_given_back(api: World, launcher: Launcher):
-    held = api.launch("member", count=8)
+def test_a_waiting_command_runs_when_gpus_are_released(api: World, launcher: Launcher):
+    lease = api.launch("member", count=8)
     process = launcher.start("-ncgpus=8", "-wait", "--", "sh", "-c", "exit 6")
     until(lambda: "QUEUED" in statuses(api))
-    api.call("member", "DELETE", f"/v1/leases/{held['id']}")
+    api.call("member", "DELETE", f"/v1/leases/{lease['id']}")
     api.engine.settle()
     assert process.wait(timeout=30) == 6
     assert set(statuses(api)) == {"RELEASED"}
 
 
 @pytest.mark.parametrize("launcher", ["gsaas"], indirect=True)
-def test_who_waits_unwatched_asks_once_for_gpus_and_once_to_give_them_back(
+def test_without_a_terminal_a_wait_takes_one_request_and_the_release_another(
     api: World, launcher: Launcher
 ):
     held = api.launch("member", count=8)
     process = launcher.start("-ncgpus=8", "-wait", "--", "true")
     until(lambda: "QUEUED" in statuses(api))
-    asked: list[str] = []
+    methods: list[str] = []
 
     def note(_: flask.Flask) -> None:
-        asked.append(flask.request.method)
+        methods.append(flask.request.method)
 
     with flask.request_started.connected_to(note, api.app):
         api.claims.returns.release(held["id"])
         assert process.wait(timeout=30) == 0
-    assert asked == ["DELETE"]
+    assert methods == ["DELETE"]
 
 
 @pytest.mark.parametrize("launcher", ["gsaas"], indirect=True)  # test_cli_queue tries the other
-def test_who_is_interrupted_while_waiting_gives_the_place_back(api: World, launcher: Launcher):
+def test_an_interrupted_wait_gives_up_the_place(api: World, launcher: Launcher):
     api.launch("member", count=8)
     process = launcher.start("-ncgpus=8", "-wait", "--", "true")
     until(lambda: "QUEUED" in statuses(api))
@@ -244,16 +246,16 @@ def test_who_is_interrupted_while_waiting_gives_the_place_back(api: World, launc
     until(lambda: "QUEUED" not in statuses(api))
 
 
-def test_a_wait_that_is_over_is_busy(api: World, launcher: Launcher):
+def test_a_wait_that_ends_is_busy(api: World, launcher: Launcher):
     api.launch("member", count=8)
     assert launcher.run("-ncgpus=8", "-wait=1", "--", "true").returncode == 3
 
 
-# What a launcher in C must survive
+# Invalid answers, which the launcher in C has to survive
 
 
 def answering(answer: bytes) -> tuple[str, Callable[[], None]]:
-    """A server that gives the same answer to whatever it is asked; its URL, and what ends it."""
+    """Start a server that gives the same answer to every request; return its URL, and the function that stops it."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -309,9 +311,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE.keys())
-def test_an_answer_that_makes_no_sense_is_a_failure_and_nothing_worse(
-    c_launcher: Launcher, answer: bytes
-):
+def test_an_invalid_answer_is_a_failure_and_not_a_crash(c_launcher: Launcher, answer: bytes):
     url, stop = answering(answer)
     try:
         c_launcher.use(url, token("member"))
@@ -322,8 +322,8 @@ def test_an_answer_that_makes_no_sense_is_a_failure_and_nothing_worse(
     assert ran.stderr.startswith("gsaas: ")
 
 
-def test_a_gate_that_says_no_is_quoted(c_launcher: Launcher):
-    gate, close_gate = answering(b"refused gsaas.grant.used somebody was here before\n")
+def test_the_refusal_of_a_gate_is_printed(c_launcher: Launcher):
+    gate, close_gate = answering(b"refused gsaas.grant.used the grant has been used\n")
     environment = {"GSAAS_GATE": gate.removeprefix("http://"), "GSAAS_GRANT": "g", "A": ""}
     body = {"lease": {"id": "0-0", "status": "ACTIVE"}, "environment": environment}
     url, stop = answering(http(json.dumps(body)))
@@ -334,7 +334,7 @@ def test_a_gate_that_says_no_is_quoted(c_launcher: Launcher):
         stop()
         close_gate()
     assert ran.returncode == 125
-    assert "somebody was here before" in ran.stderr
+    assert "the grant has been used" in ran.stderr
 
 
 WORDS = (GOOD % "\\u00e9\\ud83d\\ude00\\n\\/").encode()
@@ -352,7 +352,7 @@ CHUNKS = b"".join(
     ],
     ids=["plain", "chunked", "until it closes"],
 )
-def test_every_way_to_send_an_answer_is_understood(c_launcher: Launcher, answer: bytes):
+def test_every_transfer_encoding_is_understood(c_launcher: Launcher, answer: bytes):
     url, stop = answering(answer)
     try:
         c_launcher.use(url, token("member"))

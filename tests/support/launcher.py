@@ -1,4 +1,4 @@
-"""`gsaas` as people start it: the C program, built to notice its own mistakes, and the program in Python."""
+"""Both implementations of `gsaas run`: the C program, built with sanitizers, and the program in Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = "from gsaas.cli.main import main\n\nraise SystemExit(main())\n"
 
 
 def build(folder: Path) -> Path:
-    """Make both programs in *folder*, side by side as they are installed; return the folder."""
+    """Build both programs in *folder*, side by side as they are installed; return the folder."""
     script = folder / "gsaas-cli"
     script.write_text(f"#!{sys.executable}\n{SCRIPT}")
     script.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A command is a new process each time, so it may load only what it needs."""
+"""Every command is a new process, so it loads only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ print(json.dumps([sorted(loaded), sorted(loaded - set(sys.stdlib_module_names))]
 
 
 def loads(*words: str) -> tuple[set[str], set[str]]:
-    """Top-level modules that a command line loads, and those of them not in the standard library."""
+    """Return the top-level modules that a command line loads, and those of them not in the standard library."""
     done = subprocess.run(
         [sys.executable, "-c", WATCHED, *words],
         env={"GSAAS_CREDENTIALS": "/nowhere"},

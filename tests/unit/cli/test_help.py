@@ -1,4 +1,4 @@
-"""What the help says must be what the program does."""
+"""The help describes what the program does."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_values_of_one_resource_are_lines(printed_resource):
     assert printed_resource("value", "memory_mb", "model", "silent") == "8192\n\ntrue\n"
 
 
-def test_a_table_says_it_for_people(printed):
+def test_a_table_shows_text_instead_of_values(printed):
     assert printed("table").splitlines() == [
         "  host     MiB       model  silent",
         "  名前, a  8192 MiB  -      yes",

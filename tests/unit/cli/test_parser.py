@@ -1,4 +1,4 @@
-"""How command lines are read: every published one, and the ones people mistype."""
+"""How command lines are parsed: every published one, and frequent mistakes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def read(line: str):
 
 
 def refusal(line: str) -> str:
-    """The sentence with which *line* is refused, by the parser or by what its options mean."""
+    """Return the message with which *line* is refused, by the parser or by a rule between options."""
     with pytest.raises(UsageError) as caught:
         command, values = read(line)
         if command.name in ("launch", "check"):
@@ -41,14 +41,14 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("line", PUBLISHED)
-def test_published_launches_are_read_as_meant(line):
+def test_published_launches_are_parsed(line):
     command, values = read(line)
     assert command.name == "launch"
     assert from_options(values) == PUBLISHED[line]
 
 
 @pytest.mark.parametrize("line", PUBLISHED)
-def test_a_request_can_be_spelled_again_from_what_the_api_says(line):
+def test_options_are_made_again_from_the_apis_cgpus(line):
     _, values = read(line)
     cgpus = from_options(values)
     _, again = read(f"-l {to_options(cgpus)}")
@@ -66,7 +66,7 @@ def test_a_request_can_be_spelled_again_from_what_the_api_says(line):
         "launch -ncgpus=2 --poolmem 2048 -mode=shared",
     ],
 )
-def test_spellings_that_mean_the_same_are_read_the_same(line):
+def test_equivalent_lines_are_parsed_alike(line):
     assert read(line)[1] == read("launch -ncgpus=2 -poolmem=2048 -mode=shared")[1]
 
 
@@ -78,7 +78,7 @@ def test_the_lease_to_end_is_named_by_option_or_alone(line):
     assert (command.name, values.id) == ("terminate", "web")
 
 
-def test_everything_about_the_vm_is_read():
+def test_every_option_of_a_launch_is_parsed():
     _, values = read(
         "-l -ncgpus=1 -image=i -flavor=f -network=n1 -network=n2 -name=web -key=k -userdata=u"
     )
@@ -116,7 +116,7 @@ def test_a_value_may_hold_an_equals_sign():
     assert read("-l -ncgpus=1 -name=a=b")[1].name == "a=b"
 
 
-def test_what_follows_two_dashes_belongs_to_the_command_that_is_run():
+def test_words_after_two_dashes_are_the_command_to_run():
     command, values = read("exec web -- ls -l --help")
     assert (command.name, values.id, values.remainder) == ("exec", "web", ["ls", "-l", "--help"])
 
@@ -174,7 +174,7 @@ def test_what_follows_two_dashes_belongs_to_the_command_that_is_run():
         ("list -f xml", "-f is table or json or csv or value or yaml, not 'xml'"),
     ],
 )
-def test_a_line_that_makes_no_sense_is_refused_in_one_helpful_sentence(line, sentence):
+def test_an_invalid_line_is_refused_in_one_sentence(line, sentence):
     assert refusal(line).startswith(sentence)
 
 
@@ -193,7 +193,7 @@ def test_a_line_that_makes_no_sense_is_refused_in_one_helpful_sentence(line, sen
         ("exec web -h -- ls", "exec"),
     ],
 )
-def test_help_is_given_where_it_is_asked_for(line, command):
+def test_help_is_requested_anywhere_on_a_line(line, command):
     with pytest.raises(HelpRequested) as wanted:
         read(line)
     assert wanted.value.command == command

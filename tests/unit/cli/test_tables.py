@@ -1,4 +1,4 @@
-"""Tables are aligned, and nothing in them steers the terminal."""
+"""Tables are aligned by the width of characters, and nothing in them controls the terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 from gsaas.cli.tables import cell, clip, facts, table
 
 
-def test_words_go_left_numbers_right_and_nothing_trails():
+def test_text_is_left_aligned_numbers_right_and_no_spaces_trail():
     assert table(("name", "MiB", "why"), [("a", 2048, None), ("longer", 7, "")]) == (
         "  name     MiB  why\n  a       2048    -\n  longer     7    -"
     )
 
 
-def test_a_table_without_rows_has_its_headings():
+def test_a_table_without_rows_has_headings():
     assert table(("name", "MiB"), []) == "  name  MiB"
 
 
@@ -48,9 +48,9 @@ def test_facts_are_aligned():
     assert facts([("VM", "x"), ("status", None)]) == "  VM      x\n  status  -"
 
 
-def test_what_others_named_cannot_steer_the_terminal():
+def test_control_characters_are_replaced():
     assert cell("a\x1b[2Jb\nc") == "a�[2Jb�c"
 
 
-def test_truth_is_said_in_words():
+def test_booleans_are_yes_and_no():
     assert (cell(True), cell(False)) == ("yes", "no")
