@@ -1,1 +1,1 @@
-"""Benchmarks: what GSaaS costs, each beside what it is compared with, measured in one run."""
+"""Benchmarks: each measures GSaaS and what it is compared with, in the same run. `./dev bench` lists them."""

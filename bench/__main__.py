@@ -16,12 +16,16 @@ from pathlib import Path
 from bench import report
 
 HELPERS = {"__init__", "__main__", "report"}
+"""Modules of this package that are no benchmarks."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="bench", description="Run one of the benchmarks.")
-    parser.add_argument("name", nargs="?", help="which; without it, they are listed")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("name", nargs="?", help="the benchmark to run; without it, all are listed")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of tables"
+    )
     args = parser.parse_args(argv)
 
     known = benchmarks()
@@ -41,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def benchmarks() -> dict[str, str]:
-    """Name and first line of each benchmark's docstring, read without running anything of it."""
+    """Return the name of each benchmark, and the first line of its docstring, without importing it."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return {
         file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]

@@ -3,10 +3,10 @@
 On `gsaas-standalone`, where a VM is a namespace and boots at once, and on the OpenStack test bed if it is up or can be
 brought up (twenty minutes). A VM without cGPUs is one that Nova boots without GSaaS.
 
-The columns are the stages of the published table. Checking: the cloud is asked whether it would make the server.
-Creation and activation: the cloud makes it, and says that it is active. Deployment: the rest of the boot, until the
-guest has run its user data. Management: what GSaaS does itself; it chooses and claims GPUs, hands the lease to the
-engine, and configures RODVR while the VM boots.
+The columns are the stages of the published table. Checking: the cloud is asked whether it would create the server.
+Creation and activation: the cloud creates it, until it is active. Deployment: the rest of the boot, until the guest has
+run its user data. Management: the work of GSaaS, which chooses and claims GPUs, hands the lease to the engine, and
+configures RODVR while the VM boots.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from bench.boots import Boot, Cloud, openstack, standalone
+from bench.boots import Boot, BootTarget, openstack, standalone
 from bench.report import machine, median
 from gsaas.objects import timings
 
 CGPUS = (1, 25, 50, 75)
 ROUNDS = {"standalone": 9, "OpenStack": 3}
 VMS, STEP = 90, 15
+"""How many VMs are launched one after the other, and of how many each a median is printed."""
 
 PUBLISHED = {
     0: (None, 0.6817, 1.2808, 20.6710, None, 22.6335),
@@ -36,34 +37,37 @@ STAGES = ("checking_s", "creation_s", "activation_s", "deployment_s", "managemen
 
 
 def run() -> dict[str, Any]:
-    """Medians: seconds of each stage, and milliseconds for each of many VMs."""
-    with standalone.running() as cloud:
-        sizes, vms = _boots(cloud, CGPUS), _scaled(cloud)
-    stages, many = _published() + _stages(cloud.name, sizes), _many(cloud.name, vms)
-    reach = _share(cloud.name, sizes[75]) + _as_the_first(cloud.name, vms)
+    """Return medians: seconds of each stage, and milliseconds for each of many VMs."""
+    with standalone.running() as target:
+        boots, vms = _boot_sizes(target, CGPUS), _boot_many(target)
+    name = target.name
+    stages, many = _published() + _stage_rows(name, boots), _many_rows(name, vms)
+    reach = _gsaas_work_bound(name, boots[75]) + _growth_bound(name, vms)
     try:
-        with openstack.running() as cloud:
-            sizes, vms = _boots(cloud, (0, *CGPUS)), _scaled(cloud)
+        with openstack.running() as bed:
+            boots, vms = _boot_sizes(bed, (0, *CGPUS)), _boot_many(bed)
     except subprocess.CalledProcessError:
-        _say("the OpenStack test bed does not come up and is left out")
+        _report_progress("the OpenStack test bed does not come up and is left out")
     else:
-        stages += _stages(cloud.name, sizes)
-        many += _many(cloud.name, vms)
-        reach += _share(cloud.name, sizes[75]) + _of_the_boot(sizes[75])
-        reach += _as_the_first(cloud.name, vms)
+        stages += _stage_rows(bed.name, boots)
+        many += _many_rows(bed.name, vms)
+        reach += _gsaas_work_bound(bed.name, boots[75]) + _share_of_boot_bounds(boots[75])
+        reach += _growth_bound(bed.name, vms)
     return {"bench": "boot", "machine": machine(), "rows": stages + many, "reach": reach}
 
 
 # VMs with more and more cGPUs
 
 
-def _boots(cloud: Cloud, sizes: tuple[int, ...]) -> dict[int, list[Boot]]:
-    """Boots by number of cGPUs. The sizes take turns, so that a slow moment of the machine hits all of them."""
+def _boot_sizes(target: BootTarget, sizes: tuple[int, ...]) -> dict[int, list[Boot]]:
+    """Return boots by number of cGPUs. The sizes take turns, so that a slow moment of the machine affects all."""
     booted: dict[int, list[Boot]] = {size: [] for size in sizes}
-    for turn in range(ROUNDS[cloud.name]):
-        _say(f"{cloud.name}: VMs with {', '.join(map(str, sizes))} cGPUs, round {turn + 1}")
+    for turn in range(ROUNDS[target.name]):
+        _report_progress(
+            f"{target.name}: VMs with {', '.join(map(str, sizes))} cGPUs, round {turn + 1}"
+        )
         for size in sizes:
-            booted[size].append(cloud.boot(size))
+            booted[size].append(target.boot(size))
     return booted
 
 
@@ -74,31 +78,35 @@ def _published() -> list[dict[str, Any]]:
     ]
 
 
-def _stages(cloud: str, booted: dict[int, list[Boot]]) -> list[dict[str, Any]]:
+def _stage_rows(cloud: str, booted: dict[int, list[Boot]]) -> list[dict[str, Any]]:
     return [
         {"cloud": cloud, "cgpus": size}
-        | {stage: _median(_stage(boot, stage) for boot in boots) for stage in STAGES}
+        | {stage: _median(_stage_seconds(boot, stage) for boot in boots) for stage in STAGES}
         for size, boots in booted.items()
     ]
 
 
-def _stage(boot: Boot, stage: str) -> float | None:
-    took = boot.phases.get
+def _stage_seconds(boot: Boot, stage: str) -> float | None:
+    """Return the seconds of one of `STAGES`; None if the boot did not have it."""
+    phase_seconds = boot.phases.get
     match stage:
         case "checking_s":
-            return took(timings.CHECK)
+            return phase_seconds(timings.CHECK)
         case "creation_s":
-            return took(timings.CREATION)
+            return phase_seconds(timings.CREATION)
         case "activation_s":
-            return took(timings.ACTIVATION)
+            return phase_seconds(timings.ACTIVATION)
         case "deployment_s":
             before = (timings.CHECK, timings.CREATION, timings.ACTIVATION)
-            waited = boot.ours - took(timings.RODVR_CONFIGURATION, 0.0)
-            return boot.seconds - waited - sum(took(phase, 0.0) for phase in before)
+            # RODVR is configured while the VM boots: the boot does not wait for it.
+            waited = boot.gsaas_seconds - phase_seconds(timings.RODVR_CONFIGURATION, 0.0)
+            return boot.seconds - waited - sum(phase_seconds(phase, 0.0) for phase in before)
         case "management_s":
-            return boot.ours or None
+            return boot.gsaas_seconds or None
         case "boot_s":
             return boot.seconds
+        case _:
+            raise ValueError(stage)
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -106,23 +114,23 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _share(cloud: str, boots: list[Boot]) -> list[dict[str, Any]]:
+def _gsaas_work_bound(cloud: str, boots: list[Boot]) -> list[dict[str, Any]]:
     return [
         {
             "what": f"{cloud}: GSaaS's own work for 75 cGPUs, ms",
-            "value": median([boot.ours for boot in boots]) * 1000,
+            "value": median([boot.gsaas_seconds for boot in boots]) * 1000,
             "bound": "< 100",
         }
     ]
 
 
-def _of_the_boot(boots: list[Boot]) -> list[dict[str, Any]]:
-    """Where a guest really boots: shares of that."""
-    checked = [boot.ours + boot.phases[timings.CHECK] for boot in boots]
+def _share_of_boot_bounds(boots: list[Boot]) -> list[dict[str, Any]]:
+    """Return the bounds on GSaaS's work relative to the boot of a real guest."""
+    checked = [boot.gsaas_seconds + boot.phases[timings.CHECK] for boot in boots]
     return [
         {
             "what": "OpenStack: the same, % of the boot",
-            "value": median([100 * boot.ours / boot.seconds for boot in boots]),
+            "value": median([100 * boot.gsaas_seconds / boot.seconds for boot in boots]),
             "bound": "< 1",
         },
         {
@@ -136,46 +144,47 @@ def _of_the_boot(boots: list[Boot]) -> list[dict[str, Any]]:
 # Many VMs with one cGPU each
 
 
-def _scaled(cloud: Cloud) -> list[Boot]:
-    """One VM after the other, all of which stay."""
+def _boot_many(target: BootTarget) -> list[Boot]:
+    """Boot `VMS` VMs one after the other, which all stay until the end; return their boots."""
     booted = []
     for start in range(0, VMS, STEP):
-        _say(f"{cloud.name}: VMs {start + 1} to {start + STEP}")
-        booted += [cloud.add() for _ in range(STEP)]
-    cloud.clear()
+        _report_progress(f"{target.name}: VMs {start + 1} to {start + STEP}")
+        booted += [target.add() for _ in range(STEP)]
+    target.clear()
     return booted
 
 
-def _many(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
-    """A row for each fifteen VMs: medians over them, by the number of VMs there are in the end."""
+def _many_rows(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
+    """Return a row for each `STEP` VMs: medians over them, and the number of VMs after them."""
     return [
         {
             "cloud": cloud,
             "vms": start + STEP,
-            "rodvr_ms": _rodvr(booted[start : start + STEP]),
-            "management_ms": median([boot.ours for boot in booted[start : start + STEP]]) * 1000,
+            "rodvr_ms": _rodvr_ms(booted[start : start + STEP]),
+            "management_ms": median([boot.gsaas_seconds for boot in booted[start : start + STEP]])
+            * 1000,
             "boot_s": median([boot.seconds for boot in booted[start : start + STEP]]),
         }
         for start in range(0, VMS, STEP)
     ]
 
 
-def _as_the_first(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
+def _growth_bound(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
     return [
         {
             "what": f"{cloud}: RODVR for VMs {VMS - STEP + 1} to {VMS}, times that for the first {STEP}",
-            "value": _rodvr(booted[-STEP:]) / _rodvr(booted[:STEP]),
+            "value": _rodvr_ms(booted[-STEP:]) / _rodvr_ms(booted[:STEP]),
             "bound": "<= 1.5",
         }
     ]
 
 
-def _rodvr(booted: list[Boot]) -> float:
+def _rodvr_ms(booted: list[Boot]) -> float:
     return median([boot.phases[timings.RODVR_CONFIGURATION] for boot in booted]) * 1000
 
 
-def _say(text: str) -> None:
-    """Tell who waits how far it is: a real cloud takes twenty minutes."""
+def _report_progress(text: str) -> None:
+    """Print progress to standard error: a real cloud takes twenty minutes."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,9 +1,8 @@
-"""What it costs to claim a GPU and give it back: 16 to 16,384 GPUs, most of them free or busy.
+"""What it costs to claim a GPU and release it: 16 to 16,384 GPUs, most of them free or busy.
 
-Through the pure core, and through the whole API with its database (SQLite, the WSGI application
-called in this process): `POST /v1/leases`, `DELETE /v1/leases/{id}`, and the return of the claim,
-which is the engine's part. All sizes take turns in every round, so that a slow moment of the
-machine hits all of them; of each the median counts.
+Measured in the pool alone (the core), and through the whole API with its database (SQLite, the WSGI application called
+in this process): `POST /v1/leases`, `DELETE /v1/leases/{id}`, and the release of the claim, which is the engine's part.
+All sizes take turns in every round, so that a slow moment of the machine affects all of them; medians are compared.
 """
 
 from __future__ import annotations
@@ -28,26 +27,27 @@ from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import Gpu
+from gsaas.objects.placement import Placement
 from gsaas.objects.request import Request
 from tests.api.world import World, token
 
 SIZES = (16, 256, 1024, 16384)
 BUSY = (0.0, 0.9)
-"""Shares of GPUs that have nothing to give: the first ones in pool order, which is the worst
-case."""
+"""Fractions of the GPUs that have no free memory: the first ones in pool order, which is the worst case."""
 
 CORE_ROUNDS = 60
 CORE_BATCH = 50
 API_ROUNDS = 120
 
 MEMORY_MB = 8192
-REQUEST = Request(1, "shared", 1024)
+CGPU_MB = 1024
+REQUEST = Request(1, "shared", CGPU_MB)
 
 Action = Callable[[], object]
 
 
 def run() -> dict[str, Any]:
-    """Median times of one claim with its release: microseconds in the core, milliseconds by API."""
+    """Return median times of one claim with its release: microseconds in the core, milliseconds through the API."""
     core = measure_core()
     different = measure_different()
     api = measure_api()
@@ -86,7 +86,7 @@ def run() -> dict[str, Any]:
 
 
 def measure_core() -> dict[tuple[str, float, int], float]:
-    """Seconds by (policy, share of busy GPUs, number of GPUs)."""
+    """Return the seconds by (policy, fraction of busy GPUs, number of GPUs)."""
     actions = {
         (name, busy, size): claim_in_core(pool(size, busy), policies.load(name))
         for name, busy, size in itertools.product(policies.names(), BUSY, SIZES)
@@ -95,7 +95,7 @@ def measure_core() -> dict[tuple[str, float, int], float]:
 
 
 def measure_different() -> dict[tuple[str, int], float]:
-    """Seconds by (policy, number of GPUs), where no two GPUs are alike."""
+    """Return the seconds by (policy, number of GPUs), with all GPUs different."""
     actions = {
         (name, size): claim_in_core(all_different(size), policies.load(name))
         for name, size in itertools.product(policies.names(), SIZES)
@@ -104,12 +104,14 @@ def measure_different() -> dict[tuple[str, int], float]:
 
 
 def pool(size: int, busy: float) -> Pool:
+    """Return a pool of *size* GPUs, the fraction *busy* of which have no free memory."""
     gpus = all_gpus(size, busy)
     return Pool(gpus, {gpu.host for gpu in gpus})
 
 
 @cache
 def all_gpus(size: int, busy: float) -> list[Gpu]:
+    """Return the GPUs of `pool`, in pool order."""
     hosts = [f"gpu{number:05}" for number in range(size // 8)]
     idle = [
         Gpu(f"GPU-{host}-{index}", host, index, MEMORY_MB) for host in hosts for index in range(8)
@@ -120,11 +122,11 @@ def all_gpus(size: int, busy: float) -> list[Gpu]:
 
 
 def all_different(size: int) -> Pool:
-    """No two GPUs have the same memory free, up to as many as there are MiB."""
+    """Return a pool of *size* GPUs with different free memory, as far as their MiB suffice."""
     gpus = all_gpus(size, 0.0)
     return Pool(
         [
-            gpu.with_(used_mb=slot % (MEMORY_MB - REQUEST.memory_mb), leases=1)
+            gpu.with_(used_mb=slot % (MEMORY_MB - CGPU_MB), leases=1)
             for slot, gpu in enumerate(gpus)
         ],
         {gpu.host for gpu in gpus},
@@ -132,13 +134,18 @@ def all_different(size: int) -> Pool:
 
 
 def claim_in_core(pool: Pool, policy: Policy) -> Action:
+    """Return the action that claims one cGPU of *pool* and releases it."""
+
     def action() -> None:
         placement = pool.propose(REQUEST, policy)
+        assert isinstance(placement, Placement)
         for uuid, size in placement.memory_by_gpu().items():
             gpu = pool.get(uuid)
+            assert gpu is not None
             pool.put(gpu.claim(size, exclusive=False, generation=gpu.generation + 1))
         for uuid, size in placement.memory_by_gpu().items():
             gpu = pool.get(uuid)
+            assert gpu is not None
             pool.put(gpu.release(size, generation=gpu.generation + 1))
 
     return action
@@ -148,7 +155,7 @@ def claim_in_core(pool: Pool, policy: Policy) -> Action:
 
 
 def measure_api() -> dict[tuple[float, int], float]:
-    """Seconds by (share of busy GPUs, number of GPUs)."""
+    """Return the seconds by (fraction of busy GPUs, number of GPUs)."""
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
         worlds = {
             (busy, size): build_world(Path(folder, f"{size}-{busy}"), size, busy)
@@ -162,6 +169,7 @@ def measure_api() -> dict[tuple[float, int], float]:
 
 
 def build_world(folder: Path, size: int, busy: float) -> World:
+    """Return the API on a new database with *size* GPUs, the fraction *busy* of which have no free memory."""
     folder.mkdir()
     world = World.build(folder, hosts=size // 4)
     with world.database.write() as session:
@@ -173,6 +181,7 @@ def build_world(folder: Path, size: int, busy: float) -> World:
 
 
 def claim_through_api(world: World) -> Action:
+    """Return the action that creates a lease with one cGPU, releases it, and returns its claim."""
     client = world.app.test_client()
     headers = {auth.HEADER: token("member")}
     cgpus = {
@@ -186,7 +195,7 @@ def claim_through_api(world: World) -> Action:
         made = client.post(
             "/v1/leases", data=body, content_type="application/json", headers=headers
         )
-        lease_id = made.json["lease"]["id"]
+        lease_id = made.get_json()["lease"]["id"]
         client.delete(f"/v1/leases/{lease_id}", headers=headers)
         world.claims.returns.release(lease_id)
 
@@ -197,9 +206,9 @@ def claim_through_api(world: World) -> Action:
 
 
 def medians(actions: dict[Any, Action], rounds: int, batch: int) -> dict[Any, float]:
-    """Seconds that each action takes: the median over *rounds* of the mean over *batch*."""
+    """Return the seconds that each action takes: the median over *rounds* of the mean over *batch* calls."""
     taken: dict[Any, list[float]] = {key: [] for key in actions}
-    with collector_off():
+    with garbage_collector_off():
         for turn in range(rounds + 1):
             for key, action in actions.items():
                 begun = time.perf_counter()
@@ -211,8 +220,8 @@ def medians(actions: dict[Any, Action], rounds: int, batch: int) -> dict[Any, fl
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
-    """Keep the garbage collector from stopping whoever has its turn just then."""
+def garbage_collector_off() -> Iterator[None]:
+    """Switch the garbage collector off, which would stop one action at random."""
     gc.collect()
     gc.disable()
     try:

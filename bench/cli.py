@@ -1,7 +1,7 @@
-"""How long a person waits for the command line: `gsaas --help` and `gsaas list` beside bare Python.
+"""How long the command line takes: `gsaas --help` and `gsaas list` beside bare Python.
 
-Each is a whole new process, as a person starts it, from the same virtual environment. `gsaas list`
-asks an HTTP server in this process, which answers at once, so what is measured is the client.
+Each command is a new process from the same virtual environment. `gsaas list` sends its request to an HTTP server in
+this process, which answers at once, so that only the client is measured.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ LEASE = {
 }
 
 
-class Leases(BaseHTTPRequestHandler):
+class LeasesHandler(BaseHTTPRequestHandler):
     """Answers every request with the same three leases."""
 
     protocol_version = "HTTP/1.1"
     answer = json.dumps({"leases": [LEASE] * 3}).encode()
 
     def do_GET(self) -> None:
+        """Answer a request; called by the base class."""
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(self.answer)))
@@ -46,18 +47,18 @@ class Leases(BaseHTTPRequestHandler):
         self.wfile.write(self.answer)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Print no log, unlike the base class."""
 
 
 def run() -> dict[str, Any]:
-    """Median time of each command in milliseconds, and how many times that of bare Python it is."""
+    """Return the median time of each command in milliseconds, and its ratio to that of bare Python."""
     gsaas = str(Path(sys.executable).with_name("gsaas"))
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "gsaas --help": [gsaas, "--help"],
         "gsaas list": [gsaas, "list"],
     }
-    times: dict[str, list[float]] = {name: [] for name in commands}
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
     with credentials() as path:
         environment = {**os.environ, "GSAAS_CREDENTIALS": path}
         for turn in range(ROUNDS + 1):
@@ -65,8 +66,8 @@ def run() -> dict[str, Any]:
                 begun = time.perf_counter()
                 subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
                 if turn:  # the first round warms the file cache and the compiled modules
-                    times[name].append(time.perf_counter() - begun)
-    medians = {name: median(taken) * 1000 for name, taken in times.items()}
+                    seconds[name].append(time.perf_counter() - begun)
+    medians = {name: median(taken) * 1000 for name, taken in seconds.items()}
     bare = medians["python -c pass"]
     return {
         "bench": "cli",
@@ -81,8 +82,8 @@ def run() -> dict[str, Any]:
 
 @contextmanager
 def credentials() -> Iterator[str]:
-    """A credentials file for a server that runs meanwhile."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Leases)
+    """Run the HTTP server; yield the path of a credentials file for it."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), LeasesHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # made with mode 0600
         json.dump({"url": f"http://127.0.0.1:{server.server_port}", "token": "any"}, file)

@@ -1,9 +1,9 @@
 """A generic request: one GPU, an empty script, the GPU back; beside Slurm, with 16 to 1,024 GPUs.
 
-`gsaas run`, and Slurm's `srun` and `salloc`, each one process for each request: alone, in batches of concurrent
-ones, and 256 that queue for 16 GPUs. Allocating and releasing over one connection without any process for it, as
-Slurm's C API does. All take turns in every round, on services that run side by side; of each the median counts.
-GSaaS is gsaas-standalone on SQLite, whose commits are synced. Slurm is Debian's, where it is installed.
+`gsaas run`, and Slurm's `srun` and `salloc`, start one process per request: one request alone, batches of concurrent
+ones, and 256 that queue for 16 GPUs. Besides, GPUs are allocated and released over one connection without a process per
+request, as Slurm's C API does. All take turns in every round, on services that run side by side; medians are compared.
+GSaaS is gsaas-standalone on SQLite, whose commits are synced to disk. Slurm is Debian's, where it is installed.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.generics import SPEAKS_TO_GSAAS, Tools, batch, cycles, service, slurm
+from bench.generics import GSAAS_CLIENT_SOURCES, Programs, batch, cycles, service, slurm
 from bench.report import machine, median
 
 SIZES = (16, 256, 1024)
 BATCHES = (1, 16, 64, 256, 1024)
 QUEUED = 256
-"""Requests that wait for the fewest GPUs."""
+"""Concurrent requests for the smallest number of GPUs: most of them wait in the queue."""
 ROUNDS = 3
 ALONE = 10
-"""Requests one after the other, of each round of a batch of one."""
+"""Requests one after the other in each round of a batch of one."""
 CYCLES = 200
 IDLE = 30.0
-"""Seconds for which an idle service is watched."""
+"""Seconds for which the CPU time of an idle service is measured."""
 SRUN = ("srun", "-Q", "-n1", "--gres=gpu:1", "--mpi=none")
 SALLOC = ("salloc", "-Q", "-n1", "--gres=gpu:1")
 
 
 def run() -> dict[str, Any]:
-    """Milliseconds for each request; reaches against Slurm where it runs too."""
+    """Return milliseconds for each request, and the bounds; those against Slurm only where it is installed."""
     if os.geteuid() != 0:
         raise SystemExit(
             "this benchmark makes network namespaces, and nodes for Slurm: run it as root"
         )
     absent = slurm.missing()
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-", dir="/var/tmp") as folder:
-        tools = Tools(Path(folder))
-        rows, over_one = [], {}
+        programs = Programs(Path(folder))
+        rows: list[dict[str, Any]] = []
+        over_one: dict[tuple[str, int], float] = {}
         for size in SIZES:
-            rows += measure(tools, size, absent is None, over_one)
-        server = measure_server(tools)
+            rows += measure(programs, size, absent is None, over_one)
+        server = measure_server(programs)
     notes = [] if absent is None else [{"note": f"only GSaaS was measured: {absent}"}]
     cycle_rows = [
         {"over_one_connection": name, "gpus": size, "median_ms": taken * 1e3}
@@ -56,44 +57,49 @@ def run() -> dict[str, Any]:
         "bench": "generic",
         "machine": {**machine(), "load": round(os.getloadavg()[0], 1)},
         "rows": [*rows, *cycle_rows, *server, *notes],
-        "reach": reaches(rows, over_one, server),
+        "reach": bounds(rows, over_one, server),
     }
 
 
 def measure(
-    tools: Tools, size: int, beside: bool, over_one: dict[tuple[str, int], float]
+    programs: Programs, size: int, beside: bool, over_one: dict[tuple[str, int], float]
 ) -> list[dict[str, Any]]:
-    """Rows for *size* GPUs; medians over one connection are added to *over_one*."""
-    start, script = tools.build("batch"), str(tools.empty)
+    """Return the rows for *size* GPUs; add the medians over one connection to *over_one*.
+
+    *beside* says whether Slurm is measured too.
+    """
+    start_batch, script = programs.build("batch"), str(programs.empty_script)
     taken: dict[tuple[str, int], list[float]] = {}
     failed: dict[tuple[str, int], int] = {}
     with ExitStack() as stack:
-        ours = stack.enter_context(service.running(size))
+        gsaas_service = stack.enter_context(service.running(size))
         gsaas = str(Path(sys.executable).with_name("gsaas"))
         commands: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-            "gsaas run": ((gsaas, "run", "-ncgpus=1", "--", script), ours.environment())
+            "gsaas run": ((gsaas, "run", "-ncgpus=1", "--", script), gsaas_service.environment())
         }
-        theirs = None
+        slurm_environment = None
         if beside:
-            theirs = stack.enter_context(slurm.running(size))
-            commands["salloc"] = ((*SALLOC, script), theirs)
-            commands["srun"] = ((*SRUN, script), theirs)
+            slurm_environment = stack.enter_context(slurm.running(size))
+            commands["salloc"] = ((*SALLOC, script), slurm_environment)
+            commands["srun"] = ((*SRUN, script), slurm_environment)
         for turn in range(ROUNDS):
             for count in [n for n in BATCHES if n <= size] + (
                 [QUEUED] if size == min(SIZES) else []
             ):
                 for name, (command, environment) in _rotated(commands, turn):
                     words = command
-                    if count > size and name == "gsaas run":
+                    if (
+                        count > size and name == "gsaas run"
+                    ):  # Slurm's programs wait without being told
                         words = (*command[:3], "-wait", *command[3:])
                     repeats = ALONE if count == 1 else 1
                     for _ in range(repeats):
-                        if theirs is not None:
-                            slurm.settle(theirs)
-                        result = batch(start, count, *words, env=environment)
+                        if slurm_environment is not None:
+                            slurm.wait_until_idle(slurm_environment)
+                        result = batch(start_batch, count, *words, environment=environment)
                         taken.setdefault((name, count), []).append(result["seconds"] / count)
                         failed[name, count] = failed.get((name, count), 0) + result["failed"]
-        over_one.update(measure_cycles(tools, ours, theirs if beside else None, size))
+        over_one.update(measure_cycles(programs, gsaas_service, slurm_environment, size))
     return [
         {
             "request": name,
@@ -117,35 +123,44 @@ def _rotated(commands: dict[str, Any], turn: int) -> list[tuple[str, Any]]:
 
 
 def measure_cycles(
-    tools: Tools, ours: service.Service, theirs: dict[str, str] | None, size: int
+    programs: Programs,
+    gsaas_service: service.RunningService,
+    slurm_environment: dict[str, str] | None,
+    size: int,
 ) -> dict[tuple[str, int], float]:
-    """Seconds of one allocation and release over one connection."""
+    """Return the median seconds of one allocation and release over one connection, by system and number of GPUs."""
     found: dict[str, list[float]] = {}
-    ours_asks = tools.build("gsaas_cycle", *SPEAKS_TO_GSAAS)
-    theirs_asks = tools.build("slurm_cycle", "-lslurm") if theirs is not None else None
+    gsaas_client = programs.build("gsaas_cycle", *GSAAS_CLIENT_SOURCES)
+    slurm_client = None
+    if slurm_environment is not None:
+        slurm_client = programs.build("slurm_cycle", "-lslurm")
     for _ in range(ROUNDS):
-        found.setdefault("GSaaS", []).extend(cycles(ours_asks, CYCLES, ours.environment()))
-        if theirs_asks is not None:
-            slurm.settle(theirs)
-            found.setdefault("Slurm's C API", []).extend(cycles(theirs_asks, CYCLES, theirs))
+        found.setdefault("GSaaS", []).extend(
+            cycles(gsaas_client, CYCLES, gsaas_service.environment())
+        )
+        if slurm_client is not None and slurm_environment is not None:
+            slurm.wait_until_idle(slurm_environment)
+            found.setdefault("Slurm's C API", []).extend(
+                cycles(slurm_client, CYCLES, slurm_environment)
+            )
     return {(name, size): median(seconds) for name, seconds in found.items()}
 
 
-def measure_server(tools: Tools) -> list[dict[str, Any]]:
-    """The service alone: what a cycle costs it with few and with many GPUs, and what being there costs."""
+def measure_server(programs: Programs) -> list[dict[str, Any]]:
+    """Measure the service alone: a cycle with few and with many GPUs, and CPU and memory when it is idle."""
     few, many = min(SIZES), max(SIZES)
-    asks = tools.build("gsaas_cycle", *SPEAKS_TO_GSAAS)
+    client = programs.build("gsaas_cycle", *GSAAS_CLIENT_SOURCES)
     with service.running(few) as small, service.running(many) as large:
         services = {few: small, many: large}
         spent = dict.fromkeys(services, 0.0)
         taken: dict[int, list[float]] = {size: [] for size in services}
         for turn in range(2 * ROUNDS + 1):
-            for size, one in services.items():
-                before = one.cpu_seconds()
-                seconds = cycles(asks, CYCLES, one.environment())
+            for size, running in services.items():
+                before = running.cpu_seconds()
+                seconds = cycles(client, CYCLES, running.environment())
                 if turn:  # the first round compiles statements and reads everything
                     taken[size] += seconds
-                    spent[size] += one.cpu_seconds() - before
+                    spent[size] += running.cpu_seconds() - before
         rows = [
             {
                 "server_with_gpus": size,
@@ -167,12 +182,12 @@ def measure_server(tools: Tools) -> list[dict[str, Any]]:
         ]
 
 
-def reaches(
+def bounds(
     rows: list[dict[str, Any]],
     over_one: dict[tuple[str, int], float],
     server: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """What we set out for."""
+    """Return the bounds that GSaaS is meant to keep, against Slurm and for its own cost."""
     medians = {(row["request"], row["gpus"], row["at_once"]): row["median_ms"] for row in rows}
     found = []
     for (name, size, count), taken in medians.items():

@@ -1,9 +1,8 @@
 """What a grant costs: signing it with the environment, verifying it, redeeming it in the database.
 
-Signing is on the way of every lease that is told real addresses, so it is also measured there: a lease
-without a VM taken and given back through the whole API (SQLite, the WSGI application called in this
-process), with and without grants. Redemption is one transaction, on disk when it returns. All take turns in
-every round; of each the median counts.
+A grant is signed for every lease that is given real addresses, so the cost is also measured there: a lease without a VM
+is created and released through the whole API (SQLite, the WSGI application called in this process), with and without
+grants. Redemption is one transaction, on disk when it returns. All take turns in every round, and medians are compared.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from gsaas.grants.redemption import PresentedGrant, redeem
 from tests.api.world import World, token
 
 ROUNDS = 200
-AT_ONCE = 20
-"""Grants signed, and verified, one after the other: one alone says more of the disk that it comes after."""
+REPEATS = 20
+"""Grants are signed and verified so often in a row: a single one would be slowed down by the disk access before it."""
 KEY = "bench:" + "YmVu" * 11
 ADDRESS = "192.0.2.1"
 
 
 def run() -> dict[str, Any]:
-    """Median times: microseconds for each part of a grant, milliseconds for a lease with and without."""
+    """Return median times: microseconds for each part of a grant, milliseconds for a lease with and without it."""
     ring = Keyring([KEY])
     now = timeutils.utcnow()
     grant = ring.sign("0" * 36, "f" * 32, now)
@@ -43,15 +42,15 @@ def run() -> dict[str, Any]:
             "a lease with a grant": _world(Path(folder, "with"), f"[grants]\nkey = {KEY}\n"),
         }
         for turn in range(ROUNDS):
-            _time(taken, "sign", lambda: ring.sign("0" * 36, "f" * 32, now), AT_ONCE)
-            _time(taken, "verify", lambda: ring.verify(grant, now), AT_ONCE)
+            _time(taken, "sign", lambda: ring.sign("0" * 36, "f" * 32, now), REPEATS)
+            _time(taken, "verify", lambda: ring.verify(grant, now), REPEATS)
             for name, world in sorted(worlds.items(), reverse=turn % 2 == 0):  # in turns
-                _time(taken, name, lambda world=world: _give_back(world, _take(world)))
-            lease = _take(worlds["a lease with a grant"])
-            shown = PresentedGrant(lease["environment"]["GSAAS_GRANT"], ADDRESS)
+                _time(taken, name, partial(_create_and_release, world))
+            lease = _create_lease(worlds["a lease with a grant"])
+            presented = PresentedGrant(lease["environment"]["GSAAS_GRANT"], ADDRESS)
             database = worlds["a lease with a grant"].database
-            _time(taken, "redeem", partial(redeem, database, ring, shown))
-            _clean(worlds["a lease with a grant"], lease)
+            _time(taken, "redeem", partial(redeem, database, ring, presented))
+            _release_and_run_engine(worlds["a lease with a grant"], lease)
         for world in worlds.values():
             world.database.close()
     found = {name: median(times) for name, times in taken.items()}
@@ -71,7 +70,7 @@ def _world(folder: Path, settings: str) -> World:
     return World.build(folder, settings=settings)
 
 
-def _take(world: World) -> dict[str, Any]:
+def _create_lease(world: World) -> dict[str, Any]:
     body = {"cgpus": {"count": 1, "mode": "shared", "memory_mb": 64}, "server": None}
     answer = world.app.test_client().post(
         "/v1/leases",
@@ -79,17 +78,22 @@ def _take(world: World) -> dict[str, Any]:
         content_type="application/json",
         headers={auth.HEADER: token("member")},
     )
-    return answer.json
+    created: dict[str, Any] = answer.get_json()
+    return created
 
 
-def _give_back(world: World, answer: dict[str, Any]) -> None:
+def _release_lease(world: World, answer: dict[str, Any]) -> None:
     path = f"/v1/leases/{answer['lease']['id']}"
     world.app.test_client().delete(path, headers={auth.HEADER: token("member")})
 
 
-def _clean(world: World, answer: dict[str, Any]) -> None:
-    """What the engine would do: a redeemed lease is not over with its owner's word."""
-    _give_back(world, answer)
+def _create_and_release(world: World) -> None:
+    _release_lease(world, _create_lease(world))
+
+
+def _release_and_run_engine(world: World, answer: dict[str, Any]) -> None:
+    """Release a lease whose grant was redeemed: the engine has to close the fence before it is over."""
+    _release_lease(world, answer)
     world.engine.settle()
 
 

@@ -1,10 +1,9 @@
-"""What RODVR costs the packets: connecting, a round trip, and throughput, beside plain routing.
+"""What RODVR costs packets: time to connect, round trip time and throughput, beside plain routing.
 
-A VM and a GPU host in the test lab's namespaces: once through a masked address, once by the daemon's
-own address through the VM's gateway, on the same compute host in the same state (connections are
-tracked there, as on every host with security groups). For orientation also without RODVR on the host,
-and so without any tracking. The paths take turns; what counts is the median of the rounds' ratios, so
-that a slow moment of the machine hits all.
+A VM and a GPU host are namespaces of the test lab. Connections go through a masked address, and to the daemon's own
+address through the VM's gateway, on the same compute host in the same state (connections are tracked there, as on every
+host with security groups). For comparison also without RODVR on the host, and so without connection tracking. The paths
+take turns, and the median of the rounds' ratios counts, so that a slow moment of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -44,8 +43,10 @@ MEASURES = {
 
 
 def run() -> dict[str, Any]:
-    """Medians of each path, and of their ratios."""
-    taken = {path: {name: [] for name in MEASURES} for path in ("bare", "plain", "masked")}
+    """Return the medians of each path, and of the ratios of masked and plain path."""
+    taken: dict[str, dict[str, list[float]]] = {
+        path: {name: [] for name in MEASURES} for path in ("bare", "plain", "masked")
+    }
     with _laboratory() as (lab, vm):
         for turn in range(ROUNDS):
             _round(vm, lab, REAL, taken["bare"])
@@ -100,7 +101,10 @@ def _round(vm: ProcessPoolExecutor, lab: Lab, ip: str, results: dict[str, list[f
 
 
 def _connect(ip: str) -> float:
-    """Median microseconds of `connect`. Closed by a reset, a connection leaves nothing behind."""
+    """Return the median microseconds of `connect`.
+
+    With a linger time of 0 a connection is closed by a reset, and no socket stays in TIME_WAIT.
+    """
     times = []
     for _ in range(CONNECTS):
         with socket.socket() as stream:
@@ -112,7 +116,7 @@ def _connect(ip: str) -> float:
 
 
 def _round_trip(ip: str) -> float:
-    """Median microseconds from sending 64 bytes to having them back."""
+    """Return the median microseconds from sending 64 bytes to receiving them back."""
     times = []
     with socket.create_connection((ip, ECHO)) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -125,12 +129,13 @@ def _round_trip(ip: str) -> float:
 
 
 def _throughput(lab: Lab, ip: str, *direction: str) -> float:
+    """Return the Gbit/s from the VM; with `-R` to the VM."""
     answer = lab.run("vm1", "iperf3", "-c", ip, "-t", str(SECONDS), "-J", *direction)
-    return json.loads(answer)["end"]["sum_received"]["bits_per_second"] / 1e9
+    return float(json.loads(answer)["end"]["sum_received"]["bits_per_second"]) / 1e9
 
 
 def _echo(namespace: str, ready: Connection) -> None:
-    """A server for one client at a time, in a process of its own."""
+    """Run an echo server in a namespace, for one client at a time; send to *ready* when it listens."""
     with entered(namespace), socket.create_server(("", ECHO), backlog=4096) as server:
         ready.send(True)
         while True:
@@ -158,7 +163,10 @@ def _rodvr(lab: Lab) -> Iterator[None]:
 
 @contextmanager
 def _laboratory() -> Iterator[tuple[Lab, ProcessPoolExecutor]]:
-    """The lab with both servers running, and a process inside the VM."""
+    """Yield the lab with both servers running, and an executor whose process is inside the VM.
+
+    Raises `SystemExit` if this process is not root.
+    """
     if os.geteuid() != 0:
         raise SystemExit("this benchmark makes network namespaces: run it as root")
     lab = Lab()
@@ -170,26 +178,29 @@ def _laboratory() -> Iterator[tuple[Lab, ProcessPoolExecutor]]:
         for device in ("gpu0", "br-a"):
             lab.sysctl("cmp", f"ipv4/conf/{device}/forwarding", 1)
         lab.ip("g1", "route add 10.0.0.0/24 via 192.168.50.1")
-        ready, told = processes.Pipe()
-        server = processes.Process(target=_echo, args=(lab.name("g1"), told), daemon=True)
+        ready, ready_in_server = processes.Pipe()
+        server = processes.Process(
+            target=_echo, args=(lab.name("g1"), ready_in_server), daemon=True
+        )
         stack.callback(server.terminate)
         server.start()
         ready.recv()
         quiet = subprocess.DEVNULL
         iperf = ["ip", "netns", "exec", lab.name("g1"), "iperf3", "-s", "-p", str(IPERF)]
         stack.callback(subprocess.Popen(iperf, stdout=quiet, stderr=quiet).terminate)
-        vm = ProcessPoolExecutor(1, processes, _settle, (lab.name("vm1"),))
+        vm = ProcessPoolExecutor(1, processes, _enter_namespace, (lab.name("vm1"),))
         stack.callback(vm.shutdown)
         yield lab, vm
 
 
-def _settle(namespace: str) -> None:
-    """Move this process into *namespace*, for good."""
-    _home.append(entered(namespace))
-    _home[0].__enter__()
+def _enter_namespace(namespace: str) -> None:
+    """Move this process into *namespace*, for as long as it runs."""
+    _contexts.append(entered(namespace))
+    _contexts[0].__enter__()
 
 
-_home: list[Any] = []
+_contexts: list[Any] = []
+"""Keeps the context manager alive: collected, it would leave the namespace."""
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""What every benchmark needs to report: the machine, medians, and whether a bound holds.
+"""What all benchmarks report: the machine, medians, and whether bounds hold.
 
-A benchmark's `run()` returns one plain object:
+The function `run()` of a benchmark returns one plain object:
 
     {"bench": "claim", "machine": {...}, "rows": [{...}, ...],
      "reach": [{"what": "...", "value": 1.4, "bound": "<= 2.0"}, ...]}
 
-Rows are what was measured. A reach is a number we set out to keep on one side of a bound.
+"rows" are the measurements; rows with the same keys are printed as one table. Each "reach" is a number that is meant to
+be on one side of a bound.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": oper
 
 
 def machine() -> dict[str, Any]:
-    """The machine, as far as it explains the numbers; not its name."""
+    """Return the properties of this machine that explain the numbers; not its name."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -42,20 +43,20 @@ def _cpu_model() -> str:
 
 
 def median(values: list[float]) -> float:
-    """The middle one; the mean of the two in the middle if their number is even."""
+    """Return the median: the middle value, or the mean of the two in the middle if their number is even."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def holds(value: float, bound: str) -> bool:
-    """Whether *value* keeps a bound such as `<= 2.0`."""
+    """Return whether *value* is within a bound such as `<= 2.0`."""
     comparison, limit = bound.split()
-    return COMPARISONS[comparison](value, float(limit))
+    return bool(COMPARISONS[comparison](value, float(limit)))
 
 
 def readable(result: dict[str, Any]) -> str:
-    """A result for people: the machine, a table for each kind of row, what became of the bounds."""
+    """Return a result as text: the machine, a table for each kind of row, and whether each bound holds."""
     parts = [facts(result["machine"].items()), *_tables(result["rows"])]
     if reaches := result["reach"]:
         rows = [
@@ -72,14 +73,14 @@ def readable(result: dict[str, Any]) -> str:
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """One table for each run of rows with the same columns."""
+    """Yield a table for each sequence of rows with the same columns."""
     for columns, alike in groupby(rows, key=tuple):
         headings = [column.replace("_", " ") for column in columns]
         yield table(headings, [[_number(value) for value in row.values()] for row in alike])
 
 
 def _number(value: Any) -> Any:
-    """Four digits are more than any benchmark knows; a dash is for what has no number."""
+    """Return a value as it is printed: numbers with four significant digits, a dash for a missing number."""
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -1,7 +1,7 @@
-"""What 1,024 GPUs cost that report every 10 seconds: the engine's part, and the monitor's memory.
+"""What 1,024 GPUs cost that report every 10 seconds: the engine's CPU time, and the monitor's memory.
 
-Reports cross the bus as text, are checked and stored (SQLite). CPU time counts, of this process alone; of some rounds
-the median. NGS, whose server kept everything in memory, reported 11 % of a core.
+Reports are decoded from JSON, validated and stored (SQLite). The CPU time of this process is measured, the median of
+several rounds. For comparison: NGS, whose server kept everything in memory, published 11 % of a core.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gsaas.objects.gpu_report import GpuInfo, GpuReport
 from gsaas.standalone.simulated_gpus import SimulatedGpus
 
 GPUS = 1024
-PER_HOST = (8, 16)
+GPUS_PER_HOST = (8, 16)
 INTERVAL = 10.0
 ROUNDS = 5
 NGS_PERCENT = 11
@@ -32,8 +32,8 @@ NO_CALLER = RequestContext(overwrite=False)
 
 
 def run() -> dict[str, Any]:
-    """CPU time of the engine's part, by GPUs per host."""
-    rows = [_measure(per_host) for per_host in PER_HOST]
+    """Return the engine's CPU time by the number of GPUs per host, and the memory of a monitor."""
+    rows = [_measure(per_host) for per_host in GPUS_PER_HOST]
     reach = [
         {
             "what": f"percent of a core, {row['gpus_per_host']} GPUs on a host",
@@ -52,13 +52,14 @@ def _measure(per_host: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
         database = Database.open(f"sqlite:///{Path(folder, 'gsaas.db')}")
         migration.upgrade(database)
-        # Reports of GPUs ask nothing of the others that an inbox knows.
-        inbox = RpcEndpoint(database, None, None, None, lambda _lease_id: None, Callers())
+        # Reports of GPUs use neither the clients of endpoints and monitors nor the GPU hosts.
+        unused: Any = None
+        endpoint = RpcEndpoint(database, unused, unused, unused, lambda _lease_id: None, Callers())
         taken = []
-        for _ in range(1 + ROUNDS):  # the first one makes the rows
+        for _ in range(1 + ROUNDS):  # the first round creates the rows
             began = time.process_time()
             for host, text in texts.items():
-                inbox.monitor_report(NO_CALLER, host, json.loads(text))
+                endpoint.monitor_report(NO_CALLER, host, json.loads(text))
             taken.append(time.process_time() - began)
         database.close()
     seconds = median(taken[1:])
@@ -71,6 +72,7 @@ def _measure(per_host: int) -> dict[str, Any]:
 
 
 def _report(number: int, per_host: int) -> str:
+    """Return the report of host *number* with *per_host* GPUs, as JSON."""
     gpus = [
         GpuInfo(f"GPU-{number:04}-{index}", index, "NVIDIA L4", 23034, 8308 + index)
         for index in range(per_host)
@@ -80,10 +82,12 @@ def _report(number: int, per_host: int) -> str:
 
 
 def _memory_of_a_monitor() -> float:
-    """MiB of a process that has loaded all that the monitor loads."""
-    look = (
+    """Return the resident MiB of a process that has imported all that the monitor imports."""
+    script = (
         "import gsaas.cli.monitor, gsaas.gpu_host.sources.nvml, os;"
         "print(int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
     )
-    done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
     return int(done.stdout) / 2**20

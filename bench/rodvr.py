@@ -1,10 +1,9 @@
 """How long RODVR takes to install one VM's mappings, beside one `iptables` process per cGPU.
 
-Both work in one network namespace, on an empty node and beside 1,000 VMs of 25 cGPUs. RODVR: a call of
-`Endpoint.apply` for a tap that exists, from the binding to the answer. iptables: `-t nat -A PREROUTING
-… -j DNAT` as often as there are cGPUs, which translates just as much and isolates nobody; the other
-VMs' rules are loaded with one iptables-restore, which is not measured. Times are the best of several
-rounds, for both: other work on the machine only ever adds.
+Both work in one network namespace, on an empty node and beside 1,000 VMs of 25 cGPUs. RODVR: a call of `Endpoint.apply`
+for a tap that exists, until it returns. iptables: `-t nat -A PREROUTING … -j DNAT` once per cGPU, which translates the
+same addresses and isolates no VM; the rules of the other VMs are loaded with one iptables-restore, which is not
+measured. For both, the time is the shortest of several rounds, since other work on the machine can only lengthen it.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ PORT = 8308
 
 
 def run() -> dict[str, Any]:
-    """Milliseconds for every number of cGPUs and of other VMs."""
+    """Return the milliseconds for every number of cGPUs and of other VMs."""
     rows = [row for others in OTHER_VMS for row in _beside(others)]
     return {
         "bench": "rodvr",
         "machine": {**machine(), "iptables": _output("iptables", "--version")},
         "rows": rows,
-        "reach": _reach({(row["other_vms"], row["cgpus"]): row for row in rows}),
+        "reach": _bounds({(row["other_vms"], row["cgpus"]): row for row in rows}),
     }
 
 
-def _reach(rows: dict[tuple[int, int], dict[str, Any]]) -> list[dict[str, Any]]:
+def _bounds(rows: dict[tuple[int, int], dict[str, Any]]) -> list[dict[str, Any]]:
     alone, crowded = rows[0, 75], rows[1000, 75]
     return [
         {
@@ -72,18 +71,18 @@ def _beside(others: int) -> list[dict[str, Any]]:
         try:
             report = endpoint.replace(_binding(vm, CGPUS_OF_OTHERS) for vm in range(others))
             assert not report.problems, report.problems
-            ours = {size: _rodvr(endpoint, node, others, size) for size in SIZES}
+            rodvr_ms = {size: _rodvr(endpoint, node, others, size) for size in SIZES}
             _preload(node, others)
-            theirs = {size: _iptables(node, others, size) for size in SIZES}
+            iptables_ms = {size: _iptables(node, others, size) for size in SIZES}
         finally:
             endpoint.teardown()
     return [
         {
             "other_vms": others,
             "cgpus": size,
-            "rodvr_ms": ours[size],
-            "iptables_ms": theirs[size],
-            "times_faster": theirs[size] / ours[size],
+            "rodvr_ms": rodvr_ms[size],
+            "iptables_ms": iptables_ms[size],
+            "times_faster": iptables_ms[size] / rodvr_ms[size],
         }
         for size in SIZES
     ]
@@ -163,7 +162,10 @@ def _tap(vm: int) -> str:
 
 @contextmanager
 def _node(taps: int) -> Iterator[str]:
-    """A network namespace with a GPU NIC and so many taps."""
+    """Make a network namespace with a GPU NIC and *taps* taps, and yield its name.
+
+    Raises `SystemExit` if this process is not root.
+    """
     if os.geteuid() != 0:
         raise SystemExit("this benchmark programs nftables in a network namespace: run it as root")
     name = f"rodvr-bench-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""Boots to measure: the same launches on a cloud in one process and on a real OpenStack."""
+"""Boots to measure: the same launches on a cloud in one process, and on a real OpenStack."""
 
 from __future__ import annotations
 
@@ -10,50 +10,51 @@ from typing import Any, Protocol
 from gsaas.objects import timings
 
 DISPATCH = "dispatch"
-"""From the claim until the engine asks the cloud for the server: an answer, a message, a look at the lease."""
-OURS = (timings.GPU_SELECTION, timings.CLAIM, DISPATCH, timings.RODVR_CONFIGURATION)
-"""The phases in which GSaaS works; in the others, the cloud does."""
+"""The phase from the claim until the engine asks the cloud for the server: response, message, read of the lease."""
+GSAAS_PHASES = (timings.GPU_SELECTION, timings.CLAIM, DISPATCH, timings.RODVR_CONFIGURATION)
+"""The phases in which GSaaS works. In the others the cloud does."""
 
 MEMORY_MB = 100
-"""MiB of each cGPU, as published."""
+"""MiB of each cGPU, as in the published measurements."""
 
 
 @dataclass(frozen=True)
 class Boot:
-    """One VM, from the request until it and its GPUs are ready."""
+    """The boot of one VM: *seconds* from the request until the VM and its GPUs are ready."""
 
     seconds: float
     phases: Mapping[str, float]
-    """Phase (`gsaas.objects.timings`, and DISPATCH) -> seconds; without GPUs, those of the cloud alone."""
+    """Phase (`gsaas.objects.timings`, and DISPATCH) -> seconds; without cGPUs, only the phases of the cloud."""
 
     @property
-    def ours(self) -> float:
-        """Seconds that GSaaS worked. RODVR's are among them, though the VM boots meanwhile."""
-        return sum(self.phases.get(phase, 0.0) for phase in OURS)
+    def gsaas_seconds(self) -> float:
+        """Seconds that GSaaS worked, including RODVR's, which works while the VM boots."""
+        return sum(self.phases.get(phase, 0.0) for phase in GSAAS_PHASES)
 
 
-class Cloud(Protocol):
-    """What boots VMs, each after the one before."""
+class BootTarget(Protocol):
+    """A cloud whose boots are measured, one after the other."""
 
     name: str
+    """The name in tables: a key of `bench.boot.ROUNDS`."""
 
     def boot(self, cgpus: int) -> Boot:
-        """Boot a VM with so many cGPUs, and delete it when it is ready."""
+        """Boot a VM with *cgpus* cGPUs, and delete it when it is ready. Returns the boot."""
 
     def add(self) -> Boot:
-        """Launch a VM with one cGPU, and let it be."""
+        """Boot a VM with one cGPU, and keep it until `clear`. Returns the boot."""
 
     def clear(self) -> None:
-        """Terminate everything."""
+        """Delete all VMs that `add` launched."""
 
 
-def wanted(cgpus: int) -> dict[str, Any]:
-    """The cGPUs of a launch, as the API takes them."""
+def cgpus_request(cgpus: int) -> dict[str, Any]:
+    """Return the field `cgpus` of a launch request with that many cGPUs."""
     return {"count": cgpus, "mode": "shared", "memory_mb": MEMORY_MB}
 
 
 def phases(lease: Mapping[str, Any]) -> dict[str, float]:
-    """The phases of an ACTIVE lease, as the API shows it."""
+    """Return the phases, in seconds, of an ACTIVE lease as the API returns it."""
     took = dict(lease["timings"])
     at = {event["event"]: datetime.fromisoformat(event["at"]) for event in lease["events"]}
     between = (at["boot"] - at["claim"]).total_seconds()

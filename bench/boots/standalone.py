@@ -1,4 +1,4 @@
-"""`gsaas-standalone` with a cloud like the published one: a VM is a network namespace, and boots at once."""
+"""Boots on `gsaas-standalone`, with hosts as in the published measurements. VMs are namespaces and boot at once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from bench import boots
-from bench.boots import Boot
+from bench.boots import Boot, BootTarget
 from gsaas.client import Client, Credentials
 from tests.support.waiting import until
 
@@ -33,8 +34,8 @@ memory_mb = 8192
 """One host with four GPUs, and three for VMs."""
 
 
-class Standalone:
-    """Boots namespaces."""
+class StandaloneTarget(BootTarget):
+    """A running `gsaas-standalone`."""
 
     name = "standalone"
 
@@ -54,24 +55,28 @@ class Standalone:
         for lease in leases:
             self._client.request("DELETE", f"/v1/leases/{lease['id']}")
         for lease in leases:
-            until(lambda i=lease["id"]: self._status(i) == "RELEASED", "the end of a VM")
+            until(partial(self._has_status, lease["id"], "RELEASED"), "the end of a VM")
 
     def _launch(self, cgpus: int) -> Boot:
         begun = time.perf_counter()
-        body = {"lease": {"cgpus": boots.wanted(cgpus), "server": {}}}
+        body = {"lease": {"cgpus": boots.cgpus_request(cgpus), "server": {}}}
         lease_id = self._client.request("POST", "/v1/leases", body)["lease"]["id"]
-        until(lambda: self._status(lease_id) == "ACTIVE", "the VM and its GPUs")
+        until(partial(self._has_status, lease_id, "ACTIVE"), "the VM and its GPUs")
         seconds = time.perf_counter() - begun
         shown = self._client.request("GET", f"/v1/leases/{lease_id}")["lease"]
         return Boot(seconds, boots.phases(shown))
 
-    def _status(self, lease_id: str) -> str:
-        return self._client.request("GET", f"/v1/leases/{lease_id}")["lease"]["status"]
+    def _has_status(self, lease_id: str, status: str) -> bool:
+        lease = self._client.request("GET", f"/v1/leases/{lease_id}")["lease"]
+        return bool(lease["status"] == status)
 
 
 @contextmanager
-def running() -> Iterator[Standalone]:
-    """A cloud of our own, of which nothing is left."""
+def running() -> Iterator[StandaloneTarget]:
+    """Start `gsaas-standalone` and yield it; afterwards end it and remove all that it made.
+
+    Raises `SystemExit` if this process is not root.
+    """
     if os.geteuid() != 0:
         raise SystemExit("this benchmark makes network namespaces: run it as root")
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
@@ -84,10 +89,11 @@ def running() -> Iterator[Standalone]:
             f"--log-file={folder}/log",
         ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
         try:
             line = process.stdout.readline()
             assert line.startswith("ready:"), Path(folder, "log").read_text(encoding="utf-8")
-            yield Standalone(Client(Credentials.read(state / "credentials.json")))
+            yield StandaloneTarget(Client(Credentials.read(state / "credentials.json")))
         finally:
             process.terminate()
             process.communicate()

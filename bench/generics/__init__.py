@@ -1,4 +1,4 @@
-"""What the generic request is measured on: GSaaS and Slurm with so many GPUs, and small programs that ask them."""
+"""The systems under test of the benchmark `generic`, GSaaS and Slurm, and small C programs that are their clients."""
 
 from __future__ import annotations
 
@@ -11,46 +11,53 @@ from typing import Any
 
 HERE = Path(__file__).parent
 LAUNCHER = HERE.parents[1] / "launcher"
-SPEAKS_TO_GSAAS = (
+GSAAS_CLIENT_SOURCES = (
     f"-I{LAUNCHER}",
     *(str(LAUNCHER / f"{part}.c") for part in ("credentials", "http", "json", "text")),
 )
-"""For the compiler: the parts of the launcher that a client of the API is made of."""
+"""Compiler arguments: the parts of the launcher that make a client of the GSaaS API."""
 EMPTY_SCRIPT = "#!/bin/bash\n"
 
 
-class Tools:
-    """The programs of this folder, compiled into another one, beside an empty script."""
+class Programs:
+    """The C programs of this folder, compiled into *folder*, and an empty script there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.empty = folder / "empty.sh"
-        self.empty.write_text(EMPTY_SCRIPT, encoding="utf-8")
-        self.empty.chmod(0o755)
+        self.empty_script = folder / "empty.sh"
+        self.empty_script.write_text(EMPTY_SCRIPT, encoding="utf-8")
+        self.empty_script.chmod(0o755)
 
-    def build(self, name: str, *more: str) -> Path:
-        """Compile *name*.c, with *more* for the compiler; `SystemExit` if that fails."""
+    def build(self, name: str, *arguments: str) -> Path:
+        """Compile *name*.c with additional compiler *arguments*; return the program. Raises `SystemExit` on failure."""
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             raise SystemExit("this benchmark compiles small C programs: install gcc")
         program = self._folder / name
         command = [compiler, "-O2", "-D_GNU_SOURCE", "-o", str(program), str(HERE / f"{name}.c")]
-        if subprocess.run([*command, *more], check=False).returncode:
+        if subprocess.run([*command, *arguments], check=False).returncode:
             raise SystemExit(f"{name}.c cannot be compiled")
         return program
 
 
 def cycles(program: Path, count: int, environment: Mapping[str, str]) -> list[float]:
-    """Have *program* allocate one GPU and give it back *count* times; return the seconds that each took."""
+    """Have *program* allocate and release one GPU *count* times; return the seconds of each cycle."""
     ran = subprocess.run(
         [str(program), str(count)], env=environment, check=True, stdout=subprocess.PIPE
     )
-    return json.loads(ran.stdout)
+    seconds: list[float] = json.loads(ran.stdout)
+    return seconds
 
 
-def batch(program: Path, count: int, *command: str, **more: Any) -> dict[str, Any]:
-    """Run *count* copies of a command at once; return the seconds until the last has ended, and how many failed."""
+def batch(
+    program: Path, count: int, *command: str, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Run *count* copies of a command at once.
+
+    Returns "seconds", until the last copy has ended, and "failed", how many had another exit status than 0.
+    """
     ran = subprocess.run(
-        [str(program), str(count), *command], check=True, stdout=subprocess.PIPE, **more
+        [str(program), str(count), *command], env=environment, check=True, stdout=subprocess.PIPE
     )
-    return json.loads(ran.stdout)
+    result: dict[str, Any] = json.loads(ran.stdout)
+    return result

@@ -1,7 +1,7 @@
-"""Debian's Slurm on this machine, set up to start jobs as soon as it can, with GPUs that are not there.
+"""Debian's Slurm on this machine with simulated GPUs, configured to start jobs as soon as possible.
 
-Several slurmd on one host pretend to be nodes, each with device files that are copies of /dev/null. Allocations are
-tried when they are asked for; the settings leave out whatever would wait or account. Its state is on disk.
+Several slurmd on one host act as nodes; the GPUs of each are device files that are copies of /dev/null. Allocations are
+tried as soon as they are requested, and delays and accounting are switched off. The controller's state is on disk.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PACKAGES = (
     "libslurm-dev",
 )
 PORT = 17800
-PATIENCE = 60.0
-"""Seconds within which all nodes are idle."""
-FORGOTTEN = 20.0
-"""Seconds after which a job that nobody waits for any more has been forgotten."""
+IDLE_TIMEOUT = 60.0
+"""Seconds within which all nodes have to become idle."""
+LOST_JOB_TIMEOUT = 20.0
+"""Seconds after which a job whose end Slurm has not noticed is cancelled."""
 
 
 def missing() -> str | None:
-    """Why Slurm cannot be measured here; None if it can."""
+    """Return why Slurm cannot be measured on this machine; None if it can."""
     programs = ("slurmctld", "slurmd", "srun", "salloc", "sinfo", "munged")
     path = f"{os.environ.get('PATH', '')}:/usr/sbin"
     absent = [program for program in programs if shutil.which(program, path=path) is None]
@@ -43,7 +43,7 @@ def missing() -> str | None:
 
 @contextmanager
 def running(gpus: int) -> Iterator[dict[str, str]]:
-    """Slurm with *gpus* GPUs; yields the environment for its programs. Ends what it started, and leaves no file."""
+    """Start Slurm with *gpus* GPUs; yield the environment for its programs. Afterwards end it and remove its files."""
     nodes = 16 if gpus >= 256 else 4
     with ExitStack() as stack:
         folder = Path(
@@ -72,12 +72,12 @@ def running(gpus: int) -> Iterator[dict[str, str]]:
         yield environment
 
 
-def settle(environment: dict[str, str]) -> None:
-    """Wait until every node is idle again: what a batch left to tidy up is not the next one's.
+def wait_until_idle(environment: dict[str, str]) -> None:
+    """Wait until every node is idle again, so that the clean-up after one batch is not measured with the next.
 
-    Now and then Slurm does not notice that a job has ended. Such a job is cancelled.
+    Sometimes Slurm does not notice that a job has ended. Such a job is cancelled.
     """
-    if not _are_idle(environment, None, FORGOTTEN):
+    if not _become_idle(environment, None, LOST_JOB_TIMEOUT):
         subprocess.run(["scancel", "--user=root"], env=environment, check=True)
         _await_idle(environment, None)
 
@@ -109,35 +109,36 @@ def _start_munge(stack: ExitStack, folder: Path, environment: dict[str, str]) ->
         *(f"--socket={folder}/munge/socket", f"--pid-file={folder}/munge/pid"),
         *(f"--log-file={folder}/munge/log", f"--seed-file={folder}/munge/seed"),
     )
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + IDLE_TIMEOUT
     while not (folder / "munge" / "socket").exists():
         assert time.monotonic() < deadline, "munged does not start"
         time.sleep(0.05)
 
 
 def _await_idle(environment: dict[str, str], nodes: int | None) -> None:
-    assert _are_idle(environment, nodes, PATIENCE), "Slurm's nodes are not idle"
+    assert _become_idle(environment, nodes, IDLE_TIMEOUT), "Slurm's nodes are not idle"
 
 
-def _are_idle(environment: dict[str, str], nodes: int | None, patience: float) -> bool:
-    """Whether all nodes, of which there should be so many, become idle within *patience* seconds."""
-    deadline = time.monotonic() + patience
+def _become_idle(environment: dict[str, str], nodes: int | None, timeout: float) -> bool:
+    """Return whether all nodes, *nodes* of them unless that is None, become idle within *timeout* seconds."""
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        told = subprocess.run(
+        listed = subprocess.run(
             ["sinfo", "-h", "-N", "-o", "%T"],
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        states = told.stdout.split()
+        states = listed.stdout.split()
         if states and set(states) == {"idle"} and nodes in (None, len(states)):
             return True
         time.sleep(0.1)
     return False
 
 
-def _configuration(folder: Path, nodes: int, each: int) -> str:
+def _configuration(folder: Path, nodes: int, gpus_per_node: int) -> str:
+    """Return the content of slurm.conf. Every node has as many CPUs as GPUs."""
     here = socket.gethostname()
     settings = {
         "ClusterName": "bench",
@@ -187,8 +188,9 @@ def _configuration(folder: Path, nodes: int, each: int) -> str:
     lines = [f"{name}={value}" for name, value in settings.items()]
     lines += [
         f"NodeName=n[0-{nodes - 1}] NodeHostname={here} NodeAddr=127.0.0.1 Port=[{PORT + 10}-{PORT + 9 + nodes}] "
-        f"CPUs={each} Boards=1 SocketsPerBoard=1 CoresPerSocket={each} ThreadsPerCore=1 RealMemory=1000000 "
-        f"Gres=gpu:{each} State=UNKNOWN",
+        f"CPUs={gpus_per_node} Boards=1 SocketsPerBoard=1 CoresPerSocket={gpus_per_node} ThreadsPerCore=1 "
+        f"RealMemory=1000000 "
+        f"Gres=gpu:{gpus_per_node} State=UNKNOWN",
         f"PartitionName=main Nodes=n[0-{nodes - 1}] Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO",
     ]
     return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from sqlalchemy.engine import Dialect
 
@@ -21,8 +21,16 @@ _COMPILED: dict[Any, Any] = {}
 """Statements, by themselves and by their dialect, which is why all databases share one."""
 
 
-def opened(url: str, kind: type[D] = Database) -> D:
-    """Open the SQLite database at *url*, with the statements that were compiled for others."""
+@overload
+def opened(url: str) -> Database: ...
+
+
+@overload
+def opened(url: str, kind: type[D]) -> D: ...
+
+
+def opened(url: str, kind: type[Database] = Database) -> Database:
+    """Open the SQLite database at *url*, with the statements that were compiled for other databases."""
     engine = kind.open(url).engine
     engine.dialect = _DIALECT
     engine.update_execution_options(compiled_cache=_COMPILED)
@@ -34,7 +42,8 @@ def image(fill: Callable[[Database], object]) -> bytes:
     database = opened("sqlite://")
     fill(database)
     with closing(database.engine.raw_connection()) as connection:
-        content = connection.driver_connection.serialize()
+        driver_connection: Any = connection.driver_connection
+        content: bytes = driver_connection.serialize()
     database.close()
     return content
 
@@ -43,7 +52,8 @@ def in_memory(content: bytes) -> Database:
     """A database in memory that holds *content*."""
     database = opened("sqlite://")
     with closing(database.engine.raw_connection()) as connection:
-        connection.driver_connection.deserialize(content)
+        driver_connection: Any = connection.driver_connection
+        driver_connection.deserialize(content)
     return database
 
 

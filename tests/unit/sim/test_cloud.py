@@ -35,11 +35,11 @@ def starts(outcome: Outcome) -> list[float | None]:
 THREE = (whole(0, 0, 10, 3), whole(1, 1, 10, 3), whole(2, 2, 10, 1))
 
 
-def test_requests_wait_for_their_turn_and_nobody_overtakes():
+def test_requests_wait_for_their_turn_and_no_request_overtakes():
     assert starts(run(*THREE)) == [0, 10, 10]
 
 
-def test_with_backfill_who_takes_nothing_from_those_before_goes_ahead():
+def test_with_backfill_a_request_that_delays_no_earlier_one_goes_ahead():
     """A GPU that the first in the queue could use, were it idle, is kept for it: here that is every one."""
     assert starts(run(*THREE, backfill=True)) == [0, 10, 10]
 
@@ -53,7 +53,7 @@ def test_tied_to_its_host_a_request_cannot_use_what_is_scattered():
     assert all(record.hosts == 1 for record in tied.records)
 
 
-def test_what_the_cloud_does_not_own_is_refused_at_once():
+def test_a_request_larger_than_the_cloud_is_refused_at_once():
     outcome = run(whole(0, 0, 1, 5), part(1, 0, 1, 1001), whole(2, 0, 1, 4))
     assert starts(outcome) == [None, None, 0]
     assert outcome.refused == 2
@@ -71,7 +71,7 @@ def test_utilisation_and_samples_add_up():
     assert outcome.utilisation == pytest.approx(100 * (2000 * 5 + 2500 * 5 + 500 * 5) / (15 * 4000))
 
 
-def drawn(count: int, seed: int) -> list[Demand]:
+def random_demands(count: int, seed: int) -> list[Demand]:
     rng = random.Random(seed)
     now, demands = 0.0, []
     for number in range(count):
@@ -91,7 +91,7 @@ def test_after_every_event_what_is_claimed_is_what_runs(policy: str, locality: s
         assert all(0 <= gpu.used_mb <= gpu.memory_mb for gpu in pool)
 
     simulation = Simulation(
-        drawn(80, 2), Site(3, 4, 1000), policy=policy, locality=locality, check=check
+        random_demands(80, 2), Site(3, 4, 1000), policy=policy, locality=locality, check=check
     )
     outcome = simulation.run()
     assert all(gpu.used_mb == 0 for gpu in simulation.pool)
@@ -100,7 +100,7 @@ def test_after_every_event_what_is_claimed_is_what_runs(policy: str, locality: s
 
 
 def test_the_same_history_ends_the_same_way():
-    demands = drawn(60, 3)
+    demands = random_demands(60, 3)
     assert run(*demands).records == run(*demands).records
 
 
@@ -121,7 +121,7 @@ def test_cloudified_a_history_needs_fewer_hosts():
     assert (local.site.hosts, anywhere.site.hosts) == (4, 3)
 
 
-def test_who_may_wait_needs_less():
+def test_a_longer_allowed_wait_needs_fewer_hosts():
     demands = [whole(number, 0, 10, 1) for number in range(8)]
     _, anywhere = plan.plan(demands, SITE, ServiceLevel(percent=50, wait=0))
     assert anywhere.site.hosts == 2
@@ -129,7 +129,7 @@ def test_who_may_wait_needs_less():
     assert anywhere.site.hosts == 1
 
 
-def test_what_fits_on_no_number_of_hosts_is_said():
+def test_a_request_that_fits_on_no_number_of_hosts_is_an_error():
     with pytest.raises(Unreachable, match="1 of 1 requests fit on no number of hosts"):
         plan.plan([whole(0, 0, 1, 3)], SITE, LEVEL)
 

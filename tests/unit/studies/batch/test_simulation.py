@@ -1,4 +1,4 @@
-"""Small clusters whose whole course can be computed by hand, and large ones that lose no GPU."""
+"""Small clusters whose events can be computed by hand, and large ones that lose no GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def job(number: int, arrival: float, nodes: int, gpus: int, work: Work = WORK) -
     return BatchJob(number, arrival, nodes, gpus, cpus=gpus, memory=8 * GB, work=work)
 
 
-def course(queue: QueueDiscipline, *jobs: BatchJob, nodes: int = 2) -> list[tuple[float, float]]:
+def starts_and_ends(
+    queue: QueueDiscipline, *jobs: BatchJob, nodes: int = 2
+) -> list[tuple[float, float]]:
     """When each job started and ended."""
     outcome = BatchSimulation(jobs, nodes, queue).run()
     return [(record.start, record.end) for record in outcome.records]
@@ -32,36 +34,36 @@ ONE_NODE_THEN_TWO = (job(0, 0, 1, 2), job(1, 0, 2, 2))
 
 
 def test_first_come_first_served_waits_for_scattered_gpus():
-    assert course(FCFS, *ONE_NODE_THEN_TWO) == [(0, 101), (101, 202)]
+    assert starts_and_ends(FCFS, *ONE_NODE_THEN_TWO) == [(0, 101), (101, 202)]
 
 
 def test_a_node_of_the_g_queue_serves_one_job():
-    assert course(G_QUEUE, job(0, 0, 1, 1), job(1, 0, 2, 1)) == [(0, 101), (101, 202)]
-    assert course(FCFS, job(0, 0, 1, 1), job(1, 0, 2, 1)) == [(0, 101), (0, 101)]
+    assert starts_and_ends(G_QUEUE, job(0, 0, 1, 1), job(1, 0, 2, 1)) == [(0, 101), (101, 202)]
+    assert starts_and_ends(FCFS, job(0, 0, 1, 1), job(1, 0, 2, 1)) == [(0, 101), (0, 101)]
 
 
 def test_remote_gpus_let_it_start_and_run_longer():
-    assert course(RQ, *ONE_NODE_THEN_TWO) == [(0, 101), (0, pytest.approx(FAR))]
+    assert starts_and_ends(RQ, *ONE_NODE_THEN_TWO) == [(0, 101), (0, pytest.approx(FAR))]
 
 
-def test_a_borrowed_gpu_goes_back_as_soon_as_one_is_idle():
-    """At 101 s the first job ends; its GPUs are on the node of the borrower, who stops to migrate."""
+def test_a_remote_gpu_is_left_as_soon_as_a_local_one_is_idle():
+    """At 101 s the first job ends; its GPUs are on the node of the second job, which stops to migrate."""
     slow = FAR + models.record(0)
     stop = models.replay(0) + models.memsync(6 * GB)  # the GPU holds no more
     end = 101 + stop + (1 - 101 / slow) * 101
-    assert course(MRQ, *ONE_NODE_THEN_TWO) == [(0, 101), (0, pytest.approx(end))]
+    assert starts_and_ends(MRQ, *ONE_NODE_THEN_TWO) == [(0, 101), (0, pytest.approx(end))]
 
 
-def test_who_borrowed_is_served_before_who_waits():
+def test_a_job_with_remote_gpus_is_served_before_a_waiting_one():
     """The third job needs both GPUs that the first one leaves: one of them goes to the second job."""
     waiting = job(2, 0, 2, 2)
-    (_, _, (rq, _)) = course(RQ, *ONE_NODE_THEN_TWO, waiting)
-    (_, (_, second), (mrq, _)) = course(MRQ, *ONE_NODE_THEN_TWO, waiting)
+    (_, _, (rq, _)) = starts_and_ends(RQ, *ONE_NODE_THEN_TWO, waiting)
+    (_, (_, second), (mrq, _)) = starts_and_ends(MRQ, *ONE_NODE_THEN_TWO, waiting)
     assert rq == pytest.approx(FAR)
     assert mrq == pytest.approx(second)
 
 
-def test_a_job_goes_first_where_nobody_is():
+def test_a_job_starts_on_the_least_busy_nodes():
     """RQ takes the least busy nodes for processes that need GPUs of others."""
     cluster = BatchCluster(4, models.NODE_2016)
     for process in RQ.place(cluster, job(0, 0, 3, 2)):
@@ -73,7 +75,9 @@ def test_a_job_goes_first_where_nobody_is():
 
 def test_a_job_waits_for_cpus_and_memory_too():
     """22 GB hold two processes of 8 GB; the third waits, whatever GPU is idle."""
-    starts = [start for start, _ in course(MRQ, *(job(n, 0, 1, 1) for n in range(3)), nodes=1)]
+    starts = [
+        start for start, _ in starts_and_ends(MRQ, *(job(n, 0, 1, 1) for n in range(3)), nodes=1)
+    ]
     assert starts == [0, 0, 101]
 
 
@@ -82,16 +86,19 @@ def test_the_network_is_shared_as_long_as_the_other_is_there():
     talker = Work(100, net_bytes=7 * GB)
     short = Work(51)
     ends = [
-        end for _, end in course(FCFS, job(0, 0, 1, 1, talker), job(1, 0, 1, 1, short), nodes=1)
+        end
+        for _, end in starts_and_ends(
+            FCFS, job(0, 0, 1, 1, talker), job(1, 0, 1, 1, short), nodes=1
+        )
     ]
     assert ends == [pytest.approx(51 + (1 - 51 / 102) * 101), pytest.approx(51)]
 
 
-def test_nobody_overtakes_the_first_in_the_queue():
+def test_no_job_overtakes_the_first_in_the_queue():
     wide = job(1, 1, 2, 3)
     narrow = job(2, 2, 1, 1)
     for queue in (FCFS, RQ, MRQ):
-        (_, (second, _), (third, _)) = course(queue, job(0, 0, 1, 2), wide, narrow)
+        (_, (second, _), (third, _)) = starts_and_ends(queue, job(0, 0, 1, 2), wide, narrow)
         assert second <= third
 
 

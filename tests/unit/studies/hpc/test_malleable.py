@@ -41,7 +41,7 @@ def test_a_job_speeds_up_by_amdahls_law():
     assert STUBBORN.work == pytest.approx(10 * 1 / (0.5 + 0.125))
 
 
-def course(kind: JobKind, *jobs: MalleableJob, gpus: int = 8) -> list[tuple[float, float]]:
+def starts_and_ends(kind: JobKind, *jobs: MalleableJob, gpus: int = 8) -> list[tuple[float, float]]:
     records = MalleableSimulation(jobs, gpus, kind).run().records
     return [(record.start, record.end) for record in records]
 
@@ -50,30 +50,30 @@ TWO = (MalleableJob(0, 0, PERFECT), MalleableJob(1, 5, PERFECT))
 
 
 def test_rigid_jobs_run_one_after_the_other():
-    assert course(JobKind.FIXED, *TWO) == [(0, 50), (50, 100)]
+    assert starts_and_ends(JobKind.FIXED, *TWO) == [(0, 50), (50, 100)]
 
 
 def test_moldable_jobs_take_what_is_there_and_keep_it():
-    first, second = course(
+    first, second = starts_and_ends(
         JobKind.MOLDABLE, MalleableJob(0, 0, PERFECT), MalleableJob(1, 5, PERFECT), gpus=11
     )
     assert first == (0, 50)
     assert second == (5, pytest.approx(5 + 400 / 3))
 
 
-def test_a_malleable_job_makes_room_at_its_next_question():
+def test_a_malleable_job_makes_room_at_its_next_check():
     """At 10 s the first has 320 s to go and shrinks to 4; the second, submitted rigid, needs 8 and waits on."""
-    (_, end), (start, _) = course(JobKind.MALLEABLE, *TWO)
+    (_, end), (start, _) = starts_and_ends(JobKind.MALLEABLE, *TWO)
     assert end == pytest.approx(10 + RESIZE_SECONDS + 320 / 4)
     assert start == end
 
 
 def test_a_flexible_job_starts_in_the_room_that_was_made():
-    """At 10 s the first shrinks to 4 and the second starts on the other 4: then nobody waits, and nothing is idle."""
-    (_, first), (start, second) = course(JobKind.FLEXIBLE, *TWO)
+    """At 10 s the first shrinks to 4 and the second starts on the other 4: then no job waits, and no GPU is idle."""
+    (_, first), (start, second) = starts_and_ends(JobKind.FLEXIBLE, *TWO)
     assert start == 10
     assert first == pytest.approx(10 + RESIZE_SECONDS + 320 / 4)
-    # the second runs on 4 until 91 s, has 76 s to go, asks at 100 s and grows to 8
+    # the second runs on 4 until 91 s, has 76 s to go, checks at 100 s and grows to 8
     assert second == pytest.approx(100 + RESIZE_SECONDS + (400 - 90 * 4) / 8)
 
 

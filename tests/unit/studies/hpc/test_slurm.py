@@ -27,7 +27,7 @@ TWO_NODES = SlurmCluster((1, 1))
 SMALL = SlurmApplication("small", 1, 1, 100, 1000)
 WIDE = SlurmApplication("wide", 2, 1, 100, 1000)
 CPU = SlurmApplication("cpu", 1, CORES, 100)
-FAR = 1 + REMOTE_OVERHEAD
+REMOTE_FACTOR = 1 + REMOTE_OVERHEAD
 
 
 def run(
@@ -42,17 +42,17 @@ def test_with_cuda_a_node_full_of_cpu_jobs_blocks_its_gpu():
 
 def test_a_remote_gpu_of_that_node_serves_others():
     outcome = run(GpuMode.EXCLUSIVE, CPU, SMALL, SMALL, policy="first-fit")
-    assert outcome.makespan == pytest.approx(100 * FAR)
+    assert outcome.makespan == pytest.approx(100 * REMOTE_FACTOR)
     assert outcome.remote == 1
 
 
-def test_shared_gpus_hold_as_many_as_their_memory_does():
+def test_shared_gpus_run_as_many_jobs_as_their_memory_allows():
     outcome = run(GpuMode.SHARED, *[SMALL] * 8, policy="least-load-fit")
     assert outcome.mean_wait == 0
     assert run(GpuMode.EXCLUSIVE, *[SMALL] * 8, policy="first-fit").mean_wait > 0
 
 
-def test_who_shares_a_gpu_slows_down_when_it_is_too_much():
+def test_jobs_that_share_a_gpu_slow_down_when_they_need_more_than_its_time():
     few, many = int(1 / GPU_SHARE), int(1 / GPU_SHARE) + 2
     one = SlurmCluster((1,))
     thin = SlurmApplication("thin", 1, 1, 100, GPU_MEMORY_MB // many)

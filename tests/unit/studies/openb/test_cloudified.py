@@ -25,12 +25,12 @@ def test_a_task_without_a_node_that_has_both_still_gets_its_gpus():
     assert outcome.cgpus >= 6
     assert outcome.remote == outcome.cgpus
     assert set(outcome.remote_milli) == {"cpu"}
-    held = outcome.curve.allocated[-1] * 60
-    assert outcome.remote_milli.total() == outcome.lent_milli.total() == pytest.approx(held)
+    allocated = outcome.curve.allocated[-1] * 60
+    assert outcome.remote_milli.total() == outcome.lent_milli.total() == pytest.approx(allocated)
 
 
 @pytest.mark.parametrize("policy", policies.names())
-def test_what_is_free_and_what_is_allocated_add_up_under_every_policy(policy: str):
+def test_free_and_allocated_gpus_add_up_under_every_policy(policy: str):
     outcome = run(policy)
     assert outcome.free_percent + outcome.curve.allocated[-1] == pytest.approx(100)
     assert sum(outcome.free) / 60 == pytest.approx(outcome.free_percent)

@@ -1,4 +1,4 @@
-"""What is a fragment to whom, computed by hand."""
+"""Fragments for each kind of task, computed by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_GPU = (1000, 0, 0)
         pytest.param({HALF: 1.0}, 3999, (400, 1000), 1400, id="its node lacks CPU"),
         pytest.param({TWO: 1.0}, 8000, (600, 1000), 1600, id="its node lacks free GPUs"),
         pytest.param({TWO: 1.0}, 8000, (600, 1000, 1000), 600, id="two are free, one is not"),
-        pytest.param({NO_GPU: 1.0}, 8000, (300, 1000), 1300, id="who needs no GPU uses none"),
+        pytest.param({NO_GPU: 1.0}, 8000, (300, 1000), 1300, id="a task without a GPU uses none"),
         pytest.param({HALF: 0.5, WHOLE: 0.5}, 8000, (600, 1000), 300, id="the mean of 0 and 600"),
         pytest.param({HALF: 0.5, WHOLE: 0.5}, 4000, (1000,), 500, id="CPU for one of two kinds"),
         pytest.param({HALF: 1.0}, 9000, (0, 0), 0, id="where nothing is free nothing is lost"),

@@ -31,7 +31,7 @@ def cluster() -> OpenbCluster:
     return cluster
 
 
-def made(name: str, cluster: OpenbCluster) -> schedulers.Scheduler:
+def make_scheduler(name: str, cluster: OpenbCluster) -> schedulers.Scheduler:
     kinds = {scheduler.name: scheduler for scheduler in schedulers.SCHEDULERS}
     mix = [((4000, 1, 500), 0.5), ((8000, 2, 1000), 0.5)]
     scheduler = kinds[name](cluster, mix, random.Random(1))
@@ -61,32 +61,32 @@ def made(name: str, cluster: OpenbCluster) -> schedulers.Scheduler:
     ],
 )
 def test_the_choice(cluster: OpenbCluster, name: str, task: Task, expected):
-    assert made(name, cluster).choose(task) == expected
+    assert make_scheduler(name, cluster).choose(task) == expected
 
 
 @pytest.mark.parametrize("scheduler", schedulers.SCHEDULERS, ids=lambda kind: kind.name)
 class TestEvery:
     def test_a_task_without_a_gpu_needs_none(self, cluster, scheduler):
-        node, gpus = made(scheduler.name, cluster).choose(NO_GPU)
+        node, gpus = make_scheduler(scheduler.name, cluster).choose(NO_GPU)
         assert node in (1, 2)
         assert list(gpus) == []
 
-    def test_who_fits_nowhere_is_turned_away(self, cluster, scheduler):
-        assert made(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is not None
+    def test_a_task_that_fits_nowhere_is_rejected(self, cluster, scheduler):
+        assert make_scheduler(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is not None
         cluster.place(ONE, 2, [3])
-        assert made(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is None
+        assert make_scheduler(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is None
 
     def test_no_gpu_is_over_committed_however_many_come(self, scheduler):
         cluster = OpenbCluster(NODES)
-        chooser = made(scheduler.name, cluster)
+        scheduler_under_test = make_scheduler(scheduler.name, cluster)
         rng = random.Random(7)
         placed = 0
         for _ in range(60):
             task = rng.choice([HALF, ONE, TWO, NO_GPU])
-            choice = chooser.choose(task)
+            choice = scheduler_under_test.choose(task)
             if choice is not None:
                 cluster.place(task, *choice)  # refuses what is not there
-                chooser.task_placed(task, choice[0])
+                scheduler_under_test.task_placed(task, choice[0])
                 placed += task.total_milli
             assert cluster.used == placed
             assert cluster.node_free_milli.sum() + placed == cluster.capacity
@@ -98,10 +98,10 @@ def test_what_is_kept_between_tasks_changes_no_choice():
     rng = random.Random(3)
     coming = [rng.choice([HALF, ONE, TWO, NO_GPU]) for _ in range(40)]
     cluster = OpenbCluster(NODES)
-    keeping = made("FGD", cluster)
+    keeping = make_scheduler("FGD", cluster)
     for task in coming:
         choice = keeping.choose(task)
-        assert choice == made("FGD", cluster).choose(task)
+        assert choice == make_scheduler("FGD", cluster).choose(task)
         if choice is not None:
             cluster.place(task, *choice)
             keeping.task_placed(task, choice[0])
@@ -131,5 +131,5 @@ def test_in_mib_fgd_counts_fragments_in_each_gpus_own_measure():
     """A share of 500 is 233 thousandths of the large GPU; the small one is of no use to tasks of two GPUs anyhow."""
     nodes = [OpenbNode("a", 16_000, 65_536, 1, "T4"), OpenbNode("b", 64_000, 65_536, 2, "V100M32")]
     cluster = OpenbCluster(nodes, MIB)
-    node, gpus = made("FGD", cluster).choose(HALF)
+    node, gpus = make_scheduler("FGD", cluster).choose(HALF)
     assert (node, list(gpus)) == (0, [0])

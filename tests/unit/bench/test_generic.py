@@ -1,4 +1,4 @@
-"""What `./dev bench generic` sets out for, from what it measured."""
+"""The bounds of `./dev bench generic`, computed from measurements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVER = [
 def found(rows: list[dict], cycles: dict) -> dict[str, tuple[float, str]]:
     return {
         reach["what"]: (reach["value"], reach["bound"])
-        for reach in generic.reaches(rows, cycles, SERVER)
+        for reach in generic.bounds(rows, cycles, SERVER)
     }
 
 

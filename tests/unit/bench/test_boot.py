@@ -1,4 +1,4 @@
-"""How `./dev bench boot` takes a boot apart."""
+"""The stages into which `./dev bench boot` divides a boot."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LEASE = {
 
 
 def stages(booted: Boot) -> dict[str, float | None]:
-    return {stage: boot._stage(booted, stage) for stage in boot.STAGES}
+    return {stage: boot._stage_seconds(booted, stage) for stage in boot.STAGES}
 
 
-def test_what_passes_between_claim_and_creation_is_ours():
+def test_the_time_between_claim_and_creation_counts_as_gsaas_work():
     assert phases(LEASE)["dispatch"] == pytest.approx(0.03)
 
 
@@ -49,6 +49,6 @@ def test_a_boot_without_gsaas_has_the_stages_of_the_cloud_alone():
 
 def test_the_last_vms_are_compared_with_the_first():
     booted = [Boot(1.0, {"rodvr_configuration": 0.001 * (1 + number)}) for number in range(90)]
-    (reach,) = boot._as_the_first("a cloud", booted)
+    (reach,) = boot._growth_bound("a cloud", booted)
     assert reach["value"] == pytest.approx(83 / 8)
-    assert [row["vms"] for row in boot._many("a cloud", booted)] == [15, 30, 45, 60, 75, 90]
+    assert [row["vms"] for row in boot._many_rows("a cloud", booted)] == [15, 30, 45, 60, 75, 90]
