@@ -131,7 +131,7 @@ def environment(call: Call, lease_id: str) -> Reply:
     with call.service.database.read() as session:
         lease = _find(call, session, lease_id, rbac.ENVIRONMENT)
     if not lease.claims:
-        raise exceptions.LeaseHoldsNothing(id=lease_id, status=lease.status)
+        raise exceptions.LeaseHasNoGpus(id=lease_id, status=lease.status)
     variables = _environment(call.service, lease)
     match call.query.get("format", "json"):
         case "shell":
