@@ -108,7 +108,7 @@ class LeaseReleased(NotFound):
     fmt = "lease %(id)s is released already"
 
 
-class LeaseHoldsNothing(GsaasError):
+class LeaseHasNoGpus(GsaasError):
     """The lease has no cGPUs yet, or no more, so that it has no environment."""
 
     code = "gsaas.lease.holds-nothing"

@@ -91,7 +91,7 @@ def environment(request: ApiRequest, lease_id: str) -> ApiResponse:
     with request.service.database.reading() as connection:
         lease = _find(request, connection, lease_id, rbac.ENVIRONMENT)
     if not lease.claims:
-        raise exceptions.LeaseHoldsNothing(id=lease_id, status=lease.status)
+        raise exceptions.LeaseHasNoGpus(id=lease_id, status=lease.status)
     variables = lease_view.environment(request.service, lease)
     match request.query.get("format", "json"):
         case "shell":

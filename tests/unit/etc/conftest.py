@@ -1,4 +1,4 @@
-"""The sample configuration, generated once for all who read it."""
+"""The sample configuration, generated once for all tests that read it."""
 
 from __future__ import annotations
 

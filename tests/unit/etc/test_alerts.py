@@ -1,4 +1,4 @@
-"""Alerts fire when they should and not before: asked of Prometheus' own tool, where it is installed."""
+"""Alerts fire when they should and not before, as promtool of Prometheus finds, where it is installed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ WELL = {
     'gsaas_grants_shown_total{outcome="redeemed"}': "0+5x180",
     'gsaas_gpu_temperature_celsius{gpu="GPU-a",host="gpu1"}': "85x180",
 }
-"""Series of a cloud in which all is as it should be, minute by minute."""
+"""Series of a healthy cloud, minute by minute."""
 
-ILL = {
+UNHEALTHY = {
     "GsaasNothingTold": {name: None for name in WELL if name.startswith("gsaas_leases{")},
     "GsaasApiErrors": {'gsaas_api_requests_total{status="503"}': "0+10x180"},
     "GsaasApiSlow": {
@@ -66,7 +66,7 @@ ILL = {
     "GsaasGrantsAbused": {'gsaas_grants_shown_total{outcome="forged"}': "0x80 0+2x100"},
     "GsaasGpuHot": {'gsaas_gpu_temperature_celsius{gpu="GPU-a",host="gpu1"}': "85x70 95x110"},
 }
-"""What is different when each alert is to fire."""
+"""Alert -> the series that differ when it must fire."""
 
 promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool (Debian: prometheus) is not installed"
@@ -74,7 +74,7 @@ promtool = pytest.mark.skipif(
 
 
 def group(name: str, different: dict[str, str | None], firing: list[str]) -> dict:
-    """One of promtool's tests: with these series, these alerts fire after 90 minutes, and no other."""
+    """Return a test for promtool: with these series exactly these alerts fire after 90 minutes."""
     series = {name: values for name, values in (WELL | different).items() if values is not None}
     fires = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in firing]
     return {
@@ -92,19 +92,19 @@ def group(name: str, different: dict[str, str | None], firing: list[str]) -> dic
 
 
 @promtool
-def test_each_alert_fires_when_it_should_and_none_while_all_is_well(tmp_path):
-    assert ILL.keys() == RULES.keys()
-    tests = [group("all is well", {}, [])]
-    tests += [group(alert, different, [alert]) for alert, different in ILL.items()]
+def test_each_alert_fires_when_it_should_and_none_in_a_healthy_cloud(tmp_path):
+    assert UNHEALTHY.keys() == RULES.keys()
+    tests = [group("healthy", {}, [])]
+    tests += [group(alert, different, [alert]) for alert, different in UNHEALTHY.items()]
     file = tmp_path / "tests.json"  # JSON is YAML
     file.write_text(json.dumps({"rule_files": [str(ALERTS)], "tests": tests}))
-    asked = subprocess.run(
+    process = subprocess.run(
         ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
     )
-    assert asked.returncode == 0, asked.stderr + asked.stdout
+    assert process.returncode == 0, process.stderr + process.stdout
 
 
-def test_each_alert_says_how_bad_it_is_and_what_it_is_about():
+def test_each_alert_has_a_severity_a_summary_and_a_description():
     for rule in RULES.values():
         assert rule["labels"].keys() == {"severity"}
         assert rule["labels"]["severity"] in ("warning", "critical")
@@ -112,6 +112,6 @@ def test_each_alert_says_how_bad_it_is_and_what_it_is_about():
         assert all(text.endswith(".") for text in rule["annotations"].values())
 
 
-def test_the_operators_guide_says_of_each_alert_what_to_do():
+def test_the_operators_guide_explains_each_alert():
     explained = re.findall(r"^\| `(Gsaas\w+)` \| .+ \| .+ \|$", GUIDE, re.MULTILINE)
     assert explained == list(RULES)

@@ -1,4 +1,4 @@
-"""The dashboard is one that Grafana takes, as far as that can be said without Grafana; Prometheus takes its queries."""
+"""Grafana should accept the dashboard, as far as can be tested without it, and Prometheus accepts its queries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DASHBOARD = json.loads(
 PANELS = DASHBOARD["panels"]
 GRAPHS = [panel for panel in PANELS if panel["type"] != "row"]
 COLUMNS = 24
-"""How wide Grafana's grid is."""
+"""Columns of Grafana's grid."""
 VARIABLES = {"$__rate_interval": "5m", "$host": ".*"}
-"""What Grafana puts in for a variable; what is not here is one that nobody defines."""
+"""Variable -> what Grafana substitutes for it."""
 
 
 def queries() -> list[str]:
-    """What Prometheus is asked, once Grafana has put its variables in."""
+    """Return all queries, with Grafana's variables substituted."""
     found = []
     for panel in GRAPHS:
         for target in panel["targets"]:
@@ -34,7 +34,7 @@ def queries() -> list[str]:
 
 
 def cells(panel: dict) -> set[tuple[int, int]]:
-    """What a panel covers of the grid."""
+    """Return the cells of the grid that a panel covers."""
     at = panel["gridPos"]
     return set(
         itertools.product(
@@ -50,13 +50,13 @@ def test_panels_are_within_the_grid_and_do_not_overlap():
     assert {column for column, _ in covered} <= set(range(COLUMNS))
 
 
-def test_panels_have_ids_and_titles_of_their_own_and_kinds_that_grafana_has():
+def test_panels_have_unique_ids_and_titles_and_known_types():
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
     assert len({panel["title"] for panel in PANELS}) == len(PANELS)
     assert {panel["type"] for panel in PANELS} == {"row", "stat", "timeseries"}
 
 
-def test_every_query_goes_to_the_data_source_that_was_chosen():
+def test_every_query_goes_to_the_chosen_data_source():
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     defined = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
     assert defined.keys() == {"datasource", "host"}
@@ -69,7 +69,7 @@ def test_every_query_goes_to_the_data_source_that_was_chosen():
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
-def test_a_legend_names_only_labels_that_its_query_leaves():
+def test_a_legend_uses_only_labels_that_its_query_keeps():
     for panel in GRAPHS:
         for target in panel["targets"]:
             named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))

@@ -20,26 +20,26 @@ PAGES = {
     for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").glob("*.md")))
 }
 OF_A_USER = {"username", "password", "project_name", "user_domain_name", "project_domain_name"}
-"""What [keystone_authtoken] takes beside the options that it declares, as every keystoneauth section does."""
+"""Options of [keystone_authtoken] that it does not declare, as with every section of keystoneauth."""
 OF_OSLO = {
     "keystone_authtoken": {"auth_url", *OF_A_USER},
     "oslo_limit": {"auth_url", "auth_type", *OF_A_USER, "system_scope"},
 }
 NOVA = "# nova.conf"
-"""How a configuration begins that is not ours."""
+"""Beginnings of configurations of other programs."""
 INI = re.compile(r"^```ini\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"\[(\w+)\](?:`? option `)?([a-z]\w+)")
 COMMAND = re.compile(r"(?:^ {4}(?:\$ )?|`)(gsaas (?:-|[a-z]).*?)(?:`|$)", re.MULTILINE)
-"""A command line of tenants: in a block, maybe after a prompt, or in the text."""
+"""A command line of tenants: in a block, with or without a prompt, or in the text."""
 SHELL = re.compile(r"\s(?:&&|\|\|?|>|&|#|;).*|;.*|\s{2,}.*")
-"""What in such a line is not the command's."""
+"""The parts of such a line that do not belong to the command."""
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 @pytest.fixture(scope="module")
 def known(sample: Path) -> set[tuple[str, str]]:
-    """Every option there is, as (section, name): ours, and those of the libraries that GSaaS uses."""
+    """Every option of GSaaS and of the libraries that it uses, as (section, name)."""
     found, section = {(s, name) for s, names in OF_OSLO.items() for name in names}, ""
     for line in sample.read_text().splitlines():
         if match := re.fullmatch(r"\[(.+)\]", line):
@@ -71,7 +71,7 @@ def test_every_configuration_that_a_page_shows_can_be_read(page: str, tmp_path: 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_line_that_a_page_shows_is_understood(page: str):
+def test_every_command_line_that_a_page_shows_can_be_parsed(page: str):
     for line in COMMAND.findall(PAGES[page]):
         ours = line.replace("...", "").partition(" -- ")[0]
         words = shlex.split(SHELL.sub("", ours))
@@ -82,13 +82,13 @@ def test_every_command_line_that_a_page_shows_is_understood(page: str):
 
 
 def slug(heading: str) -> str:
-    """The anchor that a forge makes of a heading."""
+    """Return the anchor that a forge derives from a heading."""
     words = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower())
     return words.replace(" ", "-")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page: str):
+def test_every_link_has_a_target(page: str):
     for link in LINK.findall(PAGES[page]):
         if "://" in link:
             continue

@@ -1,4 +1,4 @@
-"""The inventories that we ship are read as they are meant, and a wrong one is refused in a sentence."""
+"""The inventories of etc/gsaas are read correctly, and a wrong one is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ETC = Path(__file__).parents[3] / "etc/gsaas"
 HOST = 'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu01"\ngpu_address = "192.0.2.11"\n'
 
 
-def test_the_sample_of_a_simulated_cloud_says_what_holds_without_one():
+def test_the_sample_of_a_simulated_cloud_equals_the_default():
     assert inventory.load(str(ETC / "inventory.toml")) == inventory.DEFAULT
 
 
@@ -27,7 +27,7 @@ def test_the_sample_of_gpu_hosts_gives_each_gpu_its_uuid_and_its_daemon_a_port()
     ]
 
 
-def test_uuids_that_are_not_declared_are_made_up_and_stay_the_same():
+def test_uuids_that_are_not_declared_are_generated_and_stay_the_same():
     (first, second) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(8308)
     assert first.uuid != second.uuid
     (again, _) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(8308)
@@ -43,13 +43,13 @@ def test_uuids_that_are_not_declared_are_made_up_and_stay_the_same():
         ('gpus = 2\nuuids = ["GPU-a", "GPU-a"]', "two hosts have the GPU GPU-a"),
     ],
 )
-def test_uuids_that_cannot_be_are_refused(more: str, complaint: str):
+def test_invalid_uuids_are_refused(more: str, complaint: str):
     with pytest.raises(InventoryError) as refusal:
         inventory.parse(HOST + more)
     assert str(refusal.value) == complaint
 
 
-def test_a_monitor_without_a_host_of_its_name_is_told_which_there_are():
+def test_a_monitor_whose_host_is_not_declared_names_the_declared_ones():
     declared = inventory.parse(HOST + "gpus = 1\n")
     with pytest.raises(InventoryError) as refusal:
         declared.host("gpu02")

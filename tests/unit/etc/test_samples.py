@@ -16,7 +16,7 @@ from gsaas import conf
 from gsaas.api import rbac
 from tests.unit.etc.conftest import generate
 
-OURS = {
+OPTIONS = {
     (group.name, option.dest): option
     for module in conf.MODULES
     for group, options in module.list_opts().items()
@@ -24,8 +24,8 @@ OURS = {
 }
 
 
-def explained(sample: Path) -> dict[tuple[str, str], str]:
-    """Read a sample: (section, option) -> the comment above it, without spaces.
+def comments_by_option(sample: Path) -> dict[tuple[str, str], str]:
+    """Return (section, option) -> the comment above it in *sample*, without spaces.
 
     Long lines are also broken inside words, at hyphens, so only the letters can be compared.
     """
@@ -42,20 +42,20 @@ def explained(sample: Path) -> dict[tuple[str, str], str]:
 
 
 def values(settings: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
-    """Every option of ours; those of [DEFAULT] belong to no group."""
+    """Return the value of every option of GSaaS, by group and name."""
     return {
         (group, name): settings[name] if group == "DEFAULT" else settings[group][name]
-        for group, name in OURS
+        for group, name in OPTIONS
     }
 
 
-def test_the_sample_is_a_configuration_that_changes_nothing(sample: Path):
+def test_the_sample_changes_no_default(sample: Path):
     written, default = conf.load(["--config-file", str(sample)]), conf.load([], files=[])
     assert values(written) == values(default)
 
 
 def test_every_default_that_the_sample_shows_can_be_written_as_shown(sample: Path):
-    names = "|".join(name for _, name in OURS)
+    names = "|".join(name for _, name in OPTIONS)
     text = re.sub(rf"^#({names}) = (?!<None>)", r"\1 = ", sample.read_text(), flags=re.MULTILINE)
     sample.with_name("all.conf").write_text(text)
     shown = conf.load(["--config-file", str(sample.with_name("all.conf"))])
@@ -63,14 +63,16 @@ def test_every_default_that_the_sample_shows_can_be_written_as_shown(sample: Pat
     assert values(shown) == values(default)
 
 
-def test_the_sample_explains_each_of_our_options_in_the_words_of_its_help(sample: Path):
-    comments = explained(sample)
-    for key, option in OURS.items():
+def test_the_sample_explains_each_option_with_its_help(sample: Path):
+    comments = comments_by_option(sample)
+    for key, option in OPTIONS.items():
         assert "".join(option.help.split()) in comments[key], key
 
 
 def test_the_sample_shows_how_to_reach_the_database_and_the_message_bus(sample: Path):
-    assert {("database", "connection"), ("DEFAULT", "transport_url")} <= explained(sample).keys()
+    assert {("database", "connection"), ("DEFAULT", "transport_url")} <= comments_by_option(
+        sample
+    ).keys()
 
 
 def test_every_option_that_is_registered_is_in_the_sample():
@@ -78,14 +80,14 @@ def test_every_option_that_is_registered_is_in_the_sample():
     for module in conf.MODULES:
         module.register_opts(registry)
     registry([], default_config_files=[])
-    groups = {group for group, _ in OURS} - {"DEFAULT"}
+    groups = {group for group, _ in OPTIONS} - {"DEFAULT"}
     registered = {(group, name) for group in groups for name in registry[group]}
-    assert registered == {key for key in OURS if key[0] in groups}
+    assert registered == {key for key in OPTIONS if key[0] in groups}
 
 
-@pytest.mark.parametrize("key", OURS, ids=".".join)
+@pytest.mark.parametrize("key", OPTIONS, ids=".".join)
 def test_every_option_says_what_it_is_for(key: tuple[str, str]):
-    assert len((OURS[key].help or "").split()) > 5
+    assert len((OPTIONS[key].help or "").split()) > 5
 
 
 def test_the_sample_of_access_rules_shows_every_rule(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""systemd accepts the units, and each process gets what it needs and no more."""
+"""systemd accepts the units, and each process gets the rights that it needs and no more."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAMES = [unit.stem for unit in UNITS]
 
 
 def read(unit: Path) -> configparser.SectionProxy:
-    """The part of a unit that says how its process runs."""
-    parser = configparser.RawConfigParser(strict=False)  # some options may be said again
+    """Return the section [Service] of a unit."""
+    parser = configparser.RawConfigParser(strict=False)  # some options may be repeated
     parser.optionxform = str
     parser.read(unit)
     return parser["Service"]
@@ -30,8 +30,8 @@ def test_each_process_of_a_deployment_has_a_unit():
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 @pytest.mark.parametrize("unit", UNITS, ids=NAMES)
-def test_systemd_has_nothing_to_say_against_a_unit(unit: Path, tmp_path: Path):
-    """The programs are looked for where the units have them; here they are put there by name."""
+def test_systemd_accepts_each_unit(unit: Path, tmp_path: Path):
+    """systemd checks that the programs exist: a copy of the unit names links in a temporary folder."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("uwsgi", *NAMES):
@@ -69,14 +69,14 @@ def test_only_agents_have_capabilities_and_only_those_they_need(unit: Path):
 
 
 @pytest.mark.parametrize("name", ["gsaas-api", "gsaas-engine", "gsaas-rodvr"])
-def test_whoever_asks_openstack_or_the_kernel_may_use_netlink(name: str):
+def test_processes_that_use_openstack_or_the_kernel_may_use_netlink(name: str):
     """openstacksdk lists this machine's interfaces when it connects, and fails where it may not."""
     unit = read(ETC / "systemd" / f"{name}.service")
     assert "AF_NETLINK" in unit["RestrictAddressFamilies"].split()
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=NAMES)
-def test_a_process_that_could_not_start_is_tried_again(unit: Path):
+def test_a_process_that_could_not_start_is_started_again(unit: Path):
     service = read(unit)
     assert (service["Type"], service["Restart"]) == ("notify", "always")
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
