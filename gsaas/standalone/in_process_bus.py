@@ -152,7 +152,7 @@ class WaitingListener(base.PollStyleListener):  # type: ignore[misc]
     def __init__(self, exchange: InProcessExchange, names: Sequence[QueueName]) -> None:
         super().__init__()
         self._exchange = exchange
-        self._addresses = names
+        self._names = names
         self._stopped = False
         exchange.declare(names)
 
@@ -162,7 +162,7 @@ class WaitingListener(base.PollStyleListener):  # type: ignore[misc]
         end = None if timeout is None else time.monotonic() + timeout
         with self._exchange.changed:
             while not self._stopped:
-                message = self._exchange.take(self._addresses)
+                message = self._exchange.take(self._names)
                 if message is not None:
                     return message
                 left = None if end is None else end - time.monotonic()
