@@ -7,7 +7,7 @@ the next look. The listeners of this driver sleep until a message wakes them.
 This is the only module that imports `oslo_messaging._drivers`: drivers of other packages are loaded through the entry
 points `oslo.messaging.drivers`, but oslo.messaging publishes no base class for them. The one used here is
 described in its "Guide for Transport Driver Implementors", for its own drivers. setup.cfg names the newest release of
-oslo.messaging that this works with, and tests/unit/standalone/test_in_process_bus.py fails if the interface changes.
+oslo.messaging that this works with, and tests/unit/standalone/test_bus_driver.py fails if the interface changes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Answers: TypeAlias = "queue.SimpleQueue[tuple[Any, BaseException | None]]"
 """Where a caller waits for the answer: a result, or the exception that the called method raised."""
 
 
-class Address(NamedTuple):
-    """A queue's name. Listeners of the same address share its messages: each message goes to one of them."""
+class QueueName(NamedTuple):
+    """A queue's name. Listeners of the same name share its messages: each message goes to one of them."""
 
     topic: str
     server: str | None = None
@@ -41,7 +41,7 @@ class Address(NamedTuple):
     """Listeners to notifications of one pool share one copy of each notification."""
 
 
-class IncomingMessage(base.RpcIncomingMessage):  # type: ignore[misc]  # the library has no types
+class InProcessMessage(base.RpcIncomingMessage):  # type: ignore[misc]  # the library has no types
     """A message as it is handed to the server."""
 
     def __init__(
@@ -68,18 +68,18 @@ class IncomingMessage(base.RpcIncomingMessage):  # type: ignore[misc]  # the lib
         """Callers in the same process need no sign of life."""
 
 
-class Exchange:
+class InProcessExchange:
     """The queues of one exchange, and a condition that is notified when a message is put into any of them."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self._queues: dict[Address, deque[Callable[[], IncomingMessage]]] = {}
+        self._queues: dict[QueueName, deque[Callable[[], InProcessMessage]]] = {}
 
-    def declare(self, addresses: Iterable[Address]) -> None:
+    def declare(self, names: Iterable[QueueName]) -> None:
         """Make the queues that do not exist yet; a new pool gets a copy of what waits for the whole topic."""
         with self.changed:
-            for address in addresses:
-                self._queue(address)
+            for name in names:
+                self._queue(name)
 
     def deliver(
         self,
@@ -96,49 +96,49 @@ class Exchange:
             if fanout:
                 queues = [
                     waiting
-                    for address, waiting in self._queues.items()
-                    if address.topic == topic and address.server is not None
+                    for name, waiting in self._queues.items()
+                    if name.topic == topic and name.server is not None
                 ]
             elif server is not None:
-                queues = [self._queue(Address(topic, server))]
+                queues = [self._queue(QueueName(topic, server))]
             else:
-                self._queue(Address(topic))
+                self._queue(QueueName(topic))
                 queues = [
                     waiting
-                    for address, waiting in self._queues.items()
-                    if address.topic == topic and address.server is None
+                    for name, waiting in self._queues.items()
+                    if name.topic == topic and name.server is None
                 ]
             for waiting in queues:
-                waiting.append(partial(IncomingMessage, context, body, answers, requeue))
+                waiting.append(partial(InProcessMessage, context, body, answers, requeue))
             self.changed.notify_all()
 
-    def take(self, addresses: Iterable[Address]) -> IncomingMessage | None:
-        """Return the next message of the first of *addresses* that has one; None if none has."""
+    def take(self, names: Iterable[QueueName]) -> InProcessMessage | None:
+        """Return the next message of the first of *names* that has one; None if none has."""
         with self.changed:
-            for address in addresses:
-                waiting = self._queue(address)
+            for name in names:
+                waiting = self._queue(name)
                 if waiting:
                     return waiting.popleft()()
         return None
 
-    def _queue(self, address: Address) -> deque[Callable[[], IncomingMessage]]:
-        if address not in self._queues:
-            copied = self._queue(Address(address.topic)) if address.pool else ()
-            self._queues[address] = deque(copied)
-        return self._queues[address]
+    def _queue(self, name: QueueName) -> deque[Callable[[], InProcessMessage]]:
+        if name not in self._queues:
+            copied = self._queue(QueueName(name.topic)) if name.pool else ()
+            self._queues[name] = deque(copied)
+        return self._queues[name]
 
 
-class Exchanges:
+class InProcessExchanges:
     """The exchanges of this process, by name. All buses of the process share them, as if they met at one broker."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._exchanges: dict[str, Exchange] = {}
+        self._exchanges: dict[str, InProcessExchange] = {}
 
-    def get(self, name: str) -> Exchange:
+    def get(self, name: str) -> InProcessExchange:
         with self._lock:
             if name not in self._exchanges:
-                self._exchanges[name] = Exchange()
+                self._exchanges[name] = InProcessExchange()
             return self._exchanges[name]
 
     def clear(self) -> None:
@@ -146,23 +146,23 @@ class Exchanges:
         self._exchanges.clear()
 
 
-class Listener(base.PollStyleListener):  # type: ignore[misc]
-    """Waits for messages to any of *addresses*, all of one exchange."""
+class WaitingListener(base.PollStyleListener):  # type: ignore[misc]
+    """Waits for messages to any of *names*, all of one exchange."""
 
-    def __init__(self, exchange: Exchange, addresses: Sequence[Address]) -> None:
+    def __init__(self, exchange: InProcessExchange, names: Sequence[QueueName]) -> None:
         super().__init__()
         self._exchange = exchange
-        self._addresses = addresses
+        self._names = names
         self._stopped = False
-        exchange.declare(addresses)
+        exchange.declare(names)
 
     @base.batch_poll_helper  # type: ignore[untyped-decorator]
-    def poll(self, timeout: float | None = None) -> IncomingMessage | None:
+    def poll(self, timeout: float | None = None) -> InProcessMessage | None:
         """Return the next message; None after *timeout* seconds without one, and once the listener is stopped."""
         end = None if timeout is None else time.monotonic() + timeout
         with self._exchange.changed:
             while not self._stopped:
-                message = self._exchange.take(self._addresses)
+                message = self._exchange.take(self._names)
                 if message is not None:
                     return message
                 left = None if end is None else end - time.monotonic()
@@ -180,7 +180,7 @@ class Listener(base.PollStyleListener):  # type: ignore[misc]
 class InProcessDriver(base.BaseDriver):  # type: ignore[misc]
     """The driver that oslo.messaging loads for a `transport_url` of `in-process://`."""
 
-    _exchanges = Exchanges()
+    _exchanges = InProcessExchanges()
 
     def __init__(
         self,
@@ -237,8 +237,8 @@ class InProcessDriver(base.BaseDriver):  # type: ignore[misc]
     def listen(
         self, target: oslo_messaging.Target, batch_size: int, batch_timeout: float | None
     ) -> base.PollStyleListenerAdapter:
-        addresses = [Address(target.topic, target.server), Address(target.topic)]
-        listener = Listener(self._of(target), addresses)
+        names = [QueueName(target.topic, target.server), QueueName(target.topic)]
+        listener = WaitingListener(self._of(target), names)
         return base.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
 
     def listen_for_notifications(
@@ -252,15 +252,15 @@ class InProcessDriver(base.BaseDriver):  # type: ignore[misc]
         exchanges = {self._of(target) for target, _ in targets_and_priorities}
         if len(exchanges) != 1:
             raise ValueError("notifications of several exchanges need a listener each")
-        addresses = [
-            Address(f"{target.topic}.{priority}", pool=pool)
+        names = [
+            QueueName(f"{target.topic}.{priority}", pool=pool)
             for target, priority in targets_and_priorities
         ]
-        listener = Listener(exchanges.pop(), addresses)
+        listener = WaitingListener(exchanges.pop(), names)
         return base.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
 
     def cleanup(self) -> None:
         self._exchanges.clear()
 
-    def _of(self, target: oslo_messaging.Target) -> Exchange:
+    def _of(self, target: oslo_messaging.Target) -> InProcessExchange:
         return self._exchanges.get(target.exchange or self._exchange)

@@ -16,6 +16,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ARCHITECTURE = REPOSITORY / "doc" / "architecture.md"
+PURE = "What decides knows no I/O"
 FLOORS = 10
 """At most so many, or the table is no longer understood at a glance."""
 
@@ -45,19 +46,23 @@ def rows() -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize("root", ["gsaas", "studies", "bench"])
-def test_no_module_imports_itself_by_a_detour(root: str) -> None:
-    graph = grimp.build_graph(root, cache_dir=None, exclude_type_checking_imports=True)
+def test_no_module_imports_itself_through_others(root: str) -> None:
+    """Imports for types count, too."""
+    graph = grimp.build_graph(root, cache_dir=None, exclude_type_checking_imports=False)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules
 
 
-def test_the_contracts_about_imports_are_kept():
-    """The contracts are in pyproject.toml."""
+def test_the_contracts_about_imports_are_kept() -> None:
     program = Path(sys.executable).with_name("lint-imports")
-    checked = subprocess.run(
-        [program, "--no-cache", "--no-logo"], cwd=REPOSITORY, capture_output=True, text=True
+    found = subprocess.run(
+        [program, "--no-cache", "--no-logo"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert checked.returncode == 0, checked.stdout
+    assert found.returncode == 0, found.stdout
 
 
 def test_there_are_few_floors() -> None:

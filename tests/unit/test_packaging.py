@@ -19,7 +19,7 @@ OPTIONAL = ("pyarrow",)
 """Imported only where it is installed: the extra `sim`."""
 LOADED_BY_NAME = ("pymysql", "psycopg")
 """SQLAlchemy loads them if the database's URL names them."""
-PRIVATE_NAMES_USED = ("oslo.messaging", "oslo.service", "pyroute2")
+PRIVATE_NAMES_USED = ("nvidia-ml-py", "oslo.messaging", "oslo.service", "pyroute2")
 """Libraries that gsaas uses beyond their public interface. Each use is in one module, whose docstring says why."""
 
 

@@ -1,20 +1,14 @@
-"""The message bus of one process: messages wake its listeners, which never poll."""
+"""The bus of one process: who listens is woken, and never looks by himself."""
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
-import oslo_messaging
 import pytest
-from oslo_messaging._drivers import base
 
-import gsaas.conf
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.standalone import in_process_bus
 from tests.support.waiting import until
 
 CONTEXT = RequestContext(overwrite=False)
@@ -92,77 +86,3 @@ def test_a_listener_sleeps_until_it_is_told(desks, client, monkeypatch):
 
     monkeypatch.setattr(time, "sleep", look)
     assert client.call(CONTEXT, "tell", timeout=20, server="a", word="x") == "a heard x"
-
-
-def test_a_message_that_no_real_bus_could_carry_is_refused(client: rpc.Client) -> None:
-    with pytest.raises(ValueError, match="Circular reference"):
-        circle: list[object] = []
-        circle.append(circle)
-        client.cast(CONTEXT, "tell", word=circle)
-
-
-class Reader:
-    """Reads notifications of priority `info`."""
-
-    def __init__(self) -> None:
-        self.read: list[str] = []
-
-    def info(self, context: object, publisher: str, event: str, payload: object, _: object) -> None:
-        self.read.append(event)
-
-
-@contextmanager
-def reading(pool: str) -> Iterator[Reader]:
-    """A listener of *pool* to notifications of one topic."""
-    reader = Reader()
-    conf = gsaas.conf.load(files=[])
-    targets = [rpc.Target(topic="news")]
-    listener = rpc.listener(conf, rpc.IN_PROCESS, targets, pool, reader)
-    listener.start()
-    try:
-        yield reader
-    finally:
-        listener.stop()
-        listener.wait()
-
-
-def notify(event: str) -> None:
-    conf = gsaas.conf.load(files=[])
-    transport = oslo_messaging.get_notification_transport(conf, rpc.IN_PROCESS)
-    notifier = oslo_messaging.Notifier(transport, "test", driver="messaging", topics=["news"])
-    notifier.info({}, event, {})
-
-
-def test_each_pool_of_listeners_gets_one_copy_of_a_notification(bus: rpc.Bus) -> None:
-    with reading("a") as one, reading("a") as another, reading("b") as alone:
-        notify("created")
-        until(lambda: alone.read == ["created"], "the notification", 20)
-        until(lambda: one.read + another.read == ["created"], "one copy", 20)
-
-
-def test_a_pool_that_is_new_gets_the_notifications_that_wait(bus: rpc.Bus) -> None:
-    notify("created")
-    with reading("late") as reader:
-        until(lambda: reader.read == ["created"], "the notification", 20)
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        (base.BaseDriver, in_process_bus.InProcessDriver),
-        (base.RpcIncomingMessage, in_process_bus.IncomingMessage),
-    ],
-)
-def test_the_driver_takes_what_oslo_messaging_gives(theirs: type, ours: type) -> None:
-    """If this fails, the interface of drivers changed in the release of oslo.messaging that is installed."""
-    for name, method in inspect.getmembers(theirs, inspect.isfunction):
-        if name.startswith("_"):
-            continue
-        given = inspect.signature(method).parameters
-        taken = inspect.signature(getattr(ours, name)).parameters
-        assert list(given) == list(taken), name
-
-
-def test_oslo_messaging_polls_with_what_a_listener_takes() -> None:
-    given = inspect.signature(base.PollStyleListener.poll).parameters
-    assert list(given) == ["self", "timeout", "batch_size", "batch_timeout"]
