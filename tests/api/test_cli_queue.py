@@ -78,7 +78,7 @@ def test_a_wait_can_end_without_gpus(desk):
     status, out, err = desk.type("alloc", *WHOLE, "-wait", "1")
 
     assert (status, out) == (3, "")
-    assert "its turn did not come" in err
+    assert "no GPUs became free for it" in err
     assert waiting(desk) == []
 
 

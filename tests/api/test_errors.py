@@ -77,7 +77,7 @@ def test_an_unreachable_database_is_a_reason_to_try_again(world, monkeypatch):
     def unreachable():
         raise db_exception.DBConnectionError
 
-    monkeypatch.setattr(world.database, "read", unreachable)
+    monkeypatch.setattr(world.database, "reading", unreachable)
     for path, code in (
         ("/v1/leases", "gsaas.database.unreachable"),
         ("/healthcheck", "gsaas.unhealthy"),

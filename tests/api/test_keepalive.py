@@ -38,7 +38,7 @@ def test_a_lease_without_keepalives_ends_and_says_why(world: World):
     assert world.claims.run_audit() == [lease["id"]]
     shown = world.call("admin", "GET", f"/v1/leases/{lease['id']}").json["lease"]
     assert shown["status"] == "RELEASED"
-    assert "nobody kept it alive" in str(shown["events"])
+    assert "its keepalive has run out" in str(shown["events"])
     with world.database.read() as session:
         assert {gpu.used_mb for gpu in session.query(models.GpuRow)} == {0}
 

@@ -55,7 +55,7 @@ def test_a_new_default_serves_from_the_next_request_on_in_every_worker(world):
 
     assert world.launch()["cgpus"]["policy"] == "round-robin"
     assert defaults(world) == ["round-robin"]
-    assert other.choice.default("round-robin").name == "round-robin"
+    assert other.policies.default("round-robin").name == "round-robin"
     lease = _lease()
     assert other.claim(lease, _one_gpu()).policy == "round-robin"
 

@@ -50,6 +50,6 @@ def service() -> Iterator[Service]:
 def test_a_service_is_asked_for_its_versions_once_for_all_callers(service: Service):
     cache: dict[str, object] = {}
     for _ in range(2):
-        session = clients._like(Session(), noauth.NoAuth(), cache)
+        session = clients._session_like(Session(), noauth.NoAuth(), cache)
         discover.get_discovery(session, f"http://127.0.0.1:{service.server_port}")
     assert service.requests == 1

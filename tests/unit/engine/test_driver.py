@@ -77,7 +77,7 @@ def test_user_data_that_is_too_large_ends_in_error_with_its_size_and_holds_nothi
     lease_id = world.launch(user_data=base64.b64encode(noise).decode())
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.ERROR)
-    assert "65535 is the most" in world.lease(lease_id).fault_message
+    assert "Nova allows at most 65535" in world.lease(lease_id).fault_message
 
 
 def test_a_server_that_fails_to_boot_ends_in_error_in_the_clouds_own_words(world):

@@ -418,7 +418,7 @@ def test_who_loses_every_time_gives_up_and_leaves_nothing(cloud, claims, deadloc
     before = everything(cloud)
     deadlock("UPDATE gpus", times=3)
 
-    with pytest.raises(exceptions.ClaimConflict, match="3 claims in a row"):
+    with pytest.raises(exceptions.ClaimConflict, match="3 times in a row"):
         claims.claim(new_lease(PART), PART)
 
     assert everything(cloud) == before

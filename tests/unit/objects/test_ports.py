@@ -39,7 +39,7 @@ def test_leases_that_come_at_once_seldom_want_the_same_port():
 
 def test_a_refusal_says_what_to_do_and_names_no_host_as_tenants_read_it():
     refusal = exceptions.NoDaemonPort(host="gpu7", ports=str(PortRange(20000, 20000)))
-    assert re.search(r"20000-20000; wait .*lease_ports", str(refusal))
+    assert re.search(r"20000-20000; try again .*lease_ports", str(refusal))
     assert "gpu7" not in str(refusal)
     assert refusal.facts["host"] == "gpu7"
 

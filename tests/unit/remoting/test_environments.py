@@ -76,7 +76,7 @@ def test_lupine_takes_seven_and_says_why_no_more():
             refuse()
         assert str(refusal.value) == (
             "lupine gives a program at most 7 cGPUs, and you asked for 8: "
-            "its client has address space for no more, and drops the rest without a word"
+            "its client has address space for no more, and silently drops the rest"
         )
 
 
