@@ -78,7 +78,7 @@ def _report(number: int, per_host: int) -> str:
         for index in range(per_host)
     ]
     address = f"192.0.{number // 256}.{number % 256}"
-    return json.dumps(GpuReport(address, INTERVAL, SimulatedGpus(gpus).look()).to_dict())
+    return json.dumps(GpuReport(address, INTERVAL, SimulatedGpus(gpus).snapshot()).to_dict())
 
 
 def _memory_of_a_monitor() -> float:

@@ -13,7 +13,7 @@ from gsaas import rpc, service
 from gsaas.gpu_host import sources
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
-from gsaas.gpu_host.daemons.records import StateDirUnusable
+from gsaas.gpu_host.daemons.records import RecordsUnusable
 from gsaas.gpu_host.daemons.service import DaemonService, DaemonSupervisor
 from gsaas.gpu_host.gate import Gate
 from gsaas.gpu_host.sources.base import SourceUnavailable
@@ -64,7 +64,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         daemon_service = factory.service(
             conf, bus, driver, name, gpu_address, in_process=in_process
         )
-    except (ValueError, StateDirUnusable) as error:
+    except (ValueError, RecordsUnusable) as error:
         raise service.Unstartable(str(error)) from error
     monitor = Monitor(
         bus,
@@ -92,7 +92,7 @@ def _clean(
 ) -> None:
     try:
         factory.clean(conf, driver, name, gpu_address)
-    except (ValueError, StateDirUnusable, OSError) as error:
+    except (ValueError, RecordsUnusable, OSError) as error:
         raise service.Unstartable(f"not everything could be removed: {error}") from error
 
 

@@ -43,7 +43,7 @@ from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.gpgpums.queue_scheduler import amounts_of
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.returns import Announce, Returns
-from gsaas.gpgpums.scheduler import Scheduler
+from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.gpgpums.wait_queue import SILENT, WaitQueue
 from gsaas.limits import base as limits
 from gsaas.limits.base import Limits
@@ -99,7 +99,7 @@ class Claims:
         self._client_timeout = client_timeout
         cached = CachedLimits(quotas or NoLimits())
         cache = PoolCache(heartbeat_timeout, utilisation_window)
-        self.scheduler = Scheduler(
+        self.scheduler = GpuScheduler(
             database,
             cache,
             policies or PolicySelection(),

@@ -12,7 +12,7 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import leases
 from gsaas.db.database import Database
 from gsaas.gpgpums.retry import retry
-from gsaas.gpgpums.scheduler import Scheduler
+from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
@@ -33,7 +33,7 @@ class Returns:
     def __init__(
         self,
         database: Database,
-        scheduler: Scheduler,
+        scheduler: GpuScheduler,
         *,
         attempts: int,
         announce: Announce,

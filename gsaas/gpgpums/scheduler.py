@@ -25,7 +25,7 @@ from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import ANY, Request
 
 
-class Scheduler:
+class GpuScheduler:
     """Proposes placements by the policies of *policies* from the pool of *cache*.
 
     Policies may look at the last *request_mix* requests. *quotas* are those of leases in the queue; with *backfill* a

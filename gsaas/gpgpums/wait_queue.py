@@ -23,7 +23,7 @@ from gsaas.gpgpums.allocation import UNREACHABLE, Allocator
 from gsaas.gpgpums.queue_scheduler import amounts_at_least, amounts_of, request_of
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.returns import Announce
-from gsaas.gpgpums.scheduler import Scheduler
+from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.limits import base as limits
 from gsaas.limits.base import Limits
 from gsaas.objects import timings
@@ -71,7 +71,7 @@ class WaitQueue:
     def __init__(
         self,
         database: Database,
-        scheduler: Scheduler,
+        scheduler: GpuScheduler,
         allocator: Allocator,
         quotas: Limits,
         *,

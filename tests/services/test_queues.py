@@ -9,7 +9,7 @@ import pytest
 import gsaas.conf
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.rpc.queues import Queue, find_queue
+from gsaas.rpc.queues import QueueState, inspect_queue
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.waiting import until
 
@@ -38,23 +38,29 @@ def bus(broker: RabbitMQ) -> Iterator[rpc.Bus]:
 
 
 def test_a_queue_that_does_not_exist_is_not_found_and_not_made(bus: rpc.Bus) -> None:
-    assert find_queue(bus, TOPIC) is None
-    assert find_queue(bus, TOPIC) is None
+    assert inspect_queue(bus, TOPIC) is None
+    assert inspect_queue(bus, TOPIC) is None
 
 
 def test_a_queue_tells_its_consumers_and_what_waits_in_it(bus: rpc.Bus) -> None:
     server = rpc.server(bus, TOPIC, "a", Desk())
     server.start()
-    until(lambda: find_queue(bus, TOPIC) == Queue(messages=0, consumers=1), "a consumer", 20)
+    until(
+        lambda: inspect_queue(bus, TOPIC) == QueueState(messages=0, consumers=1), "a consumer", 20
+    )
     server.stop()
     server.wait()
-    until(lambda: find_queue(bus, TOPIC) == Queue(messages=0, consumers=0), "no consumer", 20)
+    until(
+        lambda: inspect_queue(bus, TOPIC) == QueueState(messages=0, consumers=0), "no consumer", 20
+    )
     rpc.Client(bus, TOPIC, "1.0").cast(CONTEXT, "tell")
-    until(lambda: find_queue(bus, TOPIC) == Queue(messages=1, consumers=0), "one message", 20)
+    until(
+        lambda: inspect_queue(bus, TOPIC) == QueueState(messages=1, consumers=0), "one message", 20
+    )
 
 
 def test_a_broker_that_does_not_answer_is_an_error_of_the_bus() -> None:
     bus = rpc.connect(gsaas.conf.load(files=[]), "rabbit://guest:guest@127.0.0.1:1/")
     with pytest.raises(rpc.BusError, match="cannot connect"):
-        find_queue(bus, TOPIC)
+        inspect_queue(bus, TOPIC)
     bus.cleanup()

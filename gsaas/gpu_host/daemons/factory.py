@@ -41,7 +41,7 @@ def service(
 
     *in_process* makes the supervisor of a middleware whose daemons run in this process. The fence is in the network
     namespace *netns*; None: in this process's own. Raises `ValueError` for options that cannot be used and
-    `gsaas.gpu_host.daemons.records.StateDirUnusable` for the folder of records.
+    `gsaas.gpu_host.daemons.records.RecordsUnusable` for the folder of records.
     """
     settings = driver.daemon_settings
     if settings is None:
@@ -76,7 +76,7 @@ def timeouts(conf: cfg.ConfigOpts) -> DaemonTimeouts:
 def clean(conf: cfg.ConfigOpts, driver: RemotingDriver, host: str, gpu_address: str) -> None:
     """End every daemon that a monitor of this host ever started, and remove its fence.
 
-    Raises `ValueError` for options that cannot be used, `gsaas.gpu_host.daemons.records.StateDirUnusable` while a
+    Raises `ValueError` for options that cannot be used, `gsaas.gpu_host.daemons.records.RecordsUnusable` while a
     monitor runs, and `OSError` if a daemon does not end or the kernel refuses.
     """
     settings = driver.daemon_settings

@@ -16,7 +16,7 @@ from typing import IO
 from gsaas.objects.daemon import Daemon
 
 
-class StateDirUnusable(Exception):
+class RecordsUnusable(Exception):
     """The folder of records cannot be used; the message says why."""
 
 
@@ -40,12 +40,12 @@ class DaemonRecords:
         self._lock: IO[str] | None = None
 
     def lock(self) -> None:
-        """Make the folder if necessary, and lock it against other monitors; raises `StateDirUnusable`."""
+        """Make the folder if necessary, and lock it against other monitors; raises `RecordsUnusable`."""
         try:
             self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
             lock = (self.folder / "lock").open("a", encoding="utf-8")
         except OSError as error:
-            raise StateDirUnusable(
+            raise RecordsUnusable(
                 f"cannot use {self.folder} ({error.strerror}); see [daemons]state_dir"
             ) from None
         try:
@@ -53,7 +53,7 @@ class DaemonRecords:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            raise StateDirUnusable(
+            raise RecordsUnusable(
                 f"another monitor uses {self.folder}; stop it, or set another [daemons]state_dir"
             ) from None
         self._lock = lock
