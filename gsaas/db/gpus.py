@@ -45,8 +45,8 @@ def register(
     """Note that the monitor of *host_name* is alive, where its daemons listen, and all its GPUs.
 
     *readings* are by UUID, those of GPUs that answered; *interval* is how many seconds later the monitor reports
-    again, *blind* why it sees no GPUs at present, though there may be some, and *problems* what it says somebody has
-    to mend.
+    again, *blind* why it sees no GPUs at present, though there may be some, and *problems* what an
+    operator has to solve.
     """
     host = hosts.ensure(session, host_name)
     host.gpu_address = gpu_address

@@ -349,7 +349,7 @@ class ClaimRow(Base):
 
 
 class LeaseEventRow(Base):
-    """An event in the life of a lease, for operators who look for the cause of a problem."""
+    """An event in the life of a lease, with which operators look for the cause of a problem."""
 
     __tablename__ = "lease_events"
 

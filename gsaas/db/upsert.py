@@ -15,8 +15,8 @@ from gsaas.db.models import Base
 def upsert(session: Session, model: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert *rows*, all of the same columns, or overwrite those columns where a row has the same primary key.
 
-    Trying and catching the error would do on two of the databases. On MariaDB, those who come too
-    late then share a lock that each of them wants for itself.
+    Trying and catching the error would do on two of the databases. On MariaDB, transactions
+    that come too late would then share a lock that each of them needs exclusively.
     """
     if not rows:
         return

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 
 import pytest
-from setuptools import find_packages
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -40,6 +40,14 @@ def entry_points(group: str) -> dict[str, EntryPoint]:
     return {name: EntryPoint(name, value, group) for name, value in pairs}
 
 
+def find_packages(*include: str) -> list[str]:
+    """Return what setuptools finds; in a process of its own, as it cannot be imported once a test imported distutils."""
+    program = f"from setuptools import find_packages; print(*find_packages(include={include}))"
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return found.stdout.split()
+
+
 @pytest.mark.parametrize("group", setup_cfg("options.entry_points"))
 def test_every_entry_point_names_something_that_exists(group: str) -> None:
     for entry_point in entry_points(group).values():
@@ -57,9 +65,7 @@ def test_every_file_of_a_package_is_installed() -> None:
     """A file that is not Python is installed only if it is package data."""
     files = {path for path in (REPOSITORY / "gsaas").rglob("*") if path.is_file()}
     files -= {path for path in files if path.parent.name == "__pycache__"}
-    packages = {
-        REPOSITORY / package.replace(".", "/") for package in find_packages(str(REPOSITORY))
-    }
+    packages = {REPOSITORY / package.replace(".", "/") for package in find_packages("*")}
     assert {path.parent for path in files if path.suffix == ".py"} <= packages
     data = {
         path
@@ -72,7 +78,7 @@ def test_every_file_of_a_package_is_installed() -> None:
 
 def test_only_packages_of_gsaas_are_installed() -> None:
     include = setup_cfg("options.packages.find")["include"]
-    packages = find_packages(str(REPOSITORY), include=include)
+    packages = find_packages(*include)
     assert {package.partition(".")[0] for package in packages} == {"gsaas"}
 
 
