@@ -41,7 +41,7 @@ def entry_points(group: str) -> dict[str, EntryPoint]:
 
 
 def find_packages(*include: str) -> list[str]:
-    """Return what setuptools finds; in a process of its own, as it cannot be imported once a test imported distutils."""
+    """Return what setuptools finds, in a process of its own: it cannot be imported once a test imported distutils."""
     program = f"from setuptools import find_packages; print(*find_packages(include={include}))"
     command = [sys.executable, "-c", program]
     found = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
