@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from gsaas.gpgpums.pool import Mix
+from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.objects.request import ANY, Request
 
 

@@ -14,7 +14,7 @@ import abc
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from gsaas.gpgpums.pool import Candidates
+from gsaas.gpgpums.candidates import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 

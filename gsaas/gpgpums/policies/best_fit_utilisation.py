@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gsaas.gpgpums.index import Then
+from gsaas.gpgpums.candidates import Candidates
+from gsaas.gpgpums.index import TieBreak
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 
@@ -37,4 +37,4 @@ class BestFitUtilisation(Policy):
     looks_at_utilisation = True
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
-        return candidates.by(busy, Then.MOST_FREE)
+        return candidates.by(busy, TieBreak.MOST_FREE)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gsaas.gpgpums.index import Then
+from gsaas.gpgpums.candidates import Candidates
+from gsaas.gpgpums.index import TieBreak
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 
@@ -27,4 +27,4 @@ class FewerJobsGpu(Policy):
     source = "Slurm rGPU"
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
-        return candidates.by(leases, Then.MOST_FREE)
+        return candidates.by(leases, TieBreak.MOST_FREE)

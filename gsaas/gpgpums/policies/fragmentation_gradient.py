@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsaas.gpgpums.candidates import Candidates
+from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates, Mix
 from gsaas.objects.gpu import Capability, Gpu
 from gsaas.objects.request import Request
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 
@@ -26,4 +26,4 @@ class RoundRobin(Policy):
     source = "NGS, RR"
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
-        return candidates.after_the_last_given()
+        return candidates.after_last_claimed()

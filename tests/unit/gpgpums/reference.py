@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gsaas.gpgpums.pool import Mix
+from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.objects.gpu import EXCLUSIVE, Gpu
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
