@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import replace
 
-from gsaas.objects.gpu import EXCLUSIVE, Gpu, Withheld, format_capability
+from gsaas.objects.gpu import EXCLUSIVE, Gpu, WithheldReason, format_capability
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
@@ -29,14 +29,14 @@ SAYINGS = {
     IN_USE: ("is in use", "are in use"),
     HELD_EXCLUSIVELY: ("is held exclusively", "are held exclusively"),
     NOT_COMPUTE_HOST: ("is on a host that runs no VMs", "are on hosts that run no VMs"),
-    Withheld.HOST_SILENT: (
+    WithheldReason.HOST_SILENT: (
         "is on a host whose monitor is silent",
         "are on hosts whose monitor is silent",
     ),
-    Withheld.HOST_DISABLED: ("is on a disabled host", "are on disabled hosts"),
-    Withheld.DISABLED: ("is disabled", "are disabled"),
-    Withheld.WITHDRAWN: ("has failed", "have failed"),
-    Withheld.RESERVED: ("is kept for those who wait", "are kept for those who wait"),
+    WithheldReason.HOST_DISABLED: ("is on a disabled host", "are on disabled hosts"),
+    WithheldReason.DISABLED: ("is disabled", "are disabled"),
+    WithheldReason.WITHDRAWN: ("has failed", "have failed"),
+    WithheldReason.RESERVED: ("is kept for those who wait", "are kept for those who wait"),
     LOWER_CAPABILITY: (
         "has no compute capability of {compute_capability}",
         "have no compute capability of {compute_capability}",

@@ -15,7 +15,7 @@ Kind = tuple[str, Capability | None]
 """Model and compute capability of a GPU: what requests tell GPUs apart by."""
 
 
-class Withheld(enum.StrEnum):
+class WithheldReason(enum.StrEnum):
     """Why a GPU is not offered, whatever is free on it."""
 
     DISABLED = "disabled"
@@ -23,7 +23,7 @@ class Withheld(enum.StrEnum):
     HOST_DISABLED = "host-disabled"
     HOST_SILENT = "host-silent"
     RESERVED = "reserved"
-    """Kept for those who wait longer; only while it is asked who may go before them."""
+    """Reserved for requests that are ahead in the queue, while the queue is searched for one that may be served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Gpu:
     """One lease holds the whole GPU."""
     generation: int = 0
     """Grows with every change; a claim names the one that the choice was based on."""
-    withheld: Withheld | None = None
+    withheld: WithheldReason | None = None
     """None if it is offered."""
     model: str = ""
     compute_capability: Capability | None = None

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
-from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
 from tests.unit.gpgpums import strategies
@@ -60,9 +60,9 @@ BUSY = {
     "the largest request that would fit now is 1 cGPU of 8192 MiB": (
         [
             busy("a", 0, 8192),
-            gpu("b", 0, withheld=Withheld.HOST_SILENT),
-            gpu("c", 0, withheld=Withheld.HOST_DISABLED),
-            gpu("d", 0, withheld=Withheld.DISABLED),
+            gpu("b", 0, withheld=WithheldReason.HOST_SILENT),
+            gpu("c", 0, withheld=WithheldReason.HOST_DISABLED),
+            gpu("d", 0, withheld=WithheldReason.DISABLED),
         ],
         Request(1, "shared", 9000),
     ),

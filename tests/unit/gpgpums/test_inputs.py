@@ -9,7 +9,7 @@ from oslo_utils import timeutils
 
 from gsaas.db import models
 from gsaas.gpgpums.policies.fragmentation_gradient import fragmentation, growth
-from gsaas.gpgpums.pool_cache import READINGS_LAST
+from gsaas.gpgpums.pool_cache import READINGS_TTL
 from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.objects.request import Request
 from tests.unit.gpgpums.test_claims import new_lease, open_claims, report
@@ -97,7 +97,7 @@ def test_new_readings_are_taken_over_once_the_old_ones_have_had_their_time(cloud
     read(cloud, busy)
     read(cloud, {"a3": (0, 1.0)})
     assert [share.gpu_uuid for share in claims.check(WHOLE, policy).shares] == ["a2"]
-    now[0] += READINGS_LAST + 1
+    now[0] += READINGS_TTL + 1
     assert [share.gpu_uuid for share in claims.check(WHOLE, policy).shares] == ["a3"]
 
 

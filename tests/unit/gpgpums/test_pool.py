@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool, Totals
-from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import Request
 from tests.unit.gpgpums import reference, strategies
@@ -63,7 +63,7 @@ def test_all_are_placed_or_none():
     assert isinstance(answer, Refusal)
 
 
-@pytest.mark.parametrize("reason", Withheld)
+@pytest.mark.parametrize("reason", WithheldReason)
 def test_a_withheld_gpu_is_passed_over(reason):
     pool = Pool([gpu("a0", withheld=reason), gpu("a1")])
 
@@ -115,7 +115,7 @@ def test_remote_is_refused_when_no_compute_host_would_be_left():
 def test_a_policy_cannot_over_commit_whatever_it_wishes_for():
     full, small, idle = gpu("a0", used_mb=1000), gpu("b0", used_mb=900), gpu("c0")
     held = gpu("d0", used_mb=1000, exclusive=True)
-    off = gpu("e0", withheld=Withheld.DISABLED)
+    off = gpu("e0", withheld=WithheldReason.DISABLED)
     stranger = gpu("f0")
     made_up = gpu("a0", memory_mb=999999)
     policy = Wishes(full, small, held, off, stranger, made_up, idle, idle)
@@ -162,7 +162,7 @@ def test_a_gpu_that_changes_place_changes_its_turn():
 
 
 def test_totals_count_everything_and_what_is_offered():
-    pool = Pool([gpu("a0", used_mb=10), gpu("b0", withheld=Withheld.DISABLED)])
+    pool = Pool([gpu("a0", used_mb=10), gpu("b0", withheld=WithheldReason.DISABLED)])
 
     assert pool.totals() == Totals(gpus=2, offered=1, memory_mb=2000, used_mb=10)
 
