@@ -1,4 +1,4 @@
-"""Rows for tests, each valid as it is: a test names only what it is about."""
+"""Valid rows for tests: a test names only the columns that it is about."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _LEASE = {
 
 
 def lease(lease_id: str = "lease-1", **columns: Any) -> LeaseRow:
-    held = {"status": "CLAIMED", "policy": "least-load-fit"}
-    return LeaseRow(**{"id": lease_id, **_LEASE, **held, **columns})
+    claimed = {"status": "CLAIMED", "policy": "least-load-fit"}
+    return LeaseRow(**{"id": lease_id, **_LEASE, **claimed, **columns})
 
 
 def new_lease(lease_id: str = "lease-1", **columns: Any) -> Lease:
-    """One that has not been claimed yet."""
+    """Return a lease that has no claims yet."""
     return Lease(status=Status.QUEUED, **{"id": lease_id, **_LEASE, **columns})
 
 
@@ -59,5 +59,5 @@ def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) ->
 
 
 def second(number: int) -> datetime.datetime:
-    """A moment: so many seconds after a beginning that all tests share."""
+    """Return a time: *number* seconds after a start that all tests share."""
     return datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=number)
