@@ -1,4 +1,4 @@
-"""`gsaas-engine`: drives leases to their wanted state. Any number of them may run, on any controllers."""
+"""`gsaas-engine`: drives leases to their desired state. Any number of them may run, on any controllers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ what one leaves half done another finishes.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run an engine until it is stopped; return the exit status."""
     return service.run("gsaas-engine", DESCRIPTION, start, argv)
 
 
 def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
-    """Start an engine; raises `service.Unstartable`."""
+    """Start an engine; *parts* stops it when it is closed. Raises `service.Unstartable`."""
     load_remoting = functools.cache(functools.partial(remoting.load, conf=conf))
     try:
         remoting_driver = load_remoting(conf.remoting.driver)
@@ -83,7 +84,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
 
 
 def _serve_metrics(listen: str) -> Callable[[], None]:
-    """Return what ends it."""
+    """Serve metrics at *listen*; return the function that ends this. Raises `service.Unstartable`."""
     try:
         _, stop = exposition.serve(listen)
     except (OSError, OverflowError) as error:

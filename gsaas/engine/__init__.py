@@ -1,8 +1,8 @@
-"""The engine drives each lease to the state the database wants, one idempotent step at a time.
+"""The engine drives each lease to the state that the database asks for, one idempotent step at a time.
 
-steps          which step is next: pure                         driver        looks, takes the step, looks again
-workqueue      whose turn it is: one worker a lease             rpc_endpoint  what the message bus brings
-desired_state  what a GPU host should hold for leases: pure     gpu_hosts     telling the monitors
-callers        tokens of those who asked                        notifications what Nova says of servers
-processes      names of engines                                 service       all of it, started and stopped
+steps          decides the next step of a lease: pure      driver         observes a lease and executes its steps
+workqueue      hands a lease to one worker at a time       rpc_endpoint   serves the engine's topic on the message bus
+desired_state  the desired state of a GPU host: pure       gpu_hosts      sends it to monitors, stores their reports
+callers        tokens of the callers, in memory only       notifications  listens to Nova's notifications
+processes      names of engine processes                   service        starts and stops all of it
 """

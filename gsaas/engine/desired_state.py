@@ -1,17 +1,18 @@
-"""What GPU hosts are to hold for leases, and what of a lease they hold: values in, values out.
+"""The desired state of a GPU host, and how far its reported state agrees with it: values in, values out.
 
-1. A lease that is over is left out of what its GPU hosts are told to hold. A daemon that a host does not report any
-   more after that is gone; its port may be given to another.
-2. Whether a lease has daemons of its own is written in its claims, from the claim until each end is confirmed: what
-   may run can always be found and ended.
-3. A fence admits the compute host that was told of the lease's binding, and whoever redeemed a grant.
+1. A lease that is over is left out of the desired state of its GPU hosts. A daemon that a host no longer reports after
+   that is gone, and its port may be given to another daemon.
+2. The claims of a lease record whether it has daemons of its own, from the claim until the end of each daemon is
+   confirmed. So every daemon that may run can be found and ended.
+3. The fence of a GPU host admits the compute host whose endpoint has the binding of a lease, and the address from
+   which the grant of a lease was redeemed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gsaas.objects.daemon import Admission, Daemon, DaemonState, DesiredState
 from gsaas.objects.gpu import EXCLUSIVE
@@ -19,35 +20,42 @@ from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
 
 ENTITLED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
-"""Only these may reach GPUs."""
+"""Statuses in which a lease may reach its GPUs."""
 
 Reports = Mapping[str, Mapping[str, Any]]
-"""GPU host -> what its monitor said last, as `gsaas.objects.daemon.DaemonReport.to_dict()`."""
+"""GPU host -> the last report of its monitor, as `gsaas.objects.daemon.DaemonReport.to_dict()`."""
 Addresses = Mapping[str, str]
 """Compute host -> its address on the GPU network."""
 
 
 @dataclass(frozen=True)
-class Held:
-    """What the GPU hosts of one lease hold for it, as far as they have said."""
+class GpuHostsState:
+    """The observed state of one lease on its GPU hosts, according to their last reports."""
 
-    untold: str | None = None
-    """A GPU host that does not hold all it should."""
-    ailing: str | None = None
-    """Why its cGPUs cannot be used yet, as the end of a sentence for its tenant: it names no host, no address."""
-    daemons: bool = False
-    """It may have daemons of its own."""
-    draining: bool = False
-    """All of these have been asked to end."""
-    fenced: bool = False
-    """Some GPU host of it has a fence."""
+    out_of_sync_host: str | None = None
+    """A GPU host that lacks something of the desired state; None if there is none."""
+    not_ready_reason: str | None = None
+    """Why the cGPUs cannot be used yet, as the end of a sentence for the tenant: names no host and no address."""
+    has_daemons: bool = False
+    """The lease may have daemons of its own."""
+    has_fence: bool = False
+    """At least one of its GPU hosts has a fence."""
 
 
-NOTHING_HELD = Held()
+NOTHING_ON_GPU_HOSTS = GpuHostsState()
 
 
-def wanted(host: str, serial: int, leases: Iterable[Lease], addresses: Addresses) -> DesiredState:
-    """Return all that *host* is to hold for those who have claims on its GPUs."""
+class DaemonChange(NamedTuple):
+    """A daemon of a single cGPU failed or recovered."""
+
+    lease_id: str
+    is_healthy: bool
+    detail: str
+    """A sentence for the events of the lease."""
+
+
+def desired(host: str, serial: int, leases: Iterable[Lease], addresses: Addresses) -> DesiredState:
+    """Return the desired state of *host* for *leases*, numbered *serial*."""
     daemons: set[Daemon] = set()
     admissions: set[Admission] = set()
     for lease in leases:
@@ -55,14 +63,16 @@ def wanted(host: str, serial: int, leases: Iterable[Lease], addresses: Addresses
             continue
         for claim in lease.claims:
             if claim.gpu.host_name == host:
-                if claim.daemon_port is not None:
-                    daemons.add(daemon(lease, claim))
-                admissions.update(admitted(lease, claim, addresses))
+                if (daemon := daemon_of(lease, claim)) is not None:
+                    daemons.add(daemon)
+                admissions.update(admissions_of(lease, claim, addresses))
     return DesiredState(serial, frozenset(daemons), frozenset(admissions))
 
 
-def daemon(lease: Lease, claim: Claim) -> Daemon:
-    """The daemon that serves one cGPU alone."""
+def daemon_of(lease: Lease, claim: Claim) -> Daemon | None:
+    """Return the daemon that serves the cGPU of *claim* alone; None if the daemon of its GPU serves it."""
+    if claim.daemon_port is None:
+        return None
     return Daemon(
         gpu_uuid=claim.gpu_uuid,
         port=claim.daemon_port,
@@ -72,96 +82,113 @@ def daemon(lease: Lease, claim: Claim) -> Daemon:
     )
 
 
-def admitted(lease: Lease, claim: Claim, addresses: Addresses) -> Iterator[Admission]:
-    """Who may connect to the daemon of one cGPU."""
+def admissions_of(lease: Lease, claim: Claim, addresses: Addresses) -> Iterator[Admission]:
+    """Yield the admissions to the daemon of one cGPU."""
     port = claim.daemon_port or claim.gpu.daemon_port
-    if lease.bound_host in addresses:
+    if lease.bound_host is not None and lease.bound_host in addresses:
         yield Admission(addresses[lease.bound_host], port)
     if lease.admitted_address is not None:
         yield Admission(lease.admitted_address, port)
 
 
-def held(lease: Lease, reports: Reports, addresses: Addresses) -> Held:
-    """Look at *lease* through the eyes of its GPU hosts."""
-    untold: list[str] = []
-    ailing: list[str] = []
-    draining: list[bool] = []
-    fenced = False
+def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsState:
+    """Return the state of *lease* on its GPU hosts according to *reports*."""
+    out_of_sync: list[str] = []
+    not_ready: list[str] = []
+    has_daemons = has_fence = False
     for claim in lease.claims:
         host = claim.gpu.host_name
         report = reports.get(host)
-        if claim.daemon_port is not None:
-            said = _said_of(daemon(lease, claim), report)
-            draining.append(said is not None and said["state"] == DaemonState.DRAINING)
-            if said is None or said["state"] == DaemonState.DRAINING:
-                untold.append(host)
-            elif said["state"] != DaemonState.HEALTHY:
-                why = f": {said['detail']}" if said["detail"] else ""
-                ailing.append(f"the daemon of its cGPU {claim.position} is {said['state']}{why}")
+        if (daemon := daemon_of(lease, claim)) is not None:
+            has_daemons = True
+            condition = _condition_of(daemon, report)
+            if condition is None or condition["state"] == DaemonState.DRAINING:
+                out_of_sync.append(host)
+            elif condition["state"] != DaemonState.HEALTHY:
+                why = f": {condition['detail']}" if condition["detail"] else ""
+                not_ready.append(
+                    f"the daemon of its cGPU {claim.position} is {condition['state']}{why}"
+                )
         fence = None if report is None else report.get("fence")
         if fence is not None:
-            fenced = True
-            if {str(each) for each in admitted(lease, claim, addresses)} - set(fence["admissions"]):
-                untold.append(host)
-    if fenced and lease.bound_host is not None and lease.bound_host not in addresses:
-        ailing.append(
-            "the endpoint of its host has not said what its address on the GPU network is"
-        )
-    return Held(
-        untold=min(untold, default=None),
-        ailing=ailing[0] if ailing else None,
-        daemons=bool(draining),
-        draining=bool(draining) and all(draining),
-        fenced=fenced,
+            has_fence = True
+            admissions = {str(each) for each in admissions_of(lease, claim, addresses)}
+            if admissions - set(fence["admissions"]):
+                out_of_sync.append(host)
+    if has_fence and lease.bound_host is not None and lease.bound_host not in addresses:
+        not_ready.append("the endpoint of its host has not reported its address on the GPU network")
+    return GpuHostsState(
+        out_of_sync_host=min(out_of_sync, default=None),
+        not_ready_reason=not_ready[0] if not_ready else None,
+        has_daemons=has_daemons,
+        has_fence=has_fence,
     )
 
 
-def agrees(report: Mapping[str, Any], right: DesiredState) -> bool:
-    """Does a host hold what it should?"""
-    fence = report.get("fence")
-    holds = {
+def is_in_sync(report: Mapping[str, Any], state: DesiredState) -> bool:
+    """Return whether a host reports exactly the daemons and the admissions of *state*, its desired state."""
+    running = {
         key
-        for key, said in report["daemons"].items()
-        if said["lease_id"] is not None and said["state"] != DaemonState.DRAINING
+        for key, condition in report["daemons"].items()
+        if condition["lease_id"] is not None and condition["state"] != DaemonState.DRAINING
     }
-    if holds != {each.key for each in right.daemons}:
+    if running != {daemon.key for daemon in state.daemons}:
         return False
-    return fence is None or set(fence["admissions"]) == {str(each) for each in right.admissions}
+    fence = report.get("fence")
+    return fence is None or set(fence["admissions"]) == _admissions(state)
 
 
-def changes(
+def has_excess_admissions(report: Mapping[str, Any], state: DesiredState) -> bool:
+    """Return whether the fence of a host that has one admits an address that *state*, its desired state, does not."""
+    return not set(report["fence"]["admissions"]) <= _admissions(state)
+
+
+def daemon_changes(
     before: Mapping[str, Any] | None, after: Mapping[str, Any]
-) -> Iterator[tuple[str, bool, str]]:
-    """Which daemons of single cGPUs failed or recovered between two reports: lease, whether it is well, a sentence."""
+) -> Iterator[DaemonChange]:
+    """Yield which daemons of single cGPUs failed or recovered between two reports of a host."""
     known = {} if before is None else before["daemons"]
-    for key, said in sorted(after["daemons"].items()):
-        if said["lease_id"] is None or key not in known:
+    for key, condition in sorted(after["daemons"].items()):
+        if condition["lease_id"] is None or key not in known:
             continue
-        was = known[key]
-        name = f"the daemon of cGPU {said['position']}"
-        restarted = _is_well(was) and said["restarts"] > was["restarts"]
-        if restarted or (not _is_ill(was) and _is_ill(said)):
-            yield said["lease_id"], False, f"{name} is down: {said['detail'] or 'it ended'}"
-        if _is_well(said) and (restarted or _is_ill(was)):
-            yield said["lease_id"], True, f"{name} is well again, after {_times(said)}"
+        former = known[key]
+        name = f"the daemon of cGPU {condition['position']}"
+        # It failed and recovered between the two reports.
+        restarted = _is_healthy(former) and condition["restarts"] > former["restarts"]
+        if restarted or (not _has_failed(former) and _has_failed(condition)):
+            detail = f"{name} is down: {condition['detail'] or 'it ended'}"
+            yield DaemonChange(condition["lease_id"], False, detail)
+        if _is_healthy(condition) and (restarted or _has_failed(former)):
+            detail = f"{name} is healthy again, after {_restarts(condition)}"
+            yield DaemonChange(condition["lease_id"], True, detail)
 
 
-def _is_well(said: Mapping[str, Any]) -> bool:
-    return said["state"] == DaemonState.HEALTHY
+def _is_healthy(condition: Mapping[str, Any]) -> bool:
+    return bool(condition["state"] == DaemonState.HEALTHY)
 
 
-def _is_ill(said: Mapping[str, Any]) -> bool:
-    """It is down, or on its way back from there."""
-    again = said["state"] == DaemonState.STARTING and said["restarts"] > 0
-    return again or said["state"] in (DaemonState.DOWN, DaemonState.UNRESPONSIVE)
+def _has_failed(condition: Mapping[str, Any]) -> bool:
+    """Return whether a daemon is down, unresponsive, or is being restarted after that."""
+    restarting = condition["state"] == DaemonState.STARTING and condition["restarts"] > 0
+    return restarting or condition["state"] in (DaemonState.DOWN, DaemonState.UNRESPONSIVE)
 
 
-def _times(said: Mapping[str, Any]) -> str:
-    return "1 restart" if said["restarts"] == 1 else f"{said['restarts']} restarts"
+def _restarts(condition: Mapping[str, Any]) -> str:
+    return "1 restart" if condition["restarts"] == 1 else f"{condition['restarts']} restarts"
 
 
-def _said_of(wanted: Daemon, report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What a report says of exactly this daemon."""
-    said = None if report is None else report["daemons"].get(wanted.key)
-    same = said is not None and (said["gpu_uuid"], said["port"]) == (wanted.gpu_uuid, wanted.port)
-    return said if same else None
+def _admissions(state: DesiredState) -> set[str]:
+    return {str(admission) for admission in state.admissions}
+
+
+def _condition_of(daemon: Daemon, report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the reported condition of exactly this daemon; None if it is not reported."""
+    condition: Mapping[str, Any] | None = (
+        None if report is None else report["daemons"].get(daemon.key)
+    )
+    if condition is None or (condition["gpu_uuid"], condition["port"]) != (
+        daemon.gpu_uuid,
+        daemon.port,
+    ):
+        return None
+    return condition

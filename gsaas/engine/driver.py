@@ -1,6 +1,6 @@
-"""Takes a lease's steps: looks, asks `steps` what is next, does it, looks again.
+"""Drives leases: observes a lease, asks `steps` for the next step, executes it, and observes the lease again.
 
-Whatever happens in the middle of a step, the next look finds out: nothing is remembered here.
+What happens in the middle of a step shows in the next observation; nothing is remembered between two drives.
 """
 
 from __future__ import annotations
@@ -38,32 +38,33 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass
-class _Turn:
-    """What one drive learned that the database does not know."""
+class _DriveState:
+    """What one drive of a lease has learned that the database does not contain."""
 
-    taken: steps.Step | None = None
-    """The step before. If it comes again at once it changed nothing, and repeating it would not help."""
-    heard: dict[str, Any] = field(default_factory=dict)
-    """The bindings that the endpoint answered with: newer than its report in the database."""
-    unconfirmed: bool = False
-    """An endpoint did not confirm what it was asked."""
-    silent: set[str] = field(default_factory=set)
-    """GPU hosts whose monitors did not confirm what they were asked."""
-    trouble: str | None = None
-    """Why the cloud did not do what it was asked; it is not asked again."""
-    withdrawn: bool = False
-    """GPU hosts were told that the lease is over."""
-    held_until: datetime.datetime | None = None
-    """Until then no other engine takes steps of this lease."""
+    last_step: steps.Step | None = None
+    """The step before. If it comes again at once it has changed nothing, and repeating it would not help."""
+    confirmed_bindings: dict[str, Any] = field(default_factory=dict)
+    """The bindings in the last answer of an endpoint: newer than its report in the database."""
+    endpoint_unconfirmed: bool = False
+    """An endpoint did not confirm a call."""
+    unconfirmed_gpu_hosts: set[str] = field(default_factory=set)
+    """GPU hosts whose monitors did not confirm a call."""
+    cloud_error: str | None = None
+    """Why a call to the cloud failed; it is not called again."""
+    cleanup_requested: bool = False
+    """The GPU hosts were sent their desired state without the lease."""
+    owned_until: datetime.datetime | None = None
+    """Until then no other engine executes steps of this lease."""
     status: str | None = None
-    """The lease's, when last looked at."""
+    """The status of the lease when it was last observed."""
 
 
 class LeaseDriver:
     """Drives any lease as far as it goes now. Safe to share between threads that drive different leases.
 
-    *engine* is what others know this one by: whoever drives a lease holds it, so that two engines never make two
-    servers for it, nor one applies a binding that the other has just removed.
+    *remoting* returns the remoting driver of a name. *engine* is the name of this engine: the engine that drives a
+    lease owns it, so that two engines never make two servers for it, and none applies a binding that another has just
+    removed.
     """
 
     def __init__(
@@ -85,114 +86,119 @@ class LeaseDriver:
         self._remoting = remoting
         self._endpoint = endpoint
         self.gpu_hosts = gpu_hosts
-        self._engine = engine or processes.own()
+        self._engine = engine or processes.own_name()
         self.callers = Callers()
-        """Who asked for the leases that have no server yet; whoever hears of them keeps them here."""
+        """The callers of leases that have no server yet; `RpcEndpoint` adds them."""
 
     def drive(self, lease_id: str) -> float | None:
-        """Take steps until there is nothing to do now; return seconds until the next look, None if a change will tell.
+        """Execute steps of a lease until none is left to do now.
 
-        Raises what the database raises; the lease is where it was, and may be driven again.
+        Returns the seconds after which to drive it again; None if a message or the audit asks for that. Raises
+        `NotFound`, and what the database raises; the lease is then as it was, and may be driven again.
         """
-        turn = _Turn()
+        state = _DriveState()
         try:
-            return self._drive(lease_id, turn)
+            return self._drive(lease_id, state)
         finally:
-            if turn.status not in (Status.QUEUED, Status.CLAIMED):
+            if state.status not in (Status.QUEUED, Status.CLAIMED):
                 self.callers.forget(lease_id)
-                if turn.held_until is not None:
+                if state.owned_until is not None:
                     self._release_ownership(lease_id)
 
-    def _drive(self, lease_id: str, turn: _Turn) -> float | None:
+    def _drive(self, lease_id: str, state: _DriveState) -> float | None:
         while True:
-            lease, seen = self._look(lease_id, turn)
-            step = steps.next_step(lease, seen, timeutils.utcnow(), self._timeouts)
-            if isinstance(step, steps.Rest):
-                return None if turn.trouble is None else self._pause
-            if isinstance(step, steps.Wait) or step == turn.taken:
-                return self._pause
-            if not self._acquire_ownership(lease, turn):
-                LOG.debug("lease %s is driven by %s, or has changed", lease_id, lease.driven_by)
-                return self._pause
+            lease, observed = self._observe(lease_id, state)
+            step = steps.next_step(lease, observed, timeutils.utcnow(), self._timeouts)
+            if isinstance(step, steps.Idle):
+                return None if state.cloud_error is None else self._requeue_after
+            if isinstance(step, steps.Wait) or step == state.last_step:
+                return self._requeue_after
+            if not self._acquire_ownership(lease, state):
+                LOG.debug("lease %s is owned by %s, or has changed", lease_id, lease.driven_by)
+                return self._requeue_after
             LOG.debug("lease %s is %s: %s", lease_id, lease.status, step)
             try:
-                self._take(lease, step, turn)
+                self._execute(lease, step, state)
             except exceptions.IllegalTransition as error:
-                LOG.debug("lease %s moved on meanwhile: %s", lease_id, error)
+                LOG.debug("the status of lease %s changed meanwhile: %s", lease_id, error)
             except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease_id, error)
-                if isinstance(step, steps.TellMonitor):
-                    turn.silent.add(step.host)
+                if isinstance(step, steps.UpdateMonitor):
+                    state.unconfirmed_gpu_hosts.add(step.host)
                 else:
-                    turn.unconfirmed = True
+                    state.endpoint_unconfirmed = True
             except exceptions.CloudUnavailable as error:
                 LOG.warning("lease %s: %s", lease_id, error)
-                turn.trouble = str(error)
-            turn.taken = step
+                state.cloud_error = str(error)
+            state.last_step = step
 
     @property
-    def _pause(self) -> float:
+    def _requeue_after(self) -> float:
+        """Seconds after which a lease that waits for something is driven again."""
         return self.cloud.poll_interval or self._conf.engine.poll_interval
 
     @property
     def _timeouts(self) -> steps.Timeouts:
         return steps.Timeouts(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
 
-    def _acquire_ownership(self, lease: Lease, turn: _Turn) -> bool:
-        """Keep other engines off for a whole step; False if one was faster, or the lease is not what we saw."""
+    def _acquire_ownership(self, lease: Lease, state: _DriveState) -> bool:
+        """Own *lease* for at least one whole step; False if another engine owns it, or the lease has changed."""
         now, step = timeutils.utcnow(), datetime.timedelta(seconds=self._conf.engine.step_timeout)
-        if turn.held_until is not None and turn.held_until > now + step:
+        if state.owned_until is not None and state.owned_until > now + step:
             return True
-        until = now + 2 * step  # so that not every step of a turn has to write it down
-        holder = lease.driven_by
-        former = holder if holder and processes.is_gone(holder) else None
+        until = now + 2 * step  # so that not every step has to write it to the database
+        owner = lease.driven_by
+        former = owner if owner and processes.is_gone(owner) else None
         with self._database.writing() as connection:
             if not leases.acquire_ownership(connection, lease, self._engine, until, former):
                 return False
-        turn.held_until = until
+        state.owned_until = until
         return True
 
     def _release_ownership(self, lease_id: str) -> None:
         with self._database.writing() as connection:
             leases.release_ownership(connection, lease_id, self._engine)
 
-    def _look(self, lease_id: str, turn: _Turn) -> tuple[Lease, steps.Seen]:
+    def _observe(self, lease_id: str, state: _DriveState) -> tuple[Lease, steps.ObservedState]:
         with self._database.reading() as connection:
             lease = leases.get(connection, lease_id)
-        turn.status = lease.status
-        if lease.claimed_at is None:  # it waits, or gave up waiting: there never was anything
-            return lease, steps.Seen(None, None)
-        seen = replace(
-            self._look_around(lease, turn),
-            held=self.gpu_hosts.held(lease),
-            silent=frozenset(turn.silent),
-            withdrawn=turn.withdrawn,
+        state.status = lease.status
+        if lease.claimed_at is None:  # it is or was in the queue, and never had anything
+            return lease, steps.ObservedState(None, None)
+        observed = replace(
+            self._observe_server(lease, state),
+            gpu_hosts=self.gpu_hosts.observe(lease),
+            unconfirmed_gpu_hosts=frozenset(state.unconfirmed_gpu_hosts),
+            cleanup_requested=state.cleanup_requested,
         )
-        return lease, seen
+        return lease, observed
 
-    def _look_around(self, lease: Lease, turn: _Turn) -> steps.Seen:
-        """At its server and its endpoint."""
+    def _observe_server(self, lease: Lease, state: _DriveState) -> steps.ObservedState:
+        """Observe the server of *lease*, if it has one, and the bindings on its host."""
+        unconfirmed = state.endpoint_unconfirmed
         if not lease.has_server:
-            endpoint = self._endpoint_of(lease.bound_host, turn)
-            held = None if endpoint is None else installed({"bindings": endpoint})
-            return steps.Seen(None, held, turn.unconfirmed)
-        caller = not self.cloud.needs_caller or self._caller(lease) is not None
-        if lease.status == Status.CLAIMED and caller:
-            return steps.Seen(None, None)  # the cloud finds for itself what there is
-        if turn.trouble is not None:
-            return steps.Seen(None, None, turn.unconfirmed, caller, turn.trouble)
+            bindings = self._bindings_installed(lease.bound_host, state)
+            return steps.ObservedState(None, bindings, unconfirmed)
+        can_create = not self.cloud.needs_caller or self._caller(lease) is not None
+        if lease.status == Status.CLAIMED and can_create:
+            return steps.ObservedState(None, None)  # `Cloud.create` looks for an existing server
+        if state.cloud_error is not None:
+            return steps.ObservedState(None, None, unconfirmed, can_create, state.cloud_error)
         try:
-            server = None if _is_over(lease) else self.cloud.find(_owner(lease))
+            server = None if _has_lost_server(lease) else self.cloud.find(_owner(lease))
         except exceptions.CloudUnavailable as error:
             LOG.warning("lease %s: %s", lease.id, error)
-            trouble = str(error)
-            return steps.Seen(None, None, turn.unconfirmed, caller, trouble)
-        endpoint = self._endpoint_of(server and server.host, turn)
-        held = None if endpoint is None else installed({"bindings": endpoint})
-        return steps.Seen(server, held, turn.unconfirmed, caller)
+            return steps.ObservedState(None, None, unconfirmed, can_create, str(error))
+        bindings = self._bindings_installed(None if server is None else server.host, state)
+        return steps.ObservedState(server, bindings, unconfirmed, can_create)
 
-    def _endpoint_of(self, host: str | None, turn: _Turn) -> Mapping[str, Any] | None:
-        """The bindings on a lease's host, as its endpoint reported them; None if it has no endpoint."""
+    def _bindings_installed(self, host: str | None, state: _DriveState) -> dict[str, bool] | None:
+        """Return port id -> is its binding in the kernel of *host*; None if it has no endpoint."""
+        bindings = self._bindings_on(host, state)
+        return None if bindings is None else installed_bindings({"bindings": bindings})
+
+    def _bindings_on(self, host: str | None, state: _DriveState) -> dict[str, Any] | None:
+        """Return the bindings of *host* as its endpoint reported them, by port id; None if it has no endpoint."""
         if host is None:
             return None
         with self._database.read() as session:
@@ -200,46 +206,52 @@ class LeaseDriver:
                 report = endpoints.get(session, host).report
             except exceptions.NotFound:
                 return None
-        return {**report.get("bindings", {}), **turn.heard}
+        return {**report.get("bindings", {}), **state.confirmed_bindings}
 
-    def _take(self, lease: Lease, step: steps.Step, turn: _Turn) -> None:
+    def _execute(self, lease: Lease, step: steps.Step, state: _DriveState) -> None:
         match step:
             case steps.CreateServer():
                 self._create_server(lease)
             case steps.RecordServer(server):
-                self._update(lease, **_columns(server))
-            case steps.Bind(host):
+                self._update(lease, **_server_columns(server))
+            case steps.RecordBoundHost(host):
                 self._update(lease, bound_host=host)
             case steps.ApplyBinding(host):
                 with self._database.reading() as connection:
                     binding = binding_of(leases.get(connection, lease.id))
                 report = self._endpoint.apply(host, binding)
-                nothing = {"installed": False}
-                turn.heard = {binding.port_id: report["bindings"].get(binding.port_id, nothing)}
-            case steps.TellMonitor(host):
-                self.gpu_hosts.sync(host)
-            case steps.Withdraw():
-                self._withdraw(lease, turn)
-            case steps.NoteActivation():
-                self._update(lease, timings=self._timed(lease, timings.ACTIVATION, Event.BOOT))
+                missing = {"installed": False}
+                state.confirmed_bindings = {
+                    binding.port_id: report["bindings"].get(binding.port_id, missing)
+                }
+            case steps.UpdateMonitor(host):
+                self.gpu_hosts.reconcile(host)
+            case steps.CleanUpGpuHosts():
+                self._clean_up_gpu_hosts(lease, state)
+            case steps.RecordActivationTime():
+                self._update(
+                    lease, timings=self._timings_with(lease, timings.ACTIVATION, Event.BOOT)
+                )
             case steps.Activate():
-                self._activate(lease, turn)
+                self._activate(lease, state)
             case steps.Release(reason):
                 LOG.info("lease %s: %s", lease.id, reason)
                 self._transition(lease, Event.RELEASE, reason)
             case steps.ReleaseShelved():
                 LOG.info("lease %s: its server was shelved", lease.id)
-                detail = f"server {lease.server_id} was shelved, and is its owner's to keep"
+                detail = f"server {lease.server_id} was shelved, and is left to its owner"
                 self._transition(lease, Event.RELEASE, detail, server_id=None, server_host=None)
             case steps.RemoveBinding(host):
+                if lease.port_id is None:
+                    raise ValueError(f"lease {lease.id} has a binding, but no recorded port")
                 self._endpoint.remove(host, lease.port_id)
-                turn.heard = {}
+                state.confirmed_bindings = {}
                 self._update(lease, bound_host=None)
             case steps.DeleteServer():
                 owner = _owner(lease)
                 self.cloud.delete(owner)
                 if self.cloud.find(owner) is None:
-                    # Its port stays noted: the endpoint may still have to be told to let go of it.
+                    # Its port stays recorded: the endpoint may still have to remove the binding.
                     self._update(lease, server_id=None, server_host=None)
             case steps.ReturnClaims():
                 self._claims.returns.release(lease.id)
@@ -248,44 +260,46 @@ class LeaseDriver:
             case steps.Fail(name, message):
                 self._fail(lease, name, message)
 
-    def _withdraw(self, lease: Lease, turn: _Turn) -> None:
-        """Tell each GPU host that the lease is over; note which have nothing of it any more."""
-        turn.withdrawn = True
+    def _clean_up_gpu_hosts(self, lease: Lease, state: _DriveState) -> None:
+        """Send each GPU host its desired state without the lease; record which have no daemon of it any more."""
+        state.cleanup_requested = True
         forgotten = {claim.gpu.host_name: claim.gpu.host.forgotten for claim in lease.claims}
         for host in sorted(name for name, is_forgotten in forgotten.items() if not is_forgotten):
-            owned = {
-                desired_state.daemon(lease, claim).key
+            own_daemons = {
+                daemon.key
                 for claim in lease.claims
                 if claim.daemon_host == host
+                and (daemon := desired_state.daemon_of(lease, claim)) is not None
             }
             try:
-                report = self.gpu_hosts.sync(host)
+                report = self.gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease.id, error)
-                turn.silent.add(host)
+                state.unconfirmed_gpu_hosts.add(host)
                 continue
-            if not self.gpu_hosts.is_shut(host, report):
-                LOG.warning("lease %s: the fence of %s lets in more than it should", lease.id, host)
-                turn.silent.add(host)
+            if self.gpu_hosts.has_excess_admissions(host, report):
+                LOG.warning("lease %s: the fence of %s admits more than it should", lease.id, host)
+                state.unconfirmed_gpu_hosts.add(host)
                 continue
-            if left := owned & report["daemons"].keys():
+            if left := own_daemons & report["daemons"].keys():
                 LOG.debug("lease %s: %s still has %s", lease.id, host, ", ".join(sorted(left)))
-            elif owned:
+            elif own_daemons:
                 with self._database.writing() as connection:
                     leases.forget_daemons(connection, lease.id, host)
-        if lease.admitted_address is not None and not turn.silent:
-            # Fences are as they should be with the answer; only daemons take their time.
+        if lease.admitted_address is not None and not state.unconfirmed_gpu_hosts:
+            # A fence has changed when its monitor answers; only daemons end later.
             self._update(lease, admitted_address=None)
 
     def _create_server(self, lease: Lease) -> None:
         request = {"name": lease.name, **lease.server_request}
-        caller = request.pop("user_data", None)
+        callers_user_data = request.pop("user_data", None)
         driver = self._remoting(lease.remoting)
         known = self._caller(lease)
         context = known or RequestContext.of(
             user_id=lease.user_id, project_id=lease.project_id, roles=[]
         )
-        # Before we held it nobody did, so nobody has tried; an engine that died would still be noted.
+        # If no engine owned the lease before this one, none has tried to create the server: an engine that died is
+        # still recorded as the owner.
         owner = replace(_owner(lease), untried=known is not None and lease.driven_by is None)
         watch = timeutils.StopWatch().start()
         try:
@@ -293,7 +307,9 @@ class LeaseDriver:
                 context,
                 owner,
                 request,
-                user_data.compose(self._conf, driver, lease.id, devices_of(lease), caller),
+                user_data.compose(
+                    self._conf, driver, lease.id, devices_of(lease), callers_user_data
+                ),
                 lease.wanted_host,
                 lease.avoided_hosts,
             )
@@ -305,34 +321,34 @@ class LeaseDriver:
             self._fail(lease, "create-server", str(refusal))
         else:
             took = {**(lease.timings or {}), timings.CREATION: watch.elapsed()}
-            changes = {**_columns(server), "timings": took}
+            changes = {**_server_columns(server), "timings": took}
             self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
 
     def _caller(self, lease: Lease) -> RequestContext | None:
         return self.callers.get(lease.id, lease.user_id, lease.project_id)
 
-    def _activate(self, lease: Lease, turn: _Turn) -> None:
+    def _activate(self, lease: Lease, state: _DriveState) -> None:
         if not lease.has_server:
-            known = dict(lease.timings or {})
-            self._note_configuration(lease, turn, known)
-            self._transition(lease, Event.ACTIVATE, timings=known)
-            counted.launched(known)
-            return
-        known = self._timed(lease, timings.DEPLOYMENT, Event.BOOT)
-        known[timings.DEPLOYMENT] -= known[timings.ACTIVATION]
-        self._note_configuration(lease, turn, known)
-        self._transition(lease, Event.ACTIVATE, timings=known)
-        counted.launched(known)
-
-    def _note_configuration(self, lease: Lease, turn: _Turn, known: dict[str, float]) -> None:
-        """Add to *known* how long the binding, if there is one, took to get into the kernel."""
-        held = self._endpoint_of(lease.bound_host, turn) or {}
-        seconds = held.get(lease.port_id, {}).get("seconds")
+            took = dict(lease.timings or {})
+        else:
+            took = self._timings_with(lease, timings.DEPLOYMENT, Event.BOOT)
+            took[timings.DEPLOYMENT] -= took[timings.ACTIVATION]
+        seconds = self._configuration_seconds(lease, state)
         if seconds is not None:
-            known[timings.RODVR_CONFIGURATION] = seconds
+            took[timings.RODVR_CONFIGURATION] = seconds
+        self._transition(lease, Event.ACTIVATE, timings=took)
+        counted.launched(took)
 
-    def _timed(self, lease: Lease, phase: str, since: Event) -> dict[str, float]:
-        """The timings of *lease* with one more: the seconds from its event *since* until now."""
+    def _configuration_seconds(self, lease: Lease, state: _DriveState) -> float | None:
+        """Return how long the endpoint took to get the binding into the kernel; None without a binding."""
+        bindings = self._bindings_on(lease.bound_host, state) or {}
+        if lease.port_id is None or lease.port_id not in bindings:
+            return None
+        seconds: float | None = bindings[lease.port_id].get("seconds")
+        return seconds
+
+    def _timings_with(self, lease: Lease, phase: str, since: Event) -> dict[str, float]:
+        """Return the timings of *lease* with one more: the seconds from its event *since* until now."""
         with self._database.reading() as connection:
             past = leases.events(connection, lease.id)
         began = next(event.at for event in past if event.event == since)
@@ -363,19 +379,19 @@ def _owner(lease: Lease) -> Owner:
     )
 
 
-def _is_over(lease: Lease) -> bool:
-    """Its server was known, and is the lease's no more: gone, or its owner's to keep."""
+def _has_lost_server(lease: Lease) -> bool:
+    """Return whether the lease had a server that is gone, or was left to its owner."""
     return lease.server_id is None and timings.CREATION in (lease.timings or {})
 
 
-def installed(report: Mapping[str, object]) -> dict[str, bool]:
-    """Read an endpoint's report: port id -> is its binding in the kernel?"""
+def installed_bindings(report: Mapping[str, Any]) -> dict[str, bool]:
+    """Return port id -> is its binding in the kernel, from the report of an endpoint."""
     return {
         port: bool(binding["installed"]) for port, binding in report.get("bindings", {}).items()
     }
 
 
-def _columns(server: Server) -> dict[str, str | None]:
+def _server_columns(server: Server) -> dict[str, str | None]:
     port = server.port
     return {
         "server_id": server.id,

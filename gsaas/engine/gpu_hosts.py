@@ -1,7 +1,7 @@
-"""Tells the monitors of GPU hosts what to hold, and notes what they say.
+"""Sends GPU hosts their desired state, and stores what their monitors report.
 
-What a host is told is numbered under a lock of its row, and read under the same lock: of two messages, the one with the
-larger number says what was true later, and monitors take no notice of the other.
+A desired state is numbered under a lock of the row of its host, and read under the same lock. Of two messages, the one
+with the larger number therefore describes the later state, and monitors ignore the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.engine import desired_state
-from gsaas.engine.desired_state import Held
+from gsaas.engine.desired_state import GpuHostsState
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -24,7 +24,7 @@ from gsaas.rpc.monitor import MonitorClient
 LOG = logging.getLogger(__name__)
 
 DOWN, UP = "daemon-down", "daemon-up"
-"""What the story of a lease calls an end of its daemon that nobody asked for, and its recovery."""
+"""The events of a lease for a failure of its daemon and for its recovery."""
 
 
 class GpuHosts:
@@ -34,69 +34,72 @@ class GpuHosts:
         self._database = database
         self._monitors = monitors
 
-    def sync(self, host: str) -> dict[str, Any]:
-        """Have *host* hold what it should, and return its report, which is newer than this call.
+    def reconcile(self, host: str) -> dict[str, Any]:
+        """Send *host* its desired state; return its report, which is newer than this call.
 
-        Raises `gsaas.rpc.hosts.AgentCallFailed`.
+        The report is `gsaas.objects.daemon.DaemonReport.to_dict()`, and is stored. Raises
+        `gsaas.rpc.hosts.AgentCallFailed`.
         """
-        wanted = self.orders(host)
-        report = self._monitors.apply(host, wanted)
-        self.note(host, report)
+        report = self._monitors.apply(host, self.next_desired_state(host))
+        self.store_report(host, report)
         return report
 
     @retried
-    def orders(self, host: str) -> DesiredState:
-        """What *host* is to hold now, under a number of its own."""
+    def next_desired_state(self, host: str) -> DesiredState:
+        """Return the desired state of *host* now, with the next number of that host."""
         with self._database.write() as session:
             serial = hosts.next_serial(session, host)
-            return self._wanted(session, host, serial)
+            return self._desired(session, host, serial)
 
     @retried
-    def note(self, host: str, report: dict[str, Any]) -> None:
-        """Take over what a monitor said, unless something newer is known; tell the stories of leases."""
+    def store_report(self, host: str, report: dict[str, Any]) -> None:
+        """Store a report of a monitor unless a newer one is stored; record failed and recovered daemons as events."""
         with self._database.write() as session:
             row = hosts.ensure(session, host)
             before = row.monitor_report
             if before is not None and before["serial"] > report["serial"]:
                 return
             row.monitor_report = report
-            for lease_id, well, sentence in desired_state.changes(before, report):
-                leases.note(session.connection(), lease_id, UP if well else DOWN, sentence)
+            for change in desired_state.daemon_changes(before, report):
+                event = UP if change.is_healthy else DOWN
+                leases.note(session.connection(), change.lease_id, event, change.detail)
 
-    def heard(self, host: str, report: dict[str, Any]) -> list[str]:
-        """Note a report that came by itself; return the leases that may go on because of it."""
-        self.note(host, report)
+    def handle_report(self, host: str, report: dict[str, Any]) -> list[str]:
+        """Store a report that a monitor sent by itself; return the ids of the leases that may go on because of it."""
+        self.store_report(host, report)
         with self._database.read() as session:
-            concerned = leases.on_gpus_of(session.connection(), host)
-        return [lease.id for lease in concerned if lease.status != Status.ACTIVE]
+            there = leases.on_gpus_of(session.connection(), host)
+        return [lease.id for lease in there if lease.status != Status.ACTIVE]
 
-    def is_right(self, host: str, report: dict[str, Any]) -> bool:
-        """Does *report* say what *host* should hold?"""
+    def is_in_sync(self, host: str, report: dict[str, Any]) -> bool:
+        """Return whether *report* shows the desired state of *host*."""
         with self._database.read() as session:
-            return desired_state.agrees(report, self._wanted(session, host, report["serial"]))
+            state = self._desired(session, host, report["serial"])
+        return desired_state.is_in_sync(report, state)
 
-    def is_shut(self, host: str, report: dict[str, Any]) -> bool:
-        """Does the fence of *host* let nobody in, as far as *report* says, who should stay out?"""
+    def has_excess_admissions(self, host: str, report: dict[str, Any]) -> bool:
+        """Return whether the fence of *host* admits an address that it should not, according to *report*."""
         if report["fence"] is None:
-            return True
+            return False
         with self._database.read() as session:
-            right = self._wanted(session, host, report["serial"])
-        return set(report["fence"]["admissions"]) <= {str(each) for each in right.admissions}
+            state = self._desired(session, host, report["serial"])
+        return desired_state.has_excess_admissions(report, state)
 
-    def held(self, lease: Lease) -> Held:
-        """What the GPU hosts of *lease* hold for it, as far as they have said."""
+    def observe(self, lease: Lease) -> GpuHostsState:
+        """Return the state of *lease* on its GPU hosts, according to their last stored reports."""
         names = {claim.gpu.host_name for claim in lease.claims}
         if not names:
-            return Held()
+            return GpuHostsState()
         with self._database.read() as session:
             reports = hosts.monitor_reports(session, names)
-            return desired_state.held(lease, reports, _addresses(session, [lease]))
+            return desired_state.observed(lease, reports, _addresses(session, [lease]))
 
-    def _wanted(self, session: Session, host: str, serial: int) -> DesiredState:
-        found = leases.on_gpus_of(session.connection(), host)
-        return desired_state.wanted(host, serial, found, _addresses(session, found))
+    def _desired(self, session: Session, host: str, serial: int) -> DesiredState:
+        there = leases.on_gpus_of(session.connection(), host)
+        return desired_state.desired(host, serial, there, _addresses(session, there))
 
 
-def _addresses(session: Session, concerned: Collection[Lease]) -> dict[str, str]:
-    names = {lease.bound_host for lease in concerned if lease.bound_host is not None}
+def _addresses(session: Session, of_leases: Collection[Lease]) -> dict[str, str]:
+    """Return the address on the GPU network of each compute host that has a binding of these leases."""
+    names = {lease.bound_host for lease in of_leases if lease.bound_host is not None}
     return endpoints.gpu_addresses(session, names) if names else {}

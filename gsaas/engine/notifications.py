@@ -1,7 +1,7 @@
-"""What Nova tells everybody about servers, turned into wake-ups.
+"""Listens to Nova's notifications about servers, so that the engine drives their leases at once.
 
-A notification says only that something happened; what is there now, the engine asks Nova. So none has to be
-understood, none has to arrive, and a forged one does no harm.
+A notification says only that something happened to a server; the engine then asks Nova for its state. So no
+notification has to be understood or to arrive, and a forged one does no harm.
 """
 
 from __future__ import annotations
@@ -18,24 +18,28 @@ from gsaas.cloud.base import Trace
 
 LOG = logging.getLogger(__name__)
 
-Heard = Callable[[Sequence[Trace]], None]
+OnTraces = Callable[[Sequence[Trace]], None]
 
 
-def listener(conf: cfg.ConfigOpts, heard: Heard) -> Any:
-    """A listener to Nova's versioned notifications, to be started and stopped; *heard* is called in its threads."""
+def listener(conf: cfg.ConfigOpts, on_traces: OnTraces) -> Any:
+    """Return a listener to Nova's versioned notifications, to be started and stopped.
+
+    It calls *on_traces*, in threads of its own, with the servers that something happened to.
+    """
     options = conf.nova
     targets = [
-        # With a pool, the exchange has to be named: the default would be our own.
+        # With a pool, the exchange has to be named: the default would be that of GSaaS.
         rpc.Target(exchange=options.notification_exchange, topic=topic)
         for topic in options.notification_topics
     ]
+    endpoint = _NotificationEndpoint(on_traces)
     return rpc.listener(
-        conf, options.notification_url, targets, options.notification_pool, _Ear(heard)
+        conf, options.notification_url, targets, options.notification_pool, endpoint
     )
 
 
 def trace(event: str, payload: Mapping[str, Any]) -> Trace | None:
-    """The server that a versioned notification is about; None if it is about something else."""
+    """Return the server that a versioned notification is about; None if it is about something else."""
     if not event.startswith("instance."):
         return None
     data = payload.get("nova_object.data", {})
@@ -45,11 +49,11 @@ def trace(event: str, payload: Mapping[str, Any]) -> Trace | None:
     return Trace(server_id, marks.lease_of(data.get("tags") or ()))
 
 
-class _Ear:
-    """Hears of successes and of failures alike."""
+class _NotificationEndpoint:
+    """An endpoint of oslo.messaging for notifications of priority `info` and `error`, handled alike."""
 
-    def __init__(self, heard: Heard) -> None:
-        self._heard = heard
+    def __init__(self, on_traces: OnTraces) -> None:
+        self._on_traces = on_traces
 
     def info(
         self, context: Any, publisher: str, event: str, payload: Mapping[str, Any], meta: Any
@@ -58,8 +62,8 @@ class _Ear:
         if found is None:
             return
         try:
-            self._heard([found])
-        except Exception:  # the watch over servers finds out later
+            self._on_traces([found])
+        except Exception:  # the engine's watch over servers finds the change later
             LOG.exception("%s of server %s was lost", event, found.server_id)
 
     error = info

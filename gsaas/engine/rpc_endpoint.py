@@ -1,8 +1,8 @@
-"""What the message bus brings to the engine: wake-ups and reports. Nothing of it is believed unchecked.
+"""Serves the topic of the engine on the message bus. Every argument of a message is validated.
 
-Agents announce themselves and report; the engine answers with what they should hold. A report that does not agree with
-the database is mended from both ends: leases that an endpoint forgot are driven again, and bindings that no
-lease knows of are removed.
+Agents announce themselves and report; the engine answers with their desired state. Where a report does not agree with
+the database, both sides are corrected: leases whose bindings an endpoint lacks are requeued, and bindings that belong
+to no lease are removed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, leases, settings
 from gsaas.db.database import Database
 from gsaas.engine.callers import Callers
-from gsaas.engine.driver import installed
+from gsaas.engine.driver import installed_bindings
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.grants import redemption
 from gsaas.grants.keyring import Keyring
 from gsaas.objects import host_names
 from gsaas.objects.binding import HAVING_BINDINGS, binding_of
-from gsaas.objects.daemon import DaemonState
+from gsaas.objects.daemon import DaemonState, DesiredState
 from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
@@ -36,10 +36,10 @@ from gsaas.rpc.rodvr import EndpointClient
 LOG = logging.getLogger(__name__)
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255}
-_WORD = jsonschema.Draft202012Validator(_NAME)
-_KEY = jsonschema.Draft202012Validator({"type": "string", "maxLength": 4096})
+_ID = jsonschema.Draft202012Validator(_NAME)
+_GRANT = jsonschema.Draft202012Validator({"type": "string", "maxLength": 4096})
 _HOST = jsonschema.Draft202012Validator({"type": "string", "pattern": host_names.PATTERN})
-_REPORT = jsonschema.Draft202012Validator(
+_ENDPOINT_REPORT = jsonschema.Draft202012Validator(
     {
         "type": "object",
         "required": ["bindings"],
@@ -60,8 +60,8 @@ _REPORT = jsonschema.Draft202012Validator(
         },
     }
 )
-_WORDS = {"type": "string", "maxLength": 1024}
-_DAEMONS_REPORT = jsonschema.Draft202012Validator(
+_TEXT = {"type": "string", "maxLength": 1024}
+_GPU_HOST_REPORT = jsonschema.Draft202012Validator(
     {
         "type": "object",
         "required": ["serial", "daemons", "fence", "problems"],
@@ -85,7 +85,7 @@ _DAEMONS_REPORT = jsonschema.Draft202012Validator(
                         "memory_mb": {"type": ["integer", "null"], "minimum": 1},
                         "state": {"enum": list(DaemonState)},
                         "restarts": {"type": "integer", "minimum": 0},
-                        "detail": {"anyOf": [_WORDS, {"type": "null"}]},
+                        "detail": {"anyOf": [_TEXT, {"type": "null"}]},
                     },
                 },
             },
@@ -97,14 +97,18 @@ _DAEMONS_REPORT = jsonschema.Draft202012Validator(
                     "refused": {"type": "integer", "minimum": 0},
                 },
             },
-            "problems": {"type": "array", "items": _WORDS},
+            "problems": {"type": "array", "items": _TEXT},
         },
     }
 )
 
 
 class RpcEndpoint:
-    """Serves the topic of the engine; `gsaas.rpc.engine.EngineClient` is its other half."""
+    """Serves the calls of `gsaas.rpc.engine.EngineClient`.
+
+    Its public methods are called by oslo.messaging with the arguments of messages. They raise
+    `jsonschema.ValidationError`, or `ValueError` and `TypeError`, for arguments that are not valid.
+    """
 
     target = rpc.Target(version=EngineClient.VERSION)
 
@@ -114,38 +118,41 @@ class RpcEndpoint:
         endpoint: EndpointClient,
         monitors: MonitorClient,
         gpu_hosts: GpuHosts,
-        wake: Callable[[str], None],
+        requeue: Callable[[str], None],
         callers: Callers,
-        advance: Callable[[], None] = lambda: None,
+        advance_queue: Callable[[], None] = lambda: None,
         keyring: Keyring | None = None,
     ) -> None:
-        """*advance* has the queue looked at: a host that reports may have what somebody waits for; *keyring*
-        knows grants."""
+        """*requeue* has a lease driven. *advance_queue* serves the leases that wait for GPUs: a host that reports may
+        offer GPUs again. Without *keyring*, no grant can be redeemed."""
         self._database = database
         self._endpoint = endpoint
         self._monitors = monitors
         self._gpu_hosts = gpu_hosts
-        self._wake = wake
+        self._requeue = requeue
         self._callers = callers
-        self._advance = advance
+        self._advance_queue = advance_queue
         self._keyring = keyring or Keyring()
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
-        """Look at a lease now. Who asked for it is kept for as long as its server is not made."""
-        _WORD.validate(lease_id)
+        """Drive a lease now. The context of its caller is kept until its server is made."""
+        _ID.validate(lease_id)
         self._callers.keep(lease_id, context)
-        self._wake(lease_id)
+        self._requeue(lease_id)
 
     def lease_left_queue(self, context: RequestContext, lease_id: str) -> None:
-        """Look at a lease that has just left the queue. Every engine is told: one knows its caller."""
-        _WORD.validate(lease_id)
-        self._wake(lease_id)
+        """Drive a lease that has just left the queue.
+
+        The message goes to every engine, because only one of them may have the context of the caller.
+        """
+        _ID.validate(lease_id)
+        self._requeue(lease_id)
 
     def endpoint_started(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
-        """Return every binding the endpoint of *host* should hold."""
+        """Return every binding that the endpoint of *host* should have, as `Binding.to_dict()`."""
         _HOST.validate(host)
         with self._database.write() as session:
-            endpoints.register(session, host, {"bindings": {}})  # until it says what it holds
+            endpoints.register(session, host, {"bindings": {}})  # until its first report
             return [
                 binding_of(lease).to_dict()
                 for lease in leases.bound_to(session.connection(), host)
@@ -153,18 +160,22 @@ class RpcEndpoint:
             ]
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
-        """Note what an endpoint holds, and see to whatever does not agree with the database."""
+        """Store the report of an endpoint, and correct what does not agree with the database."""
         _HOST.validate(host)
-        _REPORT.validate(report)
-        held = installed(report)
+        _ENDPOINT_REPORT.validate(report)
+        reported = installed_bindings(report)
         with self._database.write() as session:
             endpoints.register(session, host, report)
             bound = {lease.port_id: lease for lease in leases.bound_to(session.connection(), host)}
         for port_id, lease in bound.items():
-            if lease.status != Status.ACTIVE or port_id not in held:
-                self._wake(lease.id)
-        for port_id in held.keys() - bound.keys():
-            LOG.info("the endpoint of %s holds port %s of no lease: removing it", host, port_id)
+            if lease.status != Status.ACTIVE or port_id not in reported:
+                self._requeue(lease.id)
+        for port_id in reported.keys() - bound.keys():
+            LOG.info(
+                "the endpoint of %s has a binding of port %s, which belongs to no lease: removing it",
+                host,
+                port_id,
+            )
             try:
                 self._endpoint.remove(host, port_id)
             except AgentCallFailed as error:
@@ -173,47 +184,51 @@ class RpcEndpoint:
     def monitor_report(
         self, context: RequestContext, host: str, report: dict[str, Any]
     ) -> dict[str, Any]:
-        """Note how the GPUs of a host are, and that its monitor is alive; answer what the monitor is to do."""
+        """Store the report of a monitor on its GPUs, which is its heartbeat too; return the settings of the monitor."""
         _HOST.validate(host)
-        told = GpuReport.from_dict(report)
+        gpu_report = GpuReport.from_dict(report)
         with self._database.write() as session:
             gpus.register(
                 session,
                 host,
-                told.gpu_address,
-                told.snapshot.gpus,
-                readings=told.snapshot.readings,
-                interval=told.interval,
-                blind=told.snapshot.unavailable,
-                problems=told.snapshot.problems,
+                gpu_report.gpu_address,
+                gpu_report.snapshot.gpus,
+                readings=gpu_report.snapshot.readings,
+                interval=gpu_report.interval,
+                blind=gpu_report.snapshot.unavailable,
+                problems=gpu_report.snapshot.problems,
             )
             interval = settings.get(session, settings.MONITOR_INTERVAL)
-        self._advance()
+        self._advance_queue()
         return {"monitor_interval": interval}
 
     def daemons_started(self, context: RequestContext, host: str) -> dict[str, Any]:
-        """Return all that the GPU host *host* should hold for leases."""
+        """Return the desired state of the GPU host *host*, as `DesiredState.to_dict()`."""
         _HOST.validate(host)
-        return self._gpu_hosts.orders(host).to_dict()
+        state: DesiredState = self._gpu_hosts.next_desired_state(host)
+        return state.to_dict()
 
     def daemons_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
-        """Note what a GPU host holds for leases, and see to whatever does not agree with the database."""
+        """Store the report of a GPU host on its daemons and its fence, and correct what is not as desired."""
         _HOST.validate(host)
-        _DAEMONS_REPORT.validate(report)
-        for lease_id in self._gpu_hosts.heard(host, report):
-            self._wake(lease_id)
-        if not self._gpu_hosts.is_right(host, report):
+        _GPU_HOST_REPORT.validate(report)
+        for lease_id in self._gpu_hosts.handle_report(host, report):
+            self._requeue(lease_id)
+        if not self._gpu_hosts.is_in_sync(host, report):
             try:
-                self._gpu_hosts.sync(host)
+                self._gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
                 LOG.warning("the next report of %s tries again: %s", host, error)
 
     def grant_shown(
         self, context: RequestContext, key: str, address: str, lease_id: str
     ) -> dict[str, str | None]:
-        """Redeem a grant that was shown at a gate, and have the fences let its address in; answer why not, if not."""
-        _WORD.validate(lease_id)
-        _KEY.validate(key)
+        """Redeem a grant that was shown at a gate, and have the fences admit its address.
+
+        Returns the code and the message of a refusal; both are None if the grant was redeemed.
+        """
+        _ID.validate(lease_id)
+        _GRANT.validate(key)
         shown = redemption.PresentedGrant(key, str(ipaddress.IPv4Address(address)), lease_id)
         try:
             redemption.redeem(self._database, self._keyring, shown)
@@ -223,18 +238,20 @@ class RpcEndpoint:
         return {"code": None, "refusal": None}
 
     def _open_fences(self, lease_id: str) -> None:
-        """Tell the GPU hosts of a lease now, so that its consumer's first connection finds the way open."""
+        """Update the GPU hosts of a lease now, so that the fences admit its consumer's first connection."""
         with self._database.reading() as connection:
             lease = leases.get(connection, lease_id)
         hosts = {claim.gpu.host_name for claim in lease.claims}
         for host in sorted(hosts):
             try:
-                self._gpu_hosts.sync(host)
+                self._gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
-                LOG.warning("the next report of %s lets in who redeemed a grant: %s", host, error)
+                LOG.warning(
+                    "a redeemed grant is admitted at the next report of %s: %s", host, error
+                )
 
     def monitor_interval_changed(self, context: RequestContext) -> None:
-        """Tell all monitors how often to report."""
+        """Send all monitors the interval of their reports."""
         with self._database.read() as session:
             seconds = settings.get(session, settings.MONITOR_INTERVAL)
         self._monitors.report_every(seconds)

@@ -1,4 +1,4 @@
-"""The engine as it runs: workers, the audit and the inbox, started and stopped together."""
+"""The engine as a service: its workers, its audit and its endpoint on the message bus, started and stopped together."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
-_AT_ONCE = 100
-"""Servers that one query asks about."""
+_SERVERS_PER_QUERY = 100
 
 
 class Engine:
-    """One engine. Stopping it, however suddenly, leaves every lease where the next one takes it up."""
+    """One engine. However suddenly it stops, the next engine can continue with every lease.
+
+    Without *keyring*, no grant can be redeemed.
+    """
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class Engine:
         self._database = database
         self._driver = driver
         self._claims = claims
-        self._worklist = WorkQueue()
+        self._queue = WorkQueue()
         self._stopping = threading.Event()
         self._server = rpc.server(
             bus,
@@ -60,7 +62,7 @@ class Engine:
                 endpoint,
                 MonitorClient(bus),
                 driver.gpu_hosts,
-                self._worklist.add,
+                self._queue.add,
                 driver.callers,
                 claims.queue.advance,
                 keyring,
@@ -72,105 +74,107 @@ class Engine:
         ]
         self._threads += [
             threading.Thread(target=self._audit, name="engine-audit", daemon=True),
-            threading.Thread(target=self._watch, name="engine-watch", daemon=True),
+            threading.Thread(target=self._watch_servers, name="engine-watch", daemon=True),
         ]
         self._notifications = (
-            notifications.listener(conf, self._heard) if driver.cloud.notifies else None
+            notifications.listener(conf, self._requeue_traced) if driver.cloud.notifies else None
         )
 
     def start(self) -> None:
+        """Start to serve the message bus and to drive leases. Raises what the bus raises."""
         self._server.start()
         if self._notifications is not None:
             self._notifications.start()
         for thread in self._threads:
             thread.start()
 
-    def stop(self, patience: float = 5.0) -> None:
-        """Take no more steps. A step under way has *patience* seconds to end, or is
-        taken again later."""
+    def stop(self, timeout: float = 5.0) -> None:
+        """Execute no more steps. A step that is not over after *timeout* seconds is repeated by another engine."""
         self._stopping.set()
-        self._worklist.close()
+        self._queue.close()
         self._server.stop()
         if self._notifications is not None:
             self._notifications.stop()
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _work(self) -> None:
-        while (lease_id := self._worklist.take()) is not None:
-            again = None
+        """Drive the leases of the queue, one after the other, until the queue is closed."""
+        while (lease_id := self._queue.get()) is not None:
+            requeue_after = None
             try:
-                again = self._driver.drive(lease_id)
+                requeue_after = self._driver.drive(lease_id)
             except exceptions.NotFound:
-                LOG.warning("there is no lease %s to look at", lease_id)
-            except (
-                Exception
-            ):  # whatever it is, the other leases go on; the audit comes back to this one
-                LOG.exception("lease %s stays where it is until the next audit", lease_id)
+                LOG.warning("there is no lease %s to drive", lease_id)
+            except Exception:  # other leases must go on; the audit requeues this one
+                LOG.exception("lease %s stays as it is until the next audit", lease_id)
             finally:
-                self._worklist.done(lease_id)
-            if again is not None:
-                self._worklist.add(lease_id, after=again)
+                self._queue.done(lease_id)
+            if requeue_after is not None:
+                self._queue.add(lease_id, after=requeue_after)
 
     def _audit(self) -> None:
-        """Look at the queue, at every lease that is under way, and at hosts that are gone for good."""
+        """Audit waiting leases, requeue every lease that has steps left, and remove hosts that are gone for good."""
         while not self._stopping.is_set():
             try:
-                deserted = self._claims.run_audit()
+                abandoned = self._claims.run_audit()
                 with self._database.read() as session:
-                    found = [*deserted, *leases.unsettled(session.connection())]
-                    forgotten = hosts.has_forgotten(session)
-                if forgotten:
-                    self._bury()
-            except Exception:  # a database that is away comes back
+                    found = [*abandoned, *leases.unsettled(session.connection())]
+                    any_forgotten = hosts.has_forgotten(session)
+                if any_forgotten:
+                    self._remove_forgotten_hosts()
+            except Exception:  # the database may be down for a while
                 LOG.exception("the audit could not read the leases; the next one tries again")
             else:
                 for lease_id in found:
-                    self._worklist.add(lease_id)
+                    self._queue.add(lease_id)
             self._stopping.wait(self._conf.engine.audit_interval)
 
     @retried
-    def _bury(self) -> None:
+    def _remove_forgotten_hosts(self) -> None:
         with self._database.write() as session:
             hosts.delete_forgotten(session)
 
-    def _watch(self) -> None:
-        """Look at the leases whose servers changed, or may be gone, behind our back."""
+    def _watch_servers(self) -> None:
+        """Requeue the leases whose servers were changed or deleted in the cloud, as often as configured."""
         since = None
         while not self._stopping.is_set():
             began = timeutils.utcnow()
             try:
                 traces = self._driver.cloud.changed(since)
                 if traces is None or since is None:
-                    self._wake_active()
-                self._heard(traces or ())
+                    self._requeue_moved()
+                self._requeue_traced(traces or ())
             except exceptions.CloudUnavailable as error:
-                LOG.warning("what happened to servers is not known yet: %s", error)
+                LOG.warning("the changes of servers cannot be read now: %s", error)
             except Exception:
-                LOG.exception("the watch over servers failed; it is tried again")
+                LOG.exception("the changes of servers could not be read; this is tried again")
             else:
                 since = began
             self._stopping.wait(
                 max(self._conf.engine.audit_interval, self._driver.cloud.audit_interval)
             )
 
-    def _wake_active(self) -> None:
-        """Look at each lease whose server is not where it was; at all, if the cloud cannot say where they are."""
+    def _requeue_moved(self) -> None:
+        """Requeue each ACTIVE lease whose server is not on the recorded host; all, if the cloud does not list hosts."""
         placed = self._driver.cloud.placed()
         with self._database.reading() as connection:
             known = leases.servers(connection, Status.ACTIVE)
         for lease_id, server_id, host in known:
-            if placed is None or placed.get(server_id) != host:
-                self._worklist.add(lease_id)
+            # Without a server id there is no server to be found on a host.
+            current = None if placed is None or server_id is None else placed.get(server_id)
+            if placed is None or current != host:
+                self._queue.add(lease_id)
 
-    def _heard(self, traces: Iterable[Trace]) -> None:
-        """Look at the leases that *traces* lead to, if there are such leases."""
+    def _requeue_traced(self, traces: Iterable[Trace]) -> None:
+        """Requeue the leases that these servers belong to; servers of no lease are ignored."""
         traces = list(traces)
-        for start in range(0, len(traces), _AT_ONCE):
-            some = traces[start : start + _AT_ONCE]
-            claimed = {trace.lease_id for trace in some if trace.lease_id is not None}
+        for start in range(0, len(traces), _SERVERS_PER_QUERY):
+            batch = traces[start : start + _SERVERS_PER_QUERY]
+            lease_ids = {trace.lease_id for trace in batch if trace.lease_id is not None}
+            server_ids = {trace.server_id for trace in batch}
             with self._database.reading() as connection:
-                found = leases.ids_of(connection, claimed, {trace.server_id for trace in some})
+                found = leases.ids_of(connection, lease_ids, server_ids)
             for lease_id in found:
-                self._worklist.add(lease_id)
+                self._queue.add(lease_id)

@@ -1,17 +1,18 @@
-"""The next step of a lease, from what the database wants and what is there: values in, a step out.
+"""The next step of a lease, from its row in the database and its observed state: values in, a step out.
 
-1. A step is decided from what is seen now, never from what was done before; so whoever looks next, after a crash or
-   after somebody else's change, takes up where things stand.
-2. The database knows of a server's binding before the endpoint is told of it (`Bind`, then `ApplyBinding`). What an
-   endpoint may hold can therefore always be found and removed.
+1. A step is decided from what is observed now, never from earlier steps. So any engine can continue after a crash, or
+   after a change by another process.
+2. The database records the host of a server's binding before its endpoint is sent the binding (`RecordBoundHost`, then
+   `ApplyBinding`). So every binding that an endpoint may contain can be found and removed.
 3. Claims are returned last. First the endpoint confirms that the binding is gone and its connections are cut, and the
-   monitors that daemons of its own are gone, then the server is gone: nobody is given a GPU that its old holder can
-   still reach. An endpoint or a monitor that does not answer delays only the claims, not the end of the server.
-4. ERROR gives back what it holds by the same steps and stays ERROR until its owner releases it.
-5. Once a lease was ACTIVE, its server is its owner's business: stopped, rebuilt, moved or broken, it keeps its cGPUs
-   for as long as it exists on some host. Only a server that was deleted or shelved away gives them back.
-6. A server that turns up late, after its lease is over, is deleted.
-7. A lease that stands alone has no server to make, follow or delete; the rest is the same.
+   monitors that the lease's own daemons are gone; then the server is deleted. So no GPU is given to a lease while its
+   former lease can still reach it. An endpoint or a monitor that does not answer delays only the return of the claims,
+   not the end of the server.
+4. A lease in ERROR gives everything back by the same steps, and stays in ERROR until its owner releases it.
+5. What happens to the server of a lease that was ACTIVE once is its owner's business: stopped, rebuilt, moved or
+   broken, it keeps its cGPUs for as long as it exists on a host. Only a server that was deleted or shelved loses them.
+6. A server that appears after its lease is over is deleted.
+7. A lease without a server has none to make, follow or delete; the other steps are the same.
 
 This module knows no database, cloud, message bus or clock.
 """
@@ -22,8 +23,8 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gsaas.cloud.base import Server, ServerStatus
-from gsaas.engine.desired_state import NOTHING_HELD, Held
+from gsaas.cloud.base import Port, Server, ServerStatus
+from gsaas.engine.desired_state import NOTHING_ON_GPU_HOSTS, GpuHostsState
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import ANY
@@ -32,89 +33,89 @@ from gsaas.objects.timings import ACTIVATION
 
 @dataclass(frozen=True)
 class CreateServer:
-    """Have the cloud make the server, or name the one it made before."""
+    """Have the cloud make the server, or return the one that it made before."""
 
 
 @dataclass(frozen=True)
 class RecordServer:
-    """Note where the server is and which port carries its binding."""
+    """Record where the server is, and which port carries its binding."""
 
     server: Server
 
 
 @dataclass(frozen=True)
-class Bind:
-    """Note that the endpoint of *host* is going to be told: from now on there is something to remove."""
+class RecordBoundHost:
+    """Record that the endpoint of *host* is about to be sent the binding: from now on it has to be removed there."""
 
     host: str
 
 
 @dataclass(frozen=True)
 class ApplyBinding:
-    """Tell the endpoint of *host*."""
+    """Send the endpoint of *host* the binding."""
 
     host: str
 
 
 @dataclass(frozen=True)
-class TellMonitor:
-    """Have the monitor of *host* start the daemons of the lease there, and admit its consumer."""
+class UpdateMonitor:
+    """Send the monitor of *host* its desired state: it starts the daemons of the lease, and admits its consumer."""
 
     host: str
 
 
 @dataclass(frozen=True)
-class Withdraw:
-    """Have its GPU hosts end its daemons and admit its consumer no more, and note what they confirm."""
+class CleanUpGpuHosts:
+    """Have the GPU hosts end the lease's daemons and admit its consumer no longer; record what they confirm."""
 
 
 @dataclass(frozen=True)
-class NoteActivation:
-    """Note how long the cloud took until the server was active."""
+class RecordActivationTime:
+    """Record how long the cloud took until the server was active."""
 
 
 @dataclass(frozen=True)
 class Activate:
-    """The tenant can use its cGPUs."""
+    """Make the lease ACTIVE: its consumer can use its cGPUs."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """Let go of a lease that lost its server."""
+    """Release a lease that lost its server."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ReleaseShelved:
-    """Let go of a lease whose server is on no host any more, and let its owner keep the server."""
+    """Release a lease whose server is on no host any more, and leave the server to its owner."""
 
 
 @dataclass(frozen=True)
 class RemoveBinding:
-    """Have the endpoint of *host* remove the binding and cut its connections, and note its confirmation."""
+    """Have the endpoint of *host* remove the binding and cut its connections, and record that it confirmed."""
 
     host: str
 
 
 @dataclass(frozen=True)
 class DeleteServer:
-    """Have the cloud delete the server, and forget it once it is gone."""
+    """Have the cloud delete the server, and record when it is gone."""
 
 
 @dataclass(frozen=True)
 class ReturnClaims:
-    """Give the GPUs back."""
+    """Return the GPUs of the lease to the pool."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """Nothing of the lease is left."""
+    """Make the lease RELEASED: nothing of it is left."""
 
 
 @dataclass(frozen=True)
 class Fail:
-    """Go to ERROR with a message for the tenant."""
+    """Make the lease ERROR, with a message for the tenant."""
 
     step: str
     message: str
@@ -122,24 +123,24 @@ class Fail:
 
 @dataclass(frozen=True)
 class Wait:
-    """Look again soon: something that makes no noise is under way."""
+    """Observe the lease again soon: no message announces what it waits for."""
 
     until: str
 
 
 @dataclass(frozen=True)
-class Rest:
-    """Nothing to do until something changes."""
+class Idle:
+    """Do nothing until something changes."""
 
 
 Step = (
     CreateServer
     | RecordServer
-    | Bind
+    | RecordBoundHost
     | ApplyBinding
-    | TellMonitor
-    | Withdraw
-    | NoteActivation
+    | UpdateMonitor
+    | CleanUpGpuHosts
+    | RecordActivationTime
     | Activate
     | Release
     | ReleaseShelved
@@ -149,212 +150,238 @@ Step = (
     | Finish
     | Fail
     | Wait
-    | Rest
+    | Idle
 )
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What is there, apart from the database."""
+class ObservedState:
+    """What was observed of a lease outside its row in the database, and during this drive of it."""
 
     server: Server | None
-    endpoint: Mapping[str, bool] | None
-    """What the endpoint of the server's host holds: port id -> installed. None: that host has no endpoint."""
-    unconfirmed: bool = False
-    """The endpoint that holds the binding was asked just now, and did not confirm."""
-    caller: bool = True
-    """The cloud can be asked for a server: it needs no caller's token, or this engine has it."""
-    trouble: str | None = None
-    """Why nothing is known of the server: the cloud does not answer."""
-    held: Held = NOTHING_HELD
-    """What its GPU hosts hold for it."""
-    silent: frozenset[str] = frozenset()
-    """GPU hosts whose monitors were asked just now, and did not answer."""
-    withdrawn: bool = False
-    """Its GPU hosts were told just now that the lease is over."""
+    bindings: Mapping[str, bool] | None
+    """The bindings of the endpoint on the server's host: port id -> is it in the kernel? None: no endpoint there."""
+    endpoint_unconfirmed: bool = False
+    """The endpoint that has the binding did not confirm the last call of this drive."""
+    can_create: bool = True
+    """The cloud can be asked for a server: it needs no caller's token, or this engine has the token."""
+    cloud_error: str | None = None
+    """Why the server is not known: the cloud does not answer."""
+    gpu_hosts: GpuHostsState = NOTHING_ON_GPU_HOSTS
+    """The state of the lease on its GPU hosts."""
+    unconfirmed_gpu_hosts: frozenset[str] = frozenset()
+    """GPU hosts whose monitors did not confirm a call of this drive."""
+    cleanup_requested: bool = False
+    """This drive has sent the GPU hosts their desired state without the lease (`CleanUpGpuHosts`)."""
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long things may take, in seconds from the claim; waiting for it in the queue does not count."""
+    """How long the steps of a launch may take, in seconds from the claim; time in the queue does not count."""
 
     boot: float
-    """Until the server is active and wired."""
+    """Until the server is active and its binding is confirmed."""
     caller: float
-    """Until the engine that was told of the caller has made the server."""
+    """Until the engine that has the caller's token has made the server."""
 
 
-def next_step(lease: Lease, seen: Seen, now: datetime.datetime, patience: Timeouts) -> Step:
-    """Return the step that brings *lease* nearer to what its status wants."""
+def next_step(
+    lease: Lease, observed: ObservedState, now: datetime.datetime, timeouts: Timeouts
+) -> Step:
+    """Return the step that brings *lease* nearer to what its status asks for.
+
+    *now* is in UTC, without a time zone in the value.
+    """
     age = (now - (lease.claimed_at or lease.created_at)).total_seconds()
     match Status(lease.status):
         case Status.QUEUED:
-            return Rest()  # whoever gives back what it waits for sees to it
+            return Idle()  # the transaction that returns GPUs also serves the queue
         case Status.CLAIMED if not lease.has_server:
-            return _prepare(lease, seen, age, patience)
+            return _activate_without_server(lease, observed, age, timeouts)
         case Status.ACTIVE if not lease.has_server:
-            return _bind_alone(lease, seen) or _tell(seen) or Rest()
+            return _apply_local_binding(lease, observed) or _update_monitor(observed) or Idle()
         case Status.CLAIMED:
-            return _tell(seen) or _begin(seen, age, patience)
+            return _update_monitor(observed) or _create_server(observed, age, timeouts)
         case Status.BOOTING:
-            step = _boot(lease, seen)
-            if isinstance(step, ApplyBinding | TellMonitor | Wait) and age > patience.boot:
-                return Fail("boot-server", _what_was_missing(seen, patience.boot))
+            step = _boot(lease, observed)
+            if isinstance(step, ApplyBinding | UpdateMonitor | Wait) and age > timeouts.boot:
+                return Fail("boot-server", _boot_timeout_message(observed, timeouts.boot))
             return step
         case Status.ACTIVE:
-            return _keep(lease, seen)
+            return _follow_server(lease, observed)
         case Status.RELEASING | Status.ERROR | Status.RELEASED:
-            return _give_back(lease, seen)
+            return _give_back(lease, observed)
 
 
-def _begin(seen: Seen, age: float, patience: Timeouts) -> Step:
-    if age > patience.boot:
-        return Fail("create-server", f"the cloud made no server within {patience.boot:g} s")
-    if seen.caller or seen.server is not None:
+def _create_server(observed: ObservedState, age: float, timeouts: Timeouts) -> Step:
+    if age > timeouts.boot:
+        return Fail("create-server", f"the cloud made no server within {timeouts.boot:g} s")
+    if observed.can_create or observed.server is not None:
         return CreateServer()
-    if age > patience.caller and seen.trouble is None:
+    if age > timeouts.caller and observed.cloud_error is None:
         return Fail(
             "create-server",
             "the service was interrupted before it made your server, and keeps no token of yours to "
             "try again with; launch again",
         )
-    return Wait("the engine that knows the caller makes the server")
+    return Wait("the engine that has the caller's token makes the server")
 
 
-def _prepare(lease: Lease, seen: Seen, age: float, patience: Timeouts) -> Step:
-    """The next step until the consumer of a lease that stands alone can use it."""
-    daemons = _tell(seen) or _await_daemons(seen)
-    step = _bind_alone(lease, seen)
-    if (daemons or step) is not None and age > patience.boot:
+def _activate_without_server(
+    lease: Lease, observed: ObservedState, age: float, timeouts: Timeouts
+) -> Step:
+    """Return the next step until the consumer of a lease without a server can use it."""
+    gpu_hosts_step = _update_monitor(observed) or _wait_for_gpu_hosts(observed)
+    binding_step = _apply_local_binding(lease, observed)
+    if (gpu_hosts_step or binding_step) is not None and age > timeouts.boot:
         missing = (
             "the consumer's host did not connect it to its GPUs"
-            if step is not None
-            else _why_not(seen)
+            if binding_step is not None
+            else _not_ready_reason(observed)
         )
         return Fail(
             "bind",
-            f"it could not be used within {patience.boot:g} s: {missing}; ask for another lease, and "
+            f"it could not be used within {timeouts.boot:g} s: {missing}; ask for another lease, and "
             "ask your operator if it happens twice",
         )
-    if isinstance(daemons, TellMonitor):
-        return daemons
-    return step or daemons or Activate()
+    if isinstance(gpu_hosts_step, UpdateMonitor):
+        return gpu_hosts_step
+    return binding_step or gpu_hosts_step or Activate()
 
 
-def _tell(seen: Seen) -> TellMonitor | None:
-    """Have the next GPU host told of what it does not hold yet; one that does not answer delays no other step."""
-    host = seen.held.untold
-    return None if host is None or host in seen.silent else TellMonitor(host)
+def _update_monitor(observed: ObservedState) -> UpdateMonitor | None:
+    """Return the step for a GPU host that lacks something; None without one, or if its monitor did not confirm.
+
+    So a monitor that does not answer delays no other step.
+    """
+    host = observed.gpu_hosts.out_of_sync_host
+    if host is None or host in observed.unconfirmed_gpu_hosts:
+        return None
+    return UpdateMonitor(host)
 
 
-def _await_daemons(seen: Seen) -> Wait | None:
-    """Every daemon has to be well, and every fence open, before anybody is told that a lease can be used."""
-    ready = seen.held.untold is None and seen.held.ailing is None
-    return None if ready else Wait(_why_not(seen))
+def _wait_for_gpu_hosts(observed: ObservedState) -> Wait | None:
+    """Return a wait until every daemon is healthy and every fence open; None if they are."""
+    state = observed.gpu_hosts
+    ready = state.out_of_sync_host is None and state.not_ready_reason is None
+    return None if ready else Wait(_not_ready_reason(observed))
 
 
-def _why_not(seen: Seen) -> str:
-    if seen.held.ailing is not None:
-        return seen.held.ailing
-    return "the monitor of a GPU host does not answer"  # which, is not for tenants, and in the log
+def _not_ready_reason(observed: ObservedState) -> str:
+    if observed.gpu_hosts.not_ready_reason is not None:
+        return observed.gpu_hosts.not_ready_reason
+    # Tenants read this, so it does not name the host; the log does.
+    return "the monitor of a GPU host does not answer"
 
 
-def _bind_alone(lease: Lease, seen: Seen) -> Step | None:
-    """The next step until the consumer's endpoint, if it has one, holds the binding; None after that."""
+def _apply_local_binding(lease: Lease, observed: ObservedState) -> Step | None:
+    """Return the next step until the endpoint of the consumer's host has the binding; None after that.
+
+    Also None if the consumer reaches its GPUs without an endpoint.
+    """
     if lease.bound_host is None:
         return None
-    if seen.endpoint is None:
+    if observed.bindings is None:
         return Wait("the consumer's host has a RODVR endpoint")
-    if not seen.endpoint.get(lease.port_id):
-        return ApplyBinding(lease.bound_host)  # asks again: an answer is newer than a report
+    if lease.port_id is None or not observed.bindings.get(lease.port_id):
+        # Sent again even if the endpoint has it: its answer is newer than its last report.
+        return ApplyBinding(lease.bound_host)
     return None
 
 
-def _boot(lease: Lease, seen: Seen) -> Step:
-    server = seen.server
-    if seen.trouble is not None:
+def _boot(lease: Lease, observed: ObservedState) -> Step:
+    server = observed.server
+    if observed.cloud_error is not None:
         return Wait("the cloud answers")
     if server is None:
         return Release("its server was deleted while it booted")
     if server.status is ServerStatus.DELETING:
         return Wait("the cloud deletes the server")
     if server.status is ServerStatus.ERROR:
-        return Fail("boot-server", _in_its_own_words(lease, server))
+        return Fail("boot-server", _server_fault_message(lease, server))
     if server.status is ServerStatus.SHELVED:
         return ReleaseShelved()
     active = server.status is ServerStatus.ACTIVE
     if active and ACTIVATION not in (lease.timings or {}):
-        return NoteActivation()
+        return RecordActivationTime()
     if active and server.port is None:
-        return Fail("boot-server", _no_port(server))
+        return Fail("boot-server", _no_port_message(server))
     if server.host is None or server.port is None:
         return Wait("the cloud places the server")
-    if step := _wire(lease, server, seen):
+    if step := _connect(lease, server, server.host, server.port, observed):
         return step
-    if not seen.endpoint[server.port.id]:
-        return ApplyBinding(server.host)  # asks again: an answer is newer than a report
+    if not _is_installed(observed, server.port):
+        # Sent again even if the endpoint has it: its answer is newer than its last report.
+        return ApplyBinding(server.host)
     if not active:
         return Wait("the server boots")
-    return _await_daemons(seen) or Activate()
+    return _wait_for_gpu_hosts(observed) or Activate()
 
 
-def _keep(lease: Lease, seen: Seen) -> Step:
-    server = seen.server
-    if seen.trouble is not None:
-        return Rest()  # the next audit asks again; what works goes on working
+def _follow_server(lease: Lease, observed: ObservedState) -> Step:
+    """Return the next step of an ACTIVE lease."""
+    server = observed.server
+    if observed.cloud_error is not None:
+        return Idle()  # the next audit asks again; the connection to the GPUs goes on working
     if server is None:
         return Release("its server was deleted")
     if server.status is ServerStatus.SHELVED:
         return ReleaseShelved()
     if server.host is None or server.port is None:
-        return Rest() if lease.bound_host is None else RemoveBinding(lease.bound_host)
-    return _wire(lease, server, seen) or Rest()
+        return Idle() if lease.bound_host is None else RemoveBinding(lease.bound_host)
+    return _connect(lease, server, server.host, server.port, observed) or Idle()
 
 
-def _wire(lease: Lease, server: Server, seen: Seen) -> Step | None:
-    """The next step until the endpoint of the server's host, and no other, has been told; None after that."""
-    told = (lease.bound_host, lease.port_id)
-    if lease.bound_host is not None and told != (server.host, server.port.id):
-        return RemoveBinding(lease.bound_host)  # it moved, or has another port
-    if not _is_recorded(lease, server):
+def _connect(
+    lease: Lease, server: Server, host: str, port: Port, observed: ObservedState
+) -> Step | None:
+    """Return the next step until the endpoint of *host*, and no other, has the binding; None after that.
+
+    *host* and *port* are those of *server*.
+    """
+    if lease.bound_host is not None and (lease.bound_host, lease.port_id) != (host, port.id):
+        return RemoveBinding(lease.bound_host)  # the server moved, or has another port
+    if not _is_recorded(lease, server, port):
         return RecordServer(server)
-    if seen.endpoint is None:
+    if observed.bindings is None:
         return Wait("its compute host has a RODVR endpoint")
     if lease.bound_host is None:
-        return Bind(server.host)
-    if step := _tell(seen):
-        return step  # the fences first: a client that is refused remembers it for long
-    if server.port.id not in seen.endpoint:
-        return ApplyBinding(server.host)
+        return RecordBoundHost(host)
+    # Fences before the binding: some clients do not connect again for long after they were refused.
+    if step := _update_monitor(observed):
+        return step
+    if port.id not in observed.bindings:
+        return ApplyBinding(host)
     return None
 
 
-def _give_back(lease: Lease, seen: Seen) -> Step:
-    if lease.bound_host is not None and not seen.unconfirmed:
+def _give_back(lease: Lease, observed: ObservedState) -> Step:
+    """Return the next step of a lease that is over."""
+    if lease.bound_host is not None and not observed.endpoint_unconfirmed:
         return RemoveBinding(lease.bound_host)
-    lingers = seen.held.daemons or lease.admitted_address is not None
-    if (lingers or seen.held.fenced) and not seen.withdrawn and not seen.silent:
-        return Withdraw()
-    if seen.trouble is not None:
-        # Without a binding, and without daemons, nothing reaches the GPUs any more, wherever the server is.
-        if lease.claims and lease.bound_host is None and not lingers:
+    on_gpu_hosts = observed.gpu_hosts.has_daemons or lease.admitted_address is not None
+    needs_cleanup = on_gpu_hosts or observed.gpu_hosts.has_fence
+    if needs_cleanup and not observed.cleanup_requested and not observed.unconfirmed_gpu_hosts:
+        return CleanUpGpuHosts()
+    if observed.cloud_error is not None:
+        # Without a binding and without daemons nothing reaches the GPUs any more, wherever the server is.
+        if lease.claims and lease.bound_host is None and not on_gpu_hosts:
             return ReturnClaims()
         if lease.status == Status.RELEASING or lease.server_id is not None:
             return Wait("the cloud answers")
-        return Rest()
-    if lease.server_id is not None or seen.server is not None:
+        return Idle()
+    if lease.server_id is not None or observed.server is not None:
         return DeleteServer()
     if lease.bound_host is not None:
         return Wait("its endpoint confirms that the binding is gone")
-    if lingers:
+    if on_gpu_hosts:
         return Wait("its GPU hosts confirm that its daemons are gone")
     if lease.claims:
         return ReturnClaims()
-    return Finish() if lease.status == Status.RELEASING else Rest()
+    return Finish() if lease.status == Status.RELEASING else Idle()
 
 
-def _is_recorded(lease: Lease, server: Server) -> bool:
-    port = server.port
+def _is_recorded(lease: Lease, server: Server, port: Port) -> bool:
     return (
         lease.server_id,
         lease.server_host,
@@ -365,36 +392,41 @@ def _is_recorded(lease: Lease, server: Server) -> bool:
     ) == (server.id, server.host, port.id, port.tap, port.mac, port.ip)
 
 
-def _in_its_own_words(lease: Lease, server: Server) -> str:
-    said = (server.fault or "it is in state ERROR").rstrip(". ")
+def _is_installed(observed: ObservedState, port: Port) -> bool:
+    """Return whether the endpoint of the server's host has the binding of *port* in its kernel."""
+    return observed.bindings is not None and observed.bindings.get(port.id, False)
+
+
+def _server_fault_message(lease: Lease, server: Server) -> str:
+    fault = (server.fault or "it is in state ERROR").rstrip(". ")
     hint = ""
     if lease.locality != ANY:
         hint = f"; locality {lease.locality} leaves fewer hosts to choose from than {ANY}"
-    return f"the cloud says of server {server.id}: {said}{hint}"
+    return f"the cloud says of server {server.id}: {fault}{hint}"
 
 
-def _no_port(server: Server) -> str:
+def _no_port_message(server: Server) -> str:
     return (
         f"server {server.id} has no port with an IPv4 address, over which it could reach its cGPUs; "
         "launch again with a network that gives it one"
     )
 
 
-def _what_was_missing(seen: Seen, boot_timeout: float) -> str:
-    server = seen.server
+def _boot_timeout_message(observed: ObservedState, boot_timeout: float) -> str:
+    server = observed.server
     if server is None:
         return (
             f"the server was not ready within {boot_timeout:g} s, and then the cloud did not answer: "
-            f"{seen.trouble}; launch again"
+            f"{observed.cloud_error}; launch again"
         )
     if server.host is None or server.port is None:
         missing = "the cloud chose no host for it or gave it no port"
-    elif seen.endpoint is None:
+    elif observed.bindings is None:
         missing = "its compute host has no RODVR endpoint"
-    elif not seen.endpoint.get(server.port.id):
+    elif not _is_installed(observed, server.port):
         missing = "its compute host did not connect it to its GPUs"
-    elif _await_daemons(seen) is not None:
-        missing = _why_not(seen)
+    elif _wait_for_gpu_hosts(observed) is not None:
+        missing = _not_ready_reason(observed)
     else:
         missing = f"it is still in state {server.status}"
     return (

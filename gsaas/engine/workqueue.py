@@ -1,8 +1,10 @@
-"""Whose turn it is: keys that want attention, now or later, each handed to one worker at a time.
+"""A queue of keys to be processed now or later, each by one worker at a time.
 
-1. A key that is added twice before its turn has one turn.
-2. A key that is added while a worker has it gets another turn after that one: what the worker saw may be old.
-3. Keys added for later wait; adding one for now brings it forward.
+It is the work queue of Kubernetes' controllers:
+
+1. A key that is added twice before it is processed is processed once.
+2. A key that is added while a worker processes it is processed again after that: what the worker observed may be old.
+3. A key added with a delay is processed when that is over, or when it is added without one.
 """
 
 from __future__ import annotations
@@ -15,19 +17,19 @@ from collections.abc import Callable
 
 
 class WorkQueue:
-    """Keys in order of when they are due. Safe to share between threads; *clock* in seconds."""
+    """Keys in the order in which they are due. Safe to share between threads; *clock* returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._heap: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}
-        self._held: set[str] = set()
+        self._processing: set[str] = set()
         self._serial = itertools.count()
         self._closed = False
 
     def add(self, key: str, after: float = 0.0) -> None:
-        """Ask for a turn of *key* in *after* seconds, or sooner if it was asked for already."""
+        """Have *key* processed in *after* seconds, or sooner if that was asked for already."""
         with self._changed:
             due = self._clock() + after
             if due >= self._due.get(key, float("inf")):
@@ -36,41 +38,41 @@ class WorkQueue:
             heapq.heappush(self._heap, (due, next(self._serial), key))
             self._changed.notify()
 
-    def take(self) -> str | None:
-        """Wait for a key whose turn has come; None once the list is closed. `done` must follow."""
+    def get(self) -> str | None:
+        """Wait for a key that is due and return it; None once the queue is closed. `done` must follow."""
         with self._changed:
             while not self._closed:
-                pause = self._settle()
-                if pause is None or pause > 0:
-                    self._changed.wait(pause)
+                seconds = self._seconds_until_due()
+                if seconds is None or seconds > 0:
+                    self._changed.wait(seconds)
                     continue
                 key = heapq.heappop(self._heap)[2]
                 del self._due[key]
-                self._held.add(key)
+                self._processing.add(key)
                 return key
             return None
 
     def done(self, key: str) -> None:
-        """The turn of *key* is over; if it was asked for meanwhile, its next one may begin."""
+        """End the processing of *key*; if it was added meanwhile, it may be processed again."""
         with self._changed:
-            self._held.discard(key)
+            self._processing.discard(key)
             if key in self._due:
                 heapq.heappush(self._heap, (self._due[key], next(self._serial), key))
                 self._changed.notify()
 
     def close(self) -> None:
-        """No more turns: everybody who waits is told."""
+        """End the queue: every `get`, waiting ones included, returns None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def _settle(self) -> float | None:
-        """Drop what is not to be handed out; return seconds until the first key is due, None without one."""
+    def _seconds_until_due(self) -> float | None:
+        """Drop obsolete entries from the heap; return the seconds until its first key is due, None without one."""
         while self._heap:
             due, _, key = self._heap[0]
             superseded = self._due.get(key) != due
-            if superseded or key in self._held:
-                heapq.heappop(self._heap)  # a held key is put back by `done`
+            if superseded or key in self._processing:
+                heapq.heappop(self._heap)  # `done` puts back a key that is being processed
                 continue
             return due - self._clock()
         return None

@@ -1,4 +1,4 @@
-"""The masked addresses that consumers are told."""
+"""The masked addresses that consumers are given instead of the real addresses of their GPUs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from gsaas import exceptions
 from gsaas.objects.address import Address
 
-CHANCE = random.SystemRandom()
+RANDOM = random.SystemRandom()
 
 
 @dataclass(frozen=True)
 class MaskedAddresses:
-    """What VMs, or a host's programs, are told: the addresses of *prefix* (`169.254.71.0/24`), each with *port*."""
+    """The masked addresses of VMs, or of the programs of a host: those of *prefix* (`169.254.71.0/24`), with *port*."""
 
     prefix: str
     port: int
 
     def first(self, count: int) -> list[Address]:
-        """The addresses of *count* cGPUs; raises `BadRequest` if the prefix has not that many."""
+        """Return the addresses of the *count* cGPUs of a VM; raises `BadRequest` if the prefix has fewer."""
         network = ipaddress.IPv4Network(self.prefix)
         usable = network.num_addresses - 2
         if count > usable:
@@ -30,18 +30,18 @@ class MaskedAddresses:
             )
         return [Address(str(network[1 + position]), self.port) for position in range(count)]
 
-    def any_of(self, taken: Collection[str], count: int, host: str) -> list[Address]:
-        """*count* addresses that are not *taken* on *host*; raises `NoMaskedAddress` if there are too few.
+    def choose(self, taken: Collection[str], count: int, host: str) -> list[Address]:
+        """Return *count* random addresses that are not *taken* on *host*; raises `NoMaskedAddress` if there are fewer.
 
-        Any of them, so that one that was given back is used again as late as may be.
+        Random ones, so that an address that was returned is seldom used again soon.
         """
         network = ipaddress.IPv4Network(self.prefix)
         first, last = int(network.network_address) + 1, int(network.broadcast_address)
-        held = {int(ipaddress.IPv4Address(ip)) for ip in taken}
-        free = [number for number in range(first, last) if number not in held]
+        used = {int(ipaddress.IPv4Address(ip)) for ip in taken}
+        free = [number for number in range(first, last) if number not in used]
         if count > len(free):
             raise exceptions.NoMaskedAddress(host=host, count=count, free=len(free))
         return [
             Address(str(ipaddress.IPv4Address(number)), self.port)
-            for number in CHANCE.sample(free, count)
+            for number in RANDOM.sample(free, count)
         ]

@@ -81,7 +81,7 @@ class Allocator:
         *watch* was started when the claim began. Raises `OvertakenError` if a GPU is not as the cache has it, and the
         errors of `UNREACHABLE`.
         """
-        newest = self._cache.newest
+        newest = self._cache.newest_generation
         # In the order of the cGPUs, so that `given` tells which GPU was claimed last.
         order = {share.gpu_uuid: place for place, share in enumerate(placement.shares, start=1)}
         before: dict[str, Gpu] = {}
@@ -155,7 +155,7 @@ class Allocator:
         if access != Access.MASKED or local is None or host is None:
             return {"access": access}, [{}] * lease.count
         taken = connection.scalars(select(ClaimRow.masked_ip).where(ClaimRow.masked_host == host))
-        addresses = local.any_of([ip for ip in taken if ip is not None], lease.count, host)
+        addresses = local.choose([ip for ip in taken if ip is not None], lease.count, host)
         # The endpoint is going to be told, so from now on there is a binding to remove.
         fields = {"access": access, "bound_host": host, "port_id": lease.id}
         return fields, [

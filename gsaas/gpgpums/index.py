@@ -1,58 +1,67 @@
-"""Slots, each with an amount, kept in order so that nobody has to search through them all.
+"""Indexes of slots by the amount of memory that each offers, so that a search need not look at every slot.
 
-A slot is a GPU's place in pool order; its amount is what the GPU can give, 0 when nothing.
-Changing one amount and finding the first slot with enough cost O(log n) in both, so 16,384 GPUs
-cost little more than 16. Where slots come in groups, such as those of GPUs with equally many
-leases, it is O(log n) plus one look at each group that has nothing large enough.
+A slot is the position of a GPU in pool order; its amount is the MiB that the GPU offers, 0 if none. Changing one amount
+and finding the first slot with enough both cost O(log n), so 16,384 GPUs cost little more than 16. Where slots are
+grouped, for example by the number of leases on their GPUs, a search costs O(log n) plus one look at each group that
+has no slot with enough.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sortedcontainers import SortedDict, SortedList
 
 
-class Then(enum.Enum):
-    """In which order the slots of one group come."""
+class TieBreak(enum.Enum):
+    """The order of the slots within one group."""
 
     POOL_ORDER = "pool order"
     MOST_FREE = "most free first"
     LEAST_FREE = "least free first"
 
 
-class _Zeros(dict):
-    """A list of zeros that is as long as anybody wants."""
+class _Zeros(dict[int, int]):
+    """A list of any number of zeros, which takes memory only for the items that were set."""
 
     def __missing__(self, key: int) -> int:
         return 0
 
 
-class InOrder:
-    """Finds slots by number: each node of a binary tree knows the largest amount below it."""
+class SlotIndex:
+    """Finds slots by number. It is a binary tree in which each node contains the largest amount below it.
+
+    The root is node 1, the children of node *n* are 2 *n* and 2 *n* + 1, and the leaves are the slots.
+    """
 
     def __init__(self, amounts: Sequence[int]) -> None:
         self._width = _width(len(amounts))
-        self._tree: Any = [0] * self._width + list(amounts) + [0] * (self._width - len(amounts))
+        self._tree: list[int] | _Zeros = [
+            *[0] * self._width,
+            *amounts,
+            *[0] * (self._width - len(amounts)),
+        ]
         for node in range(self._width - 1, 0, -1):
             self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
 
     @classmethod
-    def empty(cls, slots: int) -> InOrder:
-        """So many *slots* without any amount; takes memory only for those that get one."""
-        order = cls(())
-        order._width = _width(slots)
-        order._tree = _Zeros()
-        return order
+    def empty(cls, slots: int) -> SlotIndex:
+        """Return an index of this number of *slots*, all with amount 0, that takes memory only for others."""
+        index = cls(())
+        index._width = _width(slots)
+        index._tree = _Zeros()
+        return index
 
     @property
     def largest(self) -> int:
+        """Return the largest amount of any slot."""
         return self._tree[1]
 
     def set(self, slot: int, amount: int) -> None:
+        """Change the amount of *slot*."""
         tree = self._tree
         node = slot + self._width
         tree[node] = amount
@@ -60,14 +69,11 @@ class InOrder:
             node //= 2
             largest = max(tree[2 * node], tree[2 * node + 1])
             if tree[node] == largest:
-                break  # nobody further up can tell the difference
+                break  # the nodes above do not change either
             tree[node] = largest
 
     def ascending(self, at_least: int, start: int = 0) -> Iterator[int]:
-        """Slots with *at_least* (1 or more), lowest first; for use until the next `set`.
-
-        They begin at *start*, and those before it are left out.
-        """
+        """Yield the slots from *start* on that have *at_least* (1 or more), by number; valid until the next `set`."""
         if start >= self._width:
             return
         node = self._width + start
@@ -78,10 +84,10 @@ class InOrder:
                 return
 
     def _first_from(self, node: int, at_least: int) -> int | None:
-        """The first leaf with enough at or to the right of *node*."""
+        """Return the first leaf with enough at or to the right of *node*; None if there is none."""
         tree = self._tree
         while tree[node] < at_least:
-            while node & 1:  # a right child: what is to the right hangs on an ancestor
+            while node & 1:  # a right child: what is to the right of it is below an ancestor
                 node //= 2
             if node == 0:
                 return None
@@ -93,23 +99,26 @@ class InOrder:
         return node
 
 
-class ByAmount:
-    """Finds slots by amount; of equal ones the lowest slot comes first, in both directions."""
+class AmountIndex:
+    """Finds slots by amount; of slots with equal amounts, the lowest comes first in both directions."""
 
     def __init__(self, amounts: Sequence[int]) -> None:
         self._amounts = {slot: amount for slot, amount in enumerate(amounts) if amount}
+        # Negative amounts, so that slots with equal amounts are in ascending order when amounts are descending.
         self._sorted = SortedList((-amount, slot) for slot, amount in self._amounts.items())
 
     @classmethod
-    def empty(cls, _slots: int) -> ByAmount:
-        """Any number of slots without any amount."""
+    def empty(cls, _slots: int) -> AmountIndex:
+        """Return an index of any number of slots, all with amount 0."""
         return cls(())
 
     @property
     def largest(self) -> int:
+        """Return the largest amount of any slot."""
         return -self._sorted[0][0] if self._sorted else 0
 
     def set(self, slot: int, amount: int) -> None:
+        """Change the amount of *slot*."""
         before = self._amounts.get(slot, 0)
         if before == amount:
             return
@@ -122,15 +131,15 @@ class ByAmount:
             del self._amounts[slot]
 
     def descending(self, at_least: int) -> Iterator[int]:
-        """Slots with *at_least* (1 or more), most first; for use until the next `set`."""
+        """Yield the slots with *at_least* (1 or more), most first; valid until the next `set`."""
         for negative, slot in self._sorted:
             if -negative < at_least:
                 return
             yield slot
 
     def ascending(self, at_least: int) -> Iterator[int]:
-        """Slots with *at_least* (1 or more), least first; for use until the next `set`."""
-        below = (-at_least, math.inf)
+        """Yield the slots with *at_least* (1 or more), least first; valid until the next `set`."""
+        below: tuple[float, ...] = (-at_least, math.inf)
         while (last := next(self._sorted.irange(maximum=below, reverse=True), None)) is not None:
             negative = last[0]
             for _, slot in self._sorted.irange((negative,), (negative, math.inf)):
@@ -138,18 +147,22 @@ class ByAmount:
             below = (negative,)
 
 
-class Grouped:
-    """Slots in groups: those of equal key. The smallest key comes first; empty groups are forgotten."""
+class GroupIndex:
+    """Finds slots by group: those with equal keys. The group with the smallest key comes first.
 
-    def __init__(self, amounts: Sequence[int], keys: Sequence[Any], then: Then) -> None:
+    Slots with amount 0 are in no group, and groups without slots do not exist.
+    """
+
+    def __init__(self, amounts: Sequence[int], keys: Sequence[Any], ties: TieBreak) -> None:
         self._slots = len(amounts)
-        self._then = then
-        self._groups: SortedDict = SortedDict()
+        self._ties = ties
+        self._groups: SortedDict[Any, SlotIndex | AmountIndex] = SortedDict()
         self._key_of: dict[int, Any] = {}
         for slot, (amount, key) in enumerate(zip(amounts, keys, strict=True)):
             self.set(slot, amount, key)
 
     def set(self, slot: int, amount: int, key: Any) -> None:
+        """Change the amount and the key of *slot*."""
         known = self._key_of.get(slot)
         if slot in self._key_of and (known != key or not amount):
             del self._key_of[slot]
@@ -160,20 +173,23 @@ class Grouped:
         if amount:
             group = self._groups.get(key)
             if group is None:
-                kind = InOrder if self._then is Then.POOL_ORDER else ByAmount
+                kind = SlotIndex if self._ties is TieBreak.POOL_ORDER else AmountIndex
                 group = self._groups[key] = kind.empty(self._slots)
             group.set(slot, amount)
             self._key_of[slot] = key
 
     def groups(self, at_least: int) -> Iterator[tuple[Any, Iterator[int]]]:
-        """(key, its slots with *at_least*), for keys that have any; for use until the next `set`."""
+        """Yield (key, its slots with *at_least*) for each key that has such slots; valid until the next `set`."""
         for key, group in self._groups.items():
             if group.largest >= at_least:
-                yield key, self._walk(group)(at_least)
+                yield key, self._in_order(group, at_least)
 
-    def _walk(self, group: InOrder | ByAmount) -> Callable[[int], Iterator[int]]:
-        return group.descending if self._then is Then.MOST_FREE else group.ascending
+    def _in_order(self, group: SlotIndex | AmountIndex, at_least: int) -> Iterator[int]:
+        if self._ties is TieBreak.MOST_FREE and isinstance(group, AmountIndex):
+            return group.descending(at_least)
+        return group.ascending(at_least)
 
 
 def _width(slots: int) -> int:
+    """Return the smallest power of two that is not less than *slots*."""
     return 1 << max(slots - 1, 0).bit_length()

@@ -1,7 +1,7 @@
-"""Which policies requests may name, and which serves those that name none.
+"""The policies that requests may name, and the default policy for requests that name none.
 
-The configuration says both; an admin may set another default while the service runs, which is
-stored in the database and comes along with what every claim reads in any case.
+The configuration sets both. An administrator may set another default while the service runs: it is stored in the
+database, in a row that every claim reads in any case.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from gsaas.gpgpums.policies.base import Policy
 LOG = logging.getLogger(__name__)
 
 ALL = "*"
-"""Stands for every policy that is installed."""
+"""Stands for every installed policy."""
 
 
 class PolicySelection:
-    """*default* is the configuration's; *allowed* names those that requests may ask for.
+    """The policies of one process.
 
-    The default is always allowed.
+    *default* is the name of the configured default; *allowed* are the names that requests may ask for, besides the
+    default. *known* are all policies that work here, by name; None: all installed ones.
     """
 
     def __init__(
@@ -40,10 +41,10 @@ class PolicySelection:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> PolicySelection:
-        """Return what *conf* says, all policies with their knobs set.
+        """Return the selection that *conf* describes, with every policy configured.
 
-        A policy that cannot use its knobs is logged and left out. `ValueError` if the default is
-        not there, or an allowed one is not.
+        A policy that cannot be configured is logged and left out. Raises `ValueError` if the default or an allowed
+        policy does not work here.
         """
         known = _configured(conf)
         options = conf.gpgpums
@@ -61,11 +62,11 @@ class PolicySelection:
 
     @property
     def known(self) -> Mapping[str, Policy]:
-        """Every policy that works here, by name."""
+        """Return every policy that works here, by name."""
         return policies.installed() if self._known is None else self._known
 
     def default(self, setting: Any) -> Policy:
-        """The policy for those who name none: an admin's *setting*, if that can be used here."""
+        """Return the default policy: the one that an administrator set, *setting*, if it works here."""
         if setting is not None:
             if setting in self.known:
                 return self.known[setting]
@@ -77,11 +78,11 @@ class PolicySelection:
         return policies.find(self.configured, self.known)
 
     def allows(self, name: str, setting: Any) -> bool:
-        """May a request name the policy *name*?"""
+        """Return whether a request may name the policy *name*."""
         return ALL in self._allowed or name in self._allowed or name == self.default(setting).name
 
     def named(self, name: str, setting: Any) -> Policy:
-        """The policy that a request names; raises `UnknownPolicy` or `PolicyNotAllowed`."""
+        """Return the policy that a request names; raises `UnknownPolicy`, `PolicyNotAllowed`."""
         policy = policies.find(name, self.known)
         if not self.allows(name, setting):
             allowed = sorted(other for other in self.known if self.allows(other, setting))
@@ -89,16 +90,17 @@ class PolicySelection:
         return policy
 
     def of(self, name: str | None, setting: Any) -> Policy:
-        """The policy for a request; raises as `named` does."""
+        """Return the policy of a request, the default if *name* is None; raises what `named` raises."""
         return self.default(setting) if name is None else self.named(name, setting)
 
 
 def _configured(conf: cfg.ConfigOpts) -> dict[str, Policy]:
+    """Return new instances of all policies that *conf* could configure."""
     known = policies.instances()
     for name, policy in list(known.items()):
         try:
             policy.configure(conf, known)
-        except Exception as error:  # noqa: BLE001 - it may be anybody's
+        except Exception as error:  # noqa: BLE001 - policies may come from other packages
             LOG.error("Scheduling policy %s is left out: %s", name, error)
             del known[name]
     return known

@@ -1,12 +1,12 @@
-"""The pool as the database has it, kept up to date by reading only what changed.
+"""A copy of the database's GPUs in memory, kept up to date by reading only what has changed.
 
-1. Every change of a GPU's row makes its generation grow, so the number of rows and the sum of
-   generations tell whether anything changed at all: one row to read.
-2. Who claims gives all GPUs that it changes a generation larger than any it knows. What changed
-   since the last look is therefore found at the top of the generation index. Others may have used
-   the same number at the same moment: if the sum does not come out right, everything is read.
-3. An inventory may be wrong for a moment. Claims compare generations when they write, and a
-   refusal is believed only after `reload`.
+1. Every change of a GPU's row increases its generation. So the number of rows and the sum of their generations show
+   whether anything has changed at all, and are read as one row.
+2. A claim gives all GPUs that it changes a generation larger than any it knows. The changes since the last refresh are
+   therefore at the top of the index of generations. Another process may have used the same number at the same moment:
+   if the sum of generations is then still wrong, all rows are read.
+3. The copy may be out of date. Claims compare generations when they write, and a request is refused only after
+   `reload`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gsaas.db.models import EndpointRow, GpuReadingRow, GpuRow, HostRow, Setting
 from gsaas.db.prepared import Prepared
 from gsaas.db.settings import DEFAULT_POLICY
 from gsaas.gpgpums.pool import Pool
-from gsaas.objects.gpu import Gpu, Withheld, parse_capability
+from gsaas.objects.gpu import Gpu, WithheldReason, parse_capability
 from gsaas.objects.placement import Placement
 
 _MAYBE_WITHHELD = and_(
@@ -68,53 +68,56 @@ GPUS = select(
 
 CHANGED_GPUS = GPUS.where(GpuRow.generation >= bindparam("newest"))
 
-OWN = (Withheld.DISABLED, Withheld.WITHDRAWN)
-"""Reasons of a GPU itself, which hold whatever its host does."""
+GPU_REASONS = (WithheldReason.DISABLED, WithheldReason.WITHDRAWN)
+"""Reasons that concern a GPU itself, and go before those of its host."""
 
 READINGS = select(GpuReadingRow.gpu_uuid, GpuReadingRow.mean_utilisation).where(
     GpuReadingRow.at >= bindparam("since")
 )
 
-READINGS_LAST = 5.0
-"""Seconds for which readings that were read are good enough: monitors bring new ones less often."""
+READINGS_TTL = 5.0
+"""Seconds for which readings are not read again: monitors report less often."""
 
 COMPUTE_HOSTS = select(EndpointRow.host_name)
 
 
 class PoolCache:
-    """A `Pool` and how far it follows the database. Not thread-safe.
+    """A `Pool` that follows the database. Not thread-safe.
 
-    *heartbeat_timeout* is how long a GPU host's monitor may be silent before its GPUs are
-    withheld, *utilisation_window* how old a reading may be that says how busy a GPU is; in seconds.
+    *heartbeat_timeout* is how long a GPU host's monitor may be silent before its GPUs are withheld, and
+    *utilisation_window* how old a reading of a GPU's utilisation may be, in seconds.
     """
 
     def __init__(self, heartbeat_timeout: float, utilisation_window: float = 300) -> None:
         self.pool = Pool()
-        self.newest = 0
-        """The largest generation seen."""
+        self.newest_generation = 0
+        """The largest generation of any GPU so far."""
         self.top_priority: int | None = None
-        """The highest priority of those who wait in the queue; None if nobody does."""
+        """The highest priority of the leases in the queue; None if the queue is empty."""
         self.default_policy: Any = None
-        """The default policy that an admin set; None if none did."""
+        """The default policy that an administrator has set; None if none has."""
         self._window = datetime.timedelta(seconds=utilisation_window)
         self._readings_age: timeutils.StopWatch | None = None
         self._heartbeat_timeout = heartbeat_timeout
         self._sum = 0
-        self._withheld_hosts: dict[str, Withheld] = {}
+        self._withheld_hosts: dict[str, WithheldReason] = {}
 
     def refresh(self, connection: Connection) -> bool:
-        """Take over what changed, if anything did; return whether."""
+        """Read what has changed; return whether anything has.
+
+        Sets `top_priority` and `default_policy`, too, which do not count as a change.
+        """
         [summary] = SUMMARY.rows(connection, **self._seen_after())
-        count, total, endpoints, suspects = map(int, summary[:4])
+        count, total, endpoints, maybe_withheld = map(int, summary[:4])
         self.top_priority, self.default_policy = summary[4:]
-        withheld = self._read_withheld_hosts(connection) if suspects else {}
+        withheld = self._read_withheld_hosts(connection) if maybe_withheld else {}
         changed = False
         if withheld != self._withheld_hosts:
             self._withhold(withheld)
             changed = True
         if (count, total) != (len(self.pool), self._sum):
-            for row in connection.execute(CHANGED_GPUS, {"newest": self.newest}):
-                self._take_over(row)
+            for row in connection.execute(CHANGED_GPUS, {"newest": self.newest_generation}):
+                self._put_row(row)
             if (count, total) != (len(self.pool), self._sum):
                 self._read_all_gpus(connection)
             changed = True
@@ -124,28 +127,28 @@ class PoolCache:
         return changed
 
     def reload(self, connection: Connection) -> None:
-        """Read everything."""
+        """Read all GPUs, hosts and compute hosts."""
         self._withhold(self._read_withheld_hosts(connection))
         self._read_all_gpus(connection)
         self._read_compute_hosts(connection)
 
     def read_utilisation(self, connection: Connection) -> None:
-        """Take over how busy GPUs were, in whole percents, unless that was done a moment ago."""
+        """Read the utilisation of the GPUs, in whole percents, unless that was done within `READINGS_TTL`."""
         if self._readings_age is not None and not self._readings_age.expired():
             return
         rows = connection.execute(READINGS, {"since": timeutils.utcnow() - self._window})
-        busy = {row.gpu_uuid: row.mean_utilisation for row in rows}
+        readings = {row.gpu_uuid: row.mean_utilisation for row in rows}
         for gpu in list(self.pool):
-            percent = busy.get(gpu.uuid)
+            percent = readings.get(gpu.uuid)
             utilisation = None if percent is None else float(round(percent))
             if utilisation != gpu.utilisation:
                 self.pool.put(gpu.with_(utilisation=utilisation))
-        self._readings_age = timeutils.StopWatch(READINGS_LAST).start()
+        self._readings_age = timeutils.StopWatch(READINGS_TTL).start()
 
     def confirms_host(self, connection: Connection, placement: Placement) -> bool:
-        """Is there still a compute host where *placement* wants the VM?
+        """Return whether there still is a compute host on which *placement* allows the VM.
 
-        One that left while another came does not show in their number.
+        `refresh` compares the number of compute hosts only, so it misses one that left while another came.
         """
         wanted = (
             EndpointRow.host_name == placement.host
@@ -155,19 +158,20 @@ class PoolCache:
         return connection.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 
     def put(self, gpu: Gpu) -> None:
-        """Take over a GPU as it is in the database."""
+        """Store a GPU as it is in the database."""
         known = self.pool.get(gpu.uuid)
         if gpu == known:
             return
         self._sum += gpu.generation - (known.generation if known else 0)
-        self.newest = max(self.newest, gpu.generation)
+        self.newest_generation = max(self.newest_generation, gpu.generation)
         self.pool.put(gpu)
 
-    def _take_over(self, row: Row) -> None:
+    def _put_row(self, row: Row[*tuple[Any, ...]]) -> None:
+        withheld: WithheldReason | None
         if row.disabled:
-            withheld = Withheld.DISABLED
+            withheld = WithheldReason.DISABLED
         elif row.withdrawn:
-            withheld = Withheld.WITHDRAWN
+            withheld = WithheldReason.WITHDRAWN
         else:
             withheld = self._withheld_hosts.get(row.host_name)
         known = self.pool.get(row.uuid)
@@ -192,32 +196,33 @@ class PoolCache:
     def _read_all_gpus(self, connection: Connection) -> None:
         rows = connection.execute(GPUS).all()
         for row in rows:
-            self._take_over(row)
+            self._put_row(row)
         gone = {gpu.uuid for gpu in self.pool} - {row.uuid for row in rows}
         for uuid in gone:
-            self._sum -= self.pool.get(uuid).generation
+            self._sum -= self.pool[uuid].generation
             self.pool.discard(uuid)
 
     def _read_compute_hosts(self, connection: Connection) -> None:
         self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
 
-    def _read_withheld_hosts(self, connection: Connection) -> dict[str, Withheld]:
+    def _read_withheld_hosts(self, connection: Connection) -> dict[str, WithheldReason]:
         rows = connection.execute(WITHHELD_HOSTS, self._seen_after())
         return {
-            name: Withheld.HOST_DISABLED if disabled else Withheld.HOST_SILENT
+            name: WithheldReason.HOST_DISABLED if disabled else WithheldReason.HOST_SILENT
             for name, disabled, seen_at, interval in rows
             if disabled or is_silent(seen_at, interval, self._heartbeat_timeout)
         }
 
     def _seen_after(self) -> dict[str, datetime.datetime]:
-        patience = datetime.timedelta(seconds=self._heartbeat_timeout)
-        return {"seen_after": timeutils.utcnow() - patience}
+        timeout = datetime.timedelta(seconds=self._heartbeat_timeout)
+        return {"seen_after": timeutils.utcnow() - timeout}
 
-    def _withhold(self, hosts: dict[str, Withheld]) -> None:
+    def _withhold(self, hosts: dict[str, WithheldReason]) -> None:
+        """Withhold the GPUs of these hosts, each for its reason, and no longer those of other hosts."""
         before, self._withheld_hosts = self._withheld_hosts, hosts
         for host in before.keys() | hosts.keys():
             if before.get(host) == hosts.get(host):
                 continue
             for gpu in self.pool.on_host(host):
-                if gpu.withheld not in OWN:
+                if gpu.withheld not in GPU_REASONS:
                     self.pool.put(gpu.with_(withheld=hosts.get(host)))

@@ -1,13 +1,13 @@
-"""Who goes next: the queue of requests that wait for GPUs. Values in, a decision out.
+"""The queue of requests that wait for GPUs: which request is served next. Values in, a decision out.
 
-1. Higher priority goes first; within one priority who came first. Nothing else decides the order.
-2. Whoever waits for his project's quota does not wait for GPUs: others pass him, and he keeps his
-   place.
-3. Nobody else is passed, as long as *backfill* is off: while the head does not fit, nobody moves.
-4. With *backfill*, those behind may go if they use no GPU that anybody before them could use, were
-   it idle. How long leases will be held is not known, so nothing less is sure to delay nobody.
-5. A new request is the last of its priority. It follows the same rules, so that it overtakes
-   nobody, even when there are GPUs free.
+1. Requests with a higher priority come first, and requests of the same priority in the order in which they joined the
+   queue. Nothing else decides the order.
+2. A request that its project's quota does not allow now is passed over and keeps its place; it does not wait for GPUs.
+3. Without *backfill*, no other request is passed over: while the first one does not fit, no request is served.
+4. With *backfill*, a later request may be served if it uses no GPU that any request before it could use if that GPU
+   were idle. How long leases last is not known, so no weaker rule is sure to delay no request.
+5. A new request is the last of its priority. The same rules apply to it, so it overtakes no request even when GPUs are
+   free.
 
 This module knows no database, clock or socket.
 """
@@ -21,13 +21,13 @@ from statistics import median
 
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
-from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Placement
 from gsaas.objects.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuedRequest:
     """One request in the queue."""
 
     lease_id: str
@@ -35,69 +35,73 @@ class Waiting:
     policy: Policy
     project_id: str
     priority: int
+    """A larger one is served sooner."""
     queued_at: datetime.datetime
 
     @property
-    def turn(self) -> tuple[int, datetime.datetime, str]:
-        """What the queue is sorted by."""
+    def sort_key(self) -> tuple[int, datetime.datetime, str]:
+        """Return the key by which the queue is sorted."""
         return -self.priority, self.queued_at, self.lease_id
 
 
-Allows = Callable[[Waiting, Placement | None], bool]
-"""May its project have this (None: whatever it will be) now, as far as quotas go?"""
+Allows = Callable[[QueuedRequest, Placement | None], bool]
+"""Whether the quota of its project allows a request now, with this placement (None: wherever it is placed)."""
 
 
-def anything(_waiting: Waiting, _placement: Placement | None) -> bool:
-    """Where there are no quotas."""
+def no_quotas(_queued: QueuedRequest, _placement: Placement | None) -> bool:
+    """Allow every request."""
     return True
 
 
-def next_turn(
-    pool: Pool, waiting: Iterable[Waiting], *, backfill: bool, allows: Allows = anything
-) -> tuple[Waiting, Placement] | None:
-    """Say who of *waiting* goes next, and where to; None if nobody can now. *pool* stays as it is."""
-    kept: list[Gpu] = []
-    """GPUs kept for those before, as they were."""
-    known: set[Request] = set()
+def choose_next(
+    pool: Pool, queue: Iterable[QueuedRequest], *, backfill: bool, allows: Allows = no_quotas
+) -> tuple[QueuedRequest, Placement] | None:
+    """Return the request of *queue* that is served next, and its placement; None if none can be served now.
+
+    *pool* is left unchanged.
+    """
+    reserved: list[Gpu] = []
+    """GPUs reserved for requests that were passed over, as they were before."""
+    reserved_for: set[Request] = set()
     try:
-        for one in sorted(waiting, key=lambda one: one.turn):
-            if not allows(one, None):
+        for queued in sorted(queue, key=lambda each: each.sort_key):
+            if not allows(queued, None):
                 continue
-            placement = pool.place(one.request, one.policy)
+            placement = pool.place(queued.request, queued.policy)
             if placement is None:
                 if not backfill:
                     return None
-                if one.request not in known:
-                    known.add(one.request)
-                    kept += _keep(pool, one.request)
+                if queued.request not in reserved_for:
+                    reserved_for.add(queued.request)
+                    reserved += _reserve(pool, queued.request)
                     if all(gpu.withheld is not None for gpu in pool):
-                        return None
-            elif allows(one, placement):
-                return one, placement
+                        return None  # no GPU is left for later requests
+            elif allows(queued, placement):
+                return queued, placement
         return None
     finally:
-        for gpu in kept:
+        for gpu in reserved:
             pool.put(gpu)
 
 
-def estimate(position: int, holding: int, held_seconds: Sequence[float]) -> float | None:
-    """Seconds until the request at *position* (from 1) has its turn; None if nothing is known.
+def estimate(position: int, active_leases: int, durations: Sequence[float]) -> float | None:
+    """Return the seconds until the request at *position* (from 1) is served; None if nothing is known.
 
-    *holding* is how many leases hold GPUs now, *held_seconds* how long some of the last ones did.
-    By Little's law leases end *holding* / (time each is held) times a second, and every end lets one
-    in. It leaves out that requests differ in size, and is the more wrong the more they do.
+    *active_leases* is the number of leases that have GPUs now, *durations* are the seconds that some of the last ones
+    had them. By Little's law, *active_leases* / (duration of one) leases end in a second, and the end of each serves
+    one request. The estimate ignores that requests differ in size, and is the more wrong the more they do.
     """
-    if not holding or not held_seconds:
+    if not active_leases or not durations:
         return None
-    return position * median(held_seconds) / holding
+    return position * median(durations) / active_leases
 
 
-def _keep(pool: Pool, request: Request) -> list[Gpu]:
-    """Withhold every GPU that *request* could use if nobody else did; return them as they were."""
-    kept = [gpu for gpu in pool if gpu.withheld is None and _could_use(request, gpu)]
-    for gpu in kept:
-        pool.put(gpu.with_(withheld=Withheld.RESERVED))
-    return kept
+def _reserve(pool: Pool, request: Request) -> list[Gpu]:
+    """Withhold every GPU that *request* could use if it were idle; return these GPUs as they were before."""
+    usable = [gpu for gpu in pool if gpu.withheld is None and _could_use(request, gpu)]
+    for gpu in usable:
+        pool.put(gpu.with_(withheld=WithheldReason.RESERVED))
+    return usable
 
 
 def _could_use(request: Request, gpu: Gpu) -> bool:

@@ -15,7 +15,7 @@ from gsaas.db.queue import QueuedLease
 from gsaas.gpgpums import queue
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool_cache import PoolCache
-from gsaas.gpgpums.queue import Waiting
+from gsaas.gpgpums.queue import QueuedRequest
 from gsaas.limits import base as limits
 from gsaas.limits.base import Limits
 from gsaas.objects.placement import Placement, Refusal
@@ -51,8 +51,8 @@ class QueueScheduler:
         self._client_timeout = client_timeout
 
     def next(
-        self, connection: Connection, new: Waiting | None = None
-    ) -> tuple[Waiting, Placement] | None:
+        self, connection: Connection, new: QueuedRequest | None = None
+    ) -> tuple[QueuedRequest, Placement] | None:
         """Return the lease that is served next and its placement; None if none can be served now.
 
         A *new* request takes part as the last of its priority. As a rule only the head of the queue is asked: reading
@@ -61,7 +61,7 @@ class QueueScheduler:
         pool, quotas = self._cache.pool, self._quota_check(connection)
         passed_over = False
 
-        def allows(one: Waiting, placement: Placement | None) -> bool:
+        def allows(one: QueuedRequest, placement: Placement | None) -> bool:
             nonlocal passed_over
             allowed = one is new or quotas(one, placement)
             passed_over = passed_over or not allowed
@@ -70,7 +70,7 @@ class QueueScheduler:
         head = queue_rows.head(connection, self._client_timeout)
         if head is not None:
             first = self._waiting(connection, [head])
-            found = queue.next_turn(pool, first, backfill=False, allows=allows)
+            found = queue.choose_next(pool, first, backfill=False, allows=allows)
             if found is not None or not (passed_over or self._backfill):
                 return found
         lowest = None if new is None else new.priority
@@ -78,13 +78,15 @@ class QueueScheduler:
         waiting = self._waiting(connection, rows)
         if new is not None:
             waiting.append(new)
-        return queue.next_turn(pool, waiting, backfill=self._backfill, allows=allows)
+        return queue.choose_next(pool, waiting, backfill=self._backfill, allows=allows)
 
     def place_new(
         self, connection: Connection, request: Request, policy: Policy, priority: int
     ) -> Placement | Refusal:
         """Return where a new request may go although leases wait; a refusal if it would overtake one."""
-        new = Waiting(NOT_STORED, request, policy, NOT_STORED, priority, datetime.datetime.max)
+        new = QueuedRequest(
+            NOT_STORED, request, policy, NOT_STORED, priority, datetime.datetime.max
+        )
         found = self.next(connection, new)
         if found is not None and found[0] is new:
             return found[1]
@@ -100,9 +102,9 @@ class QueueScheduler:
             LOG.warning("lease %s is placed by the default policy: %s", lease.id, error)
             return self._policy(connection, None)
 
-    def _waiting(self, connection: Connection, rows: Sequence[QueuedLease]) -> list[Waiting]:
+    def _waiting(self, connection: Connection, rows: Sequence[QueuedLease]) -> list[QueuedRequest]:
         return [
-            Waiting(
+            QueuedRequest(
                 lease.id,
                 request_of(lease),
                 self.policy_of(connection, lease),
@@ -117,7 +119,7 @@ class QueueScheduler:
         """Return what tells whether quotas allow a lease to be served, as things are in *connection*."""
         used: dict[str, limits.Amounts] = {}
 
-        def allows(one: Waiting, placement: Placement | None) -> bool:
+        def allows(one: QueuedRequest, placement: Placement | None) -> bool:
             quota = self._quotas.of(one.project_id)
             if not limits.limited(quota):
                 return True

@@ -1,32 +1,33 @@
-"""What is asked for lately: the last so many requests, counted by what one cGPU of theirs needs."""
+"""The most recent requests, counted by what one cGPU of each needs."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 
-from gsaas.gpgpums.pool import Mix
+from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.objects.request import ANY, Request
 
 
 class RecentRequests:
-    """Remembers the last *most* requests; not thread-safe."""
+    """The last *limit* requests. Not thread-safe."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         self._last: deque[tuple[Request, int]] = deque()
-        self._most = most
-        self._often: Counter[Request] = Counter()
+        self._limit = limit
+        self._counts: Counter[Request] = Counter()
 
     def add(self, request: Request) -> None:
-        """Count *request*, each cGPU once, and forget the oldest one if there are too many."""
+        """Count *request*, once for each cGPU, and drop the oldest request if there are more than the limit."""
         kind = request.with_(count=1, locality=ANY, hosts=ANY, host=None, consumer_host=None)
         self._last.append((kind, request.count))
-        self._often[kind] += request.count
-        if len(self._last) > self._most:
+        self._counts[kind] += request.count
+        if len(self._last) > self._limit:
             oldest, count = self._last.popleft()
-            self._often[oldest] -= count
-            if not self._often[oldest]:
-                del self._often[oldest]
+            self._counts[oldest] -= count
+            if not self._counts[oldest]:
+                del self._counts[oldest]
 
     @property
     def mix(self) -> Mix:
-        return tuple(self._often.items())
+        """Return requests for one cGPU, and how often each was asked for."""
+        return tuple(self._counts.items())

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from gsaas.db.database import Database
+from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.policy_selection import PolicySelection
-from gsaas.gpgpums.pool import Mix
 from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.gpgpums.queue_scheduler import QueueScheduler
 from gsaas.gpgpums.recent_requests import RecentRequests

@@ -15,7 +15,7 @@ Kind = tuple[str, Capability | None]
 """Model and compute capability of a GPU: the properties that a request may require."""
 
 
-class Withheld(enum.StrEnum):
+class WithheldReason(enum.StrEnum):
     """Why a GPU is not available to new leases, even if it has free memory."""
 
     DISABLED = "disabled"
@@ -42,7 +42,7 @@ class Gpu:
     """One lease has the whole GPU."""
     generation: int = 0
     """Grows with every change. A claim succeeds only if it is still the generation that the choice was based on."""
-    withheld: Withheld | None = None
+    withheld: WithheldReason | None = None
     """None if new leases may get it."""
     model: str = ""
     compute_capability: Capability | None = None

@@ -14,7 +14,7 @@ from itertools import islice
 
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.queue import Waiting, next_turn
+from gsaas.gpgpums.queue import QueuedRequest, choose_next
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Placement
 from gsaas.objects.request import ANY, LOCAL, Request
@@ -137,7 +137,7 @@ class Simulation:
         self._clock = Clock()
         self._check = None if check is None else lambda: check(self.pool)
         self._demands = {demand.id: demand for demand in demands}
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, QueuedRequest] = {}
         self._records: dict[int, RequestRecord] = {}
         self._samples: list[Sample] = []
         self._occupancy: list[tuple[float, str, int, int]] = []
@@ -167,7 +167,7 @@ class Simulation:
             )
             return
         queued = EPOCH + datetime.timedelta(seconds=demand.arrival)
-        self._waiting[demand.id] = Waiting(
+        self._waiting[demand.id] = QueuedRequest(
             str(demand.id), request, self._policy, demand.project, 0, queued
         )
         self._start_waiting()
@@ -184,13 +184,13 @@ class Simulation:
         depth = BACKFILL_DEPTH if self._backfill else 1
         while self._waiting:
             first = list(islice(self._waiting.values(), depth))
-            turn = next_turn(self.pool, first, backfill=self._backfill)
+            turn = choose_next(self.pool, first, backfill=self._backfill)
             if turn is None:
                 break
             self._start(*turn)
         self._take_sample()
 
-    def _start(self, waiting: Waiting, placement: Placement) -> None:
+    def _start(self, waiting: QueuedRequest, placement: Placement) -> None:
         demand = self._demands[int(waiting.lease_id)]
         del self._waiting[demand.id]
         end = self._clock.now + demand.duration

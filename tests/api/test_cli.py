@@ -304,7 +304,7 @@ def test_an_administrator_sees_endpoints_and_all_users_see_policies(desk):
 def test_a_policy_is_shown_with_its_description(desk):
     status, out, _ = desk.type("policy", "energy")
     assert status == 0
-    assert out.startswith("energy: fill a GPU completely before touching the next.")
+    assert out.startswith("energy: fill one GPU completely before the next one is used.")
     assert "The price is speed" in out
     assert "NGS, ECO" in out
     assert desk.read("policy")["name"] == "least-load-fit"

@@ -1,4 +1,4 @@
-"""Rows for tests, each valid as it is: a test names only what it is about."""
+"""Valid rows for tests: a test names only the columns that it is about."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) ->
 
 
 def second(number: int) -> datetime.datetime:
-    """A moment: so many seconds after a beginning that all tests share."""
+    """Return a time: *number* seconds after a start that all tests share."""
     return datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=number)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 
-import stevedore
+from stevedore.extension import ExtensionManager
 
 from gsaas import exceptions
 from gsaas.gpgpums.policies.base import Policy
@@ -17,17 +18,17 @@ LOG = logging.getLogger(__name__)
 
 
 def load(name: str) -> Policy:
-    """Return the policy *name*, its knobs as they come; raises `UnknownPolicy`."""
+    """Return the policy *name* with its default options; raises `UnknownPolicy`."""
     return find(name, installed())
 
 
 def names() -> list[str]:
-    """The policies that work here, sorted."""
+    """Return the names of the policies that work here, sorted."""
     return sorted(installed())
 
 
 def find(name: str, known: Mapping[str, Policy]) -> Policy:
-    """Return the policy *name* of those *known*; raises `UnknownPolicy`."""
+    """Return the policy *name* of the *known* ones; raises `UnknownPolicy`."""
     try:
         return known[name]
     except KeyError:
@@ -36,22 +37,22 @@ def find(name: str, known: Mapping[str, Policy]) -> Policy:
 
 @functools.cache
 def installed() -> dict[str, Policy]:
-    """Every policy by name, one instance for the whole process."""
+    """Return every policy by name; each has one instance in the whole process."""
     return instances()
 
 
 def instances() -> dict[str, Policy]:
-    """New instances of every policy, by name.
+    """Return new instances of every policy, by name.
 
-    One that cannot be loaded is logged and left out; the others work.
+    A policy that cannot be loaded is logged and left out.
     """
-    manager = stevedore.ExtensionManager(
-        NAMESPACE, invoke_on_load=True, on_load_failure_callback=_report
+    manager: ExtensionManager[Policy] = ExtensionManager(
+        NAMESPACE, invoke_on_load=True, on_load_failure_callback=_log_failure
     )
     policies = {}
     for extension in manager:
         if not isinstance(extension.obj, Policy):
-            LOG.error("Scheduling policy %s is left out: it is no Policy", extension.name)
+            LOG.error("Scheduling policy %s is left out: it is not a Policy", extension.name)
         elif getattr(extension.obj, "name", None) != extension.name:
             LOG.error(
                 "Scheduling policy %s is left out: its name is not that of its entry point",
@@ -62,5 +63,7 @@ def instances() -> dict[str, Policy]:
     return policies
 
 
-def _report(_manager: object, entry_point: object, error: Exception) -> None:
+def _log_failure(
+    _manager: ExtensionManager[Policy], entry_point: EntryPoint, error: BaseException
+) -> None:
     LOG.error("Scheduling policy %s is left out: %s", entry_point, error)

@@ -1,8 +1,8 @@
-"""best-fit: the GPU with least free memory that fits.
+"""best-fit: the GPU with the least free memory that fits.
 
-It leaves the large gaps for large requests, and so refuses fewest of them; in exclusive mode it
-gives the smallest GPU. The price is speed: the fullest GPU gets the next lease as well. Unlike
-energy it may wake a small idle GPU although a larger one in use has room.
+It keeps large free areas for large requests, and so refuses the fewest of them; in exclusive mode
+it chooses the smallest GPU. The price is speed: the fullest GPU gets the next lease, too. Unlike
+energy, it may choose a small idle GPU although a larger one in use has room.
 
 Source: best fit of the Slurm extension for remote GPUs (S. Iserte, PhD thesis, Universitat Jaume
 I, 2018, section 4.1.4).
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 

@@ -1,14 +1,14 @@
-"""best-fit-utilisation: the GPU that was least busy lately first.
+"""best-fit-utilisation: the GPU with the lowest recent utilisation first.
 
-It looks at what GPUs do instead of what was promised: the mean utilisation that the monitors
-report over their window ([monitor]utilisation_window, 300 s). A GPU full of idle leases is a good
-place, one with a single hard-working lease is not. Whole percents are compared; ties go to the
-GPU with fewer leases, then to that with more free memory. A GPU without a reading no older than
-the window comes last.
+It compares what GPUs do instead of what was claimed of them: the mean utilisation that the
+monitors report over their window ([monitor]utilisation_window, 300 s). It prefers a GPU full of
+idle leases to a GPU with one lease that computes all the time. Utilisation is compared in whole
+percents; ties go to the GPU with fewer leases, then to the one with more free memory. A GPU
+without a reading within the window comes last.
 
-The price: the past is not the future. Leases that just began do not show yet, so a burst of
-requests finds the same GPU quiet again and again; the ties soften that only where GPUs are idle.
-Shorten the window where leases are short.
+The price: leases that have just begun do not show yet, so many requests at once find the same GPU
+idle again and again. The ties reduce that only where GPUs are idle. Use a shorter window where
+leases are short.
 
 Source: BF of NGS (Prades, Reano and Silla, Journal of Systems Architecture 151, 2024).
 """
@@ -17,17 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gsaas.gpgpums.index import Then
+from gsaas.gpgpums.candidates import Candidates
+from gsaas.gpgpums.index import TieBreak
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 
 UNKNOWN = 101
-"""Busier than anything."""
+"""Percent; more than any reading."""
 
 
-def busy(gpu: Gpu) -> tuple[int, int]:
+def utilisation_and_leases(gpu: Gpu) -> tuple[int, int]:
     return (UNKNOWN if gpu.utilisation is None else round(gpu.utilisation), gpu.leases)
 
 
@@ -37,4 +37,4 @@ class BestFitUtilisation(Policy):
     looks_at_utilisation = True
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
-        return candidates.by(busy, Then.MOST_FREE)
+        return candidates.by(utilisation_and_leases, TieBreak.MOST_FREE)

@@ -1,7 +1,8 @@
-"""fewer-jobs-gpu: the GPU with fewest leases first; ties by most free memory.
+"""fewer-jobs-gpu: the GPU with the fewest leases first; ties by most free memory.
 
-As performance, but of several GPUs with equally many leases it takes the one with most room, so
-GPUs of different sizes fill in proportion. The price is the same: whole GPUs are used up soon.
+It is the rule of performance, but of several GPUs with equally many leases it chooses the one with
+the most free memory, so GPUs of different sizes fill in proportion. The price is the same: few
+GPUs stay idle for exclusive requests.
 
 Source: fewer jobs GPU of the Slurm extension for remote GPUs (S. Iserte, PhD thesis, Universitat
 Jaume I, 2018, section 4.1.4).
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gsaas.gpgpums.index import Then
+from gsaas.gpgpums.candidates import Candidates
+from gsaas.gpgpums.index import TieBreak
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 
 
-def leases(gpu: Gpu) -> int:
+def lease_count(gpu: Gpu) -> int:
     return gpu.leases
 
 
@@ -27,4 +28,4 @@ class FewerJobsGpu(Policy):
     source = "Slurm rGPU"
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
-        return candidates.by(leases, Then.MOST_FREE)
+        return candidates.by(lease_count, TieBreak.MOST_FREE)

@@ -1,8 +1,8 @@
 """first-fit: the first GPU in pool order (host, device index) with enough free memory.
 
-It packs leases onto as few GPUs as possible and so keeps whole GPUs free for exclusive requests
+It places leases on as few GPUs as possible, and so keeps whole GPUs free for exclusive requests
 and the others idle. The price is speed: tenants share the GPUs at the front of the pool while
-those at the back do nothing.
+those at the back are idle.
 
 Source: the first policy of GSaaS (S. Iserte, PhD thesis, Universitat Jaume I, 2018, section 5.2.1).
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 

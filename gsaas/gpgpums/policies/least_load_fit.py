@@ -1,21 +1,21 @@
-"""least-load-fit: the GPU with most free memory first.
+"""least-load-fit: the GPU with the most free memory first.
 
 It spreads leases over the emptiest GPUs, so that tenants share a GPU only when they must: best
-for speed. The price is that whole GPUs are used up sooner, and exclusive requests find none free.
-In exclusive mode it gives the largest idle GPU.
+for speed. The price is that few GPUs stay idle for exclusive requests. In exclusive mode it
+chooses the largest idle GPU.
 
 Source: Algorithm 1 of GSaaS (S. Iserte, PhD thesis, Universitat Jaume I, 2018, section 5.2.1).
-Its line 4 adds the *available* memory to the request and line 5 compares the sum with the total;
-that makes sense for the *used* memory only, and so it is done here: sort by free memory,
-descending, take the first that fits.
+Its line 4 adds the *available* memory to the request, and line 5 compares the sum with the total;
+that makes sense for the *used* memory only, and is done so here: sort by free memory, descending,
+and take the first GPU that fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 

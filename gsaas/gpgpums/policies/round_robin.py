@@ -1,12 +1,12 @@
-"""round-robin: the next GPU after the one that was given last, in pool order and around.
+"""round-robin: the GPU after the one that was claimed last, in pool order and around.
 
-It deals GPUs out like cards: every GPU has its turn, whatever its size and load, and wear and heat
-spread evenly. It suits clouds of equal GPUs and many small, short leases. The price: it looks
-neither at free memory nor at load, so a GPU that fits at all may get its next lease while a
-better one waits for its turn, and whole GPUs are used up soon.
+All GPUs are used in turn, whatever their sizes and loads, so wear and heat are even. It suits
+clouds of equal GPUs and many small, short leases. The price: it considers neither free memory nor
+load, so a GPU that just fits may get the next lease although another one is idle, and few GPUs
+stay idle for exclusive requests.
 
-Which GPU was given last is stored with the claim itself, so all API workers deal from one deck,
-and go on where they were after a restart.
+The GPU that was claimed last is stored with the claim itself, so all API workers share one order,
+and continue it after a restart.
 
 Source: RR of NGS (Prades, Reano and Silla, Journal of Systems Architecture 151, 2024).
 """
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 
@@ -26,4 +26,4 @@ class RoundRobin(Policy):
     source = "NGS, RR"
 
     def order(self, candidates: Candidates, request: Request) -> Iterable[Gpu]:
-        return candidates.after_the_last_given()
+        return candidates.after_last_claimed()

@@ -1,7 +1,7 @@
-"""worst-fit: the GPU with most free memory that fits.
+"""worst-fit: the GPU with the most free memory that fits.
 
-The rule of least-load-fit under the name that Slurm's users know: load spreads evenly, tenants
-share only when they must, whole GPUs are used up soon.
+It is the rule of least-load-fit under the name that users of Slurm know: load is spread evenly,
+tenants share only when they must, and few GPUs stay idle for exclusive requests.
 
 Source: worst fit of the Slurm extension for remote GPUs (S. Iserte, PhD thesis, Universitat Jaume
 I, 2018, section 4.1.4).
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Candidates
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine.world import World, furnish
+from tests.unit.engine.world import World, create_database
 
 
 @pytest.fixture(scope="session")
-def furnished(tmp_path_factory) -> Path:
-    database = tmp_path_factory.mktemp("engine") / "furnished.db"
-    furnish(database)
+def database_file(tmp_path_factory) -> Path:
+    database = tmp_path_factory.mktemp("engine") / "database_file.db"
+    create_database(database)
     return database
 
 
 @pytest.fixture
-def make_world(furnished, tmp_path) -> Iterator[Callable[[], World]]:
+def make_world(database_file, tmp_path) -> Iterator[Callable[[], World]]:
     """Make as many worlds as a test needs."""
     worlds: list[World] = []
 
     def make() -> World:
-        worlds.append(World(shutil.copy(furnished, tmp_path / f"{uuid.uuid4()}.db")))
+        worlds.append(World(shutil.copy(database_file, tmp_path / f"{uuid.uuid4()}.db")))
         return worlds[-1]
 
     yield make

@@ -13,22 +13,28 @@ from gsaas.db import endpoints, hosts, leases, models
 from gsaas.objects.daemon import Admission, DaemonState
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.ports import PortRange
-from tests.unit.engine.test_kill import active, ends, every_kill, launched, releasing
+from tests.unit.engine.test_kill import (
+    active,
+    check_left_nothing,
+    kill_after_every_effect,
+    launched,
+    releasing,
+)
 from tests.unit.engine.world import GPU_HOST, HOST, HOST_ADDRESS, World
 
 PORTS = PortRange(20000, 20099)
 
 
 @pytest.fixture
-def make_world(furnished, tmp_path) -> Iterator[Callable[[], World]]:
+def make_world(database_file, tmp_path) -> Iterator[Callable[[], World]]:
     worlds: list[World] = []
 
     def make() -> World:
-        copy = shutil.copy(furnished, tmp_path / f"{uuid.uuid4()}.db")
+        copy = shutil.copy(database_file, tmp_path / f"{uuid.uuid4()}.db")
         world = World(copy, PORTS)
         worlds.append(world)
         fuse, world.fuse.left = world.fuse.left, None
-        world.gpu_hosts.sync(GPU_HOST)  # its monitor has started
+        world.gpu_hosts.reconcile(GPU_HOST)  # its monitor has started
         world.fuse.left = fuse
         return world
 
@@ -46,11 +52,11 @@ def daemon_ports(world: World, lease_id: str) -> list[int | None]:
     return [claim.daemon_port for claim in world.lease(lease_id).claims]
 
 
-def test_a_lease_is_active_when_its_daemon_is_well_and_the_fence_admits_its_host(world):
+def test_a_lease_is_active_when_its_daemon_is_healthy_and_the_fence_admits_its_host(world):
     lease_id = world.launch()
     world.drive(lease_id)
     world.check_active(lease_id)
-    (daemon,) = world.monitor.serving
+    (daemon,) = world.monitor.running
     assert (daemon.lease_id, daemon.memory_mb, [daemon.port]) == (
         lease_id,
         4096,
@@ -62,22 +68,22 @@ def test_a_lease_is_active_when_its_daemon_is_well_and_the_fence_admits_its_host
 
 
 def test_a_lease_waits_for_a_daemon_that_starts(world):
-    world.monitor.starts = DaemonState.STARTING
+    world.monitor.initial_state = DaemonState.STARTING
     lease_id = world.launch()
     assert world.drive(lease_id) is not None
     assert world.lease(lease_id).status == Status.BOOTING
-    world.monitor.fare(GPU_HOST, DaemonState.HEALTHY)
-    assert world.gpu_hosts.heard(GPU_HOST, world.monitor.report(GPU_HOST)) == [lease_id]
+    world.monitor.set_state(GPU_HOST, DaemonState.HEALTHY)
+    assert world.gpu_hosts.handle_report(GPU_HOST, world.monitor.report(GPU_HOST)) == [lease_id]
     world.drive(lease_id)
     world.check_active(lease_id)
 
 
-def test_a_lease_whose_daemon_never_gets_well_fails_and_says_why(world):
-    world.monitor.starts = DaemonState.DOWN
+def test_a_lease_whose_daemon_never_gets_healthy_fails_and_says_why(world):
+    world.monitor.initial_state = DaemonState.DOWN
     lease_id = world.launch()
     world.drive(lease_id)
-    world.monitor.fare(GPU_HOST, DaemonState.DOWN, "ended with status 3: no licence found", 4)
-    world.gpu_hosts.note(GPU_HOST, world.monitor.report(GPU_HOST))
+    world.monitor.set_state(GPU_HOST, DaemonState.DOWN, "ended with status 3: no licence found", 4)
+    world.gpu_hosts.store_report(GPU_HOST, world.monitor.report(GPU_HOST))
     with world.database.write() as session:
         installed = {world.lease(lease_id).port_id: {"installed": True}}
         endpoints.register(session, HOST, {"bindings": installed})
@@ -102,14 +108,14 @@ def test_a_monitor_that_does_not_answer_delays_the_lease_and_not_its_server(worl
 
 def test_claims_are_not_returned_before_the_daemon_is_gone(world):
     lease_id = active(world)
-    world.monitor.ends = False
+    world.monitor.ends_daemons = False
     world.release(lease_id)
     world.drive(lease_id)
     assert world.lease(lease_id).status == Status.RELEASING
     assert world.used_mb() == 4096
     assert world.cloud.servers == {}  # the server need not wait
-    assert world.monitor.admitted == set()  # and nobody gets in any more
-    world.monitor.all_end()
+    assert world.monitor.admitted == set()  # and no address is admitted any more
+    world.monitor.end_draining()
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
@@ -126,7 +132,7 @@ def test_claims_are_not_returned_while_the_monitor_is_silent(world):
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
-def test_a_host_that_is_gone_for_good_keeps_nobody(world):
+def test_a_host_that_is_gone_for_good_delays_no_lease(world):
     lease_id = active(world)
     world.monitor.answers = False
     world.monitor.daemons.clear()
@@ -136,10 +142,10 @@ def test_a_host_that_is_gone_for_good_keeps_nobody(world):
     assert world.lease(lease_id).claims == ()
 
 
-def test_without_daemons_of_its_own_a_silent_monitor_keeps_no_claims(furnished, tmp_path):
-    """The fence of a host that is down admits nobody anew; the binding is gone."""
-    world = World(shutil.copy(furnished, tmp_path / "plain.db"))
-    world.gpu_hosts.sync(GPU_HOST)
+def test_without_daemons_of_its_own_a_silent_monitor_keeps_no_claims(database_file, tmp_path):
+    """The fence of a host that is down admits no new address; the binding is gone."""
+    world = World(shutil.copy(database_file, tmp_path / "plain.db"))
+    world.gpu_hosts.reconcile(GPU_HOST)
     lease_id = active(world)
     assert world.monitor.admitted == {Admission(HOST_ADDRESS, 8308)}
     world.monitor.answers = False
@@ -149,9 +155,9 @@ def test_without_daemons_of_its_own_a_silent_monitor_keeps_no_claims(furnished, 
     world.close()
 
 
-def test_without_daemons_of_its_own_the_fence_closes_with_the_lease(furnished, tmp_path):
-    world = World(shutil.copy(furnished, tmp_path / "plain.db"))
-    world.gpu_hosts.sync(GPU_HOST)
+def test_without_daemons_of_its_own_the_fence_closes_with_the_lease(database_file, tmp_path):
+    world = World(shutil.copy(database_file, tmp_path / "plain.db"))
+    world.gpu_hosts.reconcile(GPU_HOST)
     lease_id = active(world)
     other = world.launch()
     world.drive(other)
@@ -170,7 +176,7 @@ def test_a_vm_that_moves_is_admitted_from_its_new_host(world):
     world.drive(lease_id)
     (port,) = daemon_ports(world, lease_id)
     assert world.monitor.admitted == {Admission("192.168.50.22", port)}
-    assert list(world.endpoint.held["compute2"]) == [world.lease(lease_id).port_id]
+    assert list(world.endpoint.bindings_by_host["compute2"]) == [world.lease(lease_id).port_id]
 
 
 def test_a_compute_host_whose_address_is_not_known_gets_no_lease_that_does_not_work(world):
@@ -185,18 +191,18 @@ def test_a_compute_host_whose_address_is_not_known_gets_no_lease_that_does_not_w
     world.check_active(lease_id)
 
 
-def test_an_endpoint_that_starts_again_and_knows_no_address_yet_shuts_nobody_out(world):
+def test_an_endpoint_that_starts_again_and_knows_no_address_yet_shuts_no_lease_out(world):
     active(world)
     before = world.monitor.admitted
     with world.database.write() as session:
         endpoints.register(session, HOST, {"bindings": {}})
-    world.gpu_hosts.sync(GPU_HOST)
+    world.gpu_hosts.reconcile(GPU_HOST)
     assert world.monitor.admitted == before != set()
 
 
-def test_orders_that_arrive_late_are_taken_no_notice_of(world):
+def test_a_desired_state_that_arrives_late_is_ignored(world):
     lease_id = world.launch()
-    late = world.gpu_hosts.orders(GPU_HOST)
+    late = world.gpu_hosts.next_desired_state(GPU_HOST)
     world.drive(lease_id)
     world.release(lease_id)
     world.drive(lease_id)
@@ -204,16 +210,16 @@ def test_orders_that_arrive_late_are_taken_no_notice_of(world):
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
-def test_a_report_that_arrives_late_is_taken_no_notice_of(world):
+def test_a_report_that_arrives_late_is_ignored(world):
     old = world.monitor.report(GPU_HOST)
     lease_id = active(world)
-    world.gpu_hosts.note(GPU_HOST, old)
+    world.gpu_hosts.store_report(GPU_HOST, old)
     with world.database.read() as session:
         report = hosts.monitor_reports(session, [GPU_HOST])[GPU_HOST]
-    assert [said["lease_id"] for said in report["daemons"].values()] == [lease_id]
+    assert [condition["lease_id"] for condition in report["daemons"].values()] == [lease_id]
 
 
-def test_the_story_of_a_lease_tells_of_its_daemons_ends_once_each(world):
+def test_the_end_of_a_daemon_is_one_event_of_its_lease(world):
     lease_id = active(world)
     for state, restarts in (
         (DaemonState.DOWN, 0),
@@ -222,37 +228,37 @@ def test_the_story_of_a_lease_tells_of_its_daemons_ends_once_each(world):
         (DaemonState.HEALTHY, 1),
         (DaemonState.HEALTHY, 1),
     ):
-        world.monitor.fare(GPU_HOST, state, "ended with status 1", restarts)
-        world.gpu_hosts.note(GPU_HOST, world.monitor.report(GPU_HOST))
-    assert world.story(lease_id)[-2:] == ["daemon-down", "daemon-up"]
+        world.monitor.set_state(GPU_HOST, state, "ended with status 1", restarts)
+        world.gpu_hosts.store_report(GPU_HOST, world.monitor.report(GPU_HOST))
+    assert world.events(lease_id)[-2:] == ["daemon-down", "daemon-up"]
     with world.database.read() as session:
         details = [event.detail for event in leases.events(session.connection(), lease_id)][-2:]
     assert details == [
         "the daemon of cGPU 0 is down: ended with status 1",
-        "the daemon of cGPU 0 is well again, after 1 restart",
+        "the daemon of cGPU 0 is healthy again, after 1 restart",
     ]
 
 
-def test_a_restart_that_fell_between_two_reports_is_told_all_the_same(world):
+def test_a_restart_between_two_reports_is_an_event_too(world):
     lease_id = active(world)
-    world.monitor.fare(GPU_HOST, DaemonState.HEALTHY, None, 2)
-    world.gpu_hosts.note(GPU_HOST, world.monitor.report(GPU_HOST))
-    assert world.story(lease_id)[-2:] == ["daemon-down", "daemon-up"]
+    world.monitor.set_state(GPU_HOST, DaemonState.HEALTHY, None, 2)
+    world.gpu_hosts.store_report(GPU_HOST, world.monitor.report(GPU_HOST))
+    assert world.events(lease_id)[-2:] == ["daemon-down", "daemon-up"]
 
 
 def test_a_launch_becomes_active_whenever_the_engine_dies(make_world):
     def check(world, lease_id):
         world.check_active(lease_id)
-        assert len(world.monitor.serving) == len(world.monitor.admitted) == 1
+        assert len(world.monitor.running) == len(world.monitor.admitted) == 1
 
-    assert every_kill(make_world, launched, check) > 15
+    assert kill_after_every_effect(make_world, launched, check) > 15
 
 
 def test_a_release_gives_everything_back_whenever_the_engine_dies(make_world):
-    assert every_kill(make_world, releasing, ends(Status.RELEASED)) > 15
+    assert kill_after_every_effect(make_world, releasing, check_left_nothing(Status.RELEASED)) > 15
 
 
-def test_who_redeemed_a_grant_is_admitted_until_the_lease_is_over(world):
+def test_the_address_that_redeemed_a_grant_is_admitted_until_the_lease_is_over(world):
     lease_id = active(world)
     with world.database.write() as session:
         leases.update(session.connection(), lease_id, admitted_address="10.1.1.1")
@@ -274,22 +280,22 @@ def test_no_claims_are_returned_and_no_port_is_free_while_a_fence_still_lets_its
     with world.database.write() as session:
         leases.update(session.connection(), lease_id, admitted_address="10.1.1.1")
     world.drive(lease_id)
-    world.monitor.obeys = False
+    world.monitor.changes_fence = False
     world.release(lease_id)
 
     world.drive(lease_id)
 
-    assert world.monitor.serving == set()
+    assert world.monitor.running == set()
     assert world.used_mb() == 4096
     assert None not in daemon_ports(world, lease_id)
     assert world.lease(lease_id).admitted_address == "10.1.1.1"
-    world.monitor.obeys = True
-    world.monitor.all_end()
+    world.monitor.changes_fence = True
+    world.monitor.end_draining()
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
-def test_orders_for_a_host_that_was_gone_for_good_and_came_back_are_the_newest_it_has_heard(world):
+def test_the_desired_state_of_a_host_that_came_back_is_newer_than_any_before(world):
     with world.database.write() as session:
         before = hosts.next_serial(session, "gpu9")
         hosts.forget(session, "gpu9", timeout=None, servers_stay=False)
@@ -298,19 +304,19 @@ def test_orders_for_a_host_that_was_gone_for_good_and_came_back_are_the_newest_i
         assert hosts.next_serial(session, "gpu9") > before
 
 
-def test_orders_do_not_make_a_host_come_back_that_is_gone_for_good(world):
+def test_a_desired_state_does_not_bring_back_a_host_that_is_gone_for_good(world):
     active(world)
     world.monitor.daemons.clear()
     with world.database.write() as session:
         hosts.forget(session, GPU_HOST, timeout=None, servers_stay=False)
 
-    world.gpu_hosts.orders(GPU_HOST)
+    world.gpu_hosts.next_desired_state(GPU_HOST)
 
     with world.database.read() as session:
         assert session.get(models.HostRow, GPU_HOST).forgotten
 
 
-def test_a_fault_tells_its_tenant_no_host_and_no_address(world):
+def test_a_fault_names_no_host_and_no_address(world):
     world.monitor.answers = False
     lease_id = world.launch()
     world.drive(lease_id)
@@ -321,9 +327,9 @@ def test_a_fault_tells_its_tenant_no_host_and_no_address(world):
 
     world.drive(lease_id)
 
-    said = world.lease(lease_id).fault_message
-    assert "the monitor of a GPU host does not answer" in said
-    assert not any(name in said for name in (HOST, GPU_HOST, HOST_ADDRESS, "192.168.50"))
+    message = world.lease(lease_id).fault_message
+    assert "the monitor of a GPU host does not answer" in message
+    assert not any(name in message for name in (HOST, GPU_HOST, HOST_ADDRESS, "192.168.50"))
     world.monitor.answers = True
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.ERROR)

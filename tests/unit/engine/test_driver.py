@@ -26,7 +26,7 @@ def test_a_launch_ends_active_and_a_release_gives_everything_back(world):
     world.release(lease_id)
     assert world.drive(lease_id) is None
     world.check_nothing_is_left(lease_id, Status.RELEASED)
-    assert world.story(lease_id) == ["claim", "boot", "activate", "release", "finish"]
+    assert world.events(lease_id) == ["claim", "boot", "activate", "release", "finish"]
 
 
 def test_the_server_is_told_of_its_cgpus_in_its_user_data(world):
@@ -56,14 +56,14 @@ def test_a_binding_waits_for_its_tap_and_the_lease_for_the_binding(world):
 
 
 def test_the_endpoint_is_told_while_the_server_still_boots(world):
-    world.cloud.boots = ServerStatus.BUILD
+    world.cloud.initial_status = ServerStatus.BUILD
     lease_id = world.launch()
     assert world.drive(lease_id) == world.conf.engine.poll_interval
     assert world.lease(lease_id).status == Status.BOOTING
     assert [binding.lease_id for binding in world.endpoint.bindings] == [lease_id]
 
 
-def test_a_server_that_the_cloud_refuses_ends_in_error_with_its_reason_and_holds_nothing(world):
+def test_a_server_that_the_cloud_refuses_ends_in_error_with_its_reason_and_has_nothing(world):
     world.cloud.refusal = "there is no image x"
     lease_id = world.launch()
     world.drive(lease_id)
@@ -72,7 +72,7 @@ def test_a_server_that_the_cloud_refuses_ends_in_error_with_its_reason_and_holds
     assert (lease.fault_step, lease.fault_message) == ("create-server", "there is no image x")
 
 
-def test_user_data_that_is_too_large_ends_in_error_with_its_size_and_holds_nothing(world):
+def test_user_data_that_is_too_large_ends_in_error_with_its_size_and_has_nothing(world):
     noise = b"#!/bin/sh\n# " + os.urandom(60_000).hex().encode()
     lease_id = world.launch(user_data=base64.b64encode(noise).decode())
     world.drive(lease_id)
@@ -81,7 +81,7 @@ def test_user_data_that_is_too_large_ends_in_error_with_its_size_and_holds_nothi
 
 
 def test_a_server_that_fails_to_boot_ends_in_error_in_the_clouds_own_words(world):
-    world.cloud.boots = ServerStatus.ERROR
+    world.cloud.initial_status = ServerStatus.ERROR
     lease_id = world.launch()
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.ERROR)
@@ -97,8 +97,8 @@ def test_a_lease_in_error_can_be_released(world):
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
-def test_a_boot_that_takes_too_long_ends_in_error_and_holds_nothing(world):
-    world.cloud.boots = ServerStatus.BUILD
+def test_a_boot_that_takes_too_long_ends_in_error_and_has_nothing(world):
+    world.cloud.initial_status = ServerStatus.BUILD
     lease_id = world.launch()
     world.drive(lease_id)
     world.conf.set_override("boot_timeout", 5, "engine")
@@ -134,7 +134,7 @@ def test_an_endpoint_that_does_not_answer_keeps_the_claims_until_it_does(world):
 def test_an_endpoint_that_forgot_an_active_lease_is_told_again(world):
     lease_id = world.launch()
     world.drive(lease_id)
-    world.endpoint.held.clear()
+    world.endpoint.bindings_by_host.clear()
     world.drive(lease_id)
     world.check_active(lease_id)
 
@@ -143,70 +143,75 @@ CALLER = RequestContext(user_id="u", project_id="p", auth_token="secret", overwr
 
 
 @pytest.fixture
-def picky(world):
+def world_with_tokens(world):
     """A cloud that makes servers only with their owners' tokens."""
     world.cloud.needs_caller = True
     return world
 
 
-def test_an_engine_that_was_told_of_the_caller_makes_the_server_and_forgets_the_caller(picky):
-    lease_id, engine = picky.launch(), picky.engine()
+def test_an_engine_that_was_told_of_the_caller_makes_the_server_and_forgets_the_caller(
+    world_with_tokens,
+):
+    lease_id, engine = world_with_tokens.launch(), world_with_tokens.engine()
     engine.callers.keep(lease_id, CALLER)
     engine.drive(lease_id)
-    picky.check_active(lease_id)
+    world_with_tokens.check_active(lease_id)
     assert engine.callers.get(lease_id, "u", "p") is None
 
 
-def test_nobody_elses_token_makes_a_lease_its_server(picky):
-    """An administrator, say, who asked about it while it was being launched."""
-    lease_id, engine = picky.launch(), picky.engine()
+def test_only_the_token_of_its_own_caller_makes_the_server_of_a_lease(world_with_tokens):
+    """For example that of an administrator, whose request concerned the lease during its launch."""
+    lease_id, engine = world_with_tokens.launch(), world_with_tokens.engine()
     other = RequestContext(user_id="admin", project_id="p", auth_token="other", overwrite=False)
     engine.callers.keep(lease_id, other)
-    assert engine.drive(lease_id) == picky.conf.engine.poll_interval
-    assert picky.cloud.servers == {}
+    assert engine.drive(lease_id) == world_with_tokens.conf.engine.poll_interval
+    assert world_with_tokens.cloud.servers == {}
 
 
-def test_the_callers_token_is_never_written_down(picky):
-    lease_id, engine = picky.launch(), picky.engine()
+def test_the_callers_token_is_never_written_down(world_with_tokens):
+    lease_id, engine = world_with_tokens.launch(), world_with_tokens.engine()
     engine.callers.keep(lease_id, CALLER)
     engine.drive(lease_id)
-    with picky.database.engine.connect() as connection:
+    with world_with_tokens.database.engine.connect() as connection:
         dump = "\n".join(connection.connection.iterdump())
     assert lease_id in dump
     assert CALLER.auth_token not in dump
 
 
-def test_another_engine_leaves_the_launch_alone_until_the_grace_is_over(picky):
-    lease_id = picky.launch()
-    assert picky.drive(lease_id) == picky.conf.engine.poll_interval
-    assert picky.lease(lease_id).status == Status.CLAIMED
-    picky.age(lease_id, picky.conf.engine.caller_grace + 1)
-    picky.drive(lease_id)
-    picky.check_nothing_is_left(lease_id, Status.ERROR)
-    assert "launch again" in picky.lease(lease_id).fault_message
+def test_another_engine_leaves_the_launch_alone_until_the_grace_is_over(world_with_tokens):
+    lease_id = world_with_tokens.launch()
+    assert world_with_tokens.drive(lease_id) == world_with_tokens.conf.engine.poll_interval
+    assert world_with_tokens.lease(lease_id).status == Status.CLAIMED
+    world_with_tokens.age(lease_id, world_with_tokens.conf.engine.caller_grace + 1)
+    world_with_tokens.drive(lease_id)
+    world_with_tokens.check_nothing_is_left(lease_id, Status.ERROR)
+    assert "launch again" in world_with_tokens.lease(lease_id).fault_message
 
 
-def test_an_engine_that_works_on_a_launch_is_left_alone_even_after_the_grace(picky):
+def test_an_engine_that_works_on_a_launch_is_left_alone_even_after_the_grace(world_with_tokens):
     """Its call to the cloud takes long; another engine must not say that the launch is lost."""
-    lease_id, slow = picky.launch(), picky.engine("slow")
+    lease_id, slow = world_with_tokens.launch(), world_with_tokens.engine("slow")
     slow.callers.keep(lease_id, CALLER)
     asked, go_on = threading.Event(), threading.Event()
-    create = picky.cloud.create
+    create = world_with_tokens.cloud.create
 
     def create_slowly(*arguments):
         asked.set()
         assert go_on.wait(60)
         return create(*arguments)
 
-    picky.cloud.create = create_slowly
+    world_with_tokens.cloud.create = create_slowly
     worker = threading.Thread(target=slow.drive, args=[lease_id])
     worker.start()
     assert asked.wait(60)
-    picky.age(lease_id, picky.conf.engine.caller_grace + 1)
-    assert picky.engine("other").drive(lease_id) == picky.conf.engine.poll_interval
+    world_with_tokens.age(lease_id, world_with_tokens.conf.engine.caller_grace + 1)
+    assert (
+        world_with_tokens.engine("other").drive(lease_id)
+        == world_with_tokens.conf.engine.poll_interval
+    )
     go_on.set()
     worker.join(60)
-    picky.check_active(lease_id)
+    world_with_tokens.check_active(lease_id)
 
 
 def test_two_engines_that_are_woken_at_once_make_one_server(world):
@@ -235,23 +240,25 @@ def test_two_engines_that_are_woken_at_once_make_one_server(world):
     assert len(made) == 1
 
 
-def test_a_launch_whose_engine_died_while_it_asked_the_cloud_is_taken_up_by_its_successor(picky):
-    """The server was made and nobody wrote it down; no token is needed to find it."""
-    lease_id, engine = picky.launch(), picky.engine()
+def test_a_launch_whose_engine_died_while_it_asked_the_cloud_is_taken_up_by_its_successor(
+    world_with_tokens,
+):
+    """The server was made and not recorded; no token is needed to find it."""
+    lease_id, engine = world_with_tokens.launch(), world_with_tokens.engine()
     engine.callers.keep(lease_id, CALLER)
-    picky.fuse.left = 5  # two to hold the lease, and all that the cloud does
+    world_with_tokens.fuse.left = 5  # two to own the lease, and all that the cloud does
     with pytest.raises(BaseException):  # noqa: B017  (it dies as by kill -9)
         engine.drive(lease_id)
-    picky.fuse.left = None
-    assert picky.lease(lease_id).server_id is None
-    assert picky.cloud.servers
-    picky.drive(lease_id)
-    picky.check_active(lease_id)
+    world_with_tokens.fuse.left = None
+    assert world_with_tokens.lease(lease_id).server_id is None
+    assert world_with_tokens.cloud.servers
+    world_with_tokens.drive(lease_id)
+    world_with_tokens.check_active(lease_id)
 
 
 def test_a_cloud_that_falls_silent_when_asked_for_the_server_ends_the_launch(world):
     lease_id = world.launch()
-    world.cloud.silent = True
+    world.cloud.is_down = True
     world.drive(lease_id)
     lease = world.lease(lease_id)
     assert (lease.status, lease.fault_step) == (Status.ERROR, "create-server")
@@ -275,7 +282,7 @@ def test_a_server_that_the_cloud_made_all_the_same_is_deleted_when_it_turns_up(w
 def test_a_silent_cloud_does_not_disturb_what_works(world):
     lease_id = world.launch()
     world.drive(lease_id)
-    world.cloud.silent = True
+    world.cloud.is_down = True
     world.drive(lease_id)
     world.check_active(lease_id)
 
@@ -284,10 +291,10 @@ def test_a_lease_released_while_the_cloud_is_silent_gives_its_gpus_back_and_ends
     lease_id = world.launch()
     world.drive(lease_id)
     world.release(lease_id)
-    world.cloud.silent = True
+    world.cloud.is_down = True
     assert world.drive(lease_id) == world.conf.engine.poll_interval
     assert (world.lease(lease_id).status, world.used_mb()) == (Status.RELEASING, 0)
-    world.cloud.silent = False
+    world.cloud.is_down = False
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
@@ -330,7 +337,7 @@ def test_a_server_that_moves_takes_its_binding_along_old_host_first(world):
     world.drive(lease_id)
     port_id = world.lease(lease_id).port_id
     assert world.endpoint.calls == [("remove", HOST, port_id), ("apply", "compute2", port_id)]
-    assert list(world.endpoint.held["compute2"]) == [port_id]
+    assert list(world.endpoint.bindings_by_host["compute2"]) == [port_id]
     assert world.lease(lease_id).status == Status.ACTIVE
 
 
@@ -349,7 +356,7 @@ def forget(world, host):
         hosts.forget(session, host, timeout=None, servers_stay=True)
 
 
-def test_a_lease_whose_gpu_host_is_gone_gives_back_what_it_held_and_its_owner_keeps_the_vm(world):
+def test_a_lease_whose_gpu_host_is_gone_gives_everything_back_and_its_owner_keeps_the_vm(world):
     lease_id = world.launch()
     world.drive(lease_id)
     forget(world, "gpu1")
@@ -368,7 +375,7 @@ def test_a_lease_whose_gpu_host_is_gone_gives_back_what_it_held_and_its_owner_ke
 
 
 def test_a_launch_whose_gpu_host_goes_away_fails_and_leaves_no_server(world):
-    world.cloud.boots = ServerStatus.BUILD
+    world.cloud.initial_status = ServerStatus.BUILD
     lease_id = world.launch()
     world.drive(lease_id)
     forget(world, "gpu1")
@@ -383,7 +390,7 @@ def test_a_release_no_longer_waits_for_a_compute_host_that_is_gone(world):
     world.release(lease_id)
     world.drive(lease_id)
     assert world.lease(lease_id).status == Status.RELEASING
-    world.endpoint.held.clear()  # it is gone
+    world.endpoint.bindings_by_host.clear()  # it is gone
     forget(world, HOST)
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.RELEASED)
@@ -392,7 +399,7 @@ def test_a_release_no_longer_waits_for_a_compute_host_that_is_gone(world):
 def test_a_server_evacuated_from_a_compute_host_that_is_gone_is_wired_where_it_is_now(world):
     lease_id = world.launch()
     world.drive(lease_id)
-    world.endpoint.held.clear()
+    world.endpoint.bindings_by_host.clear()
     forget(world, HOST)
     with world.database.write() as session:
         endpoints.register(session, "compute2", {"bindings": {}})
@@ -400,10 +407,10 @@ def test_a_server_evacuated_from_a_compute_host_that_is_gone_is_wired_where_it_i
     world.cloud.servers[lease_id] = moved
     world.drive(lease_id)
     assert world.lease(lease_id).bound_host == "compute2"
-    assert list(world.endpoint.held) == ["compute2"]
+    assert list(world.endpoint.bindings_by_host) == ["compute2"]
 
 
-def test_nobody_asks_a_gpu_host_that_is_gone_whom_it_still_admits(world):
+def test_a_gpu_host_that_is_gone_is_not_asked_whom_it_still_admits(world):
     lease_id = world.launch()
     world.drive(lease_id)
     with world.database.write() as session:

@@ -1,6 +1,6 @@
-"""Kill the engine after any effect it has: the next one finishes, and nothing is leaked or lent twice.
+"""Kill the engine after any effect it has: the next one finishes, and nothing is leaked or claimed twice.
 
-While these run, `World.check_safety` looks at every effect whether some binding outlives its claims.
+While these run, `World.check_safety` checks after every effect that no binding outlives its claims.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import itertools
 from gsaas.cloud.base import ServerStatus
 from gsaas.objects.lifecycle import Status
 
-MOST = 200
-"""More effects than any story has."""
+MAX_EFFECTS = 200
+"""More effects than any drive has."""
 
 
-def every_kill(make_world, prepare, check):
+def kill_after_every_effect(make_world, prepare, check):
     """Kill after effect 0, 1, 2, … of one drive, and let another engine go on; return how many there were."""
-    for effects in range(MOST):
+    for effects in range(MAX_EFFECTS):
         world = make_world()
         lease_id = prepare(world)
         killed = world.drive_until_killed(lease_id, effects)
@@ -24,7 +24,7 @@ def every_kill(make_world, prepare, check):
         check(world, lease_id)
         if not killed:
             return effects
-    raise AssertionError(f"more than {MOST} effects")
+    raise AssertionError(f"more than {MAX_EFFECTS} effects")
 
 
 def launched(world):
@@ -44,17 +44,19 @@ def releasing(world):
     return lease_id
 
 
-def ends(status):
+def check_left_nothing(status):
     return lambda world, lease_id: world.check_nothing_is_left(lease_id, status)
 
 
 def test_a_launch_becomes_active(make_world):
-    count = every_kill(make_world, launched, lambda world, lease: world.check_active(lease))
+    count = kill_after_every_effect(
+        make_world, launched, lambda world, lease: world.check_active(lease)
+    )
     assert count > 10
 
 
 def test_a_release_gives_everything_back(make_world):
-    assert every_kill(make_world, releasing, ends(Status.RELEASED)) > 10
+    assert kill_after_every_effect(make_world, releasing, check_left_nothing(Status.RELEASED)) > 10
 
 
 def test_a_launch_that_the_cloud_refuses_ends_in_error(make_world):
@@ -62,24 +64,26 @@ def test_a_launch_that_the_cloud_refuses_ends_in_error(make_world):
         world.cloud.refusal = "no such flavor"
         return world.launch()
 
-    assert every_kill(make_world, refused, ends(Status.ERROR)) > 3
+    assert kill_after_every_effect(make_world, refused, check_left_nothing(Status.ERROR)) > 3
 
 
 def test_a_launch_whose_server_fails_ends_in_error(make_world):
     def failing(world):
-        world.cloud.boots = ServerStatus.ERROR
+        world.cloud.initial_status = ServerStatus.ERROR
         return world.launch()
 
-    assert every_kill(make_world, failing, ends(Status.ERROR)) > 8
+    assert kill_after_every_effect(make_world, failing, check_left_nothing(Status.ERROR)) > 8
 
 
 def test_a_lease_whose_server_was_deleted_is_released(make_world):
-    def bereft(world):
+    def without_server(world):
         lease_id = active(world)
         world.cloud.servers.clear()
         return lease_id
 
-    assert every_kill(make_world, bereft, ends(Status.RELEASED)) > 8
+    assert (
+        kill_after_every_effect(make_world, without_server, check_left_nothing(Status.RELEASED)) > 8
+    )
 
 
 def test_a_lease_released_at_any_moment_of_its_launch_leaves_nothing(make_world):
@@ -95,12 +99,12 @@ def test_a_lease_released_at_any_moment_of_its_launch_leaves_nothing(make_world)
 
 
 def test_an_engine_that_dies_at_every_single_effect_still_gets_there(make_world):
-    """Each life is long enough to hold the lease, which is two effects, and for one of what follows."""
+    """Each engine lives long enough to own the lease, which is two effects, and for some that follow."""
     world = make_world()
     lease_id = world.launch()
     lives = itertools.count()
     while world.lease(lease_id).status != Status.ACTIVE:
         world.drive_until_killed(lease_id, 5)
-        assert next(lives) < MOST
+        assert next(lives) < MAX_EFFECTS
     world.drive(lease_id)
     world.check_active(lease_id)

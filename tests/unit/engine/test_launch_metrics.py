@@ -87,13 +87,13 @@ endpoint = http://127.0.0.1:1
 
 
 @pytest.fixture
-def start_engine(furnished, tmp_path):
+def start_engine(database_file, tmp_path):
     """Starts an engine that serves its metrics at a port, as its process does; stopped at the end."""
     with ExitStack() as parts:
 
         def start(port: int) -> None:
             settings = tmp_path / "gsaas.conf"
-            database = shutil.copy(furnished, tmp_path)
+            database = shutil.copy(database_file, tmp_path)
             settings.write_text(SETTINGS.format(database=database, port=port), encoding="utf-8")
             engine_process.start(gsaas.conf.load(files=[str(settings)]), parts)
 

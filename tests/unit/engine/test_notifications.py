@@ -1,4 +1,4 @@
-"""Which server a notification of Nova's is about."""
+"""The server that a notification of Nova's is about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_whatever_happens_to_a_server_is_a_reason_to_look_at_it(event):
 
 
 def test_a_new_server_also_says_which_lease_it_is_of():
-    data = payload(uuid="s", tags=["mine", "gsaas-lease-l"])
+    data = payload(uuid="s", tags=["other", "gsaas-lease-l"])
     assert notifications.trace("instance.create.end", data) == Trace("s", "l")
 
 
@@ -32,5 +32,5 @@ def test_a_new_server_also_says_which_lease_it_is_of():
         ("instance.update", payload(uuid="s", tags=None)),
     ],
 )
-def test_what_is_not_about_a_server_is_not_heard_and_what_is_odd_does_no_harm(event, data):
+def test_a_notification_about_something_else_is_ignored_and_an_odd_one_does_no_harm(event, data):
     assert notifications.trace(event, data) in (None, Trace("s"))

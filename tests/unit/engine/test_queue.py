@@ -1,4 +1,4 @@
-"""A lease with a server that has to wait: what the engine does, and that no kill loses anybody's turn."""
+"""A lease with a server that has to wait: what the engine does, and that no kill loses its place in the queue."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def claim(world: World, request: Request = ALL) -> str:
     return world.claims.claim(new_lease(request), request).id
 
 
-def queue_up(world: World, request: Request = ALL) -> str:
+def join_queue(world: World, request: Request = ALL) -> str:
     return world.claims.queue.join(new_lease(request), request, policy=WaitPolicy()).id
 
 
-def another(world: World) -> Claims:
-    """What a process that starts now knows: nothing."""
+def new_claims(world: World) -> Claims:
+    """Return the claims of a process that has just started, with an empty cache."""
     masked = world.claims.masked
     return Claims(world.database, attempts=5, heartbeat_timeout=3600, masked=masked)
 
 
-def test_a_lease_in_the_queue_rests_and_its_caller_is_remembered(world):
+def test_a_lease_in_the_queue_is_left_alone_and_its_caller_is_remembered(world):
     claim(world)
-    waiting = queue_up(world)
+    waiting = join_queue(world)
     engine = world.engine()
     engine.callers.keep(waiting, CALLER)
 
@@ -59,7 +59,7 @@ def test_a_lease_in_the_queue_rests_and_its_caller_is_remembered(world):
 
 def test_the_caller_of_a_lease_that_gave_up_waiting_is_forgotten(world):
     claim(world)
-    waiting = queue_up(world)
+    waiting = join_queue(world)
     engine = world.engine()
     engine.callers.keep(waiting, CALLER)
     world.claims.queue.leave(waiting)
@@ -70,9 +70,9 @@ def test_the_caller_of_a_lease_that_gave_up_waiting_is_forgotten(world):
     assert world.cloud.servers == {}
 
 
-def test_when_it_is_its_turn_it_is_booted_like_any_other(world):
+def test_a_lease_that_leaves_the_queue_is_booted_like_any_other(world):
     holder = claim(world)
-    waiting = queue_up(world)
+    waiting = join_queue(world)
     world.drive(waiting)
 
     world.release(holder)
@@ -80,12 +80,12 @@ def test_when_it_is_its_turn_it_is_booted_like_any_other(world):
     world.drive(waiting)
 
     assert world.lease(waiting).status == Status.ACTIVE
-    assert world.story(waiting) == ["queue", "claim", "boot", "activate"]
+    assert world.events(waiting) == ["queue", "claim", "boot", "activate"]
 
 
 def test_time_in_the_queue_does_not_count_as_time_to_boot(world):
     holder = claim(world)
-    waiting = queue_up(world)
+    waiting = join_queue(world)
     world.claims.returns.release(holder)
     with world.database.write() as session:
         lease = leases.get(session.connection(), waiting)
@@ -97,13 +97,13 @@ def test_time_in_the_queue_does_not_count_as_time_to_boot(world):
     assert world.lease(waiting).status == Status.ACTIVE
 
 
-def test_whoever_is_killed_at_any_moment_of_a_release_somebody_else_serves_who_waits(
+def test_after_a_kill_at_any_moment_of_a_release_another_process_serves_the_queue(
     make_world,
 ):
     effects = 0
     while True:
         world = make_world()
-        holder, waiting = claim(world), queue_up(world)
+        holder, waiting = claim(world), join_queue(world)
         world.fuse.left = effects
         try:
             world.claims.returns.release(holder)
@@ -113,12 +113,12 @@ def test_whoever_is_killed_at_any_moment_of_a_release_somebody_else_serves_who_w
             died = False
         world.fuse.left = None
 
-        other = another(world)
+        other = new_claims(world)
         other.returns.release(holder)
         other.run_audit()
 
         assert world.lease(waiting).status == Status.CLAIMED
-        assert world.story(waiting) == ["queue", "claim"]
+        assert world.events(waiting) == ["queue", "claim"]
         if not died:
             break
         effects += 1

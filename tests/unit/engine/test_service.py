@@ -1,4 +1,4 @@
-"""An engine that starts looks at what changed while there was none, and at nothing else."""
+"""An engine that starts drives the leases whose servers changed while no engine ran, and no others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_only_leases_whose_servers_are_not_where_they_were_are_looked_at(world):
     find = world.cloud.find
     world.cloud.find = lambda owner: asked.append(owner.lease_id) or find(owner)
 
-    world.conf.set_override("workers", 1, "engine")  # so that leases have their turns in order
+    world.conf.set_override("workers", 1, "engine")  # so that leases are driven in order
     bus = rpc.connect(world.conf, rpc.IN_PROCESS)
     engine = Engine(
         world.conf,

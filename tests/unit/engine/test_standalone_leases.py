@@ -10,13 +10,13 @@ from gsaas.objects.access import Access
 from gsaas.objects.address import Address
 from gsaas.objects.binding import LocalBinding
 from gsaas.objects.lifecycle import Status
-from tests.unit.engine.world import HOST, World, furnish
+from tests.unit.engine.world import HOST, World, create_database
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     path = tmp_path_factory.mktemp("template") / "gsaas.db"
-    furnish(path)
+    create_database(path)
     return path
 
 
@@ -52,7 +52,7 @@ def test_the_consumers_endpoint_is_told_before_the_lease_is_active(world):
     masked = Address(claim.masked_ip, claim.masked_port)
     real = Address("192.168.50.11", claim.gpu.daemon_port)
     expected = LocalBinding(lease_id, lease_id, 1000, {masked: real})
-    assert world.endpoint.held == {HOST: {lease_id: expected}}
+    assert world.endpoint.bindings_by_host == {HOST: {lease_id: expected}}
     assert lease.timings["rodvr_configuration"] == 0.004
     assert world.cloud.servers == {}
 
@@ -84,11 +84,11 @@ def test_one_that_never_answers_makes_it_fail_and_holds_the_claims_until_it_does
 def test_a_binding_that_the_endpoint_lost_is_made_again(world):
     lease_id = world.alloc()
     world.drive(lease_id)
-    world.endpoint.held.clear()
+    world.endpoint.bindings_by_host.clear()
 
     world.drive(lease_id)
 
-    assert list(world.endpoint.held[HOST]) == [lease_id]
+    assert list(world.endpoint.bindings_by_host[HOST]) == [lease_id]
 
 
 def test_released_it_leaves_nothing(world):
@@ -116,7 +116,7 @@ def test_terminated_by_its_owner_it_is_over_in_one_transaction(world):
     assert world.claims.returns.terminate(lease_id).status == Status.RELEASED
 
     world.check_nothing_is_left(lease_id, Status.RELEASED)
-    assert world.story(lease_id) == ["claim", "activate", "release", "finish"]
+    assert world.events(lease_id) == ["claim", "activate", "release", "finish"]
 
 
 def test_an_engine_killed_anywhere_leaves_what_the_next_one_finishes(make_world):

@@ -1,4 +1,4 @@
-"""Which step is next: lease and surroundings in, a step out."""
+"""The next step of a lease, by its row and its observed state."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.engine import steps
-from gsaas.engine.steps import Seen, Timeouts
+from gsaas.engine.steps import ObservedState, Timeouts
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
 from tests.support import rows
 
 BOOT_TIMEOUT = 600
-PATIENCE = Timeouts(boot=BOOT_TIMEOUT, caller=60)
+TIMEOUTS = Timeouts(boot=BOOT_TIMEOUT, caller=60)
 CREATED = datetime.datetime(2026, 1, 1, 12, 0)
 IN_TIME = CREATED + datetime.timedelta(seconds=BOOT_TIMEOUT)
 TOO_LATE = IN_TIME + datetime.timedelta(seconds=1)
@@ -41,11 +41,11 @@ RECORDED = {
     "port_ip": PORT.ip,
 }
 BOUND = {**RECORDED, "bound_host": "here"}
-KNOWS_NOTHING: dict[str, bool] = {}
+NO_BINDINGS: dict[str, bool] = {}
 WAITS_FOR_THE_TAP = {PORT.id: False}
 INSTALLED = {PORT.id: True}
 NO_ENDPOINT = None
-SILENCE = Seen(None, NO_ENDPOINT, trouble="Nova does not answer")
+CLOUD_DOWN = ObservedState(None, NO_ENDPOINT, cloud_error="Nova does not answer")
 
 
 def lease(status: Status, claims: int = 1, **columns: object) -> Lease:
@@ -55,39 +55,43 @@ def lease(status: Status, claims: int = 1, **columns: object) -> Lease:
     )
 
 
-def next_step(lease: Lease, seen: Seen, now: datetime.datetime = IN_TIME) -> steps.Step:
-    return steps.next_step(lease, seen, now, PATIENCE)
+def next_step(
+    lease: Lease, observed: ObservedState, now: datetime.datetime = IN_TIME
+) -> steps.Step:
+    return steps.next_step(lease, observed, now, TIMEOUTS)
 
 
 @pytest.mark.parametrize("server", [None, UNPLACED, BUILD, ACTIVE, FAILED])
 def test_a_claimed_lease_asks_for_its_server_whatever_a_former_engine_left(server):
     """`create` returns the server that is there, so a crash before it was recorded costs nothing."""
-    assert next_step(lease(Status.CLAIMED), Seen(server, NO_ENDPOINT)) == steps.CreateServer()
+    assert (
+        next_step(lease(Status.CLAIMED), ObservedState(server, NO_ENDPOINT)) == steps.CreateServer()
+    )
 
 
 AFTER_GRACE = CREATED + datetime.timedelta(seconds=61)
-STRANGER = Seen(None, NO_ENDPOINT, caller=False)
+NO_TOKEN = ObservedState(None, NO_ENDPOINT, can_create=False)
 
 
 def test_an_engine_without_the_callers_token_leaves_the_launch_to_the_one_that_has_it():
     soon = CREATED + datetime.timedelta(seconds=59)
-    assert isinstance(next_step(lease(Status.CLAIMED), STRANGER, soon), steps.Wait)
+    assert isinstance(next_step(lease(Status.CLAIMED), NO_TOKEN, soon), steps.Wait)
 
 
 def test_a_launch_whose_token_was_lost_fails_and_says_to_launch_again():
-    lost = next_step(lease(Status.CLAIMED), STRANGER, AFTER_GRACE)
+    lost = next_step(lease(Status.CLAIMED), NO_TOKEN, AFTER_GRACE)
     assert isinstance(lost, steps.Fail)
     assert lost.step == "create-server"
     assert "launch again" in lost.message
 
 
 def test_a_server_that_a_former_engine_made_is_taken_up_without_any_token():
-    made = Seen(BUILD, NO_ENDPOINT, caller=False)
+    made = ObservedState(BUILD, NO_ENDPOINT, can_create=False)
     assert next_step(lease(Status.CLAIMED), made, AFTER_GRACE) == steps.CreateServer()
 
 
-def test_while_the_cloud_is_silent_nobody_says_that_there_is_no_server():
-    blind = Seen(None, NO_ENDPOINT, caller=False, trouble="Nova does not answer")
+def test_while_the_cloud_is_silent_no_lease_fails_for_want_of_a_server():
+    blind = ObservedState(None, NO_ENDPOINT, can_create=False, cloud_error="Nova does not answer")
     assert isinstance(next_step(lease(Status.CLAIMED), blind, AFTER_GRACE), steps.Wait)
 
 
@@ -95,61 +99,61 @@ def test_while_the_cloud_is_silent_nobody_says_that_there_is_no_server():
     ("columns", "server", "endpoint", "step"),
     [
         ({"server_id": "server-1"}, UNPLACED, NO_ENDPOINT, steps.Wait),
-        ({"server_id": "server-1"}, BUILD, KNOWS_NOTHING, steps.RecordServer(BUILD)),
+        ({"server_id": "server-1"}, BUILD, NO_BINDINGS, steps.RecordServer(BUILD)),
         (RECORDED, BUILD, NO_ENDPOINT, steps.Wait),
-        (RECORDED, BUILD, KNOWS_NOTHING, steps.Bind("here")),
-        (BOUND, BUILD, KNOWS_NOTHING, steps.ApplyBinding("here")),
+        (RECORDED, BUILD, NO_BINDINGS, steps.RecordBoundHost("here")),
+        (BOUND, BUILD, NO_BINDINGS, steps.ApplyBinding("here")),
         (BOUND, BUILD, WAITS_FOR_THE_TAP, steps.ApplyBinding("here")),
         (BOUND, BUILD, INSTALLED, steps.Wait),
         (BOUND, ACTIVE, WAITS_FOR_THE_TAP, steps.ApplyBinding("here")),
         (BOUND, ACTIVE, INSTALLED, steps.Activate()),
-        (BOUND, MOVED, KNOWS_NOTHING, steps.RemoveBinding("here")),
-        (RECORDED, MOVED, KNOWS_NOTHING, steps.RecordServer(MOVED)),
+        (BOUND, MOVED, NO_BINDINGS, steps.RemoveBinding("here")),
+        (RECORDED, MOVED, NO_BINDINGS, steps.RecordServer(MOVED)),
         (BOUND, FAILED, INSTALLED, steps.Fail),
         (BOUND, DELETING, INSTALLED, steps.Wait),
         (BOUND, None, NO_ENDPOINT, steps.Release),
         (BOUND, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
-        ({"server_id": "server-1"}, PORTLESS, KNOWS_NOTHING, steps.Fail),
+        ({"server_id": "server-1"}, PORTLESS, NO_BINDINGS, steps.Fail),
         ({**BOUND, "timings": {}}, BUILD, INSTALLED, steps.Wait),
-        ({**BOUND, "timings": {}}, ACTIVE, INSTALLED, steps.NoteActivation()),
-        ({**BOUND, "timings": None}, ACTIVE, INSTALLED, steps.NoteActivation()),
+        ({**BOUND, "timings": {}}, ACTIVE, INSTALLED, steps.RecordActivationTime()),
+        ({**BOUND, "timings": None}, ACTIVE, INSTALLED, steps.RecordActivationTime()),
     ],
 )
 def test_a_booting_lease_is_wired_while_its_server_boots(columns, server, endpoint, step):
-    found = next_step(lease(Status.BOOTING, **columns), Seen(server, endpoint))
+    found = next_step(lease(Status.BOOTING, **columns), ObservedState(server, endpoint))
     assert found == step if not isinstance(step, type) else isinstance(found, step)
 
 
 @pytest.mark.parametrize(
     ("columns", "server", "endpoint", "step"),
     [
-        (BOUND, ACTIVE, INSTALLED, steps.Rest()),
-        (BOUND, ACTIVE, WAITS_FOR_THE_TAP, steps.Rest()),  # a hard reboot: the endpoint has it
-        (BOUND, ACTIVE, KNOWS_NOTHING, steps.ApplyBinding("here")),
-        (BOUND, BUILD, INSTALLED, steps.Rest()),
-        (RECORDED, UNPLACED, NO_ENDPOINT, steps.Rest()),
+        (BOUND, ACTIVE, INSTALLED, steps.Idle()),
+        (BOUND, ACTIVE, WAITS_FOR_THE_TAP, steps.Idle()),  # a hard reboot: the endpoint has it
+        (BOUND, ACTIVE, NO_BINDINGS, steps.ApplyBinding("here")),
+        (BOUND, BUILD, INSTALLED, steps.Idle()),
+        (RECORDED, UNPLACED, NO_ENDPOINT, steps.Idle()),
         (BOUND, UNPLACED, NO_ENDPOINT, steps.RemoveBinding("here")),  # its interface was taken away
         (BOUND, PORTLESS, INSTALLED, steps.RemoveBinding("here")),
-        (BOUND, MOVED, KNOWS_NOTHING, steps.RemoveBinding("here")),
+        (BOUND, MOVED, NO_BINDINGS, steps.RemoveBinding("here")),
         (BOUND, REPLUGGED, INSTALLED, steps.RemoveBinding("here")),
-        (RECORDED, REPLUGGED, KNOWS_NOTHING, steps.RecordServer(REPLUGGED)),
+        (RECORDED, REPLUGGED, NO_BINDINGS, steps.RecordServer(REPLUGGED)),
         (BOUND, None, NO_ENDPOINT, steps.Release("its server was deleted")),
-        (BOUND, FAILED, INSTALLED, steps.Rest()),  # a resize that failed: its owner's business
+        (BOUND, FAILED, INSTALLED, steps.Idle()),  # a resize that failed: its owner's business
         (BOUND, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
         (RECORDED, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
     ],
 )
 def test_an_active_lease_follows_its_server(columns, server, endpoint, step):
-    assert next_step(lease(Status.ACTIVE, **columns), Seen(server, endpoint)) == step
+    assert next_step(lease(Status.ACTIVE, **columns), ObservedState(server, endpoint)) == step
 
 
 def test_an_active_lease_stays_as_it_is_while_the_cloud_is_silent():
-    assert next_step(lease(Status.ACTIVE, **BOUND), SILENCE) == steps.Rest()
+    assert next_step(lease(Status.ACTIVE, **BOUND), CLOUD_DOWN) == steps.Idle()
 
 
 def test_a_server_that_failed_is_quoted_with_what_its_owner_can_do():
     failed = lease(Status.BOOTING, **BOUND, locality="local")
-    step = next_step(failed, Seen(FAILED, INSTALLED))
+    step = next_step(failed, ObservedState(FAILED, INSTALLED))
     assert step == steps.Fail(
         "boot-server",
         "the cloud says of server server-1: no disk left; "
@@ -159,46 +163,53 @@ def test_a_server_that_failed_is_quoted_with_what_its_owner_can_do():
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
 @pytest.mark.parametrize(
-    ("columns", "claims", "seen", "step"),
+    ("columns", "claims", "observed", "step"),
     [
-        (BOUND, 1, Seen(ACTIVE, INSTALLED), steps.RemoveBinding("here")),
-        (BOUND, 1, Seen(None, NO_ENDPOINT), steps.RemoveBinding("here")),
-        (RECORDED, 1, Seen(ACTIVE, KNOWS_NOTHING), steps.DeleteServer()),
-        (RECORDED, 1, Seen(None, NO_ENDPOINT), steps.DeleteServer()),
-        ({}, 1, Seen(BUILD, KNOWS_NOTHING), steps.DeleteServer()),  # made, never recorded
-        ({}, 1, Seen(None, NO_ENDPOINT), steps.ReturnClaims()),
+        (BOUND, 1, ObservedState(ACTIVE, INSTALLED), steps.RemoveBinding("here")),
+        (BOUND, 1, ObservedState(None, NO_ENDPOINT), steps.RemoveBinding("here")),
+        (RECORDED, 1, ObservedState(ACTIVE, NO_BINDINGS), steps.DeleteServer()),
+        (RECORDED, 1, ObservedState(None, NO_ENDPOINT), steps.DeleteServer()),
+        ({}, 1, ObservedState(BUILD, NO_BINDINGS), steps.DeleteServer()),  # made, never recorded
+        ({}, 1, ObservedState(None, NO_ENDPOINT), steps.ReturnClaims()),
     ],
 )
-def test_what_is_held_is_given_back_binding_first_and_claims_last(
-    status, columns, claims, seen, step
+def test_everything_is_given_back_binding_first_and_claims_last(
+    status, columns, claims, observed, step
 ):
-    assert next_step(lease(status, claims, **columns), seen) == step
+    assert next_step(lease(status, claims, **columns), observed) == step
 
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
 def test_an_endpoint_that_does_not_confirm_delays_the_claims_but_not_the_end_of_the_server(status):
-    held = lease(status, **BOUND)
-    assert next_step(held, Seen(ACTIVE, INSTALLED, unconfirmed=True)) == steps.DeleteServer()
-    held = lease(status, bound_host="here", port_id=PORT.id)
-    assert isinstance(next_step(held, Seen(None, NO_ENDPOINT, unconfirmed=True)), steps.Wait)
+    bound = lease(status, **BOUND)
+    assert (
+        next_step(bound, ObservedState(ACTIVE, INSTALLED, endpoint_unconfirmed=True))
+        == steps.DeleteServer()
+    )
+    bound = lease(status, bound_host="here", port_id=PORT.id)
+    assert isinstance(
+        next_step(bound, ObservedState(None, NO_ENDPOINT, endpoint_unconfirmed=True)), steps.Wait
+    )
 
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
 def test_a_silent_cloud_delays_the_end_of_the_server_but_not_of_the_claims(status):
-    assert next_step(lease(status, **BOUND), SILENCE) == steps.RemoveBinding("here")
-    unconfirmed = Seen(None, NO_ENDPOINT, unconfirmed=True, trouble="Nova does not answer")
+    assert next_step(lease(status, **BOUND), CLOUD_DOWN) == steps.RemoveBinding("here")
+    unconfirmed = ObservedState(
+        None, NO_ENDPOINT, endpoint_unconfirmed=True, cloud_error="Nova does not answer"
+    )
     assert isinstance(next_step(lease(status, **BOUND), unconfirmed), steps.Wait)
-    assert next_step(lease(status, **RECORDED), SILENCE) == steps.ReturnClaims()
-    assert isinstance(next_step(lease(status, claims=0, **RECORDED), SILENCE), steps.Wait)
+    assert next_step(lease(status, **RECORDED), CLOUD_DOWN) == steps.ReturnClaims()
+    assert isinstance(next_step(lease(status, claims=0, **RECORDED), CLOUD_DOWN), steps.Wait)
 
 
 def test_a_lease_is_not_finished_before_the_cloud_has_said_that_there_is_no_server():
-    assert isinstance(next_step(lease(Status.RELEASING, claims=0), SILENCE), steps.Wait)
+    assert isinstance(next_step(lease(Status.RELEASING, claims=0), CLOUD_DOWN), steps.Wait)
 
 
 @pytest.mark.parametrize("status", [Status.ERROR, Status.RELEASED])
 def test_a_server_that_turns_up_after_its_lease_is_over_is_deleted(status):
-    late = Seen(BUILD, KNOWS_NOTHING)
+    late = ObservedState(BUILD, NO_BINDINGS)
     assert next_step(lease(status, claims=0), late) == steps.DeleteServer()
 
 
@@ -206,12 +217,12 @@ def test_a_server_that_turns_up_after_its_lease_is_over_is_deleted(status):
     ("status", "step"),
     [
         (Status.RELEASING, steps.Finish()),
-        (Status.ERROR, steps.Rest()),
-        (Status.RELEASED, steps.Rest()),
+        (Status.ERROR, steps.Idle()),
+        (Status.RELEASED, steps.Idle()),
     ],
 )
-def test_a_lease_that_holds_nothing_ends_and_one_in_error_waits_for_its_owner(status, step):
-    assert next_step(lease(status, claims=0), Seen(None, NO_ENDPOINT)) == step
+def test_a_lease_that_has_nothing_left_ends_and_one_in_error_waits_for_its_owner(status, step):
+    assert next_step(lease(status, claims=0), ObservedState(None, NO_ENDPOINT)) == step
 
 
 @pytest.mark.parametrize(
@@ -219,7 +230,7 @@ def test_a_lease_that_holds_nothing_ends_and_one_in_error_waits_for_its_owner(st
     [
         ({"server_id": "server-1"}, UNPLACED, NO_ENDPOINT, "chose no host"),
         (RECORDED, ACTIVE, NO_ENDPOINT, "no RODVR endpoint"),
-        (BOUND, ACTIVE, KNOWS_NOTHING, "did not connect it"),
+        (BOUND, ACTIVE, NO_BINDINGS, "did not connect it"),
         (BOUND, ACTIVE, WAITS_FOR_THE_TAP, "did not connect it"),
         (BOUND, BUILD, INSTALLED, "still in state BUILD"),
     ],
@@ -227,24 +238,24 @@ def test_a_lease_that_holds_nothing_ends_and_one_in_error_waits_for_its_owner(st
 def test_a_lease_that_is_not_ready_in_time_fails_and_says_what_was_missing(
     columns, server, endpoint, missing
 ):
-    late = next_step(lease(Status.BOOTING, **columns), Seen(server, endpoint), TOO_LATE)
+    late = next_step(lease(Status.BOOTING, **columns), ObservedState(server, endpoint), TOO_LATE)
     assert isinstance(late, steps.Fail)
     assert late.step == "boot-server"
     assert missing in late.message
 
 
 def test_a_lease_whose_cloud_fell_silent_while_it_booted_fails_and_says_so():
-    late = next_step(lease(Status.BOOTING, **BOUND), SILENCE, TOO_LATE)
+    late = next_step(lease(Status.BOOTING, **BOUND), CLOUD_DOWN, TOO_LATE)
     assert isinstance(late, steps.Fail)
     assert "Nova does not answer" in late.message
 
 
 def test_a_lease_that_got_ready_at_the_last_moment_becomes_active():
     ready = lease(Status.BOOTING, **BOUND)
-    assert next_step(ready, Seen(ACTIVE, INSTALLED), TOO_LATE) == steps.Activate()
+    assert next_step(ready, ObservedState(ACTIVE, INSTALLED), TOO_LATE) == steps.Activate()
 
 
 def test_a_claimed_lease_without_a_server_fails_in_the_end():
-    late = next_step(lease(Status.CLAIMED), Seen(None, NO_ENDPOINT), TOO_LATE)
+    late = next_step(lease(Status.CLAIMED), ObservedState(None, NO_ENDPOINT), TOO_LATE)
     assert isinstance(late, steps.Fail)
     assert late.step == "create-server"

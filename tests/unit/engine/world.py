@@ -1,7 +1,7 @@
 """A small cloud in memory that can be killed after any effect, and the engine's driver in front of it.
 
 The cloud and the endpoints do what the real ones do, in as many separate effects; the database and the claims are
-the real ones. A `Fuse` counts effects and kills whoever causes one too many, as `kill -9` would: nothing after that
+the real ones. A `Fuse` counts effects and, at a given number, kills the engine as `kill -9` would: nothing after that
 point runs.
 """
 
@@ -54,15 +54,15 @@ class Killed(BaseException):
 
 
 class Fuse:
-    """Allows so many effects; None allows all of them."""
+    """Allows a number of effects; None allows all of them."""
 
     def __init__(self) -> None:
         self.left: int | None = None
-        self.watch = lambda: None
+        self.on_effect = lambda: None
 
     def effect(self) -> None:
-        """Something outside the process changed just now."""
-        self.watch()
+        """Count a change outside the process; raises `Killed` after the last one that is allowed."""
+        self.on_effect()
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
@@ -70,7 +70,7 @@ class Fuse:
 
 
 class FusedDatabase(Database):
-    """Each write is two effects: nothing is kept yet, everything is."""
+    """Each write is two effects: one before the commit, one after it."""
 
     fuse: Fuse
 
@@ -90,8 +90,8 @@ class MemoryCloud(Cloud):
         self.servers: dict[str, Server] = {}
         self.user_data: dict[str, str] = {}
         self.refusal: str | None = None
-        self.silent = False
-        self.boots: ServerStatus = ServerStatus.ACTIVE
+        self.is_down = False
+        self.initial_status: ServerStatus = ServerStatus.ACTIVE
 
     def check(self, context, request):
         return []
@@ -113,7 +113,7 @@ class MemoryCloud(Cloud):
         if server.port is None:
             port_id = str(uuid.uuid4())
             port = Port(port_id, f"tap{port_id[:11]}", "fa:16:3e:00:00:05", "10.0.0.5")
-            server = replace(server, status=self.boots, host=host or HOST, port=port)
+            server = replace(server, status=self.initial_status, host=host or HOST, port=port)
             self._put(lease_id, server)
         return server
 
@@ -130,7 +130,7 @@ class MemoryCloud(Cloud):
             self.fuse.effect()
 
     def _reach(self) -> None:
-        if self.silent:
+        if self.is_down:
             raise exceptions.CloudUnavailable(reason="the cloud does not answer")
 
     def _put(self, lease_id: str, server: Server) -> None:
@@ -139,11 +139,11 @@ class MemoryCloud(Cloud):
 
 
 class MemoryEndpoint:
-    """The endpoints of all hosts: what each holds, and whether it answers."""
+    """The endpoints of all hosts: their bindings, and whether they answer."""
 
     def __init__(self, fuse: Fuse) -> None:
         self.fuse = fuse
-        self.held: dict[str, dict[str, Binding]] = {}
+        self.bindings_by_host: dict[str, dict[str, Binding]] = {}
         self.tap_exists = True
         self.answers = True
         self.calls: list[tuple[str, str, str]] = []
@@ -151,7 +151,7 @@ class MemoryEndpoint:
     def apply(self, host: str, binding: Binding) -> dict[str, Any]:
         self._reach(host)
         self.calls.append(("apply", host, binding.port_id))
-        self.held.setdefault(host, {})[binding.port_id] = binding
+        self.bindings_by_host.setdefault(host, {})[binding.port_id] = binding
         self.fuse.effect()
         seconds = 0.004 if self.tap_exists else None
         installed = {"installed": self.tap_exists, "seconds": seconds}
@@ -160,13 +160,15 @@ class MemoryEndpoint:
     def remove(self, host: str, port_id: str) -> dict[str, Any]:
         self._reach(host)
         self.calls.append(("remove", host, port_id))
-        self.held.get(host, {}).pop(port_id, None)
+        self.bindings_by_host.get(host, {}).pop(port_id, None)
         self.fuse.effect()
         return {"bindings": {}}
 
     @property
     def bindings(self) -> list[Binding]:
-        return [binding for held in self.held.values() for binding in held.values()]
+        return [
+            binding for by_port in self.bindings_by_host.values() for binding in by_port.values()
+        ]
 
     def _reach(self, host: str) -> None:
         self.fuse.effect()
@@ -175,94 +177,94 @@ class MemoryEndpoint:
 
 
 class MemoryMonitor:
-    """The monitors of all GPU hosts: daemons that come and go as fast, or as slowly, as a test says."""
+    """The monitors of all GPU hosts, whose daemons start and end when a test says so."""
 
     def __init__(self, fuse: Fuse) -> None:
         self.fuse = fuse
         self.answers = True
         self.fenced = True
-        self.starts = DaemonState.HEALTHY
-        """How a new daemon fares."""
-        self.ends = True
-        """A daemon that is wanted no more is gone at once."""
-        self.obeys = True
-        """The kernel changes the fence as it is asked to."""
+        self.initial_state = DaemonState.HEALTHY
+        """The state of a new daemon."""
+        self.ends_daemons = True
+        """A daemon that is not desired any more is gone at once."""
+        self.changes_fence = True
+        """The kernel changes the fence as the monitor asks it to."""
         self.fences: dict[str, frozenset[Admission]] = {}
-        self.orders: dict[str, DesiredState] = {}
+        self.desired: dict[str, DesiredState] = {}
         self.daemons: dict[str, dict[str, DaemonStatus]] = {}
 
-    def apply(self, host: str, wanted: DesiredState) -> dict[str, Any]:
+    def apply(self, host: str, state: DesiredState) -> dict[str, Any]:
         self.fuse.effect()
         if not self.answers:
             raise AgentCallFailed(f"the monitor of {host} does not answer")
-        wanted = DesiredState.from_dict(json.loads(json.dumps(wanted.to_dict())))
-        if host not in self.orders or wanted.serial > self.orders[host].serial:
-            self.orders[host] = wanted
-            self._settle(host)
+        state = DesiredState.from_dict(json.loads(json.dumps(state.to_dict())))
+        if host not in self.desired or state.serial > self.desired[host].serial:
+            self.desired[host] = state
+            self._reconcile(host)
             self.fuse.effect()
         return self.report(host)
 
-    def _settle(self, host: str) -> None:
-        if self.obeys:
-            self.fences[host] = self.orders[host].admissions
-        there = self.daemons.setdefault(host, {})
-        wanted = {daemon.key: daemon for daemon in self.orders[host].daemons}
-        for key in there.keys() - wanted.keys():
-            if self.ends:
-                del there[key]
+    def _reconcile(self, host: str) -> None:
+        if self.changes_fence:
+            self.fences[host] = self.desired[host].admissions
+        running = self.daemons.setdefault(host, {})
+        desired = {daemon.key: daemon for daemon in self.desired[host].daemons}
+        for key in running.keys() - desired.keys():
+            if self.ends_daemons:
+                del running[key]
             else:
-                there[key] = DaemonStatus(there[key].daemon, DaemonState.DRAINING)
-        for key in wanted.keys() - there.keys():
-            there[key] = DaemonStatus(wanted[key], self.starts)
+                running[key] = DaemonStatus(running[key].daemon, DaemonState.DRAINING)
+        for key in desired.keys() - running.keys():
+            running[key] = DaemonStatus(desired[key], self.initial_state)
 
-    def all_end(self) -> None:
-        """What was draining has gone."""
-        self.ends = True
-        for host in self.orders:
-            self._settle(host)
+    def end_draining(self) -> None:
+        """Let every daemon end that is draining."""
+        self.ends_daemons = True
+        for host in self.desired:
+            self._reconcile(host)
 
-    def fare(
+    def set_state(
         self, host: str, state: DaemonState, detail: str | None = None, restarts: int = 0
     ) -> None:
-        """Have every daemon of *host* fare so."""
+        """Set the state of every daemon of *host*."""
         for key, condition in self.daemons[host].items():
             self.daemons[host][key] = DaemonStatus(condition.daemon, state, restarts, detail)
 
     def report(self, host: str) -> dict[str, Any]:
-        orders = self.orders[host]
+        serial = self.desired[host].serial
         fence = FenceReport(self.fences[host]) if self.fenced else None
-        report = DaemonReport(orders.serial, list(self.daemons[host].values()), fence).to_dict()
+        report = DaemonReport(serial, list(self.daemons[host].values()), fence).to_dict()
         return json.loads(json.dumps(report))
 
     @property
-    def serving(self) -> set[Daemon]:
+    def running(self) -> set[Daemon]:
         """Every daemon that runs anywhere."""
-        return {each.daemon for there in self.daemons.values() for each in there.values()}
+        return {each.daemon for conditions in self.daemons.values() for each in conditions.values()}
 
     @property
     def admitted(self) -> set[Admission]:
-        """Everybody whom a fence lets in."""
+        """Every admission of any fence."""
         return {each for admissions in self.fences.values() for each in admissions}
 
 
-def furnish(database: Path) -> None:
-    """Make a database with one GPU host and one compute host."""
-    door = Database.open(f"sqlite:///{database}")
-    migration.upgrade(door)
+def create_database(path: Path) -> None:
+    """Make a database file with one GPU host and one compute host."""
+    database = Database.open(f"sqlite:///{path}")
+    migration.upgrade(database)
     infos = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(2)]
-    with door.write() as session:
+    with database.write() as session:
         gpus.register(session, "gpu1", "192.168.50.11", infos)
         endpoints.register(session, HOST, {"bindings": {}, "gpu_address": HOST_ADDRESS})
-    door.close()
+    database.close()
 
 
 class World:
     """One GPU host, one compute host, and leases driven by as many engines as it takes."""
 
     def __init__(self, database: Path, ports: PortRange | None = None) -> None:
-        """*database* is a copy of what `furnish` made; with *ports*, cGPUs have daemons of their own."""
+        """*database* is a copy of what `create_database` made; with *ports*, cGPUs have daemons of their own."""
         self.fuse = Fuse()
-        self.fuse.watch = self.check_safety
+        self.fuse.on_effect = self.check_safety
         self.conf = gsaas.conf.load(files=[])
         self.database = sqlite.opened(f"sqlite:///{database}", FusedDatabase)
         self.database.fuse = self.fuse
@@ -309,7 +311,7 @@ class World:
             leases.transition(session.connection(), lease_id, Event.RELEASE)
 
     def drive(self, lease_id: str) -> float | None:
-        """Let a new engine take all the steps that can be taken now."""
+        """Let a new engine execute all the steps that can be executed now."""
         return self.engine().drive(lease_id)
 
     def engine(self, name: str | None = None) -> LeaseDriver:
@@ -326,7 +328,7 @@ class World:
         )
 
     def drive_until_killed(self, lease_id: str, effects: int) -> bool:
-        """Kill the engine after so many effects; False if it was done before that."""
+        """Kill the engine after this number of effects; return False if it had finished before."""
         self.fuse.left = effects
         try:
             self.drive(lease_id)
@@ -352,7 +354,7 @@ class World:
                 claimed_at=lease.claimed_at - ago,
             )
 
-    def story(self, lease_id: str) -> list[str]:
+    def events(self, lease_id: str) -> list[str]:
         with self.database.read() as session:
             return [event.event for event in leases.events(session.connection(), lease_id)]
 
@@ -361,13 +363,13 @@ class World:
             return sum(gpu.used_mb for gpu in gpus.page(session, limit=100))
 
     def check_safety(self) -> None:
-        """At no moment does an endpoint hold a way to a GPU that its lease has given back."""
+        """Check that no endpoint and no daemon serves a GPU that its lease has given back."""
         for binding in self.endpoint.bindings:
             with self.database.read() as session:
                 lease = leases.get(session.connection(), binding.lease_id)
                 assert lease.claims, f"{binding} outlived its claims"
                 assert lease.bound_host, f"{binding} is unknown to the database"
-        for daemon in self.monitor.serving:
+        for daemon in self.monitor.running:
             with self.database.read() as session:
                 lease = leases.get(session.connection(), daemon.lease_id)
                 ports = [claim.daemon_port for claim in lease.claims]
@@ -376,22 +378,22 @@ class World:
     def check_active(self, lease_id: str) -> None:
         """A lease is ACTIVE, with one server and exactly its binding."""
         lease = self.lease(lease_id)
-        assert lease.status == Status.ACTIVE, self.story(lease_id)
+        assert lease.status == Status.ACTIVE, self.events(lease_id)
         assert list(self.cloud.servers) == [lease_id]
         assert lease.server_id == self.cloud.servers[lease_id].id
         with self.database.read() as session:
             expected = binding_of(leases.get(session.connection(), lease_id))
-        assert self.endpoint.held == {HOST: {lease.port_id: expected}}
+        assert self.endpoint.bindings_by_host == {HOST: {lease.port_id: expected}}
         assert self.used_mb() == 4096
 
     def check_nothing_is_left(self, lease_id: str, status: Status) -> None:
         """A lease is over, and nothing of it is anywhere."""
         lease = self.lease(lease_id)
-        assert lease.status == status, self.story(lease_id)
+        assert lease.status == status, self.events(lease_id)
         assert (lease.claims, lease.server_id, lease.bound_host) == ((), None, None)
         assert self.cloud.servers == {}
         assert self.endpoint.bindings == []
-        assert self.monitor.serving == set()
+        assert self.monitor.running == set()
         assert self.monitor.admitted == set()
         assert self.used_mb() == 0
         with self.database.read() as session:

@@ -1,5 +1,4 @@
-"""The pool's rules written down a second time, in the slowest and plainest way: look at
-everything, every time."""
+"""A second implementation of the pool's rules, as simple as possible: it looks at every GPU for every cGPU."""
 
 from __future__ import annotations
 
@@ -7,17 +6,17 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gsaas.gpgpums.pool import Mix
+from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.objects.gpu import EXCLUSIVE, Gpu
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 
 @dataclass
-class Seen:
+class GpuState:
     """A GPU while a request is being placed."""
 
     gpu: Gpu
-    left: int
+    usable: int
     """MiB that the request can still use of it; 0 if it cannot use it."""
     leases: int
     given: int
@@ -33,73 +32,82 @@ class Seen:
 
 
 @dataclass
-class Picture:
-    """What a policy looks at."""
+class Scene:
+    """All that a policy sees: the request, the GPUs, and the recent requests."""
 
     request: Request
-    cloud: list[Seen]
+    cloud: list[GpuState]
     mix: Mix = field(default=())
 
 
-Key = Callable[[Seen, Picture], tuple]
-"""How much a policy dislikes a GPU: it takes one that it dislikes least."""
+Key = Callable[[GpuState, Scene], tuple]
+"""The sort key of a policy: it takes the GPU with the smallest key."""
 
 
-def round_robin(seen: Seen, picture: Picture) -> tuple:
-    given = [other for other in picture.cloud if other.given]
+def round_robin(state: GpuState, scene: Scene) -> tuple:
+    given = [other for other in scene.cloud if other.given]
     if not given:
-        return seen.place
+        return state.place
     last = min(given, key=lambda other: (-other.given, other.place))
-    return (seen.place <= last.place, seen.place)
+    return (state.place <= last.place, state.place)
 
 
-def utilisation(seen: Seen, _picture: Picture) -> tuple:
-    known = seen.gpu.utilisation
-    return (101 if known is None else known, seen.leases, -seen.left, seen.place)
+def utilisation(state: GpuState, _scene: Scene) -> tuple:
+    known = state.gpu.utilisation
+    return (101 if known is None else known, state.leases, -state.usable, state.place)
 
 
-def node(seen: Seen, picture: Picture) -> tuple:
-    mates = [other for other in picture.cloud if other.gpu.host == seen.gpu.host]
-    return (sum(mate.leases for mate in mates), seen.gpu.host, -seen.left, seen.place)
+def node(state: GpuState, scene: Scene) -> tuple:
+    same_host = [other for other in scene.cloud if other.gpu.host == state.gpu.host]
+    return (
+        sum(other.leases for other in same_host),
+        state.gpu.host,
+        -state.usable,
+        state.place,
+    )
 
 
-def fragmentation(seen: Seen, picture: Picture) -> tuple:
-    mix = picture.mix or [(picture.request, 1.0)]
-    gpu = seen.gpu
+def fragmentation(state: GpuState, scene: Scene) -> tuple:
+    mix = scene.mix or [(scene.request, 1.0)]
+    gpu = state.gpu
 
     def wasted(free: int) -> float:
         total = 0.0
-        for wanted, often in mix:
-            enough = free == gpu.memory_mb if wanted.memory_mb is None else free >= wanted.memory_mb
-            if not (enough and is_of_kind(gpu, wanted)):
-                total += free * often
-        return total / sum(often for _, often in mix)
+        for recent, frequency in mix:
+            enough = free == gpu.memory_mb if recent.memory_mb is None else free >= recent.memory_mb
+            if not (enough and is_of_kind(gpu, recent)):
+                total += free * frequency
+        return total / sum(frequency for _, frequency in mix)
 
-    grown = wasted(seen.free - (picture.request.memory_mb or gpu.memory_mb)) - wasted(seen.free)
+    grown = wasted(state.free - (scene.request.memory_mb or gpu.memory_mb)) - wasted(state.free)
     capability = gpu.compute_capability or (0, 0)
-    return (round(grown, 6), seen.free, gpu.memory_mb, gpu.model, capability, seen.place)
+    return (round(grown, 6), state.free, gpu.memory_mb, gpu.model, capability, state.place)
 
 
 KEYS: dict[str, Key] = {
-    "best-fit": lambda seen, _: (seen.left, seen.place),
+    "best-fit": lambda state, _: (state.usable, state.place),
     "best-fit-utilisation": utilisation,
-    "energy": lambda seen, _: (seen.gpu.used_mb + seen.taken == 0, seen.left, seen.place),
-    "fewer-jobs-gpu": lambda seen, _: (seen.leases, -seen.left, seen.place),
-    "fewer-jobs-node": node,
-    "first-fit": lambda seen, _: seen.place,
-    "first-local": lambda seen, picture: (
-        seen.gpu.host != (picture.request.consumer_host or seen.gpu.host),
-        seen.place,
+    "energy": lambda state, _: (
+        state.gpu.used_mb + state.taken == 0,
+        state.usable,
+        state.place,
     ),
-    "first-remote": lambda seen, picture: (
-        seen.gpu.host == picture.request.consumer_host,
-        seen.place,
+    "fewer-jobs-gpu": lambda state, _: (state.leases, -state.usable, state.place),
+    "fewer-jobs-node": node,
+    "first-fit": lambda state, _: state.place,
+    "first-local": lambda state, scene: (
+        state.gpu.host != (scene.request.consumer_host or state.gpu.host),
+        state.place,
+    ),
+    "first-remote": lambda state, scene: (
+        state.gpu.host == scene.request.consumer_host,
+        state.place,
     ),
     "fragmentation-gradient": fragmentation,
-    "least-load-fit": lambda seen, _: (-seen.left, seen.place),
-    "performance": lambda seen, _: (seen.leases, seen.place),
+    "least-load-fit": lambda state, _: (-state.usable, state.place),
+    "performance": lambda state, _: (state.leases, state.place),
     "round-robin": round_robin,
-    "worst-fit": lambda seen, _: (-seen.left, seen.place),
+    "worst-fit": lambda state, _: (-state.usable, state.place),
 }
 
 
@@ -118,44 +126,44 @@ def choose(
             return None
         request = request.with_(locality=ANY, host=consumer)
     if request.locality == REMOTE and consumer is not None:
-        gone = [gpu for gpu in gpus if gpu.host == consumer]
-        compute_hosts = frozenset(["wherever the consumer is"])
+        excluded_gpus = [gpu for gpu in gpus if gpu.host == consumer]
+        compute_hosts = frozenset(["the consumer's host"])
     else:
-        gone = []
+        excluded_gpus = []
     if request.host is not None:
         gpus = [gpu for gpu in gpus if gpu.host == request.host]
         request = request.with_(host=None, hosts=ANY)
     if request.locality == LOCAL or request.hosts == ONE:
-        picture = look(request, gpus, mix)
+        scene = make_scene(request, gpus, mix)
         here = [
-            seen
-            for seen in picture.cloud
-            if seen.left and (request.locality != LOCAL or seen.gpu.host in compute_hosts)
+            state
+            for state in scene.cloud
+            if state.usable and (request.locality != LOCAL or state.gpu.host in compute_hosts)
         ]
-        for best in sorted(here, key=lambda seen: key(seen, picture)):
+        for best in sorted(here, key=lambda state: key(state, scene)):
             if request.locality == REMOTE and not compute_hosts - {best.gpu.host}:
                 continue
-            if best.gpu in gone:
+            if best.gpu in excluded_gpus:
                 continue
-            mates = [gpu for gpu in gpus if gpu.host == best.gpu.host]
-            chosen = place(request.with_(hosts=ANY), mates, key, mix)
+            same_host = [gpu for gpu in gpus if gpu.host == best.gpu.host]
+            chosen = place(request.with_(hosts=ANY), same_host, key, mix)
             if chosen is not None:
                 return chosen
         return None
-    chosen = place(request, gpus, key, mix, gone[0].host if gone else None)
+    chosen = place(request, gpus, key, mix, excluded_gpus[0].host if excluded_gpus else None)
     if request.locality != REMOTE or chosen is None:
         return chosen
     hosts = {gpu.uuid: gpu.host for gpu in gpus}
-    first = gone[0].host if gone else None
-    for spared in [first, *(hosts[uuid] for uuid in reversed(_firsts(chosen, hosts)))]:
-        chosen = place(request, gpus, key, mix, spared)
+    first = excluded_gpus[0].host if excluded_gpus else None
+    for excluded in [first, *(hosts[uuid] for uuid in reversed(_firsts(chosen, hosts)))]:
+        chosen = place(request, gpus, key, mix, excluded)
         if chosen is not None and compute_hosts - {hosts[uuid] for uuid in chosen}:
             return chosen
     return None
 
 
 def possible(request: Request, gpus: Iterable[Gpu], compute_hosts: frozenset[str]) -> bool:
-    """Is there any assignment at all? Tries every one: for a handful of GPUs."""
+    """Return whether any assignment exists. Tries all of them, so it is for a few GPUs only."""
     gpus = list(gpus)
     for chosen in itertools.combinations_with_replacement(gpus, request.count):
         hosts = {gpu.host for gpu in chosen}
@@ -173,7 +181,7 @@ def possible(request: Request, gpus: Iterable[Gpu], compute_hosts: frozenset[str
 
 
 def is_in_place(request: Request, hosts: set[str], compute_hosts: frozenset[str]) -> bool:
-    """Is locality content with GPUs on these hosts?"""
+    """Return whether GPUs on these hosts meet the locality of *request*."""
     consumer = request.consumer_host
     if request.locality == LOCAL:
         return len(hosts) == 1 and hosts <= (compute_hosts if consumer is None else {consumer})
@@ -182,32 +190,34 @@ def is_in_place(request: Request, hosts: set[str], compute_hosts: frozenset[str]
     return True
 
 
-def look(request: Request, gpus: Iterable[Gpu], mix: Mix) -> Picture:
-    cloud = [Seen(gpu, available(gpu, request), gpu.leases, gpu.given) for gpu in gpus]
-    return Picture(request, cloud, mix)
+def make_scene(request: Request, gpus: Iterable[Gpu], mix: Mix) -> Scene:
+    cloud = [GpuState(gpu, available(gpu, request), gpu.leases, gpu.given) for gpu in gpus]
+    return Scene(request, cloud, mix)
 
 
 def place(
-    request: Request, gpus: list[Gpu], key: Key, mix: Mix, spared: str | None = None
+    request: Request, gpus: list[Gpu], key: Key, mix: Mix, excluded: str | None = None
 ) -> list[str] | None:
-    picture = look(request, gpus, mix)
-    closed = {spared}
+    scene = make_scene(request, gpus, mix)
+    excluded_hosts = {excluded}
     chosen: list[str] = []
-    for turn in range(request.count):
-        fitting = [seen for seen in picture.cloud if seen.left and seen.gpu.host not in closed]
+    for position in range(request.count):
+        fitting = [
+            state for state in scene.cloud if state.usable and state.gpu.host not in excluded_hosts
+        ]
         if not fitting:
             return None
-        best = min(fitting, key=lambda seen: key(seen, picture))
+        best = min(fitting, key=lambda state: key(state, scene))
         size = request.memory_mb or best.gpu.memory_mb
         best.taken += size
-        best.left = 0 if request.mode == EXCLUSIVE else best.left - size
-        if best.left < size:
-            best.left = 0
+        best.usable = 0 if request.mode == EXCLUSIVE else best.usable - size
+        if best.usable < size:
+            best.usable = 0
         best.leases += best.gpu.uuid not in chosen
-        best.given = 10**30 + turn
+        best.given = 10**30 + position
         chosen.append(best.gpu.uuid)
         if request.hosts == SPREAD:
-            closed.add(best.gpu.host)
+            excluded_hosts.add(best.gpu.host)
     return chosen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu, Withheld
+from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu, WithheldReason
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 HOSTS = ("a", "b", "c")
@@ -21,7 +21,7 @@ def gpus(draw: st.DrawFn, place: tuple[str, int]) -> Gpu:
     memory_mb = draw(st.sampled_from(SIZES))
     exclusive = draw(st.booleans())
     used_mb = memory_mb if exclusive else draw(st.integers(0, memory_mb))
-    withheld = draw(st.sampled_from([None, None, None, *Withheld]))
+    withheld = draw(st.sampled_from([None, None, None, *WithheldReason]))
     return Gpu(
         f"GPU-{host}{device_index}",
         host,

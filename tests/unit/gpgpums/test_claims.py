@@ -1,4 +1,4 @@
-"""Claims against a database: what is written, what is given back, and who is refused."""
+"""Claims in a database: what is written, what is returned, and what is refused."""
 
 from __future__ import annotations
 
@@ -321,8 +321,8 @@ def test_a_worker_returns_what_it_knows_only_as_it_was(cloud, claims):
     )  # of the same GPU, unseen by the other worker
     claims.returns.release(mine.id)
     assert [used_mb for used_mb, _ in used(cloud).values()] == [1000]
-    everybody_s = [worker.check(Request(8)) for worker in (claims, open_claims(cloud))]
-    assert everybody_s[0] == everybody_s[1]
+    answers = [worker.check(Request(8)) for worker in (claims, open_claims(cloud))]
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize("request_", [WHOLE, PART, Request(2)])
@@ -358,7 +358,7 @@ def test_threads_of_one_process_share_its_claims(on_disk):
     assert len({claim.gpu_uuid for lease in chosen for claim in lease.claims}) == 20
 
 
-def test_who_waits_for_the_disk_keeps_nobody_from_claiming(on_disk, monkeypatch):
+def test_a_claim_that_waits_for_the_disk_does_not_block_other_claims(on_disk, monkeypatch):
     claims = open_claims(on_disk)
     disk_is_done = threading.Event()
     monkeypatch.setattr(os, "fdatasync", lambda _: disk_is_done.wait(20))
@@ -479,11 +479,11 @@ def test_a_host_without_free_ports_is_refused_and_nothing_is_claimed(database):
     report(database, "gpu1", 8192)
     claims = with_ports(database, "20000-20001")
     first = Request(2, "shared", 1000)
-    held = claims.claim(new_lease(first), first)
+    claimed = claims.claim(new_lease(first), first)
     with pytest.raises(exceptions.NoDaemonPort):
         claims.claim(new_lease(PART), PART)
     assert used(database) == {"gpu10": (2000, None)}
-    claims.returns.release(held.id)
+    claims.returns.release(claimed.id)
     assert daemons_of(claims.claim(new_lease(first), first)) != [(None, None)] * 2
 
 

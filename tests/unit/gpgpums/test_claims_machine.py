@@ -29,7 +29,7 @@ from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Placement, Refusal
@@ -226,7 +226,7 @@ class Books(RuleBasedStateMachine):
                     model=gpu.model,
                     leases=gpu.leases,
                     given=gpu.given,
-                    withheld=Withheld.DISABLED if _is_off(gpu) else None,
+                    withheld=WithheldReason.DISABLED if _is_off(gpu) else None,
                 )
                 for gpu in session.scalars(select(models.GpuRow))
             ]

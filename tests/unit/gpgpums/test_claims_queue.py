@@ -1,4 +1,4 @@
-"""The queue against a database: who waits, who is next, and what a wait ends with."""
+"""The queue in a database: which leases wait, which is served next, and how a wait ends."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def claims(cloud: Database) -> Cloud:
 
 
 def test_a_release_serves_who_came_first(claims):
-    claims.take("holder-1")
-    claims.take("holder-2")
+    claims.take("active-1")
+    claims.take("active-2")
     assert [claims.enqueue("first"), claims.enqueue("second")] == ["QUEUED", "QUEUED"]
 
-    claims.returns.release("holder-1")
+    claims.returns.release("active-1")
 
     assert (claims.left, claims.places()) == (["first"], ["second"])
     assert claims.status("first") == "CLAIMED"
@@ -104,17 +104,17 @@ def test_a_release_serves_who_came_first(claims):
 
 def test_one_release_serves_as_many_as_it_has_room_for(claims):
     both = Request(2)
-    claims.take("holder", both)
+    claims.take("active", both)
     for name in ("first", "second", "third"):
         claims.enqueue(name)
 
-    claims.returns.release("holder")
+    claims.returns.release("active")
 
     assert (claims.left, claims.places()) == (["first", "second"], ["third"])
 
 
 def test_higher_priority_goes_first_and_within_one_who_came_first(claims):
-    claims.take("holder", Request(2))
+    claims.take("active", Request(2))
     claims.enqueue("low", priority=-1)
     claims.enqueue("usual-1")
     claims.enqueue("usual-2")
@@ -123,8 +123,8 @@ def test_higher_priority_goes_first_and_within_one_who_came_first(claims):
     assert claims.places() == ["high", "usual-1", "usual-2", "low"]
 
 
-def test_who_asks_anew_overtakes_nobody_even_if_there_is_a_gpu_free(claims):
-    claims.take("holder")
+def test_a_new_request_overtakes_no_lease_even_if_a_gpu_is_free(claims):
+    claims.take("active")
     claims.enqueue("wants both", Request(2))
 
     with pytest.raises(exceptions.NoCapacity, match="1 request waits in the queue"):
@@ -136,35 +136,35 @@ def test_who_asks_anew_overtakes_nobody_even_if_there_is_a_gpu_free(claims):
 
 
 def test_who_has_a_higher_priority_than_all_that_wait_goes_before_them(claims):
-    claims.take("holder")
+    claims.take("active")
     claims.enqueue("wants both", Request(2))
 
     assert claims.take("urgent", priority=1).status == "CLAIMED"
 
 
 def test_the_head_is_never_starved_by_small_requests(claims):
-    claims.take("holder-1")
-    claims.take("holder-2")
+    claims.take("active-1")
+    claims.take("active-2")
     claims.enqueue("wants both", Request(2))
     for number in range(5):
         claims.enqueue(f"small-{number}")
 
-    claims.returns.release("holder-1")
+    claims.returns.release("active-1")
     assert claims.left == []
-    claims.returns.release("holder-2")
+    claims.returns.release("active-2")
 
     assert claims.left == ["wants both"]
 
 
-def test_with_backfill_those_go_first_whose_gpus_nobody_before_them_could_use(cloud):
+def test_with_backfill_a_lease_is_served_first_whose_gpus_no_lease_before_it_could_use(cloud):
     claims = Cloud(cloud, backfill=True)
-    claims.take("holder of large", Request(1, "shared", 8000))
-    claims.take("holder of small", Request(1, "shared", 4000))
+    claims.take("lease of large", Request(1, "shared", 8000))
+    claims.take("lease of small", Request(1, "shared", 4000))
     claims.enqueue("wants large", Request(1, "shared", 6000))
     claims.enqueue("wants little", Request(1, "shared", 1000))
     claims.enqueue("wants a whole one")
 
-    claims.returns.release("holder of small")
+    claims.returns.release("lease of small")
 
     assert claims.left == ["wants little"]
 
@@ -196,7 +196,7 @@ def test_what_a_project_could_never_hold_is_not_queued(claims):
 
 
 def test_a_project_has_no_more_requests_in_the_queue_than_it_may(claims):
-    claims.take("holder", Request(2))
+    claims.take("active", Request(2))
     patience = WaitPolicy(most=1)
     claims.enqueue("first", policy=patience)
 
@@ -207,7 +207,7 @@ def test_a_project_has_no_more_requests_in_the_queue_than_it_may(claims):
 
 
 def test_leaving_lets_the_next_one_in(claims):
-    claims.take("holder")
+    claims.take("active")
     claims.enqueue("wants both", Request(2))
     claims.enqueue("small")
 
@@ -222,16 +222,16 @@ def test_leaving_lets_the_next_one_in(claims):
 
 
 def test_who_has_waited_for_as_long_as_he_wanted_is_not_served(claims):
-    claims.take("holder-1")
-    claims.take("holder-2")
+    claims.take("active-1")
+    claims.take("active-2")
     over = timeutils.utcnow() - datetime.timedelta(seconds=1)
     claims.enqueue("too late", policy=WaitPolicy(until=over))
     claims.enqueue("in time")
 
-    claims.returns.release("holder-1")
+    claims.returns.release("active-1")
 
     assert claims.left == ["in time"]
-    assert claims.status("too late") == "QUEUED"  # until somebody tells it
+    assert claims.status("too late") == "QUEUED"  # until the next audit
 
 
 def test_who_asked_in_vain_before_he_queued_up_holds_nothing_while_he_waits(cloud, claims):
@@ -239,24 +239,24 @@ def test_who_asked_in_vain_before_he_queued_up_holds_nothing_while_he_waits(clou
     lease = new_lease("late", WHOLE)
     with lost_deadlocks(cloud, "INSERT INTO leases"), pytest.raises(exceptions.ClaimConflict):
         claims.claim(lease, WHOLE)
-    claims.take("holder", Request(2))
+    claims.take("active", Request(2))
 
     claims.queue.join(lease, WHOLE)
 
     with cloud.read() as session:
         stored = session.get(models.LeaseRow, "late")
         assert (stored.status, stored.claims, stored.claimed_at) == ("QUEUED", [], None)
-    claims.returns.release("holder")
+    claims.returns.release("active")
     assert claims.left == ["late"]
 
 
-def test_who_is_next_and_finds_no_port_for_his_daemons_bars_nobodys_way(cloud):
+def test_a_lease_without_free_ports_for_its_daemons_does_not_block_the_queue(cloud):
     claims = Cloud(cloud, daemon_ports={"rcuda": PortRange(20000, 20001)})
-    claims.take("holder", Request(2))
+    claims.take("active", Request(2))
     claims.enqueue("too many", Request(3, "shared", 100))
     claims.enqueue("next", Request(1, "shared", 100))
 
-    claims.returns.release("holder")
+    claims.returns.release("active")
 
     assert claims.left[0] == "too many"
     with cloud.read() as session:

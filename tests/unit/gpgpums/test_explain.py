@@ -7,7 +7,7 @@ from hypothesis import given
 
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
-from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
 from tests.unit.gpgpums import strategies
@@ -23,7 +23,7 @@ def busy(host: str, index: int, free_mb: int) -> Gpu:
     return gpu(host, index, used_mb=16384 - free_mb)
 
 
-def held(host: str, index: int) -> Gpu:
+def exclusive(host: str, index: int) -> Gpu:
     return gpu(host, index, used_mb=16384, exclusive=True)
 
 
@@ -31,7 +31,7 @@ MIXED = [
     busy("a", 0, 1024),
     busy("a", 1, 2048),
     busy("a", 2, 3000),
-    *(held("b", i) for i in range(4)),
+    *(exclusive("b", i) for i in range(4)),
     busy("c", 0, 8192),
 ]
 
@@ -60,9 +60,9 @@ BUSY = {
     "the largest request that would fit now is 1 cGPU of 8192 MiB": (
         [
             busy("a", 0, 8192),
-            gpu("b", 0, withheld=Withheld.HOST_SILENT),
-            gpu("c", 0, withheld=Withheld.HOST_DISABLED),
-            gpu("d", 0, withheld=Withheld.DISABLED),
+            gpu("b", 0, withheld=WithheldReason.HOST_SILENT),
+            gpu("c", 0, withheld=WithheldReason.HOST_DISABLED),
+            gpu("d", 0, withheld=WithheldReason.DISABLED),
         ],
         Request(1, "shared", 9000),
     ),
@@ -155,7 +155,7 @@ def test_no_gpu_is_dropped_twice(gpus, compute_hosts, request):
 
 
 def local_to_b(*gpus: Gpu, **asked) -> Refusal:
-    """What a consumer on the host b is told who wants GPUs of his own host."""
+    """Return the answer to a consumer on host b that asks for GPUs of its own host."""
     request = Request(1, locality="local", consumer_host="b", **asked)
     return Pool(gpus, COMPUTE_HOSTS).propose(request, FIRST_FIT)
 
@@ -170,10 +170,10 @@ def test_who_wants_the_gpus_of_his_own_host_and_of_another_one_is_told_what_his_
         Request(1, locality="local", consumer_host="b"),
         "host",
     )
-    assert local_to_b(gpu("a", 0), held("b", 0), host="a").nearest is None
+    assert local_to_b(gpu("a", 0), exclusive("b", 0), host="a").nearest is None
 
 
 def test_who_names_his_own_host_twice_is_not_told_to_give_up_one_of_the_words():
-    assert local_to_b(gpu("a", 0), held("b", 0)).relaxed == "locality"
-    refusal = local_to_b(gpu("a", 0), held("b", 0), host="b")
+    assert local_to_b(gpu("a", 0), exclusive("b", 0)).relaxed == "locality"
+    refusal = local_to_b(gpu("a", 0), exclusive("b", 0), host="b")
     assert (refusal.nearest, refusal.relaxed) == (None, None)

@@ -1,4 +1,4 @@
-"""A policy of somebody else's package is found where the package is installed, broken ones beside it."""
+"""A policy of another package is found once the package is installed, even beside broken ones."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsaas.gpgpums.index import ByAmount, Grouped, InOrder, Then
+from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, TieBreak
 
 AMOUNTS = st.lists(st.integers(0, 5), max_size=9)
 
@@ -21,7 +21,7 @@ def changed(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
 @given(changed(), st.integers(1, 6))
 def test_slots_come_in_order_of_number(amounts_and_changes, at_least):
     amounts, changes = amounts_and_changes
-    order = InOrder(amounts)
+    order = SlotIndex(amounts)
     for slot, amount in changes:
         order.set(slot, amount)
         amounts[slot] = amount
@@ -34,7 +34,7 @@ def test_slots_come_in_order_of_number(amounts_and_changes, at_least):
 @given(changed(), st.integers(1, 6))
 def test_slots_come_in_order_of_amount_and_then_of_number(amounts_and_changes, at_least):
     amounts, changes = amounts_and_changes
-    order = ByAmount(amounts)
+    order = AmountIndex(amounts)
     for slot, amount in changes:
         order.set(slot, amount)
         amounts[slot] = amount
@@ -47,7 +47,7 @@ def test_slots_come_in_order_of_amount_and_then_of_number(amounts_and_changes, a
 @given(changed(), st.integers(1, 6), st.integers(0, 20))
 def test_slots_may_begin_in_the_middle(amounts_and_changes, at_least, start):
     amounts, changes = amounts_and_changes
-    order = InOrder.empty(len(amounts))
+    order = SlotIndex.empty(len(amounts))
     for slot, amount in [*enumerate(amounts), *changes]:
         order.set(slot, amount)
         amounts[slot] = amount
@@ -58,25 +58,25 @@ def test_slots_may_begin_in_the_middle(amounts_and_changes, at_least, start):
     assert order.largest == max(amounts, default=0)
 
 
-@given(changed(), st.data(), st.integers(1, 6), st.sampled_from(Then))
-def test_slots_come_in_order_of_their_groups_and_inside_as_asked(
-    amounts_and_changes, data, at_least, then
+@given(changed(), st.data(), st.integers(1, 6), st.sampled_from(TieBreak))
+def test_slots_come_in_order_of_their_groups_and_within_a_group_as_asked(
+    amounts_and_changes, data, at_least, ties
 ):
     amounts, changes = amounts_and_changes
     keys = [data.draw(st.integers(0, 2)) for _ in amounts]
-    order = Grouped(amounts, keys, then)
+    order = GroupIndex(amounts, keys, ties)
     for slot, amount in changes:
         keys[slot] = data.draw(st.integers(0, 2))
         order.set(slot, amount, keys[slot])
         amounts[slot] = amount
 
-    inside = {
-        Then.POOL_ORDER: lambda slot: slot,
-        Then.MOST_FREE: lambda slot: (-amounts[slot], slot),
-        Then.LEAST_FREE: lambda slot: (amounts[slot], slot),
-    }[then]
+    order_within = {
+        TieBreak.POOL_ORDER: lambda slot: slot,
+        TieBreak.MOST_FREE: lambda slot: (-amounts[slot], slot),
+        TieBreak.LEAST_FREE: lambda slot: (amounts[slot], slot),
+    }[ties]
     enough = [slot for slot, amount in enumerate(amounts) if amount >= at_least]
     assert [(key, list(slots)) for key, slots in order.groups(at_least)] == [
-        (key, sorted((slot for slot in enough if keys[slot] == key), key=inside))
+        (key, sorted((slot for slot in enough if keys[slot] == key), key=order_within))
         for key in sorted({keys[slot] for slot in enough})
     ]

@@ -1,4 +1,4 @@
-"""What policies look at beyond free memory: turns, how busy GPUs were, and the mix of requests."""
+"""What policies use beside free memory: the last claim, the utilisation of GPUs, and the recent requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oslo_utils import timeutils
 
 from gsaas.db import models
 from gsaas.gpgpums.policies.fragmentation_gradient import fragmentation, growth
-from gsaas.gpgpums.pool_cache import READINGS_LAST
+from gsaas.gpgpums.pool_cache import READINGS_TTL
 from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.objects.request import Request
 from tests.unit.gpgpums.test_claims import new_lease, open_claims, report
@@ -17,8 +17,8 @@ from tests.unit.gpgpums.test_claims import new_lease, open_claims, report
 WHOLE = Request(1)
 
 
-def read(database, ages_and_percents):
-    """Monitors have read of each GPU, so many seconds ago, that it was so busy."""
+def store_readings(database, ages_and_percents):
+    """Store a reading of each GPU: its age in seconds, and the utilisation in percent."""
     now = timeutils.utcnow()
     with database.write() as session:
         for uuid, (age, percent) in ages_and_percents.items():
@@ -31,8 +31,8 @@ def read(database, ages_and_percents):
             )
 
 
-def given(claims, *requests, policy):
-    """The GPUs that each of *requests* gets."""
+def claimed_gpus(claims, *requests, policy):
+    """Claim GPUs for each of *requests*, and return their UUIDs."""
     leases = [claims.claim(new_lease(request), request, policy) for request in requests]
     return [[claim.gpu_uuid for claim in lease.claims] for lease in leases]
 
@@ -43,18 +43,18 @@ def cloud(database):
     return database
 
 
-# Turns
+# The last claim
 
 
-def test_turns_go_on_in_every_worker_and_after_a_restart(cloud):
+def test_round_robin_continues_in_every_worker_and_after_a_restart(cloud):
     part = Request(1, "shared", 100)
     workers = [open_claims(cloud), open_claims(cloud)]
-    dealt = [given(worker, part, policy="round-robin")[0] for worker in workers * 2]
-    assert dealt == [["a0"], ["a1"], ["a2"], ["a3"]]
-    assert given(open_claims(cloud), part, policy="round-robin") == [["a0"]]
+    chosen = [claimed_gpus(worker, part, policy="round-robin")[0] for worker in workers * 2]
+    assert chosen == [["a0"], ["a1"], ["a2"], ["a3"]]
+    assert claimed_gpus(open_claims(cloud), part, policy="round-robin") == [["a0"]]
 
 
-def test_what_is_given_back_keeps_its_turn(cloud):
+def test_a_returned_gpu_keeps_its_position_in_the_round(cloud):
     claims = open_claims(cloud)
     for uuid in ("a0", "a1", "a2", "a3", "a0"):
         lease = claims.claim(new_lease(WHOLE), WHOLE, "round-robin")
@@ -62,22 +62,22 @@ def test_what_is_given_back_keeps_its_turn(cloud):
         claims.returns.release(lease.id)
 
 
-def test_the_last_cgpu_of_a_lease_is_the_one_given_last(cloud):
+def test_the_gpu_of_the_last_cgpu_is_the_one_claimed_last(cloud):
     claims = open_claims(cloud)
     three, two = Request(3, "shared", 100), Request(2, "shared", 100)
-    assert given(claims, three, two, two, policy="round-robin") == [
+    assert claimed_gpus(claims, three, two, two, policy="round-robin") == [
         ["a0", "a1", "a2"],
         ["a3", "a0"],
         ["a1", "a2"],
     ]
 
 
-# How busy GPUs were
+# Utilisation
 
 
-def test_the_gpu_that_was_least_busy_lately_is_given(cloud):
-    read(cloud, {"a0": (1, 50.0), "a1": (1, 0.4), "a2": (400, 0.0), "a3": (1, None)})
-    assert given(open_claims(cloud), *[WHOLE] * 4, policy="best-fit-utilisation") == [
+def test_the_gpu_with_the_lowest_recent_utilisation_is_chosen(cloud):
+    store_readings(cloud, {"a0": (1, 50.0), "a1": (1, 0.4), "a2": (400, 0.0), "a3": (1, None)})
+    assert claimed_gpus(open_claims(cloud), *[WHOLE] * 4, policy="best-fit-utilisation") == [
         ["a1"],
         ["a0"],
         ["a2"],
@@ -85,19 +85,19 @@ def test_the_gpu_that_was_least_busy_lately_is_given(cloud):
     ]
 
 
-def test_new_readings_are_taken_over_once_the_old_ones_have_had_their_time(cloud, monkeypatch):
+def test_new_readings_are_read_once_the_cached_ones_have_expired(cloud, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(timeutils, "now", lambda: now[0])
     claims = open_claims(cloud)
     busy = {"a0": (0, 9.0), "a1": (0, 9.0), "a2": (0, 9.0), "a3": (0, 9.0)}
-    read(cloud, busy | {"a2": (0, 1.0)})
+    store_readings(cloud, busy | {"a2": (0, 1.0)})
     policy = "best-fit-utilisation"
     assert [share.gpu_uuid for share in claims.check(WHOLE, policy).shares] == ["a2"]
 
-    read(cloud, busy)
-    read(cloud, {"a3": (0, 1.0)})
+    store_readings(cloud, busy)
+    store_readings(cloud, {"a3": (0, 1.0)})
     assert [share.gpu_uuid for share in claims.check(WHOLE, policy).shares] == ["a2"]
-    now[0] += READINGS_LAST + 1
+    now[0] += READINGS_TTL + 1
     assert [share.gpu_uuid for share in claims.check(WHOLE, policy).shares] == ["a3"]
 
 
@@ -115,7 +115,7 @@ def test_the_mix_counts_cgpus_of_a_kind_and_forgets_the_oldest_request():
 
 
 def test_fragments_are_what_the_usual_requests_cannot_use():
-    """1000 MiB are free of 4000. A third asks for 1500 MiB, one in six for an H200."""
+    """1000 MiB of 4000 are free. A third of the requests ask for 1500 MiB, one in six for an H200."""
     mix = (
         (Request(1, "shared", 500), 3),
         (Request(1, "shared", 1500), 2),
@@ -130,9 +130,9 @@ def test_fragments_are_what_the_usual_requests_cannot_use():
     assert growth(gpu, Request(1, "shared", 1000), mix) == -500
 
 
-def test_gaps_are_left_to_those_who_use_them(cloud):
-    """Two ask for 3000 MiB each before one asks for 1000: its place is where they were."""
+def test_free_memory_is_kept_for_the_usual_requests(cloud):
+    """After requests for 3000 MiB, those for 1000 MiB go where 3000 MiB do not fit any more."""
     claims, policy = open_claims(cloud), "fragmentation-gradient"
     large, small = Request(1, "shared", 3000), Request(1, "shared", 1000)
-    taken = given(claims, large, large, small, small, policy=policy)
+    taken = claimed_gpus(claims, large, large, small, small, policy=policy)
     assert [uuid for [uuid] in taken] == ["a0", "a1", "a0", "a1"]

@@ -1,4 +1,4 @@
-"""Which GPU each policy takes, and how policies are found."""
+"""The GPUs that each policy chooses, and how policies are found."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPUTE_HOSTS = ("a", "b", "d")
 
 
 def rows(heading: str) -> list[dict[str, str]]:
-    """The table under *heading* in the operators' guide to policies, row by row."""
+    """Return the rows of the table under *heading* in the operators' guide to policies."""
     part = GUIDE.read_text(encoding="utf-8").split(f"### {heading}\n")[1].split("\n#")[0]
     lines = [line for line in part.splitlines() if line.startswith("|")]
     names, _, *others = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -53,7 +53,7 @@ def the_pool() -> list[Gpu]:
 
 
 def the_requests() -> dict[str, Request]:
-    """By letter, read as the command line reads them."""
+    """Return the requests by letter, parsed as the command line parses them."""
     return {
         row["request"]: Request.from_dict(
             cgpus.from_options(parse(["check", *row["options"].strip("`").split()], COMMANDS)[1]),
@@ -64,7 +64,7 @@ def the_requests() -> dict[str, Request]:
 
 
 def choices(policy: str) -> dict[str, str]:
-    """What *policy* gives each request, one after the other; nobody gives anything back."""
+    """Return the GPUs that *policy* chooses for each request, one after the other; none is returned."""
     pool, recent = Pool(the_pool(), COMPUTE_HOSTS), RecentRequests(100)
     chosen = {}
     for generation, (letter, request) in enumerate(the_requests().items(), start=1):
@@ -76,8 +76,8 @@ def choices(policy: str) -> dict[str, str]:
             continue
         chosen[letter] = " ".join(share.gpu_uuid for share in answer.shares)
         for uuid, size in answer.memory_by_gpu().items():
-            turn = 10 * generation + chosen[letter].rindex(uuid)
-            gpu = pool.get(uuid).claim(size, exclusive=request.exclusive, generation=turn)
+            claimed_at = 10 * generation + chosen[letter].rindex(uuid)
+            gpu = pool.get(uuid).claim(size, exclusive=request.exclusive, generation=claimed_at)
             pool.put(gpu)
     return chosen
 
@@ -92,15 +92,14 @@ def test_every_policy_has_a_row_in_the_guide_and_the_name_of_its_entry_point():
     assert [policies.load(name).name for name in policies.names()] == policies.names()
 
 
-def test_an_unknown_policy_is_answered_with_those_there_are():
+def test_an_unknown_policy_is_answered_with_the_known_ones():
     with pytest.raises(exceptions.UnknownPolicy, match="best-fit, best-fit-utilisation, energy"):
         policies.load("best-guess")
 
 
 @pytest.fixture
 def strange_entry_points(monkeypatch):
-    """Three policies are installed: one good, one whose module is not there, one that is no
-    policy."""
+    """Install three policies: one that works, one whose module does not exist, one that is not a policy."""
     installed = [
         EntryPoint("first-fit", f"{FirstFit.__module__}:FirstFit", policies.NAMESPACE),
         EntryPoint("lost", "gsaas.gpgpums.policies.lost:Lost", policies.NAMESPACE),

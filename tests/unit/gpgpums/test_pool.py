@@ -1,5 +1,4 @@
-"""What the pool grants: everything or nothing, never more than there is, where locality allows
-it."""
+"""What the pool places: everything or nothing, never more than is free, and only where locality allows it."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool, Totals
-from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import Request
 from tests.unit.gpgpums import reference, strategies
@@ -21,16 +20,16 @@ ANY_POLICY = pytest.mark.parametrize(
 )
 
 
-class Wishes(Policy):
-    """Yields what it was told to, sense or nonsense."""
+class FixedOrder(Policy):
+    """Yields the GPUs that it was made with, whether they fit or not."""
 
-    name = "wishes"
+    name = "fixed"
 
-    def __init__(self, *wishes: Gpu) -> None:
-        self.wishes = wishes
+    def __init__(self, *gpus: Gpu) -> None:
+        self.gpus = gpus
 
     def order(self, *_):
-        yield from self.wishes
+        yield from self.gpus
 
 
 def gpu(uuid: str, **details) -> Gpu:
@@ -63,7 +62,7 @@ def test_all_are_placed_or_none():
     assert isinstance(answer, Refusal)
 
 
-@pytest.mark.parametrize("reason", Withheld)
+@pytest.mark.parametrize("reason", WithheldReason)
 def test_a_withheld_gpu_is_passed_over(reason):
     pool = Pool([gpu("a0", withheld=reason), gpu("a1")])
 
@@ -95,7 +94,7 @@ def test_remote_leaves_one_compute_host_without_its_gpus_if_that_can_be():
     assert (chosen(placement), placement.avoid) == (["b0", "b1"], ("b",))
 
 
-def test_remote_spares_the_compute_host_that_the_policy_turned_to_last():
+def test_remote_excludes_the_compute_host_that_the_policy_chose_last():
     sizes = {"a0": 4000, "a1": 1000, "b0": 3000, "b1": 2000}
     pool = Pool([gpu(uuid, memory_mb=size) for uuid, size in sizes.items()], ["a", "b"])
 
@@ -112,14 +111,14 @@ def test_remote_is_refused_when_no_compute_host_would_be_left():
     assert isinstance(answer, Refusal)
 
 
-def test_a_policy_cannot_over_commit_whatever_it_wishes_for():
+def test_a_policy_cannot_over_commit_whatever_it_yields():
     full, small, idle = gpu("a0", used_mb=1000), gpu("b0", used_mb=900), gpu("c0")
-    held = gpu("d0", used_mb=1000, exclusive=True)
-    off = gpu("e0", withheld=Withheld.DISABLED)
-    stranger = gpu("f0")
+    exclusive = gpu("d0", used_mb=1000, exclusive=True)
+    off = gpu("e0", withheld=WithheldReason.DISABLED)
+    unknown = gpu("f0")
     made_up = gpu("a0", memory_mb=999999)
-    policy = Wishes(full, small, held, off, stranger, made_up, idle, idle)
-    pool = Pool([full, small, idle, held, off])
+    policy = FixedOrder(full, small, exclusive, off, unknown, made_up, idle, idle)
+    pool = Pool([full, small, idle, exclusive, off])
 
     assert chosen(pool.propose(Request(2, "shared", 500), policy)) == ["c0", "c0"]
     assert isinstance(pool.propose(Request(3, "shared", 500), policy), Refusal)
@@ -127,9 +126,9 @@ def test_a_policy_cannot_over_commit_whatever_it_wishes_for():
 
 
 def test_a_policy_that_wants_none_of_the_gpus_that_fit_is_named():
-    answer = Pool([gpu("a0"), gpu("b0")]).propose(Request(1), Wishes())
+    answer = Pool([gpu("a0"), gpu("b0")]).propose(Request(1), FixedOrder())
 
-    assert answer == Refusal(False, "the policy wishes wants none of the 2 GPUs that would fit")
+    assert answer == Refusal(False, "the policy fixed wants none of the 2 GPUs that would fit")
 
 
 def test_a_policy_that_breaks_half_way_leaves_the_pool_as_it_was():
@@ -151,7 +150,7 @@ def test_a_policy_that_breaks_half_way_leaves_the_pool_as_it_was():
     assert chosen(pool.propose(Request(2), FIRST_FIT)) == ["a0", "b0"]
 
 
-def test_a_gpu_that_changes_place_changes_its_turn():
+def test_a_gpu_that_changes_place_changes_its_position_in_the_order():
     pool = Pool([gpu("a0"), gpu("b0")])
     assert chosen(pool.propose(Request(1), FIRST_FIT)) == ["a0"]
 
@@ -162,7 +161,7 @@ def test_a_gpu_that_changes_place_changes_its_turn():
 
 
 def test_totals_count_everything_and_what_is_offered():
-    pool = Pool([gpu("a0", used_mb=10), gpu("b0", withheld=Withheld.DISABLED)])
+    pool = Pool([gpu("a0", used_mb=10), gpu("b0", withheld=WithheldReason.DISABLED)])
 
     assert pool.totals() == Totals(gpus=2, offered=1, memory_mb=2000, used_mb=10)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.objects.gpu import Gpu, Withheld
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Placement, Share
 from gsaas.objects.request import Request
 
@@ -56,7 +56,7 @@ def test_a_gpu_claimed_exclusively_is_claimed_whole():
         Gpu("GPU-1", "a", 0, memory_mb=1000, used_mb=500, exclusive=True)
 
 
-@pytest.mark.parametrize("reason", Withheld)
+@pytest.mark.parametrize("reason", WithheldReason)
 def test_a_withheld_gpu_has_nothing_available(gpu, reason):
     assert gpu.with_(withheld=reason).available("shared") == 0
 

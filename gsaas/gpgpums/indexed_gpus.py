@@ -1,0 +1,261 @@
+"""GPUs, and the indexes that find them in several orders; each index is updated with every GPU that changes.
+
+Pool order is (host, device index). An index is built when it is first used. Nothing here knows a database, a clock or
+a socket.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, TieBreak
+from gsaas.objects.gpu import Gpu, Kind
+from gsaas.objects.request import Request
+
+Key = Callable[[Gpu], Hashable]
+"""What a policy groups GPUs by: a function of one GPU alone, whose values have an order."""
+
+Mix = Sequence[tuple[Request, float]]
+"""The recent requests: requests for one cGPU, and how often each came."""
+
+MAX_INDEXES = 48
+"""Indexes that are kept; a new one replaces the one that was not used for longest."""
+
+
+class RequestView(NamedTuple):
+    """The part of a request that determines how much memory a GPU offers it."""
+
+    mode: str
+    local: bool
+    kinds: frozenset[Kind] | None
+    """The kinds of GPUs that will do; None: every kind."""
+
+
+class IndexedGpus:
+    """GPUs in several orders. Not thread-safe."""
+
+    def __init__(
+        self, gpus: Iterable[Gpu] = (), compute_hosts: Collection[str] = (), mix: Mix = ()
+    ) -> None:
+        """*compute_hosts* can run VMs; *mix* are the recent requests of the whole cloud."""
+        self.mix = mix
+        self.slots: list[Gpu] = []
+        """The GPUs in pool order, as of the last use of an index."""
+        self._gpus: dict[str, Gpu] = {gpu.uuid: gpu for gpu in gpus}
+        self._by_host: dict[str, dict[str, None]] = {}
+        for gpu in self._gpus.values():
+            self._by_host.setdefault(gpu.host, {})[gpu.uuid] = None
+        self._compute_hosts = frozenset(compute_hosts)
+        self._slot_of: dict[str, int] = {}
+        self._hosts: list[str] = []
+        self._kinds: frozenset[Kind] = frozenset()
+        self._indexes: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._is_stale = True
+        """Slots must be numbered anew: GPUs were added or removed, or changed their host, device index or kind."""
+
+    def __len__(self) -> int:
+        return len(self._gpus)
+
+    def __iter__(self) -> Iterator[Gpu]:
+        return iter(self._gpus.values())
+
+    def __getitem__(self, uuid: str) -> Gpu:
+        return self._gpus[uuid]
+
+    def get(self, uuid: str) -> Gpu | None:
+        """Return a GPU; None if it is not known."""
+        return self._gpus.get(uuid)
+
+    def on_host(self, host: str) -> list[Gpu]:
+        """Return the GPUs of *host*, in no particular order."""
+        return [self._gpus[uuid] for uuid in self._by_host.get(host, ())]
+
+    @property
+    def compute_hosts(self) -> frozenset[str]:
+        """Return the hosts that can run VMs."""
+        return self._compute_hosts
+
+    @compute_hosts.setter
+    def compute_hosts(self, hosts: Collection[str]) -> None:
+        hosts = frozenset(hosts)
+        if hosts != self._compute_hosts:
+            self._compute_hosts = hosts
+            self._indexes.clear()
+
+    def put(self, gpu: Gpu) -> None:
+        """Add *gpu*, or replace the known value of it."""
+        known = self._gpus.get(gpu.uuid)
+        if known is None or _place_and_kind(known) != _place_and_kind(gpu):
+            self.discard(gpu.uuid)
+            self._gpus[gpu.uuid] = gpu
+            self._by_host.setdefault(gpu.host, {})[gpu.uuid] = None
+            self._is_stale = True
+        else:
+            self._replace(gpu)
+
+    def discard(self, uuid: str) -> None:
+        """Remove a GPU; one that is not known is no error."""
+        gpu = self._gpus.pop(uuid, None)
+        if gpu is None:
+            return
+        on_same_host = self._by_host[gpu.host]
+        del on_same_host[uuid]
+        if not on_same_host:
+            del self._by_host[gpu.host]
+        self._is_stale = True
+
+    def part(self, gpus: Iterable[Gpu]) -> Self:
+        """Return the same for some of the GPUs of the same cloud, with its slots numbered."""
+        part = type(self)(gpus, self._compute_hosts, self.mix)
+        part.number_slots()
+        return part
+
+    def number_slots(self) -> None:
+        """Give every GPU its slot, unless that was done since the last change of the inventory."""
+        if not self._is_stale:
+            return
+        self.slots = sorted(
+            self._gpus.values(), key=lambda gpu: (gpu.host, gpu.device_index, gpu.uuid)
+        )
+        self._slot_of = {gpu.uuid: slot for slot, gpu in enumerate(self.slots)}
+        self._hosts = sorted(self._by_host)
+        self._kinds = frozenset(gpu.kind for gpu in self.slots)
+        self._indexes.clear()
+        self._is_stale = False
+
+    def view(self, request: Request, local: bool) -> RequestView:
+        """Return the view of *request*; with *local*, GPUs of hosts that run no VMs offer it nothing."""
+        kinds = None
+        if request.gpu_model is not None or request.compute_capability is not None:
+            kinds = frozenset(kind for kind in self._kinds if request.wants_kind(kind))
+        return RequestView(request.mode, local, None if kinds == self._kinds else kinds)
+
+    def offered_mb(self, gpu: Gpu, view: RequestView) -> int:
+        """Return the MiB that *gpu* offers a request with this view."""
+        if view.local and gpu.host not in self._compute_hosts:
+            return 0
+        if view.kinds is not None and gpu.kind not in view.kinds:
+            return 0
+        return gpu.available(view.mode)
+
+    # The indexes. Their slots are valid until the next change; `number_slots` must have been called.
+
+    def by_slot(self, view: RequestView) -> SlotIndex:
+        """Return the index of GPUs in pool order, by what they offer *view*."""
+        return self._index(_BySlot, view).index
+
+    def by_memory(self, view: RequestView) -> AmountIndex:
+        """Return the index of GPUs by the memory that they offer *view*."""
+        return self._index(_ByMemory, view).index
+
+    def by_key(self, view: RequestView, key: Key, ties: TieBreak) -> GroupIndex:
+        """Return the index of GPUs by *key*, by what they offer *view*; see `GroupIndex`."""
+        return self._index(_ByKey, view, key, ties).index
+
+    def last_claimed_slot(self) -> int:
+        """Return the slot of the GPU that was claimed last; -1 if none ever was."""
+        return next(self._index(_ByLastClaim).index.descending(1), -1)
+
+    def hosts_by_leases(self, view: RequestView, at_least: int) -> Iterator[str]:
+        """Yield the hosts with a GPU that offers *view* that many MiB, those with fewest leases on their GPUs first."""
+        for _, numbers in self._index(_HostsByLeases, view).index.groups(at_least):
+            for number in numbers:
+                yield self._hosts[number]
+
+    def host_number(self) -> dict[str, int]:
+        """Return the number of each host, in the order of their names."""
+        return {host: number for number, host in enumerate(self._hosts)}
+
+    def _index(self, make: Callable[..., _I], *about: Any) -> _I:
+        """Return the index that *make* builds of *about*; it is kept and updated."""
+        name = (make, *about)
+        found: _I | None = self._indexes.get(name)
+        if found is None:
+            found = self._indexes[name] = make(self, *about)
+            if len(self._indexes) > MAX_INDEXES:
+                self._indexes.popitem(last=False)
+        self._indexes.move_to_end(name)
+        return found
+
+    def _replace(self, gpu: Gpu) -> None:
+        """Replace the known value of *gpu*, whose slot stays the same, and update the indexes."""
+        self._gpus[gpu.uuid] = gpu
+        if self._is_stale:
+            return
+        slot = self._slot_of[gpu.uuid]
+        self.slots[slot] = gpu
+        for index in self._indexes.values():
+            index.update(self, slot, gpu)
+
+
+class _Updated(Protocol):
+    """An index of the slots of GPUs that can be updated with one GPU that has changed."""
+
+    def update(self, gpus: IndexedGpus, slot: int, gpu: Gpu) -> None: ...
+
+
+_I = TypeVar("_I", bound=_Updated)
+
+
+class _BySlot:
+    def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
+        self._view = view
+        self.index = SlotIndex([gpus.offered_mb(gpu, view) for gpu in gpus.slots])
+
+    def update(self, gpus: IndexedGpus, slot: int, gpu: Gpu) -> None:
+        self.index.set(slot, gpus.offered_mb(gpu, self._view))
+
+
+class _ByMemory:
+    def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
+        self._view = view
+        self.index = AmountIndex([gpus.offered_mb(gpu, view) for gpu in gpus.slots])
+
+    def update(self, gpus: IndexedGpus, slot: int, gpu: Gpu) -> None:
+        self.index.set(slot, gpus.offered_mb(gpu, self._view))
+
+
+class _ByKey:
+    def __init__(self, gpus: IndexedGpus, view: RequestView, key: Key, ties: TieBreak) -> None:
+        self._view = view
+        self._key = key
+        amounts = [gpus.offered_mb(gpu, view) for gpu in gpus.slots]
+        self.index = GroupIndex(amounts, [key(gpu) for gpu in gpus.slots], ties)
+
+    def update(self, gpus: IndexedGpus, slot: int, gpu: Gpu) -> None:
+        self.index.set(slot, gpus.offered_mb(gpu, self._view), self._key(gpu))
+
+
+class _ByLastClaim:
+    """GPUs by the generation of their last claim, which grows with time."""
+
+    def __init__(self, gpus: IndexedGpus) -> None:
+        self.index = AmountIndex([gpu.given for gpu in gpus.slots])
+
+    def update(self, _gpus: IndexedGpus, slot: int, gpu: Gpu) -> None:
+        self.index.set(slot, gpu.given)
+
+
+class _HostsByLeases:
+    """Hosts by the number of leases on their GPUs, each with the most that one of its GPUs offers."""
+
+    def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
+        self._view = view
+        self._number = gpus.host_number()
+        known = [self._known(gpus, host) for host in self._number]
+        amounts, leases = [amount for amount, _ in known], [leases for _, leases in known]
+        self.index = GroupIndex(amounts, leases, TieBreak.POOL_ORDER)
+
+    def update(self, gpus: IndexedGpus, _slot: int, gpu: Gpu) -> None:
+        self.index.set(self._number[gpu.host], *self._known(gpus, gpu.host))
+
+    def _known(self, gpus: IndexedGpus, host: str) -> tuple[int, int]:
+        there = gpus.on_host(host)
+        most = max(gpus.offered_mb(gpu, self._view) for gpu in there)
+        return most, sum(gpu.leases for gpu in there)
+
+
+def _place_and_kind(gpu: Gpu) -> tuple[Any, ...]:
+    return (gpu.host, gpu.device_index, gpu.kind)
