@@ -50,7 +50,9 @@ def check(session: Session, monitor_timeout: float, endpoint_timeout: float) -> 
     endpoints = [
         endpoint for endpoint in session.scalars(select(EndpointRow)) if not endpoint.host.disabled
     ]
-    yield check_last_reports(_MONITOR, dict(monitors.tuples().all()), now, monitor_timeout)
+    yield check_last_reports(
+        _MONITOR, {name: seen_at for name, seen_at in monitors}, now, monitor_timeout
+    )
     yield check_last_reports(
         _ENDPOINT,
         {endpoint.host_name: endpoint.seen_at for endpoint in endpoints},
