@@ -47,12 +47,11 @@ def check(session: Session, monitor_timeout: float, endpoint_timeout: float) -> 
     monitors = session.execute(
         select(HostRow.name, HostRow.monitor_seen_at).where(has_gpus, HostRow.disabled.is_(False))
     )
+    seen = {row.name: row.monitor_seen_at for row in monitors}
     endpoints = [
         endpoint for endpoint in session.scalars(select(EndpointRow)) if not endpoint.host.disabled
     ]
-    yield check_last_reports(
-        _MONITOR, {name: seen_at for name, seen_at in monitors}, now, monitor_timeout
-    )
+    yield check_last_reports(_MONITOR, seen, now, monitor_timeout)
     yield check_last_reports(
         _ENDPOINT,
         {endpoint.host_name: endpoint.seen_at for endpoint in endpoints},
