@@ -116,3 +116,19 @@ def give_back(
         # One by one: deleting a range would lock the gaps around it, where others insert.
         _DELETE.run(connection, lease=lease_id, this=claim.position)
     return changed
+
+
+def masked_ips(connection: Connection, host: str) -> list[str]:
+    """Return the masked addresses that consumers on *host* use now."""
+    query = select(_CLAIMS.c.masked_ip).where(_CLAIMS.c.masked_host == host)
+    return [ip for ip in connection.scalars(query) if ip is not None]
+
+
+def daemon_ports(connection: Connection, host: str) -> list[int]:
+    """Return the TCP ports of all daemons on *host*: those of single cGPUs, and those of its GPUs."""
+    query = (
+        select(_CLAIMS.c.daemon_port)
+        .where(_CLAIMS.c.daemon_host == host)
+        .union(select(_GPUS.c.daemon_port).where(_GPUS.c.host_name == host))
+    )
+    return [port for port in connection.scalars(query) if port is not None]

@@ -27,6 +27,7 @@ from gsaas import exceptions
 from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow, table_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects import lifecycle
+from gsaas.objects.access import Access
 from gsaas.objects.lease import KEPT_ALIVE, Claim, ClaimedGpu, GpuHost, Lease
 from gsaas.objects.lifecycle import Status
 
@@ -312,6 +313,33 @@ def release_ownership(connection: Connection, lease_id: str, engine: str) -> Non
         .where(_LEASES.c.id == lease_id, _LEASES.c.driven_by == engine)
         .values(driven_by=None, driven_until=None, updated_at=_LEASES.c.updated_at)
     )
+
+
+def admit(
+    connection: Connection,
+    lease_id: str,
+    project_id: str,
+    statuses: Collection[Status],
+    address: str,
+) -> bool:
+    """Record that the fences are to admit *address* for a lease with direct access; return whether it was recorded.
+
+    One UPDATE does it, on condition that the lease is the project's, has one of *statuses*, admits no address yet and
+    may admit this one. Of any number of concurrent calls, at most one returns True.
+    """
+    recorded = connection.execute(
+        update_rows(_LEASES)
+        .where(
+            _LEASES.c.id == lease_id,
+            _LEASES.c.project_id == project_id,
+            _LEASES.c.status.in_(statuses),
+            _LEASES.c.access == Access.DIRECT,
+            _LEASES.c.admitted_address.is_(None),
+            or_(_LEASES.c.consumer_address.is_(None), _LEASES.c.consumer_address == address),
+        )
+        .values(admitted_address=address)
+    )
+    return recorded.rowcount == 1
 
 
 def keep(connection: Connection, lease_id: str) -> Lease:

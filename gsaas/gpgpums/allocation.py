@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
 from gsaas.db import leases
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LeaseEvent
-from gsaas.db.models import ClaimRow, GpuRow
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool_cache import PoolCache
@@ -154,8 +153,8 @@ class Allocator:
             return {"access": access, "remoting": NATIVE}, [{}] * lease.count
         if access != Access.MASKED or local is None or host is None:
             return {"access": access}, [{}] * lease.count
-        taken = connection.scalars(select(ClaimRow.masked_ip).where(ClaimRow.masked_host == host))
-        addresses = local.choose([ip for ip in taken if ip is not None], lease.count, host)
+        taken = claim_rows.masked_ips(connection, host)
+        addresses = local.choose(taken, lease.count, host)
         # The endpoint is going to be told, so from now on there is a binding to remove.
         fields = {"access": access, "bound_host": host, "port_id": lease.id}
         return fields, [
@@ -196,14 +195,10 @@ def _daemon_ports(
     given: list[dict[str, Any]] = [{}] * len(hosts)
     for host in sorted(set(hosts)):
         positions = [position for position, name in enumerate(hosts) if name == host]
-        taken = connection.scalars(
-            select(ClaimRow.daemon_port)
-            .where(ClaimRow.daemon_host == host)
-            .union(select(GpuRow.daemon_port).where(GpuRow.host_name == host))
-        )
+        taken = claim_rows.daemon_ports(connection, host)
         names = [f"{lease_id}-{position}" for position in positions]
         try:
-            chosen = ports.choose([port for port in taken if port is not None], names)
+            chosen = ports.choose(taken, names)
         except NoFreePort:
             LOG.warning("%s has no free port in [daemons]lease_ports (%s) for a lease", host, ports)
             raise exceptions.NoDaemonPort(host=host, ports=str(ports)) from None

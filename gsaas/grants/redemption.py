@@ -16,12 +16,11 @@ import logging
 from dataclasses import dataclass
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, or_, update
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.database import Database, retried
-from gsaas.db.models import LeaseRow
 from gsaas.grants.keyring import ExpiredGrant, Grant, InvalidGrant, Keyring
 from gsaas.metrics import counted
 from gsaas.objects.access import Access
@@ -92,19 +91,8 @@ def _check_context(grant: Grant, presented: PresentedGrant) -> None:
 @retried
 def _admit(database: Database, grant: Grant, address: str) -> None:
     with database.writing() as connection:
-        redeemed = connection.execute(
-            update(LeaseRow)
-            .where(
-                LeaseRow.id == grant.lease_id,
-                LeaseRow.project_id == grant.project_id,
-                LeaseRow.status.in_(REDEEMABLE),
-                LeaseRow.access == Access.DIRECT,
-                LeaseRow.admitted_address.is_(None),
-                or_(LeaseRow.consumer_address.is_(None), LeaseRow.consumer_address == address),
-            )
-            .values(admitted_address=address)
-        )
-        if redeemed.rowcount != 1:
+        admitted = leases.admit(connection, grant.lease_id, grant.project_id, REDEEMABLE, address)
+        if not admitted:
             raise _refusal(connection, grant, address)
         leases.note(connection, grant.lease_id, REDEEMED, f"from {address}")
 

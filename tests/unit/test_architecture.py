@@ -153,3 +153,16 @@ def imported_by(modules: str, **environment: str) -> set[str]:
     )
     assert process.returncode == 0, process.stderr
     return set(process.stdout.split())
+
+
+def test_rows_of_leases_stay_in_the_database_package() -> None:
+    """Elsewhere a lease is `gsaas.objects.lease.Lease`, a frozen value."""
+    rows_of_leases = re.compile(r"\b(LeaseRow|ClaimRow|LeaseEventRow)\b")
+    outside = {
+        path
+        for root in ("gsaas", "studies")
+        for path in (REPOSITORY / root).rglob("*.py")
+        if REPOSITORY / "gsaas" / "db" not in path.parents
+    }
+    assert outside
+    assert not {path for path in outside if rows_of_leases.search(path.read_text())}
