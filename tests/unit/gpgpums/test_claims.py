@@ -512,5 +512,7 @@ def test_an_attempt_that_was_lost_leaves_no_trace_in_what_is_asked_next(cloud, d
     with pytest.raises(exceptions.ClaimConflict):
         claims.claim(lease, request)
 
-    assert (lease.remoting, lease.access, lease.claims) == ("rcuda", None, ())
-    assert (lease.claimed_at, lease.bound_host, lease.status) == (None, None, Status.QUEUED)
+    gpu = claims.claim(new_lease(WHOLE), WHOLE).claims[0].gpu_uuid
+    claimed = claims.claim(lease, request)  # the same value, once more
+    assert (claimed.remoting, claimed.access, len(claimed.claims)) == ("native", "native", 1)
+    assert claimed.claims[0].gpu_uuid != gpu
