@@ -53,7 +53,7 @@ def test_a_queue_tells_its_consumers_and_what_waits_in_it(bus: rpc.Bus) -> None:
     until(
         lambda: inspect_queue(bus, TOPIC) == QueueState(messages=0, consumers=0), "no consumer", 20
     )
-    rpc.Client(bus, TOPIC, "1.0").cast(CONTEXT, "tell")
+    rpc.RpcClient(bus, TOPIC, "1.0").cast(CONTEXT, "tell")
     until(
         lambda: inspect_queue(bus, TOPIC) == QueueState(messages=1, consumers=0), "one message", 20
     )

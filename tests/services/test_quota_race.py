@@ -63,7 +63,7 @@ def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
     claims = [open_claims(database) for _ in range(2)]
     request = Request(2, "shared", 10)
     claims[0].claim(lease("warm", request, "blue"), request, quota=QUOTA)
-    claims[0].release("warm")
+    claims[0].returns.release("warm")
     outcome = []
 
     def second() -> None:
