@@ -166,7 +166,7 @@ def test_where_operators_do_not_allow_it_the_refusal_names_the_rule(
     proxy.fault(CREATE, hidden=("X-Service-Token",))
     lease = behind.failed(owner, "local")
     assert "compute:servers:create:requested_destination" in lease.fault_message
-    assert "locality any" in lease.fault_message
+    assert "-locality=any" in lease.fault_message
     assert made(lease.id) == []
 
 
