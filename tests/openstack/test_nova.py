@@ -321,7 +321,7 @@ def test_a_token_that_ends_in_the_middle_is_good_for_the_launch_it_began(
 def test_a_token_of_the_service_that_ends_in_the_middle_is_replaced(
     launches: Launches, owner: RequestContext, admin: Connection
 ):
-    token = launches.cloud._doors.service().nova.client.get_token()
+    token = launches.cloud._client_factory.for_service().nova.client.get_token()
     admin.identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
     launches.active(owner)
 
@@ -462,7 +462,7 @@ def test_a_release_while_nova_is_away_frees_the_gpus_at_once_and_the_server_late
     behind.driver.drive(lease.id)
     assert (behind.lease(lease.id).status, behind.lease(lease.id).claims) == (
         Status.RELEASING,
-        [],
+        (),
     )
     proxy.mend()
     behind.drive(lease.id, Status.RELEASED)

@@ -12,7 +12,7 @@ SHARED = Daemon("GPU-7", 20001, 2048, "lease-1", 1)
 WHOLE = Daemon("GPU-7", 20001, None, "lease-1", 1)
 
 
-def load(name: str, **settings: object) -> base.Driver:
+def load(name: str, **settings: object) -> base.RemotingDriver:
     conf = gsaas.conf.load(files=[])
     for option, value in settings.items():
         conf.set_override(option, value, group="daemons")

@@ -14,7 +14,7 @@ from gsaas.remoting import base
 from gsaas.remoting.base import ClientDevice
 
 
-def load(name: str, **settings: object) -> base.Driver:
+def load(name: str, **settings: object) -> base.RemotingDriver:
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
     daemons.register_opts(conf)
