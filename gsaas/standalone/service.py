@@ -102,7 +102,7 @@ class Standalone:
             announce=counted.counting_launches(
                 Announcer(EngineClient(self._bus), ring=self._subscriptions.notify)
             ),
-            attended=self._subscriptions.is_attended,
+            is_client_waiting=self._subscriptions.is_client_waiting,
         )
         self._engine = self._make_engine()
         self._daemons = SimulatedDaemons()

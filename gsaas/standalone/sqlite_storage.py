@@ -46,13 +46,13 @@ class SqliteStorage:
         """Have each connection of *engine* set up: readers never wait for the one writer, and writers wait in turn."""
         event.listen(engine, "connect", _tune)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return when all that was committed is on the disk; raises `oslo_db.exception.DBError`."""
-        self._journal.settle()
+        self._journal.sync()
 
-    def settle_soon(self) -> None:
-        """Have all that was committed on the disk within `gsaas.standalone.sqlite_journal.LINGER` seconds."""
-        self._journal.settle_soon()
+    def sync_soon(self) -> None:
+        """Have all that was committed on the disk within `gsaas.standalone.sqlite_journal.SYNC_DELAY` seconds."""
+        self._journal.sync_soon()
 
 
 class _OpenConnections:
@@ -74,7 +74,7 @@ class _OpenConnections:
         self._owner = os.getpid()
 
     @contextmanager
-    def begun(self) -> Iterator[sqlalchemy.Connection]:
+    def begin(self) -> Iterator[sqlalchemy.Connection]:
         """A connection in a transaction, which is committed when the block ends well."""
         if self._owner != os.getpid():  # after a fork they are the parent's
             self._idle, self._owner = [], os.getpid()
