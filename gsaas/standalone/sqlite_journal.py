@@ -71,9 +71,8 @@ class Journal:
 
     def _sync(self) -> OSError | None:
         try:
-            journal = os.open(
-                self._path, os.O_RDONLY
-            )  # opened each time: SQLite may have begun a new log
+            # Opened each time: SQLite may have begun a new log.
+            journal = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             return None  # SQLite has merged it into the database and removed it: the last connection was closed
         try:
