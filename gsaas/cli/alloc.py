@@ -45,18 +45,18 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
         else:
             print_document(args.f, {"lease": lease, "environment": environment})
     except BaseException:
-        # A caller that has not got the environment does not know which lease to give back.
+        # A caller that has not received the environment does not know which lease to release.
         client.request("DELETE", f"/v1/leases/{lease['id']}")
         raise
     return 0
 
 
 def release(client: Client, args: SimpleNamespace) -> int:
-    """Give back the cGPUs of the lease that -id names, or of the shell's own lease."""
-    wanted = args.id or os.environ.get(grant_client.LEASE)
-    if not wanted:
+    """Release the cGPUs of the lease that -id names, or of the shell's own lease."""
+    lease_id = args.id or os.environ.get(grant_client.LEASE)
+    if not lease_id:
         raise UsageError(f"-id is needed, because {grant_client.LEASE} is not set")
-    args.id = wanted
+    args.id = lease_id
     return leases.terminate(client, args)
 
 

@@ -206,7 +206,7 @@ def _user_data(path: str) -> str:
         raise UsageError(f"-userdata={path} cannot be read: {error.strerror}") from None
 
 
-def find(client: Client, wanted: str) -> Lease:
+def find(client: Client, name_or_id: str) -> Lease:
     """Return the lease with this id, of the VM with this id, or with this name.
 
     Raises `ClientError` when there is none, or when several leases have the name.
@@ -214,25 +214,25 @@ def find(client: Client, wanted: str) -> Lease:
     from urllib.parse import urlencode
 
     leases: list[Lease]
-    if len(wanted) == UUID_LENGTH and wanted.count("-") == 4:
+    if len(name_or_id) == UUID_LENGTH and name_or_id.count("-") == 4:
         try:
-            lease: Lease = client.request("GET", _path(wanted))["lease"]
+            lease: Lease = client.request("GET", _path(name_or_id))["lease"]
             return lease
         except ApiError as error:
             if error.status != 404:
                 raise
-        query = urlencode({"server_id": wanted})
+        query = urlencode({"server_id": name_or_id})
         leases = client.request("GET", f"/v1/leases?{query}")["leases"]
         if leases:
             return leases[0]
-    query = urlencode({"name": wanted})
+    query = urlencode({"name": name_or_id})
     leases = client.request("GET", f"/v1/leases?{query}")["leases"]
     if not leases:
-        raise ClientError(f"there is no lease or VM {wanted}; gsaas list shows yours")
+        raise ClientError(f"there is no lease or VM {name_or_id}; gsaas list shows yours")
     if len(leases) > 1:
         ids = ", ".join(lease["id"] for lease in leases)
         raise ClientError(
-            f"{len(leases)} leases are named {wanted}; name one of them by its id: {ids}"
+            f"{len(leases)} leases are named {name_or_id}; name one of them by its id: {ids}"
         )
     return leases[0]
 
@@ -344,8 +344,8 @@ def _path(lease_id: str) -> str:
     return f"/v1/leases/{quote(lease_id, safe='')}"
 
 
-def require_id(wanted: str | None) -> str:
-    """Return *wanted*. Raises `UsageError` if it is None."""
-    if wanted is None:
+def require_id(name_or_id: str | None) -> str:
+    """Return *name_or_id*. Raises `UsageError` if it is None."""
+    if name_or_id is None:
         raise UsageError("-id is needed: a lease's id, its VM's id, or a lease's name")
-    return wanted
+    return name_or_id

@@ -90,7 +90,7 @@ INVALID_UID = 2**32 - 1
 
 
 HAVING_BINDINGS = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
-"""Only leases in these statuses may reach GPUs. A binding that is being removed is never handed out again: an endpoint
+"""Only leases in these statuses may reach GPUs. A binding that is being removed is never sent again: an endpoint
 that restarts at that moment would install it again after its removal was confirmed."""
 
 

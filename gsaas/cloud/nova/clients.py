@@ -132,7 +132,7 @@ class _Session(Session):
     """A session that fetches a new catalogue, once, when the one it has lacks an endpoint.
 
     A catalogue arrives with a token, so it may be older than the endpoint that is looked up. The session also raises
-    `_NoToken` for a failure of Keystone, so that callers can tell it from a failure of the requested service.
+    `_NoToken` for a failure of Keystone, so that callers can distinguish it from a failure of the requested service.
     """
 
     def get_auth_headers(self, auth: plugin.BaseAuthPlugin | None = None) -> dict[str, str] | None:

@@ -122,7 +122,7 @@ class NovaCloud(Cloud):
             with translated_errors("Nova"):
                 self._client_factory.for_service().nova.servers.delete(server_id)
         except RequestRejected as rejected:
-            _require_not_found(rejected)  # a server that is gone is what was wanted
+            _require_not_found(rejected)  # the server is gone already
 
     def server_hosts(self) -> dict[str, str]:
         found = map(servers.placement, self._list({"all_tenants": True}))

@@ -2,7 +2,7 @@
 
 1. A field is passed to Nova as the tenant wrote it, or refused by name; none is dropped silently.
 2. GSaaS sends a service token that operators allow to choose hosts. So fields that choose a host are refused: Nova
-   could not tell the tenant's choice from that of GSaaS.
+   could not distinguish the tenant's choice from that of GSaaS.
 3. The server gets the tag of its lease (`gsaas.cloud.marks`), and user data that GSaaS has composed.
 """
 
