@@ -26,7 +26,7 @@ FIRST_POLL_INTERVAL, LONGEST_POLL_INTERVAL = 0.02, 1.0
 """Seconds between two requests for the status of a lease; each interval is half as long again as the last."""
 UUID_LENGTH = 36
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
-"""Why a lease is degraded, for callers whom the API does not tell the reasons."""
+"""Why a lease is degraded, for callers to whom the API does not show the reasons."""
 
 
 def _of(member: str, field: str) -> Callable[[Lease], Any]:
@@ -196,7 +196,7 @@ def server_from_options(client: Client, args: SimpleNamespace) -> dict[str, Any]
 
 
 def _user_data(path: str) -> str:
-    """Return the content of a file in base64, as Nova wants it."""
+    """Return the content of a file in base64, as Nova requires it."""
     from base64 import b64encode
     from pathlib import Path
 
@@ -300,7 +300,7 @@ def _durations(timings: dict[str, float]) -> str:
 
 
 def _devices(lease: Lease) -> str:
-    """Return a table of the cGPUs; which GPU each one is, the API tells administrators and some consumers only."""
+    """Return a table of the cGPUs; the API shows their GPUs only to administrators and some consumers."""
     headings_by_field = {
         "index": "cGPU",
         "masked_address": "masked address",

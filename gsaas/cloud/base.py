@@ -1,7 +1,7 @@
 """The interface of the clouds that boot VMs: what an entry point of `gsaas.cloud` implements.
 
-The engine calls these methods repeatedly until the cloud is in the state that the database wants. So every method is
-idempotent, and returns the current state, never the requested one.
+The engine calls these methods repeatedly until the servers are in their desired state. So every method is idempotent,
+and returns the current state, never the requested one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Owner:
     server_id: str | None = None
     """The server's id; None until its creation is recorded, and after its end."""
     untried: bool = False
-    """No engine has requested a server for this lease yet, so `create` need not search for one."""
+    """Whether no engine has requested a server for this lease yet, so that `create` need not search for one."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from gsaas import rpc
-from gsaas.cloud import marks
+from gsaas.cloud import server_tags
 from gsaas.cloud.base import ServerChange
 
 LOG = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def server_change(event: str, payload: Mapping[str, Any]) -> ServerChange | None
     server_id = data.get("uuid")
     if not isinstance(server_id, str):
         return None
-    return ServerChange(server_id, marks.lease_of(data.get("tags") or ()))
+    return ServerChange(server_id, server_tags.lease_of(data.get("tags") or ()))
 
 
 class _NotificationEndpoint:

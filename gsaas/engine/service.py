@@ -143,7 +143,9 @@ class Engine:
         """Requeue the leases whose servers were changed or deleted in the cloud, as often as configured."""
         since = None
         while not self._stopping.is_set():
-            began = timeutils.utcnow()
+            began = (
+                timeutils.utcnow()
+            )  # before the query: a change during it is found by the next one
             try:
                 changes = self._driver.cloud.server_changes(since)
                 if changes is None or since is None:

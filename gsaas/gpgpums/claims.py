@@ -253,6 +253,7 @@ class Claims:
         with self._database.writing(async_commit=True) as connection:
             if limits.limited(quota):
                 limit_rows.lock_project(connection, lease.project_id)
+            # Before the pool is read: after the wait, the latest claims are visible.
             if overtaken:
                 claim_rows.wait_for_claims(connection)
             self.scheduler.refresh(connection, overtaken)

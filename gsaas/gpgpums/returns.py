@@ -67,7 +67,7 @@ class Returns:
             self._attempts, lambda _: self._terminate(lease_id, detail, if_)
         )
         if lease is not None and lease.status == Status.RELEASED:
-            if lease.claimed_at is None:
+            if lease.claimed_at is None:  # it was in the queue until now
                 self._announce(lease_id, Status.RELEASED, None, None)
             if may_serve_queue:
                 self._advance_queue()

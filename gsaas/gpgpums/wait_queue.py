@@ -215,10 +215,12 @@ class WaitQueue:
                 raise OvertakenError
             quota = self._quotas.of(waiting.project_id)
             if limits.limited(quota):
+                # Only now is the project known. `Claims` locks it before it waits for claims, so the two may end in a
+                # deadlock, which the database reports and `retry` repeats.
                 limit_rows.lock_project(connection, waiting.project_id)
             lease = leases.lock(connection, waiting.lease_id)
             if lease.status != Status.QUEUED or lease.queued_at is None:
-                raise OvertakenError
+                raise OvertakenError  # it left the queue after it was read, before its row was locked
             if limits.limited(quota):
                 used = limit_rows.usage(connection, waiting.project_id)
                 if not limits.fits(quota, used, amounts_of(placement)):

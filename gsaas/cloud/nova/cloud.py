@@ -21,7 +21,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import exceptions
-from gsaas.cloud import marks
+from gsaas.cloud import server_tags
 from gsaas.cloud.base import Cloud, Owner, Server, ServerChange, ServerStatus
 from gsaas.cloud.nova import checks, hosts, requests, servers
 from gsaas.cloud.nova.clients import (
@@ -133,7 +133,7 @@ class NovaCloud(Cloud):
             since = timeutils.utcnow() - _FIRST_PERIOD
         query = {"all_tenants": True, "changes-since": f"{since - servers.SKEW:%Y-%m-%dT%H:%M:%S}"}
         return [
-            ServerChange(server["id"], marks.lease_of(server.get("tags", ())))
+            ServerChange(server["id"], server_tags.lease_of(server.get("tags", ())))
             for server in self._list(query)
         ]
 
@@ -180,7 +180,7 @@ class NovaCloud(Cloud):
         query = {
             "all_tenants": True,
             "project_id": owner.project_id,
-            "tags": marks.tag(owner.lease_id),
+            "tags": server_tags.tag(owner.lease_id),
         }
         return servers.oldest(self._list(query), owner.since)
 
