@@ -1,1 +1,1 @@
-"""The REST API: HTTP and nothing else. `routes` is where to begin reading."""
+"""The REST API. Begin with `routes`, the table of all URLs; `app` makes the WSGI application of it."""

@@ -39,9 +39,8 @@ def parse(data: bytes) -> Any:
         raise _invalid(f"it is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
         raise _invalid(str(error)) from None
-    if (
-        "\\u" in text
-    ):  # only an escape can produce half of a surrogate pair: UTF-8 cannot encode one
+    # Only an escape can produce half of a surrogate pair: UTF-8 cannot encode one.
+    if "\\u" in text:
         _check_surrogates(value)
     _check_depth(value)
     return value

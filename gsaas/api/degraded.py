@@ -1,4 +1,4 @@
-"""Which leases do not have all the GPUs that they claimed in working order, and why. Rows in, sentences out."""
+"""Which leases do not have all the GPUs that they claimed in working order, and why. Pure: no I/O."""
 
 from __future__ import annotations
 

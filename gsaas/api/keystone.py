@@ -81,7 +81,7 @@ class Keystone:
 
 
 def _mark_valid(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """The application that the middleware wraps: it calls this if the token is valid, and only then."""
+    """Answer as the WSGI application that the middleware wraps: it calls this only if the token is valid."""
     environ[_VALIDATED] = True
     start_response("204 No Content", [])
     return []

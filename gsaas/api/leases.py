@@ -60,7 +60,7 @@ def index(request: ApiRequest) -> ApiResponse:
         request.authorise(rbac.LIST_ALL_PROJECTS)
         project_id = None
     page_size = request.page_size
-    query["limit"] = page_size + 1  # one more tells whether there is a next page
+    query["limit"] = page_size + 1  # one more shows whether there is a next page
     with request.service.database.reading() as connection:
         found = leases.page(connection, project_id=project_id, **query)
         shown = [show_lease(request, connection, lease) for lease in found[:page_size]]

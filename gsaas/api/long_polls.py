@@ -103,7 +103,7 @@ def _record_presence(request: ApiRequest, lease_id: str, lease: queue.WaitState)
     silent = (lease.at - lease.seen_at).total_seconds()
     if silent > request.service.conf.queue.client_timeout / 4:
         with request.service.database.writing() as connection:
-            queue.note_client_asked(connection, lease_id)
+            queue.note_client_polled(connection, lease_id)
 
 
 def _read(database: Database, lease_id: str) -> queue.WaitState:

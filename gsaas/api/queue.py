@@ -28,7 +28,7 @@ def index(request: ApiRequest) -> ApiResponse:
     page_size = request.page_size
     with request.service.database.reading() as connection:
         positions = queue.positions(connection)
-        # One more than a page tells whether there is a next page.
+        # One more than a page shows whether there is a next page.
         found = queue.page(
             connection,
             project_id=project_id,

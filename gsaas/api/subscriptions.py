@@ -48,7 +48,7 @@ class LeaseSubscriptions:
         with self._lock:
             return lease_id in self._by_lease
 
-    def is_attended(self, lease_id: str) -> bool:
+    def is_client_waiting(self, lease_id: str) -> bool:
         """Return whether the lease's own client waits for it in this process."""
         with self._lock:
             return any(each.is_attended for each in self._by_lease.get(lease_id, ()))

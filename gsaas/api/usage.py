@@ -22,7 +22,7 @@ def show(request: ApiRequest) -> ApiResponse:
     own = request.project_id
     all_projects = request.allows(rbac.SHOW_ALL_PROJECTS)
     with request.service.database.read() as session:
-        found = history.holdings(session, start, end, None if all_projects else own)
+        found = history.lease_usages(session, start, end, None if all_projects else own)
         used = by_project(found, start, end, now)
     if not all_projects and not used:
         used = [ProjectUsage(own, 0, 0.0, 0.0)]

@@ -36,7 +36,7 @@ class AgentKind:
     """What does not work while there is none."""
 
 
-_MONITOR = AgentKind(MONITORS, "GPU host", "gsaas-monitor", "there are no GPUs to give")
+_MONITOR = AgentKind(MONITORS, "GPU host", "gsaas-monitor", "there are no GPUs to offer")
 _ENDPOINT = AgentKind(ENDPOINTS, "compute host", "gsaas-rodvr", "no VM can reach GPUs")
 
 
@@ -82,7 +82,7 @@ def check_last_reports(
             f"systemctl status {kind.process} there; gsaas hosts -disable=NAME for a {kind.host_kind} "
             "that is out of service, gsaas hosts -forget=NAME for one that is gone for good",
         )
-    return ok(kind.part, f"{len(last)}, all heard of in the last {timeout:.0f} s")
+    return ok(kind.part, f"{len(last)}, all have reported in the last {timeout:.0f} s")
 
 
 def list_problems(problems: Mapping[str, Sequence[str]]) -> Iterator[Finding]:

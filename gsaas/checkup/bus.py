@@ -35,7 +35,7 @@ def check_engine_queue(queue: QueueState | None) -> Finding:
     if queue is None or not queue.consumers:
         return fail(
             ENGINE,
-            "no gsaas-engine receives messages, so no lease is launched, wired or ended",
+            "no gsaas-engine receives messages, so no lease is launched, connected or ended",
             "systemctl start gsaas-engine on a controller; if it runs, its log says what it waits for",
         )
     if queue.messages > BACKLOG:

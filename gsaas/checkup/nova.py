@@ -32,9 +32,8 @@ def check(conf: cfg.ConfigOpts, endpoints: Collection[str] | None) -> Iterator[F
 
     *endpoints* are the hosts that have a RODVR endpoint; None if they are not known.
     """
-    from gsaas.cloud.nova import (
-        clients,
-    )  # takes long to import, and is of use only where there is a Nova
+    # Imported here: it takes long to import, and is needed only with Nova.
+    from gsaas.cloud.nova import clients
     from gsaas.cloud.nova.hosts import compute_hosts
 
     try:

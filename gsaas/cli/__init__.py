@@ -1,0 +1,1 @@
+"""The command `gsaas` of tenants and administrators, and the commands of the services."""

@@ -1,4 +1,4 @@
-"""cGPUs without a VM: `gsaas alloc` takes them, `gsaas release` gives them back, `gsaas redeem` shows their grant."""
+"""cGPUs without a VM: `gsaas alloc` claims them, `gsaas release` releases them, `gsaas redeem` presents their grant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def alloc(client: Client, args: SimpleNamespace) -> int:
-    """Take cGPUs and print the environment with which programs find them."""
+    """Claim cGPUs and print the environment with which programs find them; return the exit status."""
     request: dict[str, Any] = {
         "cgpus": cgpus.from_options(args),
         "server": None,
@@ -45,23 +45,23 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
         else:
             print_document(args.f, {"lease": lease, "environment": environment})
     except BaseException:
-        # A caller that has not got the environment does not know which lease to give back.
+        # A caller that has not received the environment does not know which lease to release.
         client.request("DELETE", f"/v1/leases/{lease['id']}")
         raise
     return 0
 
 
 def release(client: Client, args: SimpleNamespace) -> int:
-    """Give back the cGPUs of the lease that -id names, or of the shell's own lease."""
-    wanted = args.id or os.environ.get(grant_client.LEASE)
-    if not wanted:
+    """Release the cGPUs of the lease that -id names, or of the shell's own lease."""
+    lease_id = args.id or os.environ.get(grant_client.LEASE)
+    if not lease_id:
         raise UsageError(f"-id is needed, because {grant_client.LEASE} is not set")
-    args.id = wanted
+    args.id = lease_id
     return leases.terminate(client, args)
 
 
 def redeem(_client: None, _args: SimpleNamespace) -> int:
-    """Show the grant in this process's environment, so that the GPU host admits this host."""
+    """Present the grant in this process's environment, so that the GPU hosts admit this host."""
     missing = [
         name
         for name in (grant_client.LEASE, grant_client.GRANT, grant_client.GATE)
@@ -72,7 +72,7 @@ def redeem(_client: None, _args: SimpleNamespace) -> int:
             f"{' and '.join(missing)} not set; evaluate the environment of a lease first, and if it has no "
             "grant, none is needed"
         )
-    show_grant(os.environ)
+    present_grant(os.environ)
     print(f"this host is admitted to lease {os.environ[grant_client.LEASE]}")
     return 0
 
@@ -80,22 +80,23 @@ def redeem(_client: None, _args: SimpleNamespace) -> int:
 def usable_environment(
     client: Client, lease: dict[str, Any], environment: dict[str, str] | None, host: str | None
 ) -> dict[str, str]:
-    """Return the environment of an ACTIVE lease, after showing its grant if it has one.
+    """Return the environment of an ACTIVE lease, after presenting its grant if it has one.
 
     *environment* is the one that came with the lease, or None. *host* is None if programs of this host will use the
-    cGPUs. For any other host the grant is not shown, because it admits the host that shows it. Raises `ClientError`.
+    cGPUs. For any other host the grant is not presented, because it admits the host that presents it. Raises
+    `ClientError`.
     """
     if environment is None:
         environment = leases.variables(client, lease)
     if host is None and grant_client.GATE in environment:
-        show_grant(environment)
-        # A grant is good once: the environment is without it from now on.
+        present_grant(environment)
+        # A grant can be redeemed once: from now on the environment does not contain it.
         environment = leases.variables(client, lease)
     return environment
 
 
-def show_grant(environment: Mapping[str, str]) -> None:
-    """Show the grant in *environment* at the gate that it names. Raises `ClientError`."""
+def present_grant(environment: Mapping[str, str]) -> None:
+    """Present the grant in *environment* at the gate that it names. Raises `ClientError`."""
     lease_id = environment[grant_client.LEASE]
     try:
         grant_client.present(

@@ -25,7 +25,7 @@ from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 
 DESCRIPTION = """\
-Drive GSaaS's leases to their wanted state, and serve its agents. Run as many as you like: they share the work, and
+Drive GSaaS's leases to their desired state, and serve its agents. Run as many as you like: they share the work, and
 what one leaves half done another finishes.
 """
 

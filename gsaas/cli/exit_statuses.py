@@ -1,4 +1,4 @@
-"""The exit statuses of `gsaas`, by which scripts tell its outcomes apart."""
+"""The exit statuses of `gsaas`, by which scripts distinguish its outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gsaas gpus` and `gsaas hosts` share: listing with the cloud's totals, and taking out of service."""
+"""What `gsaas gpus` and `gsaas hosts` share: they list resources with totals, and disable or enable one of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOTALS = (
     Column("free_mb", "MiB free"),
     Column("memory_mb", "of"),
 )
-"""What the API tells callers who may not see each GPU and host."""
+"""The columns for callers to whom the API does not show each GPU and host."""
 
 
 def run(

@@ -26,7 +26,7 @@ FIRST_POLL_INTERVAL, LONGEST_POLL_INTERVAL = 0.02, 1.0
 """Seconds between two requests for the status of a lease; each interval is half as long again as the last."""
 UUID_LENGTH = 36
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
-"""Why a lease is degraded, for callers whom the API does not tell the reasons."""
+"""Why a lease is degraded, for callers to whom the API does not show the reasons."""
 
 
 def _of(member: str, field: str) -> Callable[[Lease], Any]:
@@ -196,7 +196,7 @@ def server_from_options(client: Client, args: SimpleNamespace) -> dict[str, Any]
 
 
 def _user_data(path: str) -> str:
-    """Return the content of a file in base64, as Nova wants it."""
+    """Return the content of a file in base64, as Nova requires it."""
     from base64 import b64encode
     from pathlib import Path
 
@@ -206,7 +206,7 @@ def _user_data(path: str) -> str:
         raise UsageError(f"-userdata={path} cannot be read: {error.strerror}") from None
 
 
-def find(client: Client, wanted: str) -> Lease:
+def find(client: Client, name_or_id: str) -> Lease:
     """Return the lease with this id, of the VM with this id, or with this name.
 
     Raises `ClientError` when there is none, or when several leases have the name.
@@ -214,25 +214,25 @@ def find(client: Client, wanted: str) -> Lease:
     from urllib.parse import urlencode
 
     leases: list[Lease]
-    if len(wanted) == UUID_LENGTH and wanted.count("-") == 4:
+    if len(name_or_id) == UUID_LENGTH and name_or_id.count("-") == 4:
         try:
-            lease: Lease = client.request("GET", _path(wanted))["lease"]
+            lease: Lease = client.request("GET", _path(name_or_id))["lease"]
             return lease
         except ApiError as error:
             if error.status != 404:
                 raise
-        query = urlencode({"server_id": wanted})
+        query = urlencode({"server_id": name_or_id})
         leases = client.request("GET", f"/v1/leases?{query}")["leases"]
         if leases:
             return leases[0]
-    query = urlencode({"name": wanted})
+    query = urlencode({"name": name_or_id})
     leases = client.request("GET", f"/v1/leases?{query}")["leases"]
     if not leases:
-        raise ClientError(f"there is no lease or VM {wanted}; gsaas list shows yours")
+        raise ClientError(f"there is no lease or VM {name_or_id}; gsaas list shows yours")
     if len(leases) > 1:
         ids = ", ".join(lease["id"] for lease in leases)
         raise ClientError(
-            f"{len(leases)} leases are named {wanted}; name one of them by its id: {ids}"
+            f"{len(leases)} leases are named {name_or_id}; name one of them by its id: {ids}"
         )
     return leases[0]
 
@@ -300,7 +300,7 @@ def _durations(timings: dict[str, float]) -> str:
 
 
 def _devices(lease: Lease) -> str:
-    """Return a table of the cGPUs; which GPU each one is, the API tells administrators and some consumers only."""
+    """Return a table of the cGPUs; the API shows their GPUs only to administrators and some consumers."""
     headings_by_field = {
         "index": "cGPU",
         "masked_address": "masked address",
@@ -344,8 +344,8 @@ def _path(lease_id: str) -> str:
     return f"/v1/leases/{quote(lease_id, safe='')}"
 
 
-def require_id(wanted: str | None) -> str:
-    """Return *wanted*. Raises `UsageError` if it is None."""
-    if wanted is None:
+def require_id(name_or_id: str | None) -> str:
+    """Return *name_or_id*. Raises `UsageError` if it is None."""
+    if name_or_id is None:
         raise UsageError("-id is needed: a lease's id, its VM's id, or a lease's name")
-    return wanted
+    return name_or_id

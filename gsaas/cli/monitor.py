@@ -33,6 +33,7 @@ CLEAN = cfg.BoolOpt(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run a monitor until it is stopped; return the exit status."""
     return service.run("gsaas-monitor", DESCRIPTION, start, argv, cli=[CLEAN])
 
 

@@ -250,7 +250,7 @@ def _parse_option(
 ) -> tuple[Option, Any]:
     """Return the option that *word* gives, and its value.
 
-    *rest* holds the words that follow, in reverse order; a value that is a word of its own is removed from its end.
+    *rest* contains the words that follow, in reverse order; a value that is a word of its own is removed from its end.
     """
     if not word.startswith("-") or word == "-":
         if command.positional is None:

@@ -22,7 +22,7 @@ INTERACTIVE_POLL, POLL = 2, 25
 RETRY_DELAY = 1.0
 """Seconds between two requests, when the API is away or does not delay its answer."""
 OUTAGE_TIMEOUT = 45.0
-"""Seconds for which the API may be away: less than the silence after which it gives up a waiting client's place."""
+"""Seconds for which the API may be unreachable: less than [queue]client_timeout, after which the place is lost."""
 
 COLUMNS = (
     Column("position", "turn"),

@@ -1,4 +1,4 @@
-"""`gsaas run`: take cGPUs, run a command with them, and release them however the command ends.
+"""`gsaas run`: claim cGPUs, run a command with them, and release them however the command ends.
 
 The C program `gsaas` does this by itself where it can (launcher/main.c follows the same rules). This module serves what
 needs Python: credentials of Keystone, and an API behind https.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEEPALIVE = 60
-"""Seconds of silence after which GSaaS takes this process for dead, and ends the lease."""
+"""Seconds without a request after which GSaaS assumes that this process has ended, and ends the lease."""
 NOT_EXECUTABLE, NOT_FOUND, SIGNALLED = 126, 127, 128
 """Exit statuses as shells use them; the signal's number is added to the last one."""
 FORWARDED_SIGNALS = {

@@ -162,9 +162,8 @@ def _run(args: argparse.Namespace) -> int:
             service.serve()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(
-                    number, signal.SIG_IGN
-                )  # a second signal must not interrupt the orderly stop
+                # A second signal must not interrupt the orderly stop.
+                signal.signal(number, signal.SIG_IGN)
             service.stop()
     except AlreadyRunning as error:
         raise _StartupError(f"{error}; stop it, or name another --state-dir") from None

@@ -1,4 +1,4 @@
-"""Plain tables for terminals: values in, text out.
+"""Plain tables for terminals, as text. Pure: no I/O.
 
 Characters of East Asian scripts and emoji take two columns of a terminal, combining ones none; prettytable knows.
 """
@@ -15,7 +15,7 @@ INDENT = "  "
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return an aligned table without borders; columns that hold only numbers are aligned to the right.
+    """Return an aligned table without borders; columns with numbers only are aligned to the right.
 
     Every row has one value for each heading. Headings need not be unique.
     """

@@ -1,7 +1,7 @@
 """The interface of the clouds that boot VMs: what an entry point of `gsaas.cloud` implements.
 
-The engine calls these methods repeatedly until the cloud is in the state that the database wants. So every method is
-idempotent, and returns the current state, never the requested one.
+The engine calls these methods repeatedly until the servers are in their desired state. So every method is idempotent,
+and returns the current state, never the requested one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMESPACE = "gsaas.cloud"
 
 
 class ServerStatus(enum.StrEnum):
-    """The statuses of a server that GSaaS tells apart: a few of Nova's."""
+    """The statuses of a server that GSaaS distinguishes: a few of Nova's."""
 
     BUILD = "BUILD"
     ACTIVE = "ACTIVE"
@@ -73,12 +73,12 @@ class Owner:
     server_id: str | None = None
     """The server's id; None until its creation is recorded, and after its end."""
     untried: bool = False
-    """No engine has requested a server for this lease yet, so `create` need not search for one."""
+    """Whether no engine has requested a server for this lease yet, so that `create` need not search for one."""
 
 
 @dataclass(frozen=True)
-class Trace:
-    """A change of a server that may belong to a lease; what changed is not said."""
+class ServerChange:
+    """A server that changed and may belong to a lease; the change itself is not described."""
 
     server_id: str
     lease_id: str | None = None
@@ -98,7 +98,7 @@ class Cloud(abc.ABC):
     poll_interval: float | None = None
     """Seconds between two calls of `find` for a server that is changing; None: [engine]poll_interval."""
     audit_interval: float = 0.0
-    """Seconds between two calls of `changed`; 0: one call at every audit of the engine."""
+    """Seconds between two calls of `server_changes`; 0: one call at every audit of the engine."""
 
     @classmethod
     def configured(cls, conf: cfg.ConfigOpts) -> Cloud:  # noqa: ARG003  (for those that need it)
@@ -152,17 +152,17 @@ class Cloud(abc.ABC):
     def delete(self, owner: Owner) -> None:
         """Delete the server of a lease with its ports; do nothing if there is none."""
 
-    def placed(self) -> Mapping[str, str] | None:
+    def server_hosts(self) -> Mapping[str, str] | None:
         """Return server id -> host, for all servers of all projects that are on a host.
 
         None if the cloud cannot list them all at once: the engine then calls `find` for every server.
         """
         return None
 
-    def changed(self, since: datetime.datetime | None) -> Iterable[Trace] | None:
-        """Return which servers changed after *since*, in UTC (None: for as long ago as the cloud can tell).
+    def server_changes(self, since: datetime.datetime | None) -> Iterable[ServerChange] | None:
+        """Return which servers changed after *since*, in UTC (None: since the earliest time that the cloud knows of).
 
-        None if the cloud cannot tell: the engine then calls `find` for every server.
+        None if the cloud cannot list changes: the engine then calls `find` for every server.
         """
         return None
 

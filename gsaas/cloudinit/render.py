@@ -1,4 +1,4 @@
-"""The user data of a server with cGPUs. Values in, text out."""
+"""The user data of a server with cGPUs. Pure: no I/O."""
 
 from __future__ import annotations
 

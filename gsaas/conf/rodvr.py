@@ -75,5 +75,5 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """The options of this section by group, for oslo.config's generator of sample files."""
+    """Return the options of this section by group, for oslo.config's generator of sample files."""
     return {GROUP: OPTS}

@@ -1,4 +1,4 @@
-"""The door to the database: one engine, short sessions that read or write, nothing else.
+"""Access to the database: one SQLAlchemy engine, and short transactions that read or write.
 
     database = Database.connect(conf)
     with database.write() as session:
@@ -9,8 +9,7 @@ or, for statements that every request waits for, without a session:
     with database.reading() as connection:
         connection.scalar(select(func.count()).select_from(models.GpuRow))
 
-Rows read in a session stay readable after it (they are not expired), as plain values; changing them then changes
-nothing.
+Rows that were read in a session stay readable after its end (they are not expired); changes of them are not stored.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ _retried = db_api.wrap_db_retry(
 
 
 def retried(function: F) -> F:
-    """Call *function* again when the database ends a deadlock by giving up its transaction.
+    """Return *function* with retries: it is called again when the database ends a deadlock by aborting its transaction.
 
-    For functions that write, and may simply be called again. Decorate the function that opens the session, not one
-    that is called in it.
+    For functions that write, and may be called again. Decorate the function that opens the session, not one that is
+    called in it.
     """
     return cast(F, _retried(function))
 
 
 READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}}
-"""What readers need to have one consistent view; elsewhere that is the default."""
+"""Dialect -> options with which all queries of a reader see one snapshot; on other databases that is the default."""
 WRITES = {"mysql": "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"}
 """The first statement of transactions that write: they see what others committed, and lock the rows that they name,
 not the gaps between.
@@ -61,14 +60,14 @@ Under the default, REPEATABLE READ, two claims of neighbouring keys can end in a
 
 
 class OvertakenError(Exception):
-    """Another transaction was faster; this one cannot go on, and may be tried again."""
+    """Another transaction was faster; this one must be rolled back, and may be tried again."""
 
 
 class Connections(Protocol):
     """A source of connections."""
 
-    def begun(self) -> AbstractContextManager[sqlalchemy.Connection]:
-        """A connection in a transaction, which is committed when the block ends well."""
+    def begin(self) -> AbstractContextManager[sqlalchemy.Connection]:
+        """Return a connection in a transaction, which is committed when the block ends, rolled back when it raises."""
 
     def close(self) -> None:
         """Close every connection that is not in use."""
@@ -84,13 +83,13 @@ class Storage(Protocol):
 
     @staticmethod
     def tune(engine: sqlalchemy.Engine) -> None:
-        """Have each connection of *engine* set up."""
+        """Set up every connection that *engine* opens from now on."""
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return when all that was committed is on the disk; raises `oslo_db.exception.DBError`."""
 
-    def settle_soon(self) -> None:
-        """Have all that was committed on the disk a moment later."""
+    def sync_soon(self) -> None:
+        """Sync all that was committed to the disk a moment later, without waiting for it."""
 
 
 class Database:
@@ -99,9 +98,9 @@ class Database:
     def __init__(self, engine: sqlalchemy.Engine) -> None:
         self.engine = engine
         self.one_writer = engine.dialect.name == "sqlite"
-        """Do transactions that write come one after the other, so that each sees what those before it wrote?"""
+        """Whether transactions that write come one after the other, so that each sees what those before it wrote."""
         self._storage: Storage | None = None
-        """None for a server, whose commits are on its disk by themselves, and for a database in memory."""
+        """None for a database server, which syncs its commits itself, and for a database in memory."""
         self._readers: Connections
         self._writers: Connections
         self._write_lock: AbstractContextManager[Any] = nullcontext()
@@ -118,7 +117,7 @@ class Database:
     def connect(cls, conf: cfg.ConfigOpts, **overrides: object) -> Database:
         """Connect as `[database]` says; raises `oslo_db.exception.DBError` when it cannot.
 
-        *overrides* are oslo.db's engine options, and go before those of *conf*.
+        *overrides* are engine options of oslo.db; they replace those of *conf*.
         """
         options = conf.database
         configured = {
@@ -136,8 +135,8 @@ class Database:
     def open(cls, url: str, **engine_options: object) -> Database:
         """Connect to *url*, an SQLAlchemy database URL. *engine_options* are oslo.db's.
 
-        Raises `sqlalchemy.exc.ArgumentError` for what is no such URL, `oslo_db.exception.DBError`
-        when the database does not answer.
+        Raises `sqlalchemy.exc.ArgumentError` if *url* is not such a URL, and `oslo_db.exception.DBError` if the
+        database does not answer.
         """
         options = {"mysql_sql_mode": "TRADITIONAL", **engine_options}
         engine = engines.create_engine(
@@ -149,7 +148,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[orm.Session]:
-        """A session for reading: one consistent view, nothing kept."""
+        """Yield a session for reading: all queries see one snapshot, and changes are rolled back."""
         with self.reading() as connection:
             with _session(connection) as session:
                 yield session
@@ -157,43 +156,46 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[orm.Session]:
-        """A session whose changes are kept when the block ends well, and undone when it raises.
+        """Yield a session whose changes are committed when the block ends, and rolled back when it raises.
 
-        When it has ended well, they are on the disk.
+        After the commit they are on the disk.
         """
         with self.writing() as connection, _session(connection) as session, session.begin():
             yield session
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:
-        """What `read` is, for statements only: opening a session takes as long as some of them."""
-        with self._readers.begun() as connection:
+        """Yield a connection for reading, without a session, whose opening takes as long as some statements.
+
+        All queries see one snapshot.
+        """
+        with self._readers.begin() as connection:
             yield connection
 
     @contextmanager
-    def writing(self, *, linger: bool = False) -> Iterator[sqlalchemy.Connection]:
-        """What `write` is, for statements only.
+    def writing(self, *, async_commit: bool = False) -> Iterator[sqlalchemy.Connection]:
+        """Yield a connection for writing, without a session; commit when the block ends, roll back when it raises.
 
-        With *linger*, a database inside the process may bring the changes to the disk a moment later: for changes that
-        are better lost in a power cut than waited for, or for a caller that calls `settle` later, after it has
-        released a lock. They come before all that is written later, in any case.
+        With *async_commit*, a database inside the process may sync the changes to the disk a moment later. That is for
+        changes that may be lost in a power failure, and for a caller that calls `sync` after it has released a lock.
+        A later change is never on the disk without these.
         """
-        with self._write_lock, self._writers.begun() as connection:
+        with self._write_lock, self._writers.begin() as connection:
             yield connection
         if self._storage is None:
             return
-        if linger:
-            self._storage.settle_soon()
+        if async_commit:
+            self._storage.sync_soon()
         else:
-            self._storage.settle()
+            self._storage.sync()
 
-    def settle(self) -> None:
-        """Return when all that was written before is on the disk."""
+    def sync(self) -> None:
+        """Wait until all that was committed before is on the disk."""
         if self._storage is not None:
-            self._storage.settle()
+            self._storage.sync()
 
     def close(self) -> None:
-        """Drop every connection."""
+        """Close every connection."""
         self._readers.close()
         self._writers.close()
         self.engine.dispose()
@@ -207,14 +209,14 @@ class _Pooled:
         self._first = first
 
     @contextmanager
-    def begun(self) -> Iterator[sqlalchemy.Connection]:
+    def begin(self) -> Iterator[sqlalchemy.Connection]:
         with self._engine.begin() as connection:
             if self._first:
                 connection.exec_driver_sql(self._first)
             yield connection
 
     def close(self) -> None:
-        """The pool is the engine's, which closes it."""
+        """Do nothing: the engine closes its pool."""
 
 
 def _storage(dialect: str) -> Any:
@@ -223,10 +225,10 @@ def _storage(dialect: str) -> Any:
 
 
 def _complete(url: str) -> str:
-    """Add to *url* what GSaaS needs: on MariaDB and MySQL, all of Unicode.
+    """Return *url* with the options that GSaaS needs: on MariaDB and MySQL, the character set of all of Unicode.
 
-    oslo.db would ask for `utf8`, which these two take for the three-byte subset, and it knows both
-    by the name of `mysql` only.
+    oslo.db would choose `utf8`, which these two interpret as the three-byte subset, and it recognises both only by the
+    name `mysql`.
     """
     parsed = sqlalchemy.make_url(url)
     if parsed.get_backend_name() in ("mysql", "mariadb"):

@@ -15,7 +15,7 @@ from gsaas.db.models import EndpointRow, HostRow
 
 
 def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
-    """Note that the endpoint of *host_name* is alive, and its *report* (plain JSON values)."""
+    """Record the *report* (JSON values) of the endpoint of *host_name*, and that it is alive now."""
     hosts.ensure(session, host_name)
     endpoint = session.get(EndpointRow, host_name)
     if endpoint is None:
@@ -23,9 +23,8 @@ def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
         session.add(endpoint)
     endpoint.seen_at = timeutils.utcnow()
     endpoint.report = report
-    if report.get(
-        "gpu_address"
-    ):  # an endpoint that starts does not know it yet; the stored one holds
+    # An endpoint that is starting does not know its address yet; the stored address then stays.
+    if report.get("gpu_address"):
         endpoint.gpu_address = report["gpu_address"]
     session.flush()
 

@@ -2,9 +2,9 @@
 
 1. A report names every GPU of its host. A GPU that is not named is gone. Its row is deleted once no lease claims it
    and no operator has to act on it: a GPU that is disabled, or that failed, would otherwise come back as if it were
-   new. A monitor that cannot see its GPUs at all says so, and no row is deleted.
-2. A report never takes back what is claimed: a GPU that vanished, or shrank, while leases claim it stays until they
-   return it, and nothing more of it is given to leases.
+   new. A monitor that cannot read its GPUs at all reports that (`blind`), and no row is deleted.
+2. A report never changes claims: a GPU that is no longer reported, or reported with less memory, while leases claim it
+   stays until they return it, and no lease gets any more of it.
 3. Every change of a row increases its `generation`, by which claims notice the change. Readings are in a table of
    their own: they change all the time, and change no generation.
 4. A GPU is withdrawn while its monitor says so. After an error that its monitor calls fatal it stays withdrawn until
@@ -42,11 +42,10 @@ def register(
     blind: str | None = None,
     problems: Sequence[str] = (),
 ) -> None:
-    """Note that the monitor of *host_name* is alive, where its daemons listen, and all its GPUs.
+    """Record a report of the monitor of *host_name*: that it is alive, where its daemons listen, and all its GPUs.
 
-    *readings* are by UUID, those of GPUs that answered; *interval* is how many seconds later the monitor reports
-    again, *blind* why it sees no GPUs at present, though there may be some, and *problems* what an
-    operator has to solve.
+    *readings* are the readings of the GPUs that answered, by UUID; *interval* is the seconds until the next report;
+    *blind* says why the monitor can read no GPU at present, None if it can; *problems* are sentences for operators.
     """
     host = hosts.ensure(session, host_name)
     host.gpu_address = gpu_address
@@ -108,9 +107,9 @@ def hosts_of(session: Session, uuids: Collection[str]) -> dict[str, str]:
 
 
 def totals(session: Session) -> dict[str, int]:
-    """Return what the cloud owns: `gpus`, their `memory_mb`, and the `hosts` they are on.
+    """Return the totals of the cloud: the numbers of `gpus` and of their `hosts`, and `memory_mb` (MiB).
 
-    `free_mb` (MiB) and `idle` (GPUs with nothing on them) leave out what is disabled or withdrawn.
+    `free_mb` (MiB) and `idle` (GPUs that no lease claims) do not count GPUs that are disabled or withdrawn.
     """
     on_offer = and_(
         GpuRow.disabled.is_(False), GpuRow.withdrawn_reason.is_(None), HostRow.disabled.is_(False)
@@ -128,9 +127,9 @@ def totals(session: Session) -> dict[str, int]:
 
 
 def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None = None) -> GpuRow:
-    """Stop or resume offering a GPU, and say why. Leases that claim it keep it.
+    """Disable or enable a GPU, with a reason, and return it. Leases that claim it keep it.
 
-    To resume also confirms that its fatal error was dealt with. Raises `NotFound`.
+    Enabling it also confirms that its fatal error was dealt with. Raises `NotFound`.
     """
     _lock(session, [uuid])
     gpu = get(session, uuid)
@@ -145,7 +144,7 @@ def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None
 
 
 def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Sequence[Row[Any]]:
-    """Return what a report concerns: the GPUs of its host, and those that it names.
+    """Return the GPUs that a report concerns: those of its host, and those that it names.
 
     They are plain rows: most reports change nothing, and need no objects of the mapper.
     """
@@ -215,7 +214,7 @@ def _is_new_error(gpu: GpuRow | Row[Any], info: GpuInfo) -> bool:
 
 
 def _memory(gpu: GpuRow | Row[Any], info: GpuInfo) -> int:
-    """MiB to store: what is claimed stays claimed, so a GPU that shrank below it counts as full."""
+    """Return the MiB to store: if a report has less than is claimed, exactly what is claimed, so the GPU is full."""
     return gpu.memory_mb if gpu.exclusive_lease_id else max(info.memory_mb, gpu.used_mb)
 
 
@@ -226,7 +225,7 @@ def _take_over(
     known: Sequence[GpuRow],
     blind: str | None,
 ) -> None:
-    """Make the rows that were *known*, and are locked, say what was *reported*."""
+    """Update the *known* rows, which are locked, to what was *reported*; insert and delete rows as needed."""
     for gpu in known:
         if gpu.uuid not in reported and not _row_stays(gpu, blind):
             session.delete(gpu)
@@ -266,10 +265,10 @@ def _keeps_place(gpu: GpuRow, reported: dict[str, GpuInfo], host_name: str) -> b
 
 
 def _park(session: Session, host_name: str, moving: list[GpuRow]) -> None:
-    """Move GPUs out of the way to negative device numbers, which no monitor reports.
+    """Give GPUs negative device indices, which no monitor reports, so that others can get theirs.
 
-    Two GPUs that change places could not do so otherwise: a number is given once per host. A
-    vanished GPU that is still claimed stays there, for the one put in its slot has its number.
+    Without that, two GPUs could not exchange their indices, which are unique on a host. A GPU that is no longer
+    reported but still claimed keeps its negative index: another GPU may have the former one.
     """
     lowest = session.scalar(
         select(func.min(GpuRow.device_index)).where(GpuRow.host_name == host_name)
@@ -303,7 +302,10 @@ def _adopt(gpu: GpuRow, info: GpuInfo, host_name: str) -> None:
 
 
 def _health(info: GpuInfo, dealt_with: datetime.datetime | None = None) -> dict[str, Any]:
-    """The columns that say whether a GPU can be used, of whose fatal errors those until then are *dealt_with*."""
+    """Return the columns that say whether a GPU can be used.
+
+    Its fatal errors until the moment *dealt_with* are ignored: an operator has dealt with them.
+    """
     fatal = info.fatal_error_at is not None and (
         dealt_with is None or info.fatal_error_at > dealt_with
     )

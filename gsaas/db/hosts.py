@@ -25,7 +25,7 @@ from gsaas.db.upsert import upsert
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 
 GONE = "gone for good"
-"""Why a forgotten host is disabled. It stays disabled if it comes back before its rows are deleted."""
+"""The reason for which a forgotten host is disabled. It stays disabled if it reports before its rows are deleted."""
 
 _WHOLE = (selectinload(HostRow.gpus), joinedload(HostRow.endpoint))
 
@@ -50,7 +50,7 @@ def page(session: Session, *, limit: int, marker: str | None = None) -> list[Hos
 
 
 def set_disabled(session: Session, name: str, disabled: bool, reason: str | None = None) -> HostRow:
-    """Stop or resume offering the GPUs of a host, and say why. Leases that claim them keep them.
+    """Disable or enable the GPUs of a host, with a reason, and return it. Leases that claim them keep them.
 
     Raises `NotFound`.
     """
@@ -94,15 +94,14 @@ def forget(session: Session, name: str, *, timeout: float | None, servers_stay: 
     if host is not None:
         if timeout is not None:
             _check_silence(session, host, timeout)
-        set_disabled(
-            session, name, True, GONE
-        )  # claims that are being written are overtaken by this
+        # This also increases the generations of its GPUs, so claims that chose them before are overtaken.
+        set_disabled(session, name, True, GONE)
         host.forgotten = True
         session.execute(delete(EndpointRow).where(EndpointRow.host_name == name))
-        failed = _fail_holders(session, name, servers_stay)
+        failed = _fail_leases(session, name, servers_stay)
     for lease_id in unbound:
         leases.update(session.connection(), lease_id, bound_host=None)
-    # Its daemons are gone as well, the operator says: no release waits for their end any more.
+    # According to the operator its daemons are gone, too: no release has to wait for their end.
     session.execute(
         update(ClaimRow)
         .where(ClaimRow.daemon_host == name)
@@ -148,7 +147,7 @@ def _check_silence(session: Session, host: HostRow, timeout: float) -> None:
         raise exceptions.HostAlive(name=host.name, ago=ago, wait=math.ceil(enough - ago))
 
 
-def _fail_holders(session: Session, name: str, servers_stay: bool) -> list[str]:
+def _fail_leases(session: Session, name: str, servers_stay: bool) -> list[str]:
     """Fail the leases that claim GPUs of a host and return their ids; leases that are being released go on."""
     claims_there = exists().where(
         ClaimRow.lease_id == LeaseRow.id, ClaimRow.gpu_uuid == GpuRow.uuid, GpuRow.host_name == name
@@ -223,8 +222,8 @@ def _lock(session: Session, name: str) -> HostRow:
 def next_serial(session: Session, name: str) -> int:
     """Return a number larger than any before it for *name*, and lock the host's row until the transaction ends.
 
-    At least the milliseconds since 1970: the monitor may know larger numbers than the database, if the host was
-    forgotten or the database was restored from a backup.
+    It is at least the milliseconds since 1970: if the host was forgotten, or the database was restored from a backup,
+    the monitor may have seen a larger number than the database contains.
     """
     host = _lock(session, name)
     host.wanted_serial = max(host.wanted_serial + 1, time.time_ns() // 1_000_000)

@@ -64,24 +64,24 @@ class DaemonTotals:
     """Daemons and fences of GPU hosts, as their monitors reported them last."""
 
     states: Mapping[str, int] = field(default_factory=dict)
-    """CloudState -> daemons; every state."""
+    """State of a daemon -> number of daemons; contains every state."""
     restarts: int = 0
     """Of the daemons that run now."""
     refused: int = 0
     """By the fences."""
     with_problems: int = 0
-    """Monitors that report something for an operator to mend."""
+    """Monitors that report problems."""
 
 
 @dataclass(frozen=True)
 class GpuGauge:
-    """One GPU, and what its monitor read last: MiB, percent, degrees Celsius, watts; None if it does not tell."""
+    """One GPU and its last reading: MiB, percent, degrees Celsius, watts; None for a value that it does not support."""
 
     host: str
     uuid: str
     model: str
     memory_mb: int
-    held_mb: int
+    claimed_mb: int
     used_mb: int | None
     utilisation: float | None
     temperature_c: float | None
@@ -95,7 +95,7 @@ class CloudState:
     leases: Mapping[str, int]
     """Status -> how many; every status but RELEASED."""
     degraded: int
-    """Those that hold GPUs that have failed, or whose monitors are silent."""
+    """Leases with a GPU that has failed, or whose monitor is silent."""
     longest_wait: float
     """Seconds since the first of those in the queue joined it; 0 if there is none."""
     cgpus: int
@@ -108,7 +108,7 @@ class CloudState:
 
 
 def state(session: Session, timeout: float) -> CloudState:
-    """Read the state of the cloud. An agent is silent after *timeout* seconds without a report."""
+    """Return the state of the cloud. An agent is silent after *timeout* seconds without a report."""
     monitored = session.execute(
         select(
             HostRow.name,
@@ -139,7 +139,7 @@ def state(session: Session, timeout: float) -> CloudState:
 
 
 def each_gpu(session: Session) -> list[GpuGauge]:
-    """Read every GPU by itself, in the order of hosts and indices."""
+    """Return each GPU with its last reading, by host name and device index."""
     query = (
         select(
             GpuRow.host_name,
@@ -225,7 +225,7 @@ def _gpus(session: Session) -> dict[str, GpuTotals]:
 
 
 def _agents(seen: Iterable[tuple[datetime.datetime, float]]) -> AgentTotals:
-    """Count agents that were heard of at a time, and are silent after so many seconds."""
+    """Return totals of agents, each given as (time of its last report, seconds after which it counts as silent)."""
     now = timeutils.utcnow()
     silences = [(max(0.0, (now - at).total_seconds()), timeout) for at, timeout in seen]
     return AgentTotals(

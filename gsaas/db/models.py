@@ -1,11 +1,11 @@
-"""The tables, and a class of rows for each. Constraints make impossible states impossible, whatever writes.
+"""The tables, and a class of rows for each. Constraints refuse states that must never occur, whichever code writes.
 
-The database itself checks that no GPU has more claimed than its memory, that a GPU claimed in exclusive mode is claimed
-whole, that a lease has a memory size in shared mode and only there, that a lease in ERROR has a fault. The code above
-may have bugs; an over-committed GPU still cannot be stored.
+The database itself checks that no more of a GPU is claimed than its memory, that a GPU in exclusive mode is claimed as
+a whole, that a lease has a memory size in shared mode and only then, and that a lease in ERROR has a fault. So even a
+bug in other code cannot over-commit a GPU.
 
-Classes of rows are used in `gsaas.db` only, but for hosts, GPUs and endpoints, which the API shows. A lease is a value
-of `gsaas.objects.lease` outside. Change a table only together with a new file in `migrations/versions`.
+Classes of rows are used in `gsaas.db` only, except those of hosts, GPUs and endpoints, which the API shows. Outside, a
+lease is a value of `gsaas.objects.lease`. Change a table only together with a new file in `migrations/versions`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ STORAGE = {
     "mysql_charset": "utf8mb4",
     "mysql_collate": "utf8mb4_bin",
 }
-"""On MariaDB and MySQL: all of Unicode, and text that differs in case differs, as on the others."""
+"""On MariaDB and MySQL: all of Unicode, and text is compared with regard to case, as on the other databases."""
 
 
 def _set_only(column: str) -> dict[str, Any]:
@@ -91,11 +91,11 @@ class HostRow(Base):
     """The last report of its gsaas-monitor on daemons and fence: `gsaas.objects.daemon.DaemonReport.to_dict()`;
     None before the first."""
     wanted_serial: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Grows each time its monitor is told its desired state, so that the monitor knows which of two is newer."""
+    """Grows each time its monitor is sent its desired state, so that the monitor knows which of two is newer."""
     monitor_problems: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """Problems that an operator has to solve, in sentences of its gsaas-monitor."""
+    """Problems that an operator has to solve, as its gsaas-monitor reported them: sentences."""
     monitor_interval: Mapped[float | None] = mapped_column(Float)
-    """Seconds between two reports of its gsaas-monitor, as it said last."""
+    """Seconds between two reports of its gsaas-monitor, according to its last report."""
 
     gpus: Mapped[list[GpuRow]] = relationship(back_populates="host", order_by="GpuRow.device_index")
     endpoint: Mapped[EndpointRow | None] = relationship(back_populates="host")
@@ -142,7 +142,7 @@ class GpuRow(Base):
     )
 
     uuid: Mapped[str] = mapped_column(String(96), primary_key=True)
-    """NVML's: `GPU-…` or `MIG-…`."""
+    """The UUID that NVML reports: `GPU-…` or `MIG-…`."""
     host_name: Mapped[str] = mapped_column(ForeignKey("hosts.name"))
     device_index: Mapped[int]
     """NVML's number on the host, from 0; below 0 for one that is claimed but no longer reported."""
@@ -155,11 +155,11 @@ class GpuRow(Base):
     leases: Mapped[int] = mapped_column(default=0)
     """Number of leases that claim some of it."""
     given: Mapped[int] = mapped_column(BigInteger, default=0)
-    """The generation of the last claim of it; larger is later, 0 never. Returns leave it."""
+    """The generation of its last claim; a larger one is later, 0 means never claimed. Returns do not change it."""
     parent_uuid: Mapped[str | None] = mapped_column(String(96))
     """The GPU that a MIG instance is part of."""
     compute_capability: Mapped[str | None] = mapped_column(String(8))
-    """CUDA's, such as 9.0; None if its monitor cannot tell."""
+    """CUDA's, such as 9.0; None if its monitor does not know it."""
     daemon_port: Mapped[int]
     """TCP port of its own daemon at the GPU address of its host."""
     disabled: Mapped[bool] = mapped_column(default=False)
@@ -193,7 +193,7 @@ class GpuReadingRow(Base):
     utilisation: Mapped[float | None] = mapped_column(Float)
     """Percent of the time since the reading before in which a kernel ran."""
     mean_utilisation: Mapped[float | None] = mapped_column(Float)
-    """Percent, over the window that active policies look at."""
+    """Percent, over `[monitor]utilisation_window`; some policies use it."""
     temperature_c: Mapped[float | None] = mapped_column(Float)
     power_w: Mapped[float | None] = mapped_column(Float)
     processes: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)

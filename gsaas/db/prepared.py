@@ -1,8 +1,8 @@
-"""Statements of SQLAlchemy's Core that every request waits for.
+"""Statements of SQLAlchemy's Core that are executed so often that their overhead matters.
 
-On a database server they are run as any other statement: the server takes its own time for each, and has more reasons
-to refuse it, which oslo.db translates. A database inside the process may bring a `StatementRunner` of its own, because
-SQLAlchemy takes longer for a statement than such a database does.
+On a database server they are executed like any other statement: the server's time outweighs SQLAlchemy's, and oslo.db
+translates its errors. A database inside the process may have a `StatementRunner` of its own, because SQLAlchemy takes
+longer for a statement than such a database does.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ class StatementRunner(Protocol):
 
 
 class Prepared:
-    """A *statement*, which is run with values for its parameters and columns, by name.
+    """A *statement*, which is executed with values for its parameters and columns, by name.
 
-    It needs a value for each column that it is to write: defaults of the model are left to the caller. What the
-    database refuses is an `oslo_db.exception.DBError`.
+    It needs a value for each column that it writes: defaults of the model are not applied. Raises
+    `oslo_db.exception.DBError` if the database refuses it.
     """
 
     def __init__(self, statement: Executable) -> None:
         self.statement = statement
 
     def rows(self, connection: Connection, **values: Any) -> Sequence[Sequence[Any]]:
-        """Return the rows that it selects."""
+        """Execute it and return the rows that it selects."""
         if (runner := _runner(connection)) is not None:
             return runner.rows(self, connection, values)
         return connection.execute(self.statement, values).all()
 
     def run(self, connection: Connection, **values: Any) -> int:
-        """Return how many rows it has changed."""
+        """Execute it and return how many rows it has changed."""
         if (runner := _runner(connection)) is not None:
             return runner.run(self, connection, values)
         return connection.execute(self.statement, values).rowcount
 
     def run_all(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run it with each of *rows*: at least one, all with the same names."""
+        """Execute it with each of *rows*: at least one, all with the same names."""
         if (runner := _runner(connection)) is not None:
             runner.run_all(self, connection, rows)
         else:

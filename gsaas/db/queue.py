@@ -28,11 +28,11 @@ STEP = "queue"
 
 HAVING_GPUS = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
 
-REMEMBERED = 64
-"""Leases that an estimate is made from: the last ones that were released."""
+SAMPLE_SIZE = 64
+"""The number of leases, the last ones that were released, from which the waiting time is estimated."""
 
 _IN_QUEUE = and_(LeaseRow.status == Status.QUEUED, LeaseRow.queued_at.is_not(None))
-"""The second condition follows from the first; it leads to an index of those leases only that ever waited."""
+"""The second condition follows from the first; with it the database uses a small index, of leases that ever waited."""
 
 TOP_PRIORITY = select(func.max(LeaseRow.priority)).where(_IN_QUEUE)
 """None if the queue is empty; found at the end of an index."""
@@ -64,7 +64,7 @@ _OTHER = aliased(LeaseRow)
 _STILL_WAITS = and_(
     _IN_QUEUE,
     or_(LeaseRow.wait_until.is_(None), LeaseRow.wait_until > bindparam("now")),
-    or_(LeaseRow.waiter_seen_at.is_(None), LeaseRow.waiter_seen_at >= bindparam("asked_since")),
+    or_(LeaseRow.waiter_seen_at.is_(None), LeaseRow.waiter_seen_at >= bindparam("polled_since")),
 )
 """A lease whose time is over, or whose client is silent, stays QUEUED until the next audit; it is served no more."""
 
@@ -95,7 +95,7 @@ _WAIT_STATE = Prepared(
 
 
 class WaitState(NamedTuple):
-    """What a client that waits has to know of its lease."""
+    """The columns of a lease that decide how a client waits for it."""
 
     status: str
     wait_until: datetime.datetime | None
@@ -126,7 +126,7 @@ def is_empty(connection: Connection) -> bool:
 def head(connection: Connection, client_timeout: float) -> QueuedLease | None:
     """Return the first lease of those with the top priority; None if none of these still waits.
 
-    *client_timeout* is how long a client that promised to keep asking may be silent, in seconds.
+    *client_timeout* is how long a client that announced to poll may be silent, in seconds.
     """
     rows = _HEAD.rows(connection, **_moments(client_timeout))
     return QueuedLease(*rows[0]) if rows else None
@@ -214,7 +214,7 @@ def durations(connection: Connection) -> tuple[int, list[float]]:
         select(LeaseRow.claimed_at, LeaseRow.released_at)
         .where(LeaseRow.status == Status.RELEASED, LeaseRow.claimed_at.is_not(None))
         .order_by(LeaseRow.created_at.desc(), LeaseRow.id.desc())
-        .limit(REMEMBERED)
+        .limit(SAMPLE_SIZE)
     )
     return now, [(end - begin).total_seconds() for begin, end in past if begin and end]
 
@@ -226,7 +226,7 @@ def overdue(connection: Connection) -> list[str]:
 
 
 def with_silent_client(connection: Connection, before: datetime.datetime) -> list[str]:
-    """Return the ids of the leases whose client promised to keep asking, and has not asked since *before*.
+    """Return the ids of the leases whose client announced to poll, and has not polled since *before*.
 
     They may have been given GPUs meanwhile, of which no client knows.
     """
@@ -236,13 +236,13 @@ def with_silent_client(connection: Connection, before: datetime.datetime) -> lis
     return list(connection.scalars(query))
 
 
-def note_client_asked(connection: Connection, lease_id: str) -> None:
-    """Note that the client that waits for a lease in the queue has asked now."""
+def note_client_polled(connection: Connection, lease_id: str) -> None:
+    """Note that the client that waits for a lease in the queue has polled now."""
     _note_client(connection, lease_id, Status.QUEUED, timeutils.utcnow())
 
 
 def note_client_informed(connection: Connection, lease_id: str) -> None:
-    """Note that the client knows the outcome of its wait, and need not keep asking."""
+    """Note that the client knows the outcome of its wait, and need not poll."""
     _note_client(connection, lease_id, None, None)
 
 
@@ -263,7 +263,7 @@ def leave(connection: Connection, lease_id: str, why: str | None = None) -> bool
 
 def _moments(client_timeout: float) -> dict[str, datetime.datetime]:
     now = timeutils.utcnow()
-    return {"now": now, "asked_since": now - datetime.timedelta(seconds=client_timeout)}
+    return {"now": now, "polled_since": now - datetime.timedelta(seconds=client_timeout)}
 
 
 def _note_client(

@@ -14,11 +14,11 @@ ERRORS = (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError)
 
 
 class Unusable(Exception):
-    """The database cannot be asked; the message says why in one sentence."""
+    """The database cannot be used; the message says why in one sentence."""
 
 
 def connect(conf: cfg.ConfigOpts) -> Database:
-    """Connect as `[database]` says, tried once, to tell at once what is wrong. Raises `Unusable`."""
+    """Connect as `[database]` says, with one attempt, so that an error is reported at once. Raises `Unusable`."""
     url = conf.database.connection
     if not url:
         raise Unusable("no database is configured: set connection in the section [database]")
@@ -52,7 +52,7 @@ def problem(current: str | None) -> str | None:
 
 
 def printable(url: str) -> str:
-    """Return a database URL without its password; raises `sqlalchemy.exc.ArgumentError` for what is none."""
+    """Return a database URL without its password; raises `sqlalchemy.exc.ArgumentError` if it is not valid."""
     return sqlalchemy.make_url(url).render_as_string(hide_password=True)
 
 

@@ -15,8 +15,8 @@ from gsaas.db.models import Base
 def upsert(session: Session, model: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert *rows*, all of the same columns, or overwrite those columns where a row has the same primary key.
 
-    Trying and catching the error would do on two of the databases. On MariaDB, transactions
-    that come too late would then share a lock that each of them needs exclusively.
+    An INSERT that is followed by an UPDATE if it fails would be sufficient on two of the databases. On MariaDB, several
+    transactions whose INSERT failed would then share a lock that each of them needs exclusively: a deadlock.
     """
     if not rows:
         return
@@ -34,7 +34,7 @@ def upsert(session: Session, model: type[Base], rows: Sequence[Mapping[str, Any]
 
 
 def _changing(model: type[Base], row: Mapping[str, Any], keys: set[str]) -> list[str]:
-    """The columns to overwrite: those that are given, and those that say when."""
+    """Return the columns to overwrite: those that are given, and those that change with every update."""
     automatic = {column.name for column in inspect(model).columns if column.onupdate is not None}
-    # With nothing to overwrite, a key that stays what it is says so on all three.
+    # With nothing to overwrite, overwriting a key by itself is valid on all three databases.
     return sorted((row.keys() | automatic) - keys or keys)

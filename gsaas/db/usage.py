@@ -12,10 +12,10 @@ from gsaas.db.models import LeaseRow
 from gsaas.objects.usage import LeaseUsage
 
 AT_ONCE = 1000
-"""Rows fetched at a time: a month may have a million."""
+"""Rows fetched at a time: there may be a million of them in a month."""
 
 
-def holdings(
+def lease_usages(
     session: Session,
     start: datetime.datetime,
     end: datetime.datetime,

@@ -1,4 +1,4 @@
-"""The desired state of a GPU host, and how far its reported state agrees with it: values in, values out.
+"""The desired state of a GPU host, and the differences from its reported state. Pure: no database and no message bus.
 
 1. A lease that is over is left out of the desired state of its GPU hosts. A daemon that a host no longer reports after
    that is gone, and its port may be given to another daemon.
@@ -101,13 +101,13 @@ def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsSt
         report = reports.get(host)
         if (daemon := daemon_of(lease, claim)) is not None:
             has_daemons = True
-            condition = _condition_of(daemon, report)
-            if condition is None or condition["state"] == DaemonState.DRAINING:
+            status = _reported_status(daemon, report)
+            if status is None or status["state"] == DaemonState.DRAINING:
                 out_of_sync.append(host)
-            elif condition["state"] != DaemonState.HEALTHY:
-                why = f": {condition['detail']}" if condition["detail"] else ""
+            elif status["state"] != DaemonState.HEALTHY:
+                why = f": {status['detail']}" if status["detail"] else ""
                 not_ready.append(
-                    f"the daemon of its cGPU {claim.position} is {condition['state']}{why}"
+                    f"the daemon of its cGPU {claim.position} is {status['state']}{why}"
                 )
         fence = None if report is None else report.get("fence")
         if fence is not None:
@@ -129,8 +129,8 @@ def is_in_sync(report: Mapping[str, Any], state: DesiredState) -> bool:
     """Return whether a host reports exactly the daemons and the admissions of *state*, its desired state."""
     running = {
         key
-        for key, condition in report["daemons"].items()
-        if condition["lease_id"] is not None and condition["state"] != DaemonState.DRAINING
+        for key, status in report["daemons"].items()
+        if status["lease_id"] is not None and status["state"] != DaemonState.DRAINING
     }
     if running != {daemon.key for daemon in state.daemons}:
         return False
@@ -148,47 +148,45 @@ def daemon_changes(
 ) -> Iterator[DaemonChange]:
     """Yield which daemons of single cGPUs failed or recovered between two reports of a host."""
     known = {} if before is None else before["daemons"]
-    for key, condition in sorted(after["daemons"].items()):
-        if condition["lease_id"] is None or key not in known:
+    for key, status in sorted(after["daemons"].items()):
+        if status["lease_id"] is None or key not in known:
             continue
         former = known[key]
-        name = f"the daemon of cGPU {condition['position']}"
+        name = f"the daemon of cGPU {status['position']}"
         # It failed and recovered between the two reports.
-        restarted = _is_healthy(former) and condition["restarts"] > former["restarts"]
-        if restarted or (not _has_failed(former) and _has_failed(condition)):
-            detail = f"{name} is down: {condition['detail'] or 'it ended'}"
-            yield DaemonChange(condition["lease_id"], False, detail)
-        if _is_healthy(condition) and (restarted or _has_failed(former)):
-            detail = f"{name} is healthy again, after {_restarts(condition)}"
-            yield DaemonChange(condition["lease_id"], True, detail)
+        restarted = _is_healthy(former) and status["restarts"] > former["restarts"]
+        if restarted or (not _has_failed(former) and _has_failed(status)):
+            detail = f"{name} is down: {status['detail'] or 'it ended'}"
+            yield DaemonChange(status["lease_id"], False, detail)
+        if _is_healthy(status) and (restarted or _has_failed(former)):
+            detail = f"{name} is healthy again, after {_restarts(status)}"
+            yield DaemonChange(status["lease_id"], True, detail)
 
 
-def _is_healthy(condition: Mapping[str, Any]) -> bool:
-    return bool(condition["state"] == DaemonState.HEALTHY)
+def _is_healthy(status: Mapping[str, Any]) -> bool:
+    return bool(status["state"] == DaemonState.HEALTHY)
 
 
-def _has_failed(condition: Mapping[str, Any]) -> bool:
+def _has_failed(status: Mapping[str, Any]) -> bool:
     """Return whether a daemon is down, unresponsive, or is being restarted after that."""
-    restarting = condition["state"] == DaemonState.STARTING and condition["restarts"] > 0
-    return restarting or condition["state"] in (DaemonState.DOWN, DaemonState.UNRESPONSIVE)
+    restarting = status["state"] == DaemonState.STARTING and status["restarts"] > 0
+    return restarting or status["state"] in (DaemonState.DOWN, DaemonState.UNRESPONSIVE)
 
 
-def _restarts(condition: Mapping[str, Any]) -> str:
-    return "1 restart" if condition["restarts"] == 1 else f"{condition['restarts']} restarts"
+def _restarts(status: Mapping[str, Any]) -> str:
+    return "1 restart" if status["restarts"] == 1 else f"{status['restarts']} restarts"
 
 
 def _admissions(state: DesiredState) -> set[str]:
     return {str(admission) for admission in state.admissions}
 
 
-def _condition_of(daemon: Daemon, report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the reported condition of exactly this daemon; None if it is not reported."""
-    condition: Mapping[str, Any] | None = (
-        None if report is None else report["daemons"].get(daemon.key)
-    )
-    if condition is None or (condition["gpu_uuid"], condition["port"]) != (
+def _reported_status(daemon: Daemon, report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the reported status of exactly this daemon; None if it is not reported."""
+    status: Mapping[str, Any] | None = None if report is None else report["daemons"].get(daemon.key)
+    if status is None or (status["gpu_uuid"], status["port"]) != (
         daemon.gpu_uuid,
         daemon.port,
     ):
         return None
-    return condition
+    return status

@@ -42,7 +42,7 @@ class _DriveState:
     """What one drive of a lease has learned that the database does not contain."""
 
     last_step: steps.Step | None = None
-    """The step before. If it comes again at once it has changed nothing, and repeating it would not help."""
+    """The step before. If the next step is equal to it, it changed nothing, and is not repeated."""
     confirmed_bindings: dict[str, Any] = field(default_factory=dict)
     """The bindings in the last answer of an endpoint: newer than its report in the database."""
     endpoint_unconfirmed: bool = False
@@ -193,7 +193,7 @@ class LeaseDriver:
         return steps.ObservedState(server, bindings, unconfirmed, can_create)
 
     def _bindings_installed(self, host: str | None, state: _DriveState) -> dict[str, bool] | None:
-        """Return port id -> is its binding in the kernel of *host*; None if it has no endpoint."""
+        """Return port id -> whether its binding is in the kernel of *host*; None if the host has no endpoint."""
         bindings = self._bindings_on(host, state)
         return None if bindings is None else installed_bindings({"bindings": bindings})
 
@@ -298,8 +298,8 @@ class LeaseDriver:
         context = known or RequestContext.of(
             user_id=lease.user_id, project_id=lease.project_id, roles=[]
         )
-        # If no engine owned the lease before this one, none has tried to create the server: an engine that died is
-        # still recorded as the owner.
+        # If no engine is recorded as the owner, none has tried to create the server: the record stays if an engine
+        # dies.
         owner = replace(_owner(lease), untried=known is not None and lease.driven_by is None)
         watch = timeutils.StopWatch().start()
         try:
@@ -385,7 +385,7 @@ def _has_lost_server(lease: Lease) -> bool:
 
 
 def installed_bindings(report: Mapping[str, Any]) -> dict[str, bool]:
-    """Return port id -> is its binding in the kernel, from the report of an endpoint."""
+    """Return port id -> whether its binding is in the kernel, from the report of an endpoint."""
     return {
         port: bool(binding["installed"]) for port, binding in report.get("bindings", {}).items()
     }

@@ -55,10 +55,12 @@ class GpuHosts:
     def store_report(self, host: str, report: dict[str, Any]) -> None:
         """Store a report of a monitor unless a newer one is stored; record failed and recovered daemons as events."""
         with self._database.write() as session:
-            row = hosts.ensure(session, host)
+            row = hosts.ensure(
+                session, host
+            )  # locks the row: reports of one host are compared one by one
             before = row.monitor_report
             if before is not None and before["serial"] > report["serial"]:
-                return
+                return  # an answer that arrived late, to an earlier desired state
             row.monitor_report = report
             for change in desired_state.daemon_changes(before, report):
                 event = UP if change.is_healthy else DOWN

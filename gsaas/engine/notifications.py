@@ -13,18 +13,18 @@ from typing import Any
 from oslo_config import cfg
 
 from gsaas import rpc
-from gsaas.cloud import marks
-from gsaas.cloud.base import Trace
+from gsaas.cloud import server_tags
+from gsaas.cloud.base import ServerChange
 
 LOG = logging.getLogger(__name__)
 
-OnTraces = Callable[[Sequence[Trace]], None]
+OnChanges = Callable[[Sequence[ServerChange]], None]
 
 
-def listener(conf: cfg.ConfigOpts, on_traces: OnTraces) -> Any:
+def listener(conf: cfg.ConfigOpts, on_changes: OnChanges) -> Any:
     """Return a listener to Nova's versioned notifications, to be started and stopped.
 
-    It calls *on_traces*, in threads of its own, with the servers that something happened to.
+    It calls *on_changes*, in threads of its own, with the servers that something happened to.
     """
     options = conf.nova
     targets = [
@@ -32,13 +32,13 @@ def listener(conf: cfg.ConfigOpts, on_traces: OnTraces) -> Any:
         rpc.Target(exchange=options.notification_exchange, topic=topic)
         for topic in options.notification_topics
     ]
-    endpoint = _NotificationEndpoint(on_traces)
+    endpoint = _NotificationEndpoint(on_changes)
     return rpc.listener(
         conf, options.notification_url, targets, options.notification_pool, endpoint
     )
 
 
-def trace(event: str, payload: Mapping[str, Any]) -> Trace | None:
+def server_change(event: str, payload: Mapping[str, Any]) -> ServerChange | None:
     """Return the server that a versioned notification is about; None if it is about something else."""
     if not event.startswith("instance."):
         return None
@@ -46,24 +46,26 @@ def trace(event: str, payload: Mapping[str, Any]) -> Trace | None:
     server_id = data.get("uuid")
     if not isinstance(server_id, str):
         return None
-    return Trace(server_id, marks.lease_of(data.get("tags") or ()))
+    return ServerChange(server_id, server_tags.lease_of(data.get("tags") or ()))
 
 
 class _NotificationEndpoint:
     """An endpoint of oslo.messaging for notifications of priority `info` and `error`, handled alike."""
 
-    def __init__(self, on_traces: OnTraces) -> None:
-        self._on_traces = on_traces
+    def __init__(self, on_changes: OnChanges) -> None:
+        self._on_changes = on_changes
 
     def info(
         self, context: Any, publisher: str, event: str, payload: Mapping[str, Any], meta: Any
     ) -> None:
-        found = trace(event, payload)
+        found = server_change(event, payload)
         if found is None:
             return
         try:
-            self._on_traces([found])
-        except Exception:  # the engine's watch over servers finds the change later
-            LOG.exception("%s of server %s was lost", event, found.server_id)
+            self._on_changes([found])
+        except Exception:  # the engine also polls for changes of servers, and finds this one later
+            LOG.exception(
+                "notification %s of server %s could not be handled", event, found.server_id
+            )
 
     error = info

@@ -36,6 +36,5 @@ def _started(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return stat.rpartition(")")[2].split()[
-        19
-    ]  # field 22 of proc(5); the program's name may contain spaces
+    # Field 22 of proc(5). Fields are counted from behind the program's name, which may contain spaces.
+    return stat.rpartition(")")[2].split()[19]

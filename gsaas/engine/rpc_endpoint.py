@@ -123,8 +123,8 @@ class RpcEndpoint:
         advance_queue: Callable[[], None] = lambda: None,
         keyring: Keyring | None = None,
     ) -> None:
-        """*requeue* has a lease driven. *advance_queue* serves the leases that wait for GPUs: a host that reports may
-        offer GPUs again. Without *keyring*, no grant can be redeemed."""
+        """*requeue* adds a lease to the engine's work queue. *advance_queue* serves the leases that wait for GPUs: a
+        host that reports may offer GPUs again. Without *keyring*, no grant can be redeemed."""
         self._database = database
         self._endpoint = endpoint
         self._monitors = monitors
@@ -179,7 +179,7 @@ class RpcEndpoint:
             try:
                 self._endpoint.remove(host, port_id)
             except AgentCallFailed as error:
-                LOG.warning("the next report of %s tries again: %s", host, error)
+                LOG.warning("this is tried again at the next report of %s: %s", host, error)
 
     def monitor_report(
         self, context: RequestContext, host: str, report: dict[str, Any]
@@ -218,12 +218,12 @@ class RpcEndpoint:
             try:
                 self._gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
-                LOG.warning("the next report of %s tries again: %s", host, error)
+                LOG.warning("this is tried again at the next report of %s: %s", host, error)
 
     def grant_shown(
         self, context: RequestContext, key: str, address: str, lease_id: str
     ) -> dict[str, str | None]:
-        """Redeem a grant that was shown at a gate, and have the fences admit its address.
+        """Redeem a grant that was presented at a gate, and have the fences admit its address.
 
         Returns the code and the message of a refusal; both are None if the grant was redeemed.
         """

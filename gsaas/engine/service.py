@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import exceptions, rpc
-from gsaas.cloud.base import Trace
+from gsaas.cloud.base import ServerChange
 from gsaas.db import hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.engine import notifications
@@ -77,7 +77,7 @@ class Engine:
             threading.Thread(target=self._watch_servers, name="engine-watch", daemon=True),
         ]
         self._notifications = (
-            notifications.listener(conf, self._requeue_traced) if driver.cloud.notifies else None
+            notifications.listener(conf, self._requeue_changed) if driver.cloud.notifies else None
         )
 
     def start(self) -> None:
@@ -89,7 +89,10 @@ class Engine:
             thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Execute no more steps. A step that is not over after *timeout* seconds is repeated by another engine."""
+        """Stop all threads; wait up to *timeout* seconds for steps that are being executed.
+
+        A step that is interrupted is repeated by another engine.
+        """
         self._stopping.set()
         self._queue.close()
         self._server.stop()
@@ -115,7 +118,7 @@ class Engine:
                 self._queue.add(lease_id, after=requeue_after)
 
     def _audit(self) -> None:
-        """Audit waiting leases, requeue every lease that has steps left, and remove hosts that are gone for good."""
+        """Audit the queue, requeue every lease that has steps left, and delete forgotten hosts, again and again."""
         while not self._stopping.is_set():
             try:
                 abandoned = self._claims.run_audit()
@@ -140,12 +143,14 @@ class Engine:
         """Requeue the leases whose servers were changed or deleted in the cloud, as often as configured."""
         since = None
         while not self._stopping.is_set():
-            began = timeutils.utcnow()
+            began = (
+                timeutils.utcnow()
+            )  # before the query: a change during it is found by the next one
             try:
-                traces = self._driver.cloud.changed(since)
-                if traces is None or since is None:
+                changes = self._driver.cloud.server_changes(since)
+                if changes is None or since is None:
                     self._requeue_moved()
-                self._requeue_traced(traces or ())
+                self._requeue_changed(changes or ())
             except exceptions.CloudUnavailable as error:
                 LOG.warning("the changes of servers cannot be read now: %s", error)
             except Exception:
@@ -158,22 +163,26 @@ class Engine:
 
     def _requeue_moved(self) -> None:
         """Requeue each ACTIVE lease whose server is not on the recorded host; all, if the cloud does not list hosts."""
-        placed = self._driver.cloud.placed()
+        hosts_by_server = self._driver.cloud.server_hosts()
         with self._database.reading() as connection:
             known = leases.servers(connection, Status.ACTIVE)
         for lease_id, server_id, host in known:
             # Without a server id there is no server to be found on a host.
-            current = None if placed is None or server_id is None else placed.get(server_id)
-            if placed is None or current != host:
+            current = (
+                None
+                if hosts_by_server is None or server_id is None
+                else hosts_by_server.get(server_id)
+            )
+            if hosts_by_server is None or current != host:
                 self._queue.add(lease_id)
 
-    def _requeue_traced(self, traces: Iterable[Trace]) -> None:
+    def _requeue_changed(self, changes: Iterable[ServerChange]) -> None:
         """Requeue the leases that these servers belong to; servers of no lease are ignored."""
-        traces = list(traces)
-        for start in range(0, len(traces), _SERVERS_PER_QUERY):
-            batch = traces[start : start + _SERVERS_PER_QUERY]
-            lease_ids = {trace.lease_id for trace in batch if trace.lease_id is not None}
-            server_ids = {trace.server_id for trace in batch}
+        changes = list(changes)
+        for start in range(0, len(changes), _SERVERS_PER_QUERY):
+            batch = changes[start : start + _SERVERS_PER_QUERY]
+            lease_ids = {change.lease_id for change in batch if change.lease_id is not None}
+            server_ids = {change.server_id for change in batch}
             with self._database.reading() as connection:
                 found = leases.ids_of(connection, lease_ids, server_ids)
             for lease_id in found:

@@ -1,4 +1,4 @@
-"""The next step of a lease, from its row in the database and its observed state: values in, a step out.
+"""Decides the next step of a lease, from its row in the database and its observed state.
 
 1. A step is decided from what is observed now, never from earlier steps. So any engine can continue after a crash, or
    after a change by another process.
@@ -8,9 +8,9 @@
    monitors that the lease's own daemons are gone; then the server is deleted. So no GPU is given to a lease while its
    former lease can still reach it. An endpoint or a monitor that does not answer delays only the return of the claims,
    not the end of the server.
-4. A lease in ERROR gives everything back by the same steps, and stays in ERROR until its owner releases it.
-5. What happens to the server of a lease that was ACTIVE once is its owner's business: stopped, rebuilt, moved or
-   broken, it keeps its cGPUs for as long as it exists on a host. Only a server that was deleted or shelved loses them.
+4. A lease in ERROR is cleaned up by the same steps, and stays in ERROR until its owner releases it.
+5. Once its lease was ACTIVE, a server that its owner stops, rebuilds or moves, or that fails, keeps its cGPUs for as
+   long as it exists on a host. Only a server that was deleted or shelved loses them.
 6. A server that appears after its lease is over is deleted.
 7. A lease without a server has none to make, follow or delete; the other steps are the same.
 
@@ -126,6 +126,7 @@ class Wait:
     """Observe the lease again soon: no message announces what it waits for."""
 
     until: str
+    """What it waits for, as the end of a sentence that begins with "until"; for the log."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class ObservedState:
 
     server: Server | None
     bindings: Mapping[str, bool] | None
-    """The bindings of the endpoint on the server's host: port id -> is it in the kernel? None: no endpoint there."""
+    """Port id -> whether its binding is in the kernel of the server's host; None: that host has no endpoint."""
     endpoint_unconfirmed: bool = False
     """The endpoint that has the binding did not confirm the last call of this drive."""
     can_create: bool = True
@@ -210,7 +211,7 @@ def next_step(
         case Status.ACTIVE:
             return _follow_server(lease, observed)
         case Status.RELEASING | Status.ERROR | Status.RELEASED:
-            return _give_back(lease, observed)
+            return _clean_up(lease, observed)
 
 
 def _create_server(observed: ObservedState, age: float, timeouts: Timeouts) -> Step:
@@ -347,7 +348,7 @@ def _connect(
         return Wait("its compute host has a RODVR endpoint")
     if lease.bound_host is None:
         return RecordBoundHost(host)
-    # Fences before the binding: some clients do not connect again for long after they were refused.
+    # Fences before the binding: some clients wait long before they connect again after a refusal.
     if step := _update_monitor(observed):
         return step
     if port.id not in observed.bindings:
@@ -355,8 +356,8 @@ def _connect(
     return None
 
 
-def _give_back(lease: Lease, observed: ObservedState) -> Step:
-    """Return the next step of a lease that is over."""
+def _clean_up(lease: Lease, observed: ObservedState) -> Step:
+    """Return the next step that removes what a lease that is over still has."""
     if lease.bound_host is not None and not observed.endpoint_unconfirmed:
         return RemoveBinding(lease.bound_host)
     on_gpu_hosts = observed.gpu_hosts.has_daemons or lease.admitted_address is not None

@@ -29,7 +29,7 @@ class WorkQueue:
         self._closed = False
 
     def add(self, key: str, after: float = 0.0) -> None:
-        """Have *key* processed in *after* seconds, or sooner if that was asked for already."""
+        """Have *key* processed in *after* seconds, or sooner if an earlier call requested that."""
         with self._changed:
             due = self._clock() + after
             if due >= self._due.get(key, float("inf")):

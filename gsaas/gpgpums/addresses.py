@@ -26,7 +26,7 @@ class MaskedAddresses:
         usable = network.num_addresses - 2
         if count > usable:
             raise exceptions.BadRequest(
-                reason=f"{count} cGPUs were asked for; a VM can be told of {usable}"
+                reason=f"{count} cGPUs were requested; a VM can have {usable}, one for each masked address"
             )
         return [Address(str(network[1 + position]), self.port) for position in range(count)]
 

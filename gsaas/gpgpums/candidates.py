@@ -1,4 +1,4 @@
-"""What a scheduling policy sees of the pool: the GPUs that fit a request, in the order that the policy asks for."""
+"""The GPUs of the pool that fit a request, as scheduling policies see them: in the order that a policy requests."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Candidates:
     def on_host(self, host: str) -> Candidates:
         """Return the candidates on *host*; there may be none."""
         gpus = () if host in self._excluded else self._gpus.on_host(host)
-        part = self._gpus.part(gpus)
-        return Candidates(part, self._request, local=self._local, excluded=self._excluded)
+        subset = self._gpus.subset(gpus)
+        return Candidates(subset, self._request, local=self._local, excluded=self._excluded)
 
     def by_host_leases(self) -> Iterator[Candidates]:
         """Yield the candidates of each host: hosts with fewest leases on their GPUs first, ties in pool order.

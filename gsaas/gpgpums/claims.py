@@ -1,23 +1,24 @@
-"""The database edge of GPGPUMS: what the scheduler proposes becomes true here, or does not.
+"""Claims: writes the placements that the scheduler proposes to the database, each completely or not at all.
 
 1. A claim is one transaction. It compares each GPU's generation with the one that the choice was based on; if another
    claim was faster, nothing is written and the claim is tried again.
-2. A claim that was overtaken waits for a row lock: from the second attempt on, claims lock one row that all of them
-   know before they read, choose and write. Without that, many claims that all choose the emptiest GPU would overtake
-   each other for ever.
+2. A claim that was overtaken waits for a row lock: from the second attempt on, claims lock one row, the same for all
+   of them, before they read, choose and write. Without that, many claims that all choose the emptiest GPU could
+   overtake each other without end.
 3. Rows are locked in one order, GPUs by UUID, so that transactions do not wait for each other in a circle. A deadlock
    or a lock timeout that the database reports all the same is a lost race like any other.
-4. No request is refused on old data: before a refusal is given, everything is read and the pool is asked once more.
-5. A return needs no comparison. The lease's row is locked, so it happens once.
-6. Daemons of single cGPUs get their ports in the same transaction. The database lets no two have the same, so the
-   second transaction was overtaken.
-7. Where a project has limits, its claims lock its row before anything else, and what it has is counted inside the
-   claim's own transaction: together they cannot exceed what each may.
-8. A claim overtakes no lease in the queue (`gsaas.gpgpums.queue` says which is next). Whether any lease waits comes
-   along with what is read in any case.
-9. After a return, or when a lease joins the queue, the queue is advanced once that is committed. Of two that do so
-   at once, the later one sees what both have written; so no lease is forgotten. Where transactions write one after the
-   other, a return sees itself whether any lease waits: a lease that joins later will see what was returned.
+4. No request is refused on old data: before a refusal, all GPUs are read again and the policy chooses once more.
+5. A return does not compare generations: it locks the lease's row, so the claims of a lease are returned only once.
+6. Daemons of single cGPUs get their ports in the same transaction. A unique index allows each port once per host; a
+   transaction that chose the same port as another one was overtaken by it.
+7. Where a project has a quota, its claims lock the project's row before anything else, and its usage is counted in the
+   same transaction. So concurrent claims cannot exceed the quota together.
+8. A claim overtakes no lease in the queue (`gsaas.gpgpums.queue` says which is next). The query that checks whether
+   the pool has changed also returns whether any lease waits.
+9. After the transaction of a return, or of a lease that joins the queue, is committed, the queue is advanced. Of two
+   threads that do so at once, the later one sees what both have written, so no lease is missed. Where transactions
+   write one after the other, a return need not advance a queue that it found empty: a lease that joins later sees what
+   was returned.
 10. A lease without a server that needs nothing but its claims is ACTIVE with them, and RELEASED with their return.
 """
 
@@ -65,13 +66,13 @@ class Claims:
     requests, and policies may look at how busy GPUs were for *utilisation_window* seconds, and at the last
     *request_mix* requests. *daemon_ports* are, by remoting driver, the ports for daemons that serve one cGPU each;
     without any, GPUs' own daemons serve them. *native* lets consumers on a GPU host use its GPUs without any
-    middleware; *local* are the masked addresses for programs of a host with a RODVR endpoint, which are told the real
-    ones without it.
+    middleware; *local* are the masked addresses for programs of a host with a RODVR endpoint; without *local*, these
+    programs get the real addresses.
 
     For the queue: *quotas* are those of leases that wait; with *backfill* some may be served before others;
-    *client_timeout* is how long a client that promised to keep asking may be silent, in seconds; *announce* is told
-    of leases that have left the queue, once that is committed; *attended* says whether the client of a lease waits
-    for it in this very process.
+    *client_timeout* is how long a client that announced to poll may be silent, in seconds; *announce* is called for
+    each lease that has left the queue, after the commit; *is_client_waiting* returns whether a request of the lease's
+    own client waits for it in this process.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Claims:
         backfill: bool = False,
         client_timeout: float = 60.0,
         announce: Announce = lambda *_: None,
-        attended: Callable[[str], bool] = lambda _: False,
+        is_client_waiting: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.masked = masked
         self._database = database
@@ -117,7 +118,7 @@ class Claims:
             attempts=attempts,
             client_timeout=client_timeout,
             announce=announce,
-            attended=attended,
+            is_client_waiting=is_client_waiting,
         )
         self.returns = Returns(
             database,
@@ -136,7 +137,7 @@ class Claims:
         default_port: int,
         daemon_ports: Mapping[str, PortRange],
         announce: Announce,
-        attended: Callable[[str], bool] = lambda _: False,
+        is_client_waiting: Callable[[str], bool] = lambda _: False,
     ) -> Claims:
         """Return the claims of a process as *conf* configures them.
 
@@ -158,7 +159,7 @@ class Claims:
             backfill=conf.queue.backfill,
             client_timeout=conf.queue.client_timeout,
             announce=announce,
-            attended=attended,
+            is_client_waiting=is_client_waiting,
         )
 
     @property
@@ -184,18 +185,18 @@ class Claims:
         *lease* is new: without policy, hosts, access and claims, which are filled in. *quota* is the most that its
         project may have with it. Returns the lease as it is stored; its claims have their GPUs if it has no server.
 
-        Raises `NoCapacity` or `NeverFits`, whose fact `details` is `Refusal.to_dict()`;
+        Raises `NoCapacity` or `NeverFits`, whose attribute `details` is `Refusal.to_dict()`;
         `NoDaemonPort`; `QuotaExceeded`; `ClaimConflict` when others were faster each time; `UnknownPolicy`;
         `PolicyNotAllowed`; `BadRequest` if there are too few masked addresses.
         """
         watch = timeutils.StopWatch()
         watch.start()
-        self.scheduler.count(request)
+        self.scheduler.record_request(request)
 
         def write(overtaken: bool) -> Lease:
             with self.scheduler.lock:
                 claimed = self._try(lease, request, policy_name, quota, watch, overtaken)
-            self._database.settle()  # without the lock: other claims may choose meanwhile
+            self._database.sync()  # without the lock: other claims may choose meanwhile
             return claimed
 
         return retry(self._attempts, write)
@@ -205,7 +206,7 @@ class Claims:
     ) -> bool:
         """Release a lease whose client left before it knew that it had the lease; False if there is nothing to do.
 
-        With *silent_since*, only if its client promised to keep asking, and has not asked since then.
+        With *silent_since*, only if its client announced to poll, and has not polled since then.
         """
         return self.returns.end(
             lease_id,
@@ -249,9 +250,10 @@ class Claims:
         overtaken: bool,
     ) -> Lease:
         """Claim in one transaction; raises `OvertakenError` if another transaction was faster."""
-        with self._database.writing(linger=True) as connection:
+        with self._database.writing(async_commit=True) as connection:
             if limits.limited(quota):
                 limit_rows.lock_project(connection, lease.project_id)
+            # Before the pool is read: after the wait, the latest claims are visible.
             if overtaken:
                 claim_rows.wait_for_claims(connection)
             self.scheduler.refresh(connection, overtaken)

@@ -338,7 +338,7 @@ def _unmet_requirement(request: Request, gpus: Sequence[Gpu]) -> str:
     asked = format_capability(request.compute_capability)
     highest = max((gpu.compute_capability for gpu in there if gpu.compute_capability), default=None)
     if highest is None:
-        return f"no GPU {here} tells its compute capability, so none is known to have {asked}"
+        return f"the compute capability of the GPUs {here} is not known, so none can be chosen that has {asked}"
     return f"no GPU {here} has a compute capability of {asked}; the highest is {format_capability(highest)}"
 
 

@@ -106,14 +106,14 @@ class IndexedGpus:
             del self._by_host[gpu.host]
         self._is_stale = True
 
-    def part(self, gpus: Iterable[Gpu]) -> Self:
-        """Return the same for some of the GPUs of the same cloud, with its slots numbered."""
-        part = type(self)(gpus, self._compute_hosts, self.mix)
-        part.number_slots()
-        return part
+    def subset(self, gpus: Iterable[Gpu]) -> Self:
+        """Return a new object of this class with only *gpus*, and with its slots numbered."""
+        subset = type(self)(gpus, self._compute_hosts, self.mix)
+        subset.number_slots()
+        return subset
 
     def number_slots(self) -> None:
-        """Give every GPU its slot, unless that was done since the last change of the inventory."""
+        """Give every GPU its slot, unless no GPU was added, removed or moved since the last call."""
         if not self._is_stale:
             return
         self.slots = sorted(
@@ -168,12 +168,12 @@ class IndexedGpus:
         """Return the number of each host, in the order of their names."""
         return {host: number for number, host in enumerate(self._hosts)}
 
-    def _index(self, make: Callable[..., _I], *about: Any) -> _I:
-        """Return the index that *make* builds of *about*; it is kept and updated."""
-        name = (make, *about)
-        found: _I | None = self._indexes.get(name)
+    def _index(self, make: Callable[..., _Index], *arguments: Any) -> _Index:
+        """Return the index that *make* builds from *arguments*; it is kept, and updated with every GPU that changes."""
+        name = (make, *arguments)
+        found: _Index | None = self._indexes.get(name)
         if found is None:
-            found = self._indexes[name] = make(self, *about)
+            found = self._indexes[name] = make(self, *arguments)
             if len(self._indexes) > MAX_INDEXES:
                 self._indexes.popitem(last=False)
         self._indexes.move_to_end(name)
@@ -196,7 +196,7 @@ class _Updated(Protocol):
     def update(self, gpus: IndexedGpus, slot: int, gpu: Gpu) -> None: ...
 
 
-_I = TypeVar("_I", bound=_Updated)
+_Index = TypeVar("_Index", bound=_Updated)
 
 
 class _BySlot:
@@ -244,17 +244,18 @@ class _HostsByLeases:
     def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
         self._view = view
         self._number = gpus.host_number()
-        known = [self._known(gpus, host) for host in self._number]
-        amounts, leases = [amount for amount, _ in known], [leases for _, leases in known]
+        loads = [self._load(gpus, host) for host in self._number]
+        amounts, leases = [amount for amount, _ in loads], [leases for _, leases in loads]
         self.index = GroupIndex(amounts, leases, TieBreak.POOL_ORDER)
 
     def update(self, gpus: IndexedGpus, _slot: int, gpu: Gpu) -> None:
-        self.index.set(self._number[gpu.host], *self._known(gpus, gpu.host))
+        self.index.set(self._number[gpu.host], *self._load(gpus, gpu.host))
 
-    def _known(self, gpus: IndexedGpus, host: str) -> tuple[int, int]:
-        there = gpus.on_host(host)
-        most = max(gpus.offered_mb(gpu, self._view) for gpu in there)
-        return most, sum(gpu.leases for gpu in there)
+    def _load(self, gpus: IndexedGpus, host: str) -> tuple[int, int]:
+        """Return the most MiB that one GPU of *host* offers, and the number of leases on its GPUs."""
+        on_host = gpus.on_host(host)
+        most = max(gpus.offered_mb(gpu, self._view) for gpu in on_host)
+        return most, sum(gpu.leases for gpu in on_host)
 
 
 def _place_and_kind(gpu: Gpu) -> tuple[Any, ...]:

@@ -27,7 +27,8 @@ from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 TENTATIVE = 2**62
-"""Beyond the generation of any stored claim."""
+"""Tentative claims get this generation or a larger one: larger than that of any stored claim, so that policies that
+order GPUs by their last claim see them as the latest."""
 
 
 class Ordering(Protocol):
@@ -41,7 +42,7 @@ class Ordering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The contents of a pool, in GPUs and MiB."""
+    """The number of GPUs of a pool, and their memory in MiB."""
 
     gpus: int
     offered: int
@@ -78,8 +79,8 @@ class Pool(IndexedGpus):
             on_consumer_host = request.with_(locality=ANY, host=request.consumer_host)
             return self.place(on_consumer_host, policy)
         if request.host is not None:
-            part = self.part(self.on_host(request.host))
-            return part.place(request.with_(host=None, hosts=ANY), policy)
+            subset = self.subset(self.on_host(request.host))
+            return subset.place(request.with_(host=None, hosts=ANY), policy)
         self.number_slots()
         if request.locality == LOCAL or request.hosts == ONE:
             return self._place_on_one_host(request, policy)
@@ -105,13 +106,13 @@ class Pool(IndexedGpus):
                 continue
             tried.add(gpu.host)
             if remote and self._compute_hosts <= {gpu.host}:
-                continue
+                continue  # no other compute host is left for the VM
             gpus = self.on_host(gpu.host)
             suitable = filter(request.wants, gpus)
             if explain.capacity(suitable, request.mode, request.memory_mb) < request.count:
                 continue
             # Use a pool of this host's GPUs: this pool must not change while the policy iterates over it.
-            placement = self.part(gpus).place(anywhere, policy)
+            placement = self.subset(gpus).place(anywhere, policy)
             if placement is not None:
                 host, avoid = (gpu.host, ()) if local else (None, (gpu.host,) if remote else ())
                 return Placement(placement.shares, host=host, avoid=avoid)
@@ -159,15 +160,15 @@ class Pool(IndexedGpus):
                 if len(shares) == request.count:
                     return shares  # no choice follows the last one, so it need not be claimed
                 if request.hosts == SPREAD:
-                    excluded_hosts.add(gpu.host)  # *candidates* sees this
-                again = gpu.uuid in before
+                    excluded_hosts.add(gpu.host)  # *candidates* refers to this same set
+                same_lease = gpu.uuid in before
                 before.setdefault(gpu.uuid, gpu)
                 self._replace(
                     gpu.claim(
                         size,
                         exclusive=request.exclusive,
                         generation=TENTATIVE + len(shares),
-                        again=again,
+                        same_lease=same_lease,
                     )
                 )
         finally:
@@ -175,6 +176,7 @@ class Pool(IndexedGpus):
                 self._replace(gpu)
 
     def _choose(self, policy: Ordering, candidates: Candidates, request: Request) -> Gpu | None:
+        """Return the first GPU of the policy's order that the request may have; None if there is none."""
         for proposed in policy.order(candidates, request):
             gpu = self._accepted(proposed, candidates)
             if gpu is not None:

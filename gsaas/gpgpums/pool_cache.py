@@ -148,7 +148,7 @@ class PoolCache:
     def confirms_host(self, connection: Connection, placement: Placement) -> bool:
         """Return whether there still is a compute host on which *placement* allows the VM.
 
-        `refresh` compares the number of compute hosts only, so it misses one that left while another came.
+        `refresh` compares the number of compute hosts only, so it does not notice if one was removed and another added.
         """
         wanted = (
             EndpointRow.host_name == placement.host
@@ -197,8 +197,8 @@ class PoolCache:
         rows = connection.execute(GPUS).all()
         for row in rows:
             self._put_row(row)
-        gone = {gpu.uuid for gpu in self.pool} - {row.uuid for row in rows}
-        for uuid in gone:
+        deleted = {gpu.uuid for gpu in self.pool} - {row.uuid for row in rows}
+        for uuid in deleted:
             self._sum -= self.pool[uuid].generation
             self.pool.discard(uuid)
 

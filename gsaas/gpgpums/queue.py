@@ -1,4 +1,4 @@
-"""The queue of requests that wait for GPUs: which request is served next. Values in, a decision out.
+"""The rules of the queue of requests that wait for GPUs: which request is served next.
 
 1. Requests with a higher priority come first, and requests of the same priority in the order in which they joined the
    queue. Nothing else decides the order.
@@ -85,11 +85,11 @@ def choose_next(
 
 
 def estimate(position: int, active_leases: int, durations: Sequence[float]) -> float | None:
-    """Return the seconds until the request at *position* (from 1) is served; None if nothing is known.
+    """Return an estimate of the seconds until the request at *position* (from 1) is served; None without any data.
 
-    *active_leases* is the number of leases that have GPUs now, *durations* are the seconds that some of the last ones
-    had them. By Little's law, *active_leases* / (duration of one) leases end in a second, and the end of each serves
-    one request. The estimate ignores that requests differ in size, and is the more wrong the more they do.
+    *active_leases* is the number of leases that have GPUs now; *durations* are for how many seconds recent leases had
+    them. By Little's law, *active_leases* / (duration of one) leases end in a second, and the end of each lets one
+    request be served. The estimate ignores that requests differ in size; the more they differ, the larger its error.
     """
     if not active_leases or not durations:
         return None

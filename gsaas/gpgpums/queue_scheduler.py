@@ -1,4 +1,4 @@
-"""Which lease of the queue is served next: the queue of the database, put to the pool, the policies and the quotas."""
+"""Decides which lease of the queue in the database is served next, from the pool, the policies and the quotas."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ NOT_STORED = ""
 
 
 class QueueScheduler:
-    """Answers from the pool of *cache*, which the caller keeps up to date. Not thread-safe.
+    """Schedules the queue on the pool of *cache*, which the caller keeps up to date. Not thread-safe.
 
     *policy* returns the policy that a request names, or the default; *quotas* are those of leases in the queue; with
-    *backfill* some may be served before others; *client_timeout* is how long a client that promised to keep asking
+    *backfill* some may be served before others; *client_timeout* is how long a client that announced to poll
     may be silent, in seconds.
     """
 
@@ -55,8 +55,8 @@ class QueueScheduler:
     ) -> tuple[QueuedRequest, Placement] | None:
         """Return the lease that is served next and its placement; None if none can be served now.
 
-        A *new* request takes part as the last of its priority. As a rule only the head of the queue is asked: reading
-        the whole queue takes longer.
+        A *new* request is treated as the last of its priority. Only the head of the queue is read if that is
+        sufficient, because reading the whole queue takes longer.
         """
         pool, quotas = self._cache.pool, self._quota_check(connection)
         passed_over = False
@@ -90,8 +90,8 @@ class QueueScheduler:
         found = self.next(connection, new)
         if found is not None and found[0] is new:
             return found[1]
-        before = queue_rows.length(connection)
-        many = "1 request waits" if before == 1 else f"{before} requests wait"
+        length = queue_rows.length(connection)
+        many = "1 request waits" if length == 1 else f"{length} requests wait"
         return Refusal(False, f"it would fit, but {many} in the queue and may not be overtaken")
 
     def policy_of(self, connection: Connection, lease: QueuedLease) -> Policy:
@@ -116,7 +116,7 @@ class QueueScheduler:
         ]
 
     def _quota_check(self, connection: Connection) -> queue.Allows:
-        """Return what tells whether quotas allow a lease to be served, as things are in *connection*."""
+        """Return a function that checks whether quotas allow a lease to be served, by the usage in *connection*."""
         used: dict[str, limits.Amounts] = {}
 
         def allows(one: QueuedRequest, placement: Placement | None) -> bool:
@@ -132,12 +132,12 @@ class QueueScheduler:
 
 
 def amounts_of(placement: Placement) -> limits.Amounts:
-    """Return what a lease with this placement adds to what its project has."""
+    """Return what a lease with this placement adds to the usage of its project."""
     return limits.lease([share.memory_mb for share in placement.shares])
 
 
 def amounts_at_least(request: Request) -> limits.Amounts:
-    """Return what *request* adds at least, wherever it goes: whole GPUs differ in memory."""
+    """Return the least that *request* adds to the usage of its project: the memory of a whole GPU is not known yet."""
     return limits.lease([request.memory_mb or 0] * request.count)
 
 

@@ -29,5 +29,5 @@ class RecentRequests:
 
     @property
     def mix(self) -> Mix:
-        """Return requests for one cGPU, and how often each was asked for."""
+        """Return requests for one cGPU, and how often each was made."""
         return tuple(self._counts.items())

@@ -24,14 +24,14 @@ JITTER = random.SystemRandom()
 
 
 _LOST = (OvertakenError, db_exception.DBError)
-"""Errors that may only say that another transaction was faster."""
+"""Errors that may mean only that another transaction was faster."""
 
 
 def retry(attempts: int, write: Callable[[bool], Written]) -> Written:
     """Return what *write* returns, tried up to *attempts* times while other transactions are faster.
 
-    *write* is told whether it was overtaken before. Raises `ClaimConflict` when other transactions were faster each
-    time, and at once any other error of *write*.
+    *write* is called with True if an attempt before was overtaken. Raises `ClaimConflict` when other transactions were
+    faster each time; any other error of *write* is raised at once.
     """
     for attempt in range(attempts):
         try:
@@ -43,7 +43,7 @@ def retry(attempts: int, write: Callable[[bool], Written]) -> Written:
 
 
 def _raise_unless_overtaken(error: Exception) -> None:
-    """Raise *error* again, unless it only says that another transaction was faster or has the lock."""
+    """Raise *error* again, unless it means only that another transaction was faster or has the lock."""
     cause = getattr(error, "inner_exception", None)
     if not (
         isinstance(error, OvertakenError | db_exception.DBDeadlock)
@@ -55,10 +55,10 @@ def _raise_unless_overtaken(error: Exception) -> None:
 
 
 def _is_shared(error: db_exception.DBDuplicateEntry) -> bool:
-    """Return whether two transactions took the same port for a daemon, or the same masked address of a host."""
-    # What oslo.db makes of PostgreSQL's message loses the constraint's last word.
-    said = str(getattr(error.inner_exception, "orig", None) or error.columns)
-    return any(name in said for name in ("daemon", "masked"))
+    """Return whether two transactions chose the same port for a daemon, or the same masked address of a host."""
+    # oslo.db cuts the last word of the constraint's name off PostgreSQL's message, so the original one is searched.
+    message = str(getattr(error.inner_exception, "orig", None) or error.columns)
+    return any(name in message for name in ("daemon", "masked"))
 
 
 def _pause(attempt: int) -> None:

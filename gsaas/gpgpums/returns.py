@@ -18,6 +18,7 @@ from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 
 Condition = Callable[[Lease], bool]
+"""Returns whether a lease, read with its row locked, is still to be released."""
 
 Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
 """Lease id, its status now, the policy that chose its GPUs if it has any, and how long each phase took."""
@@ -26,8 +27,8 @@ Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
 class Returns:
     """Returns claims, tried up to *attempts* times while other transactions are faster.
 
-    *advance_queue* is called once a return is committed that may let a lease in the queue be served; *announce* is
-    told of leases that have left the queue.
+    *advance_queue* is called after the commit of a return that may let a lease in the queue be served; *announce* is
+    called for each lease that has left the queue.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Returns:
         self._advance_queue = advance_queue
 
     def release(self, lease_id: str) -> None:
-        """Return all that a lease claims, and note when. A second time changes nothing.
+        """Return all that a lease claims, and record the time. A second call changes nothing.
 
         Raises `ClaimConflict` if other transactions were faster each time.
         """
@@ -56,23 +57,24 @@ class Returns:
     def terminate(
         self, lease_id: str, detail: str | None = None, if_: Condition = lambda _: True
     ) -> Lease | None:
-        """Release a lease: wholly if it has nothing but claims or a place in the queue, else as far as RELEASING.
+        """Release a lease that has only claims or a place in the queue; set any other to RELEASING, for the engine.
 
-        *if_* looks at the lease first, and may raise what it likes; returns None, and changes nothing, if it says no.
-        Returns the lease as it is then. Raises `NotFound`, `IllegalTransition`, and `ClaimConflict` as `release`.
+        *if_* is called with the lease first. If it returns False, nothing changes and the result is None; what it
+        raises is raised. Otherwise returns the lease with its new status. Raises `NotFound`, `IllegalTransition`, and
+        `ClaimConflict` as `release` does.
         """
         lease, may_serve_queue = retry(
             self._attempts, lambda _: self._terminate(lease_id, detail, if_)
         )
         if lease is not None and lease.status == Status.RELEASED:
-            if lease.claimed_at is None:
+            if lease.claimed_at is None:  # it was in the queue until now
                 self._announce(lease_id, Status.RELEASED, None, None)
             if may_serve_queue:
                 self._advance_queue()
         return lease
 
     def end(self, lease_id: str, why: str, if_: Condition) -> bool:
-        """Release a lease whose client is gone; False if it is being released already, or *if_* says no."""
+        """Release a lease whose client is gone; False if it is being released already, or *if_* returns False."""
         try:
             return self.terminate(lease_id, why, if_) is not None
         except exceptions.IllegalTransition:
@@ -80,12 +82,12 @@ class Returns:
 
     def _release(self, lease_id: str) -> bool:
         """Return the claims of a lease; return whether a lease in the queue may be served now."""
-        with self._database.writing(linger=True) as connection:
+        with self._database.writing(async_commit=True) as connection:
             try:
                 lease = leases.lock(connection, lease_id)
             except exceptions.NotFound:
                 return False
-            changed, may_serve_queue = self._give_back(connection, lease)
+            changed, may_serve_queue = self._return_claims(connection, lease)
             if lease.released_at is None:
                 released = lease.with_(released_at=timeutils.utcnow())
                 leases.write(connection, released, "released_at")
@@ -98,7 +100,7 @@ class Returns:
         """Return the lease, None if nothing was done; and whether a lease in the queue may be served now."""
         changed: list[tuple[Gpu, Gpu]] = []
         may_serve_queue = False
-        with self._database.writing(linger=True) as connection:
+        with self._database.writing(async_commit=True) as connection:
             before = leases.lock(connection, lease_id)
             if not if_(before):
                 return None, False
@@ -107,7 +109,7 @@ class Returns:
             )
             happened = [event]
             if before.status == Status.QUEUED or before.has_only_claims:
-                changed, may_serve_queue = self._give_back(connection, before)
+                changed, may_serve_queue = self._return_claims(connection, before)
                 lease, event = leases.move(connection, lease.with_(claims=()), Event.FINISH)
                 happened.append(event)
             leases.record_events(connection, lease_id, happened)
@@ -115,14 +117,14 @@ class Returns:
         self._scheduler.put_returned(changed)
         return lease, may_serve_queue
 
-    def _give_back(
+    def _return_claims(
         self, connection: Connection, lease: Lease
     ) -> tuple[list[tuple[Gpu, Gpu]], bool]:
         """Return the claims of a locked lease.
 
-        Returns the GPUs that are as the pool has them, before and after; and whether the queue is to be advanced.
-        Where several transactions write at once (`Database.one_writer` is false), a lease may join the queue unseen
-        by this one, so the queue is always looked at.
+        Returns the GPUs, each before and after the return, if the pool had their latest generation; and whether the
+        queue is to be advanced. Where several transactions write at once (`Database.one_writer` is false), this one
+        may not see a lease that is just joining the queue, so the queue is always advanced.
         """
         newest, queue_is_empty = claim_rows.summary(connection)
         changed = claim_rows.give_back(

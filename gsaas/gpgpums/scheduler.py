@@ -1,4 +1,4 @@
-"""The scheduler of a process: it proposes placements from a pool that it keeps as the database has it.
+"""The scheduler of a process: it proposes placements from a copy of the database's GPUs that it keeps up to date.
 
 One lock guards the pool. It is acquired for as long as a claim chooses and writes, so claims of one process never
 overtake each other; claims of other processes are noticed by the generations of the GPUs.
@@ -29,7 +29,7 @@ class GpuScheduler:
     """Proposes placements by the policies of *policies* from the pool of *cache*.
 
     Policies may look at the last *request_mix* requests. *quotas* are those of leases in the queue; with *backfill* a
-    lease may be served before others; *client_timeout* is how long a client that promised to keep asking may be
+    lease may be served before others; *client_timeout* is how long a client that announced to poll may be
     silent, in seconds. Methods that say so are called with `lock` acquired.
     """
 
@@ -57,10 +57,10 @@ class GpuScheduler:
 
     @property
     def mix(self) -> Mix:
-        """Return what was asked for lately in this process."""
+        """Return the recent requests of this process."""
         return self._recent.mix
 
-    def count(self, request: Request) -> None:
+    def record_request(self, request: Request) -> None:
         """Remember *request* for the policies that look at recent requests."""
         with self.lock:
             self._recent.add(request)
@@ -77,8 +77,8 @@ class GpuScheduler:
     def refresh(self, connection: Connection, overtaken: bool = False) -> None:
         """Bring the pool up to date; call it with `lock` acquired.
 
-        *overtaken* says that another transaction was faster just now: if the summary shows no change all the same,
-        everything is read.
+        *overtaken* says that another transaction was faster just now: if the summary of the GPUs shows no change
+        nevertheless, all of them are read.
         """
         self._take_over_returns()
         changed = self._cache.refresh(connection)
@@ -109,7 +109,10 @@ class GpuScheduler:
     def propose_anew(
         self, connection: Connection, request: Request, policy: Policy
     ) -> Placement | Refusal:
-        """Return what a pool that is read anew has for *request*; call it with `lock` acquired."""
+        """Read the whole pool again and return where *request* would go; call it with `lock` acquired.
+
+        Unlike `propose`, it ignores the leases in the queue.
+        """
         self._cache.reload(connection)
         return self._cache.pool.propose(request, policy)
 
@@ -120,7 +123,7 @@ class GpuScheduler:
         return self._cache.confirms_host(connection, placement)
 
     def policy(self, connection: Connection, name: str | None) -> Policy:
-        """Return the policy for a request that names *name*, with what it looks at brought up to date.
+        """Return the policy for a request that names *name*, after an update of the readings or requests that it uses.
 
         Call it with `lock` acquired, after `refresh`. Raises `UnknownPolicy`, `PolicyNotAllowed`.
         """
@@ -143,7 +146,7 @@ class GpuScheduler:
     def put_returned(self, changed: Sequence[tuple[Gpu, Gpu]]) -> None:
         """Take over GPUs, each before and after a return that is committed; call it *without* `lock`.
 
-        While a claim has the lock, it is left to the next claim.
+        If a claim has the lock, the GPUs are put into the pool by the next `refresh`.
         """
         self._returned.extend(changed)
         if self.lock.acquire(blocking=False):
@@ -155,5 +158,6 @@ class GpuScheduler:
     def _take_over_returns(self) -> None:
         while self._returned:
             before, after = self._returned.popleft()
+            # The same object: nothing has updated the GPU since the return was calculated from it.
             if self._cache.pool.get(after.uuid) is before:
                 self._cache.put(after)

@@ -44,11 +44,11 @@ class WaitPolicy:
     """How a request waits in the queue."""
 
     until: datetime.datetime | None = None
-    """When it gives up; None: never."""
+    """When it leaves the queue without GPUs, UTC; None: never."""
     attended: bool = False
-    """Its client promises to keep asking, and is taken for gone if it does not."""
-    most: int = limits.UNLIMITED
-    """Requests of its project that may wait at once, this one included."""
+    """Its client announces to poll, and counts as gone when it stops polling."""
+    max_waiting: int = limits.UNLIMITED
+    """The most requests of its project that may wait at once, this one included."""
 
 
 class _Departure(NamedTuple):
@@ -64,8 +64,8 @@ class WaitQueue:
     """The queue of the database, served from the pool of *scheduler*.
 
     *attempts* is how often the next lease is tried while other transactions are faster; *quotas* are those of leases in
-    the queue; *announce* is told of leases that have left the queue, once that is committed; *attended* says whether
-    the client of a lease waits for it in this very process.
+    the queue; *announce* is called for each lease that has left the queue, after the commit; *is_client_waiting*
+    returns whether a request of the lease's own client waits for it in this process.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class WaitQueue:
         attempts: int,
         client_timeout: float,
         announce: Announce,
-        attended: Callable[[str], bool],
+        is_client_waiting: Callable[[str], bool],
     ) -> None:
         self._database = database
         self._scheduler = scheduler
@@ -87,10 +87,10 @@ class WaitQueue:
         self._attempts = attempts
         self._client_timeout = client_timeout
         self._announce = announce
-        self._attended = attended
+        self._is_client_waiting = is_client_waiting
         self._advancing = threading.Lock()
         self._calls = itertools.count(1)
-        self._last_call = self._answered = 0
+        self._last_call = self._covered = 0
 
     def join(
         self,
@@ -102,7 +102,7 @@ class WaitQueue:
     ) -> Lease:
         """Store *lease* as the last of its priority in the queue, and advance the queue. Return it as it is stored.
 
-        For a request that was refused just now, and might fit later. *lease* is new, as for `Claims.claim`.
+        Use it for a request that does not fit now, but may fit later. *lease* is new, as for `Claims.claim`.
 
         Raises `QuotaExceeded` if its project's quota could never allow it, `QueueFull`, `UnknownPolicy`,
         `PolicyNotAllowed`, `BadRequest` if there are too few masked addresses.
@@ -139,15 +139,15 @@ class WaitQueue:
         """
         call = self._last_call = next(self._calls)
         with self._advancing:
-            if self._answered >= call:  # another thread has looked since this call began
+            if self._covered >= call:  # another thread has served the queue since this call began
                 return
-            covers = self._last_call
+            covers = self._last_call  # calls that began before the queue is read below
             try:
                 while departure := self._serve_next():
                     self._announce(*departure)
             except Exception:
                 LOG.exception("the queue stays as it is until the next audit")
-            self._answered = covers
+            self._covered = covers
 
     def drop_overdue(self) -> None:
         """End the leases in the queue whose time to wait is over."""
@@ -181,15 +181,17 @@ class WaitQueue:
                     return None
             with self._scheduler.lock:
                 served = self._try_next(overtaken)
-            self._database.settle()
+            self._database.sync()
             return served
 
         try:
             lease = retry(self._attempts, write)
         except _UnreachableError as error:
-            # It would keep every lease behind it from being served.
+            # If it stayed at the head of the queue, no lease behind it could be served.
             with self._database.writing() as connection:
-                queue_rows.leave(connection, error.lease_id, f"it was its turn, but {error}")
+                queue_rows.leave(
+                    connection, error.lease_id, f"it was next in the queue, but {error}"
+                )
             return _Departure(error.lease_id, Status.RELEASED)
         if lease is None:
             return None
@@ -200,7 +202,7 @@ class WaitQueue:
         scheduler = self._scheduler
         watch = timeutils.StopWatch()
         watch.start()
-        with self._database.writing(linger=True) as connection:
+        with self._database.writing(async_commit=True) as connection:
             if overtaken:
                 claim_rows.wait_for_claims(connection)
             scheduler.refresh(connection, overtaken)
@@ -213,17 +215,19 @@ class WaitQueue:
                 raise OvertakenError
             quota = self._quotas.of(waiting.project_id)
             if limits.limited(quota):
+                # Only now is the project known. `Claims` locks it before it waits for claims, so the two may end in a
+                # deadlock, which the database reports and `retry` repeats.
                 limit_rows.lock_project(connection, waiting.project_id)
             lease = leases.lock(connection, waiting.lease_id)
             if lease.status != Status.QUEUED or lease.queued_at is None:
-                raise OvertakenError
+                raise OvertakenError  # it left the queue after it was read, before its row was locked
             if limits.limited(quota):
                 used = limit_rows.usage(connection, waiting.project_id)
                 if not limits.fits(quota, used, amounts_of(placement)):
                     raise OvertakenError
             waited = (timeutils.utcnow() - lease.queued_at).total_seconds()
             lease = lease.with_(timings={**(lease.timings or {}), timings.QUEUE: waited})
-            if self._attended(lease.id):  # its client is told at once, and need not keep asking
+            if self._is_client_waiting(lease.id):  # its open request is answered now
                 lease = lease.with_(waiter_seen_at=None)
             claimed: list[Gpu]
             try:
@@ -238,10 +242,10 @@ class WaitQueue:
     def _join(self, lease: Lease, policy_name: str | None, policy: WaitPolicy) -> Lease:
         now = timeutils.utcnow()
         with self._database.writing() as connection:
-            if policy.most != limits.UNLIMITED:
+            if policy.max_waiting != limits.UNLIMITED:
                 limit_rows.lock_project(connection, lease.project_id)
                 waiting = queue_rows.length(connection, lease.project_id)
-                if waiting >= policy.most:
+                if waiting >= policy.max_waiting:
                     raise exceptions.QueueFull(waiting=waiting)
             queued = lease.with_(
                 status=Status.QUEUED,

@@ -1,4 +1,4 @@
-"""What runs on a GPU host, as gsaas-monitor: it reports the GPUs, runs their daemons, and fences these in.
+"""What runs on a GPU host, as gsaas-monitor: it reports the GPUs, runs their daemons, and controls access to these.
 
 agent      reports on the message bus              sources      what reads the GPUs
 daemons    the middleware's daemons                fence        which addresses may connect to them

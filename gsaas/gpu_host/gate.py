@@ -96,14 +96,16 @@ class _GrantHandler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         words = self._read_line().split()
         if len(words) != 2 or not all(map(bytes.isascii, words)):
-            self._answer("refused gsaas.bad-request show a lease and its grant, in one line")
+            self._answer(
+                "refused gsaas.bad-request send the id of a lease and its grant, in one line"
+            )
             return
         lease_id, key = (word.decode() for word in words)
         try:
             result = self.server.redeem(key, self.client_address[0], lease_id)
         except rpc.BusError as error:
             LOG.warning("a grant could not be redeemed now: %s", error)
-            self._answer("refused gsaas.unhealthy the service cannot look at grants now; try again")
+            self._answer("refused gsaas.unhealthy the service cannot redeem grants now; try again")
             return
         if result.refusal is None:
             self._answer("admitted")

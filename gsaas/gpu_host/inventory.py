@@ -1,5 +1,5 @@
 """Hosts and GPUs that a file declares: those that gsaas-standalone simulates, and those of GPU hosts with
-`[monitor]source = declared`. Text in, values out.
+`[monitor]source = declared`. Pure except for `load`, which reads the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")
 _UUID_NAMESPACE = uuid.UUID("6b1f7a52-41f1-5d0c-9c0f-0f6e6e2a6d53")
 _RESERVED = {"switch", "vm"}
-"""Names of network namespaces that gsaas-standalone makes for itself, beside `vm-*`."""
+"""Names of network namespaces that gsaas-standalone makes for itself, besides `vm-*`."""
 
 
 class InventoryError(Exception):
@@ -141,7 +141,7 @@ def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
     if not host_names.is_valid(host.name):
         raise InventoryError(f"{host.name!r} is no host name: {host_names.RULE}")
     if host.name in _RESERVED or host.name.startswith("vm-"):
-        raise InventoryError(f"the host name {host.name} is taken")
+        raise InventoryError(f"the host name {host.name} is reserved")
     try:
         address = ipaddress.IPv4Address(host.gpu_address)
     except ValueError as error:

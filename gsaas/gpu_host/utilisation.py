@@ -1,4 +1,4 @@
-"""The mean utilisation of a GPU, from samples at irregular intervals. Values in, values out."""
+"""The mean utilisation of a GPU, from samples at irregular intervals. Pure: no I/O."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Grants: how a consumer that is told real addresses proves, once, that they are meant for it.
+"""Grants: how a consumer that uses real addresses proves, once, that it may use the GPUs of its lease.
 
 keyring       signs grants and verifies them: no I/O
-redemption    admits the address that a grant is presented from: the database edge
+redemption    admits the address that a grant is presented from, in the database
 grant_client  presents a grant at the gate of a GPU host, from the consumer's machine
 
 The gate itself is `gsaas.gpu_host.gate`.

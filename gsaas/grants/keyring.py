@@ -1,4 +1,4 @@
-"""Signs grants and verifies them: values in, values out.
+"""Signs grants and verifies them. Pure: no I/O.
 
 A grant is a JSON Web Token (RFC 7519), signed with HMAC-SHA256 by PyJWT. Its claims:
 

@@ -96,5 +96,5 @@ def _reading(what: str) -> Iterator[None]:
 
 
 def _count_no_usage(_project_id: str | None, names: Collection[str]) -> dict[str, int]:
-    """The callback for usage that `Enforcer` requires, and calls only to enforce limits."""
+    """Return 0 for each of *names*: `Enforcer` requires this callback, but calls it only to enforce limits."""
     return dict.fromkeys(names, 0)

@@ -78,7 +78,7 @@ _GPU_GAUGES: tuple[tuple[str, str, Callable[[GpuGauge], float | None]], ...] = (
     (
         "gsaas_gpu_memory_held_bytes",
         "Memory of a GPU that leases have claimed.",
-        lambda gpu: _bytes(gpu.held_mb),
+        lambda gpu: _bytes(gpu.claimed_mb),
     ),
     (
         "gsaas_gpu_memory_in_use_bytes",

@@ -237,7 +237,7 @@ def encode(
     flags: int,
     name: str,
 ) -> Message:
-    """A `Message` from a pyroute2 message class and its attributes."""
+    """Return a `Message` from a pyroute2 message class and its attributes."""
     encoded = message_class()
     encoded["attrs"] = fields
     encoded["nfgen_family"] = family
@@ -258,7 +258,7 @@ def _data(value: bytes) -> dict[str, Any]:
 
 
 def _concatenated(types: tuple[int, ...]) -> int:
-    """The number of a concatenated type: six bits for each of its parts."""
+    """Return the number of a concatenated type: six bits for each of its parts."""
     number = 0
     for part in types:
         number = number << 6 | part
@@ -266,7 +266,7 @@ def _concatenated(types: tuple[int, ...]) -> int:
 
 
 def host32(value: int) -> bytes:
-    """*value* as 32 bits in this machine's byte order, as registers contain most numbers."""
+    """Return *value* as 32 bits in this machine's byte order, as registers contain most numbers."""
     return struct.pack("=I", value)
 
 

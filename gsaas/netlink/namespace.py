@@ -18,7 +18,7 @@ DIRECTORY = Path("/run/netns")
 
 @contextmanager
 def entered(name: str | None) -> Iterator[None]:
-    """Run the block in the namespace *name*; with None in the present one, which needs no privilege.
+    """Run the block in the namespace *name*; with None in the current one, which needs no privilege.
 
     Raises `FileNotFoundError` if there is no such namespace, and `OSError` without CAP_SYS_ADMIN.
     """

@@ -125,7 +125,7 @@ class Nfnetlink:
         return self._exchange(message, NLM_F_ACK)
 
     def dump(self, message: Message) -> list[bytes]:
-        """All objects that *message* asks for, as bodies without headers.
+        """Return all objects that *message* asks for, as bodies without headers.
 
         A dump that changes while it is read is repeated. Raises `NetlinkRefused` if the kernel refuses it, or
         with EBUSY if it changed every time.
@@ -162,7 +162,7 @@ class Nfnetlink:
                     answers.append(body[4:])
 
     def _receive(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """One datagram as (type, flags, sequence, body after the netlink header)."""
+        """Receive one datagram, and yield its messages as (type, flags, sequence, body after the netlink header)."""
         size = self._socket.recv_into(self._buffer)
         # A copy: callers keep slices of it, and the buffer is used again.
         datagram = bytes(memoryview(self._buffer)[:size])
@@ -186,7 +186,7 @@ def _batch_edge(kind: int, sequence: int) -> bytes:
 
 
 def _error(body: bytes, flags: int) -> tuple[int, str]:
-    """(errno or 0, the kernel's explanation or "") of an NLMSG_ERROR."""
+    """Return (errno or 0, the kernel's explanation or "") of an NLMSG_ERROR."""
     (code,) = struct.unpack_from("=i", body)
     if not flags & _NLM_F_ACK_TLVS:
         return -code, ""

@@ -34,27 +34,27 @@ class Message:
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
-    """One attribute: header, *payload*, and padding to a multiple of four bytes."""
+    """Return one attribute: header, *payload*, and padding to a multiple of four bytes."""
     return _HEADER.pack(len(payload) + 4, kind) + payload + bytes(-len(payload) % 4)
 
 
 def nested(kind: int, *parts: bytes) -> bytes:
-    """An attribute that contains the attributes *parts*."""
+    """Return an attribute that contains the attributes *parts*."""
     return attribute(kind | NESTED, b"".join(parts))
 
 
 def text(kind: int, value: str) -> bytes:
-    """An attribute with a null-terminated string."""
+    """Return an attribute with a null-terminated string."""
     return attribute(kind, value.encode() + b"\0")
 
 
 def be32(kind: int, value: int) -> bytes:
-    """An attribute with a 32-bit number in network byte order."""
+    """Return an attribute with a 32-bit number in network byte order."""
     return attribute(kind, struct.pack(">i" if value < 0 else ">I", value))
 
 
 def attributes(buffer: bytes) -> Iterator[tuple[int, bytes]]:
-    """The attributes in *buffer* as (kind, payload), in order, up to the first bytes that are none."""
+    """Yield the attributes in *buffer* as (kind, payload), in order, up to the first bytes that are none."""
     offset, end = 0, len(buffer)
     while offset + 4 <= end:
         length, kind = _HEADER.unpack_from(buffer, offset)
@@ -65,12 +65,12 @@ def attributes(buffer: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def by_kind(buffer: bytes) -> dict[int, bytes]:
-    """The payloads of the attributes in *buffer* by their kind, the last one of each."""
+    """Return the payloads of the attributes in *buffer* by their kind, the last one of each."""
     return dict(attributes(buffer))
 
 
 def string(payload: bytes | None) -> str:
-    """The string that `text` wrote; empty for None, an attribute that is missing."""
+    """Return the string in the payload of an attribute that `text` made; empty for None, a missing attribute."""
     return (payload or b"").rstrip(b"\0").decode(errors="replace")
 
 

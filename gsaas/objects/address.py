@@ -23,6 +23,6 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """The address that `str` wrote, such as `192.0.2.1:8308`; `ValueError` if *text* is none."""
+        """Return the address in a text such as `192.0.2.1:8308`; raises `ValueError` if it is none."""
         ip, _, port = text.rpartition(":")
         return cls(ip, int(port))

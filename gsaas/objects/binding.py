@@ -1,7 +1,7 @@
-"""What RODVR is asked to do, as values: which masked addresses a consumer may use, and what they reach.
+"""Bindings: which masked addresses a consumer may use, and which real addresses they lead to.
 
-A consumer is a VM, known by its port, or programs of the host itself. This module does not know how a
-binding gets into the kernel: `gsaas.rodvr.plan` decides that, and `gsaas.rodvr.kernel` does it.
+A consumer is a VM, identified by its port, or programs of the host itself. `gsaas.rodvr.plan` decides how a binding is
+represented in the kernel, and `gsaas.rodvr.kernel` installs it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Binding:
     mappings: MappingABC[Address, Address]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form for RPC: strings only, `{"mappings": {"169.254.71.1:8308": "192.0.2.7:8308"}}`."""
+        """Return the binding in JSON's types, such as `{"mappings": {"169.254.71.1:8308": "192.0.2.7:8308"}}`."""
         return {
             "port_id": self.port_id,
             "lease_id": self.lease_id,
@@ -54,8 +54,8 @@ class Binding:
 class LocalBinding:
     """Programs of the host and the daemons they reach: masked address -> real address.
 
-    The masked addresses are in the host's local prefix, and no other binding of the host has any of
-    them: there is no port by which two consumers could be told apart.
+    The masked addresses are in the host's local prefix, and no other binding of the host has any of them: programs
+    have no port by which RODVR could distinguish two consumers.
     """
 
     port_id: str
@@ -66,7 +66,7 @@ class LocalBinding:
     mappings: MappingABC[Address, Address]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form for RPC; its `kind` distinguishes it from that of a `Binding`."""
+        """Return the binding in JSON's types, for RPC; its `kind` distinguishes it from a `Binding`."""
         return {
             "kind": LOCAL,
             "port_id": self.port_id,
@@ -90,7 +90,7 @@ INVALID_UID = 2**32 - 1
 
 
 HAVING_BINDINGS = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
-"""Only leases in these statuses may reach GPUs. A binding that is being removed is never handed out again: an endpoint
+"""Only leases in these statuses may reach GPUs. A binding that is being removed is never sent again: an endpoint
 that restarts at that moment would install it again after its removal was confirmed."""
 
 

@@ -31,7 +31,7 @@ class EndpointReport:
     """IPv4 address of this host on the GPU network: the source of its VMs' connections, as daemons see it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form for JSON; a binding's counters are under `dropped_packets`."""
+        """Return the report in JSON's types; a binding's counters are under `dropped_packets`."""
         return {
             "host": self.host,
             "bindings": {

@@ -82,15 +82,15 @@ class Gpu:
         return self.memory_mb - self.used_mb
 
     def claim(
-        self, memory_mb: int, *, exclusive: bool, generation: int, again: bool = False
+        self, memory_mb: int, *, exclusive: bool, generation: int, same_lease: bool = False
     ) -> Gpu:
         """Return this GPU with *memory_mb* more in use and *generation*; raises `ValueError` if it has less free.
 
-        *again* is True if the lease has a part of the GPU already, so that it is not counted twice.
+        *same_lease* is True if the lease has a part of the GPU already, so that it is not counted twice.
         """
         if self.exclusive or (exclusive and self.used_mb):
             raise ValueError(f"{self.uuid} is in use already")
-        leases = self.leases if again else self.leases + 1
+        leases = self.leases if same_lease else self.leases + 1
         return self._using(self.used_mb + memory_mb, exclusive, generation, leases, generation)
 
     def release(self, memory_mb: int, *, generation: int) -> Gpu:

@@ -18,7 +18,7 @@ from gsaas.objects.address import Address
 from gsaas.objects.lifecycle import Status
 
 KEPT_ALIVE = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
-"""Statuses in which a lease with a keepalive ends when its client falls silent."""
+"""Statuses in which a lease with a keepalive ends when its client sends no request for that time."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class GpuHost:
     gpu_address: str | None
     """Its address on the GPU network, where its daemons listen."""
     forgotten: bool
-    """An operator said that the host is gone for good."""
+    """An operator has declared that the host is gone for good."""
     monitor_seen_at: datetime.datetime | None
     """When its monitor reported last (UTC); None before the first report."""
     monitor_report: Mapping[str, Any] | None
     """Its daemons and its fence: `gsaas.objects.daemon.DaemonReport.to_dict()`."""
     monitor_interval: float | None
-    """Seconds after which its monitor said it would report again."""
+    """Seconds between two reports of its monitor, according to the last one."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Claim:
     memory_mb: int
     """MiB claimed; in exclusive mode all the GPU has."""
     masked_ip: str | None = None
-    """The address that the consumer is told; None if that is the daemon's real address, or none is needed."""
+    """The address that the consumer gets; None if it gets the daemon's real address, or needs none."""
     masked_port: int | None = None
     masked_host: str | None = None
     """The host whose programs use the masked address; None for the masked address of a VM."""
@@ -120,7 +120,7 @@ class Lease:
     requirements: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of `gsaas.objects.request.Request` that the caller gave."""
     policy: str | None = None
-    """The scheduling policy that chose; before that the one asked for, None for the default."""
+    """The scheduling policy that chose its GPUs; before that the requested one, None for the default."""
     remoting: str = ""
     """The remoting driver that its environment is for."""
     wanted_host: str | None = None
@@ -128,13 +128,13 @@ class Lease:
     avoided_hosts: Sequence[str] = ()
     """GPU hosts that the VM of a lease with locality `remote` must not run on."""
     has_server: bool = True
-    """False: it stands alone, for a consumer that GSaaS did not boot."""
+    """False: GSaaS boots no server for it; its consumer exists already."""
     consumer_host: str | None = None
     """The host on which the consumer of a lease without a server runs, as its caller says."""
     consumer_uid: int | None = None
     """The only user of that host who may use it; None: every user may."""
     consumer_address: str | None = None
-    """The only address that its grant may be redeemed from; None: the first that shows the grant."""
+    """The only address that its grant may be redeemed from; None: the first that presents the grant."""
     access: str | None = None
     """How its consumer reaches its GPUs: `gsaas.objects.access.Access`; None until it has claims."""
     admitted_address: str | None = None
@@ -148,7 +148,7 @@ class Lease:
     port_mac: str | None = None
     port_ip: str | None = None
     bound_host: str | None = None
-    """The host whose endpoint was told of the binding; it has to be removed there."""
+    """The host whose endpoint was sent the binding; it has to be removed there."""
     fault_step: str | None = None
     fault_message: str | None = None
     created_at: datetime.datetime = field(default_factory=timeutils.utcnow)
@@ -157,13 +157,13 @@ class Lease:
     """In the queue; a larger one is served sooner."""
     queued_at: datetime.datetime | None = None
     wait_until: datetime.datetime | None = None
-    """When it gives up waiting in the queue; None: never."""
+    """When it leaves the queue without GPUs; None: never."""
     waiter_seen_at: datetime.datetime | None = None
-    """When the client that waits for it asked last; None: no client needs to ask, or it knows the outcome."""
+    """When the client that waits for it polled last; None: no client has to poll, or it has received the outcome."""
     keepalive: int | None = None
     """Seconds of silence of its client after which it ends; None: it lasts until it is released."""
     kept_until: datetime.datetime | None = None
-    """When it ends unless its client asks; None while it waits, or without a keepalive."""
+    """When it ends unless its client sends a request before; None while it waits, or without a keepalive."""
     claimed_at: datetime.datetime | None = None
     claimed_mb: int | None = None
     """MiB that it claimed in all; stays as history, as `claimed_gpus` does."""
@@ -199,7 +199,7 @@ class Lease:
 
     @property
     def has_only_claims(self) -> bool:
-        """Return whether there is nothing but claims to give back, so that it can end in one transaction."""
+        """Return whether it has nothing to clean up but its claims, so that it can end in one transaction."""
         return self.is_ready and self.admitted_address is None
 
     def is_abandoned(self, now: datetime.datetime) -> bool:
@@ -207,5 +207,5 @@ class Lease:
         return self.status in KEPT_ALIVE and self.kept_until is not None and self.kept_until < now
 
     def has_silent_client(self, since: datetime.datetime) -> bool:
-        """Return whether its client promised to keep asking, and has not asked since then."""
+        """Return whether its client announced to poll, and has not polled since then."""
         return self.waiter_seen_at is not None and self.waiter_seen_at < since

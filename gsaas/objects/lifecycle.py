@@ -3,7 +3,7 @@
 1. A lease begins as QUEUED if its request waits for GPUs, or as CLAIMED if it has them at once.
 2. An event that the table does not contain is illegal in that status and changes nothing.
 3. ERROR can be entered from every status in which something can still fail; only a release leads out of it. The
-   engine gives back at once what a lease in ERROR still has; the release is the tenant's acknowledgement.
+   engine returns the GPUs of a lease in ERROR at once; the release is the tenant's acknowledgement.
 4. A lease without a server skips BOOTING: it goes from CLAIMED to ACTIVE.
 
 Pure: no database, clock or message bus.

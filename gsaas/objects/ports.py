@@ -1,4 +1,4 @@
-"""Ranges of TCP ports, for daemons that serve one cGPU each. Values in, values out."""
+"""Ranges of TCP ports, for daemons that serve one cGPU each. Pure: no I/O."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Drivers for remote-CUDA middlewares, which carry CUDA calls to GPUs. Begin with `base`.
 
 base       the interface of a driver             daemon     how its daemons are started, as templates
-rcuda, lupine, native: the drivers               devices, user_data: what a lease's consumer is told
+rcuda, lupine, native: the drivers               devices, user_data: what the consumer of a lease gets
 """

@@ -1,7 +1,7 @@
 """The interface of drivers for remote-CUDA middlewares: what their clients read, their limits, and their daemons.
 
 A driver is an entry point of `gsaas.remoting`. It only describes the middleware and does no I/O. The docstring of its
-module tells operators what the middleware does that GSaaS cannot prevent.
+module describes, for operators, what the middleware does that GSaaS cannot prevent.
 """
 
 from __future__ import annotations

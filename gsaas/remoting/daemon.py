@@ -1,4 +1,4 @@
-"""How the daemons of a middleware are started and checked, as templates: values in, values out.
+"""How the daemons of a middleware are started and checked, as templates. Pure: no I/O.
 
 A driver brings a `DaemonTemplate`; the options of `gsaas.conf.daemons` override it. All templates are filled in once
 with sample values when a process starts, so that one that cannot be filled in is found then and not at the first

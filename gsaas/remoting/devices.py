@@ -1,4 +1,4 @@
-"""The cGPUs of a lease as its consumer is told of them."""
+"""The cGPUs of a lease as its consumer sees them."""
 
 from __future__ import annotations
 

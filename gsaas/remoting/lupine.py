@@ -9,8 +9,8 @@ What an operator should know of it, as seen with its release of August 2026:
   that device, for ever. It has to start again; a new process finds the new GPU.
 * The client's shim ignores `CUDA_VISIBLE_DEVICES`; choose devices by their number.
 * Two threads that copy in opposite directions over one connection can block each other for minutes.
-* ClientDevice pointers pass through unchanged, and the client finds the device by the pointer alone. If
-  two daemons hand out the same pointer, one cGPU's data may be read from the other. Whether real
+* Device pointers pass through unchanged, and the client finds the device by the pointer alone. If
+  two daemons return the same pointer, one cGPU's data may be read from the other. Whether real
   drivers ever do is not known: prefer leases of one cGPU, or check with your driver first.
 * `fork()` after CUDA has started hangs the child, and a low `ulimit -v` makes every connection
   fail.

@@ -23,12 +23,12 @@ class Native(RemotingDriver):
     default_port = 1  # no daemon listens anywhere
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """No option of `[remoting]` or `[daemons]` applies: there are no clients and daemons of a middleware."""
+        """Ignore *conf*: without a middleware, no option of `[remoting]` or `[daemons]` applies."""
         self._settings = {}
         self.daemon_settings = None
 
     def variables(self, lease_id: str, devices: Sequence[ClientDevice]) -> dict[str, str]:
-        """`CUDA_VISIBLE_DEVICES`, and `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` in MiB unless the GPUs are whole.
+        """Return `CUDA_VISIBLE_DEVICES`, and `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` in MiB unless the GPUs are whole.
 
         cGPUs that share a GPU are one device to CUDA, which shows no GPU twice; their memory adds up.
         """

@@ -1,4 +1,4 @@
-"""The user data of a lease's server. Values in, text out: the API asks the same before it claims anything."""
+"""Composes the user data of a lease's server. Pure, so that the API can check the result before it claims anything."""
 
 from __future__ import annotations
 

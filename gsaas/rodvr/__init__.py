@@ -1,6 +1,6 @@
 """RODVR, the datapath endpoint of a compute host. Begin with `endpoint`.
 
-endpoint        the bindings that are wanted       service        the endpoint on the message bus
+endpoint        begins here: the desired bindings  service        the endpoint on the message bus
 port_bindings   those of VM ports                  local_bindings those of the host's own programs
 reconciler      makes the kernel equal to them     event_loop     the thread that reacts to events
 executor        carries out plans                  session        what is open in the kernel

@@ -1,17 +1,17 @@
-"""The RODVR endpoint of one host: keeps the kernel equal to the wanted bindings.
+"""The RODVR endpoint of one host: keeps the kernel equal to the desired bindings.
 
 Its rules:
 
 1. Read the kernel, plan, execute, read again: at start, periodically, and when links change or another
    program changes the tables (`reconciler`, `event_loop`). A single binding is planned against the state
    read last; if the kernel disagrees, everything is read again.
-2. What cannot be done now stays wanted, is reported as a problem, and is tried again after a pause.
-3. Until `replace` has named everything that is wanted, nothing unknown is removed: what a former process
-   left behind may serve a running job.
+2. What cannot be done now stays desired, is reported as a problem, and is tried again after a pause.
+3. Until `replace` has named all desired bindings, unknown ones are not removed: a binding that a former
+   process installed may serve a running job.
 4. A binding that is removed loses its mappings and connections at once. Its chain stays for a grace
    period, so that the VM's programs get a reset and do not hang (`port_bindings`).
 5. Programs of the host itself have no tap and no chain: their bindings are map elements and nothing
-   else, in the kernel as soon as they are wanted (`local_bindings`).
+   else, in the kernel as soon as they are desired (`local_bindings`).
 
 This module knows neither how a binding arrives (by RPC, or from a test) nor netlink.
 """
@@ -48,7 +48,7 @@ class NotRemoved(Exception):
 
 
 def _ignore(port_id: str) -> None:
-    """For callers who read reports instead."""
+    """Do nothing: the default for callers that read reports instead."""
 
 
 class Endpoint:
@@ -158,7 +158,7 @@ class Endpoint:
             self._session.close()
 
     def teardown(self) -> None:
-        """Stop, remove everything of RODVR, whichever process made it, and want nothing any more.
+        """Stop, remove everything of RODVR, whichever process made it, and forget all desired bindings.
 
         Raises `OSError` if the kernel refuses.
         """
@@ -167,10 +167,10 @@ class Endpoint:
             self._session.teardown()
             self._create_parts()
 
-    # -- what is wanted -----------------------------------------------------------------------------
+    # -- desired bindings ---------------------------------------------------------------------------
 
     def replace(self, bindings: Iterable[Binding | LocalBinding]) -> EndpointReport:
-        """Make *bindings* everything that is wanted on this host; the rest is removed.
+        """Make *bindings* the desired bindings of this host; all others are removed.
 
         Returns the report on *bindings*.
         """
@@ -186,7 +186,7 @@ class Endpoint:
         return report
 
     def apply(self, binding: Binding | LocalBinding) -> EndpointReport:
-        """Want *binding*, replacing its port's former one: in the kernel now, or when the tap comes.
+        """Install *binding* in the place of its port's former one: now, or when its tap appears.
 
         Returns the report on this port. Raises `ValueError` for a local binding with a masked address outside
         the local prefix.
@@ -205,7 +205,7 @@ class Endpoint:
         return report
 
     def remove(self, port_id: str) -> EndpointReport:
-        """Stop wanting the binding of *port_id*: mappings and connections are gone on return.
+        """Remove the binding of *port_id*: its mappings and connections are gone on return.
 
         A binding that does not exist is no error. Raises `NotRemoved` if the kernel refuses; it is tried
         again until it succeeds.
@@ -218,7 +218,7 @@ class Endpoint:
         return report
 
     def report(self) -> EndpointReport:
-        """All bindings, what was refused to their consumers (read now), and all problems."""
+        """Return the report on all bindings, with counts of refused packets that are read now, and all problems."""
         with self._lock:
             return self._report([*self._ports, *self._local], count=True)
 
@@ -256,7 +256,7 @@ class Endpoint:
     # -- reports ------------------------------------------------------------------------------------
 
     def _report_installed(self, port_ids: Iterable[str]) -> EndpointReport:
-        """The report on *port_ids*, which also announces those that are installed."""
+        """Return the report on *port_ids*; those that are installed need no further announcement."""
         port_ids = tuple(port_ids)
         self._installations.mark_announced(port_ids)
         return self._report(port_ids)
@@ -285,8 +285,12 @@ class Endpoint:
         for port_id in port_ids:
             try:
                 self._on_installed(port_id)
-            except Exception:  # the next report says the same
-                LOG.exception("the listener of %s failed on port %s", self.host, port_id)
+            except Exception:  # the next report contains the same information
+                LOG.exception(
+                    "the installed binding of port %s could not be announced on %s",
+                    port_id,
+                    self.host,
+                )
 
 
 def _check_prefixes(masked: ipaddress.IPv4Network, local: ipaddress.IPv4Network) -> None:

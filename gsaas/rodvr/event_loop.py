@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 class EventLoop:
     """One thread, from `start` to `stop`. It acquires *lock*, the endpoint's, for all that it does.
 
-    *announce* is called without the lock after every turn.
+    *announce* is called without the lock after every iteration.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class EventLoop:
                 if time.monotonic() >= self._reconciler.audit_at:
                     self._audit()
             except Exception as error:  # a defect must not end the thread
-                LOG.exception("the endpoint of %s", self._host)
+                LOG.exception("the endpoint of %s failed unexpectedly", self._host)
                 with self._lock:
                     self._problems.add("endpoint", f"the endpoint failed unexpectedly: {error!r}")
             self._announce()
@@ -95,7 +95,7 @@ class EventLoop:
             self._reconciler.reconcile()
             return
         self._reconciler.end_graces()
-        # A renamed tap is announced under its new name only; its index tells which chain it had.
+        # An event about a renamed tap has its new name only; its index identifies the chain that it had.
         renamed = {
             tap
             for tap, tag in self._executor.state.chains.items()
@@ -122,6 +122,6 @@ class EventLoop:
                 return
         found = datapath.read()
         with self._lock:
-            # What was read before a change is outdated; the change itself has left the kernel as wanted.
+            # What was read before a change is outdated; the change itself has left the kernel as desired.
             if not self._stopping and changes == self._executor.changes:
                 self._reconciler.verify(found)

@@ -68,14 +68,14 @@ class PlanExecutor:
             self._problems.resolve("connections")
 
     def is_local_cut_off(self, binding: LocalBinding) -> bool:
-        """Whether programs of the host certainly reach nothing by *binding* any more."""
+        """Return whether it is certain that programs of the host reach no daemon by *binding* any more."""
         masked = set(binding.mappings)
         pending = any(cut.masked in masked for cut in self._pending_cuts)
         mapped = any(key in self.state.local_mappings for key in plan.local_mappings(binding))
         return self.synced and not pending and not mapped
 
     def is_cut_off(self, identity: str | None) -> bool:
-        """Whether *identity* certainly reaches no daemon any more; None stands for a port without identity."""
+        """Return whether it is certain that *identity*, None for a port without one, reaches no daemon any more."""
         pending = any(
             isinstance(cut, plan.Cut) and cut.identity == identity for cut in self._pending_cuts
         )

@@ -47,7 +47,7 @@ class DeviceMatch:
     negated: bool = False
 
     def matches(self, packet: Packet) -> bool:
-        """Whether *packet* meets the condition."""
+        """Return whether *packet* meets the condition."""
         device = packet.outgoing if self.outgoing else packet.incoming
         same = device.startswith(self.name) if self.prefix else device == self.name
         return same != self.negated
@@ -64,7 +64,7 @@ class ForwardRule:
     """The chain to jump or go to."""
 
     def matches(self, packet: Packet) -> bool:
-        """Whether *packet* certainly meets all conditions."""
+        """Return whether *packet* certainly meets all conditions."""
         if not all(match.matches(packet) for match in self.devices):
             return False
         if not self.conditions:
@@ -88,13 +88,13 @@ RulesOf = Callable[[str], Sequence[ForwardRule]]
 
 
 def drops(chain: BaseChain, rules_of: RulesOf, packet: Packet) -> bool:
-    """Whether *chain* drops *packet*."""
+    """Return whether *chain* drops *packet*."""
     verdict = _evaluate(chain.name, rules_of, packet, 0)
     return (chain.policy if verdict is Verdict.RETURN else verdict) is Verdict.DROP
 
 
 def obstacle(chain: BaseChain, gpu_device: str, inner: str) -> str:
-    """The problem that *chain* is, for an operator: what is wrong, what it means, what to type."""
+    """Return a sentence for operators about *chain*: what is wrong, its consequence, and the remedy's commands."""
     where = f"chain {chain.name} of nftables table {chain.family} {chain.table}"
     directions = ((inner, gpu_device), (gpu_device, inner))
     if (chain.family, chain.table, chain.name) == ("ip", "filter", "FORWARD"):
@@ -111,7 +111,7 @@ def obstacle(chain: BaseChain, gpu_device: str, inner: str) -> str:
 
 
 def legacy_obstacle(gpu_device: str, inner: str) -> str:
-    """The problem that a filter table of iptables-legacy may be, for an operator."""
+    """Return a sentence for operators about a filter table of iptables-legacy, which may drop RODVR's packets."""
     return (
         "iptables-legacy has a filter table here, which RODVR cannot read; if its FORWARD chain drops "
         f"by default, allow RODVR with: iptables-legacy -I FORWARD -i {inner} -o {gpu_device} "

@@ -1,6 +1,6 @@
 """Identity addresses: which node-local address stands for which VM port on this host.
 
-An identity never leaves the host. It tells ports apart where tenants may use equal addresses, so two
+An identity never leaves the host. It distinguishes ports where tenants may use equal addresses, so two
 rules matter: two ports never have the same identity, and one that was released is used again as late as
 possible, because counters and old packets may still carry it.
 """
@@ -25,15 +25,15 @@ class Identities:
         self._next_offset = 0
 
     def get(self, port_id: str) -> str | None:
-        """The identity of *port_id*, None if it has none."""
+        """Return the identity of *port_id*, None if it has none."""
         return self._by_port.get(port_id)
 
     def ports(self) -> list[str]:
-        """The ids of all ports that have an identity."""
+        """Return the ids of all ports that have an identity."""
         return list(self._by_port)
 
     def adopt(self, port_id: str, address: str) -> bool:
-        """Assign the address that an earlier process assigned to *port_id*; whether it is assigned now.
+        """Assign the address that an earlier process assigned to *port_id*; return whether it is assigned now.
 
         It is not if it is outside the network, if another port has it, or if the port has another one.
         """
@@ -49,7 +49,7 @@ class Identities:
         return True
 
     def allocate(self, port_id: str) -> str:
-        """The identity of *port_id*, a new one if it has none; `NoIdentityLeft` if all are assigned."""
+        """Return the identity of *port_id*, a new one if it has none; `NoIdentityLeft` if all are assigned."""
         assigned = self._by_port.get(port_id)
         if assigned is not None:
             return assigned

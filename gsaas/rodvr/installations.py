@@ -30,11 +30,11 @@ class Installations:
             self._unannounced.append(port_id)
 
     def seconds(self, port_id: str) -> float | None:
-        """How long the installation took, in seconds; None if the binding is not installed."""
+        """Return how long the installation took, in seconds; None if the binding is not installed."""
         return self._seconds.get(port_id)
 
     def remove(self, port_id: str) -> None:
-        """Forget a binding that is no longer wanted."""
+        """Forget a binding that is no longer desired."""
         self._seconds.pop(port_id, None)
         self.mark_announced((port_id,))
 
@@ -49,6 +49,6 @@ class Installations:
         self._unannounced = [port_id for port_id in self._unannounced if port_id not in announced]
 
     def take_unannounced(self) -> list[str]:
-        """The port ids of bindings that were installed and not yet announced; the next call omits them."""
+        """Return the port ids of bindings that were installed and not yet announced; the next call omits them."""
         unannounced, self._unannounced = self._unannounced, []
         return unannounced

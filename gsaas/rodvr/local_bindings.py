@@ -1,4 +1,4 @@
-"""The bindings of programs of the host itself: which are wanted, and what the kernel has to contain for them.
+"""The desired bindings of programs of the host itself, and what the kernel has to contain for them.
 
 Such programs have no tap and no chain: their bindings are elements of one map.
 """
@@ -22,7 +22,7 @@ class LocalBindings:
         self._installations = installations
         self._desired: dict[str, LocalBinding] = {}
         self._complete = False
-        """Whether all wanted bindings are known; until then, unknown map elements are kept."""
+        """Whether all desired bindings are known; until then, unknown map elements are kept."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._desired)
@@ -41,50 +41,50 @@ class LocalBindings:
             raise ValueError(f"{', '.join(outside)} is not in the local prefix {self._prefix}")
 
     def replace(self, bindings: Iterable[LocalBinding]) -> None:
-        """Want exactly *bindings*."""
+        """Make *bindings* the desired local bindings, and no others."""
         self._desired = {binding.port_id: binding for binding in bindings}
         self._complete = True
 
     def put(self, binding: LocalBinding) -> LocalBinding | None:
-        """Want *binding*; the one that it replaces, None if there is none."""
+        """Add *binding* to the desired ones; return the one that it replaces, None if there is none."""
         former = self._desired.pop(binding.port_id, None)
         self._desired[binding.port_id] = binding
         return former
 
     def discard(self, port_id: str) -> LocalBinding | None:
-        """Want no local binding of *port_id*; the one that was wanted, None if there is none."""
+        """Remove the local binding of *port_id* from the desired ones; return it, None if there is none."""
         return self._desired.pop(port_id, None)
 
     def plan_one(
-        self, state: plan.DatapathState, former: LocalBinding | None, wanted: LocalBinding | None
+        self, state: plan.DatapathState, former: LocalBinding | None, desired: LocalBinding | None
     ) -> plan.Plan:
-        """The plan that puts *wanted* into the place of *former*; None stands for no binding."""
+        """Return the plan that puts *desired* into the place of *former*; None stands for no binding."""
         return plan.replace_local(
             state,
             plan.local_mappings(former) if former else {},
-            plan.local_mappings(wanted) if wanted else {},
+            plan.local_mappings(desired) if desired else {},
         )
 
     def plan_all(self, state: plan.DatapathState) -> plan.Plan:
-        """The plan after which *state* has the wanted bindings and, once all are known, no other."""
-        wanted = {
+        """Return the plan after which *state* has the desired bindings and, once all are known, no other."""
+        desired = {
             key: real
             for binding in self._desired.values()
             for key, real in plan.local_mappings(binding).items()
         }
         return plan.replace_local(
-            state, list(state.local_mappings) if self._complete else [], wanted
+            state, list(state.local_mappings) if self._complete else [], desired
         )
 
     def record_installed(self, state: plan.DatapathState) -> None:
-        """Record which of the wanted bindings *state* contains."""
+        """Record which of the desired bindings *state* contains."""
         for port_id, binding in self._desired.items():
             self._installations.record(port_id, is_in(state, binding))
 
     def reports(
         self, port_ids: Iterable[str], unmapped: Mapping[str, int]
     ) -> dict[str, BindingReport]:
-        """Reports of those of *port_ids* that are wanted; *unmapped* counts connections by masked address."""
+        """Return reports of those of *port_ids* that are desired; *unmapped* counts connections by masked address."""
         return {
             port_id: BindingReport(
                 installed=port_id in self._installations,
@@ -100,5 +100,5 @@ class LocalBindings:
 
 
 def is_in(state: plan.DatapathState, binding: LocalBinding) -> bool:
-    """Whether *state* contains all mappings of *binding*."""
+    """Return whether *state* contains all mappings of *binding*."""
     return plan.local_mappings(binding).items() <= state.local_mappings.items()

@@ -8,8 +8,8 @@ host's own programs. It knows nothing of netlink, clocks or threads. Its rules:
 2. Deletions of a port come before its additions: the kernel refuses to overwrite a map element.
 3. A mapping that is removed or changed takes its live connections with it: every plan names the
    connections to cut once its operations are in force.
-4. The tag on a chain is the memory of the datapath. Whatever an endpoint has to know after a restart is
-   read back from there, never from a file.
+4. The tag on a chain is what makes restarts possible: an endpoint reads all that it has to know from there,
+   never from a file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Attachment:
 
     @classmethod
     def for_binding(cls, binding: Binding, identity: str, ifindex: int) -> Attachment:
-        """The attachment of *binding* to the tap with this interface index."""
+        """Return the attachment of *binding* to the tap with this interface index."""
         tag = ChainTag(identity, ifindex, binding.mac.lower(), binding.ip, binding.port_id)
         return cls(tag, binding.mappings)
 
@@ -202,7 +202,7 @@ class DatapathState:
     """The mappings of the host's own programs."""
 
     def copy(self) -> DatapathState:
-        """A state that can be changed without changing this one."""
+        """Return a state that can be changed without changing this one."""
         mappings = {identity: dict(current) for identity, current in self.mappings.items()}
         return DatapathState(
             dict(self.chains), dict(self.return_paths), mappings, dict(self.local_mappings)
@@ -235,10 +235,10 @@ class DatapathState:
                         del self.local_mappings[key]
 
 
-def attach(state: DatapathState, tap: str, wanted: Attachment) -> Plan:
-    """Make the chain of *tap* exactly *wanted*; an empty plan if it is that already."""
+def attach(state: DatapathState, tap: str, desired: Attachment) -> Plan:
+    """Return the plan that makes the chain of *tap* equal to *desired*; empty if it is that already."""
     plan = Plan()
-    tag = wanted.tag
+    tag = desired.tag
     current_tag = state.chains.get(tap)
     if tap in state.chains and current_tag != tag:
         plan.operations.append(DeleteChain(tap))
@@ -248,7 +248,7 @@ def attach(state: DatapathState, tap: str, wanted: Attachment) -> Plan:
     current_path = state.return_paths.get(tag.identity)
     if current_path is not None and current_path != path:
         plan.operations.append(DeleteReturnPath(tag.identity))
-    changes, cuts = _change_mappings(state, tag.identity, wanted.mappings)
+    changes, cuts = _change_mappings(state, tag.identity, desired.mappings)
     plan.operations += changes
     plan.cuts += cuts
     if current_path != path:
@@ -260,7 +260,7 @@ def attach(state: DatapathState, tap: str, wanted: Attachment) -> Plan:
 
 
 def detach(state: DatapathState, tap: str) -> Plan:
-    """Remove the chain of *tap*, and everything of the identity that it serves."""
+    """Return the plan that removes the chain of *tap*, and everything of the identity that it serves."""
     plan = Plan()
     if tap in state.chains:
         plan.operations.append(DeleteChain(tap))
@@ -271,9 +271,9 @@ def detach(state: DatapathState, tap: str) -> Plan:
 
 
 def reconcile(
-    state: DatapathState, wanted: Mapping[str, Attachment], *, keep: Collection[str] = ()
+    state: DatapathState, desired: Mapping[str, Attachment], *, keep: Collection[str] = ()
 ) -> Plan:
-    """Make all chains equal to *wanted*, by tap; taps in *keep* stay as they are.
+    """Return the plan that makes all chains equal to *desired*, by tap; taps in *keep* stay as they are.
 
     Mappings of the host's own programs are not changed.
     """
@@ -287,11 +287,11 @@ def reconcile(
     # Chains that stop using an identity come before those that begin to: ports may have swapped taps.
     for tap in sorted(state.chains.keys() - set(keep)):
         tag = state.chains[tap]
-        attachment = wanted.get(tap)
+        attachment = desired.get(tap)
         if attachment is None or (tag is not None and tag.identity != attachment.tag.identity):
             append(detach(planned, tap))
-    for tap in sorted(wanted):
-        append(attach(planned, tap, wanted[tap]))
+    for tap in sorted(desired):
+        append(attach(planned, tap, desired[tap]))
     used = {tag.identity for tag in planned.chains.values() if tag is not None}
     for identity in sorted((planned.return_paths.keys() | planned.mappings.keys()) - used):
         append(_remove_identity(planned, identity))
@@ -300,18 +300,18 @@ def reconcile(
 
 
 def local_mappings(binding: LocalBinding) -> dict[LocalKey, Address]:
-    """What `DatapathState.local_mappings` has for *binding* when it is installed."""
+    """Return what `DatapathState.local_mappings` has for *binding* when it is installed."""
     return {LocalKey(masked, binding.uid): real for masked, real in binding.mappings.items()}
 
 
 def replace_local(
-    state: DatapathState, former: Collection[LocalKey], wanted: Mapping[LocalKey, Address]
+    state: DatapathState, former: Collection[LocalKey], desired: Mapping[LocalKey, Address]
 ) -> Plan:
-    """Put *wanted* into the place of the local mappings *former*; others stay as they are."""
-    concerned = dict.fromkeys([*former, *wanted])
+    """Return the plan that replaces the local mappings *former* by *desired*; others stay as they are."""
+    concerned = dict.fromkeys([*former, *desired])
     current = [key for key in concerned if key in state.local_mappings]
-    removed = [key for key in current if state.local_mappings[key] != wanted.get(key)]
-    added = {key: real for key, real in wanted.items() if state.local_mappings.get(key) != real}
+    removed = [key for key in current if state.local_mappings[key] != desired.get(key)]
+    added = {key: real for key, real in desired.items() if state.local_mappings.get(key) != real}
     plan = Plan()
     if removed:
         plan.operations.append(DeleteLocalMappings(tuple(removed)))
@@ -324,14 +324,14 @@ def replace_local(
 def stale_local_connections(
     connections: Iterable[tuple[Address, Address]], state: DatapathState
 ) -> list[LocalCut]:
-    """Cuts for connections of the host's own programs, (masked, real), that go where no mapping leads."""
+    """Return cuts for connections of the host's own programs, (masked, real), that go where no mapping leads."""
     mapped = {(key.masked, real) for key, real in state.local_mappings.items()}
     stale = {masked for masked, real in connections if (masked, real) not in mapped}
     return [LocalCut(masked) for masked in sorted(stale)]
 
 
 def stale_connections(connections: Iterable[Connection], state: DatapathState) -> list[Cut]:
-    """Cuts for connections that go where no mapping leads: an endpoint may die before it cuts them."""
+    """Return cuts for connections that go where no mapping leads: an endpoint may die before it cuts them."""
     cuts = {
         Cut(connection.identity, connection.masked)
         for connection in connections
@@ -341,19 +341,19 @@ def stale_connections(connections: Iterable[Connection], state: DatapathState) -
 
 
 def _change_mappings(
-    state: DatapathState, identity: str, wanted: Mapping[Address, Address]
+    state: DatapathState, identity: str, desired: Mapping[Address, Address]
 ) -> tuple[list[Operation], list[Cut]]:
     current = state.mappings.get(identity)
     if not current:
-        return ([AddMappings(identity, dict(wanted))] if wanted else []), []
-    removed = tuple(masked for masked, real in current.items() if wanted.get(masked) != real)
-    added = {masked: real for masked, real in wanted.items() if current.get(masked) != real}
+        return ([AddMappings(identity, dict(desired))] if desired else []), []
+    removed = tuple(masked for masked, real in current.items() if desired.get(masked) != real)
+    added = {masked: real for masked, real in desired.items() if current.get(masked) != real}
     operations: list[Operation] = []
     if removed:
         operations.append(DeleteMappings(identity, removed))
     if added:
         operations.append(AddMappings(identity, added))
-    # One walk over the connection table ends all of an identity; prefer it when no mapping stays.
+    # If no mapping stays, one pass over the connection table is sufficient for all of the identity.
     if len(removed) == len(current):
         return operations, [Cut(identity)]
     return operations, [Cut(identity, masked) for masked in removed]

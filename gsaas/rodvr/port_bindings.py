@@ -1,6 +1,6 @@
-"""The bindings of VM ports: which are wanted, which owns which tap, and what each tap's chain has to be.
+"""The desired bindings of VM ports: which of them owns which tap, and what each tap's chain has to be.
 
-Two ports may name the same tap for a moment, when a VM is replaced; the latest one owns it. A binding
+Two ports may name the same tap for a short time, when a VM is replaced; the latest one owns it. A binding
 that was removed leaves its chain on the tap for a grace period, without mappings.
 """
 
@@ -39,23 +39,23 @@ class PortBindings:
         self._owners: dict[str, str] = {}
         """Tap -> id of the port that owns it."""
         self._complete = False
-        """Whether all wanted bindings are known; until then, unknown chains are kept."""
+        """Whether all desired bindings are known; until then, unknown chains are kept."""
         self._grace_ends: dict[str, float] = {}
         """Tap of a removed binding -> when its chain is removed, as `time.monotonic` counts."""
 
-    # -- what is wanted -----------------------------------------------------------------------------
+    # -- desired bindings ---------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._desired)
 
     def replace(self, bindings: Iterable[Binding]) -> None:
-        """Want exactly *bindings*."""
+        """Make *bindings* the desired bindings, and no others."""
         self._desired = {binding.port_id: binding for binding in bindings}
         self._owners = {binding.tap: port_id for port_id, binding in self._desired.items()}
         self._complete = True
 
     def put(self, binding: Binding) -> bool:
-        """Want *binding* in the place of its port's former one.
+        """Add *binding* to the desired ones, in the place of its port's former one.
 
         Returns whether it only concerns a tap that belonged to this port or to none. If not, other
         bindings may be concerned too.
@@ -72,20 +72,20 @@ class PortBindings:
         return not moved and former_owner == port_id
 
     def discard(self, port_id: str) -> bool:
-        """Want no binding of *port_id*; whether another binding owns its tap from now on."""
+        """Remove the binding of *port_id* from the desired ones; return whether another binding owns its tap now."""
         former = self._desired.pop(port_id, None)
         return former is not None and self._release_tap(former)
 
     def owner(self, tap: str) -> str | None:
-        """The id of the port that owns *tap*, None if there is none."""
+        """Return the id of the port that owns *tap*, None if there is none."""
         return self._owners.get(tap)
 
     def owns_its_tap(self, port_id: str) -> bool:
-        """Whether no other port owns the tap that the wanted binding of *port_id* names."""
+        """Return whether no other port owns the tap that the desired binding of *port_id* names."""
         return self._owners[self._desired[port_id].tap] == port_id
 
     def _release_tap(self, former: Binding) -> bool:
-        """Give the tap of *former* to another binding that names it; whether there is one."""
+        """Assign the tap of *former* to another binding that names it; return whether there is one."""
         if self._owners.get(former.tap) != former.port_id:
             return False
         del self._owners[former.tap]
@@ -99,7 +99,7 @@ class PortBindings:
     def plan_port(
         self, port_id: str, state: plan.DatapathState, interface_index: InterfaceIndex
     ) -> tuple[plan.Plan, bool]:
-        """The plan for one port that owns its tap, and whether it is installed afterwards.
+        """Return the plan for one port that owns its tap, and whether it is installed afterwards.
 
         Raises `ValueError` for an impossible tap name, `NoIdentityLeft`, and `OSError` if the kernel
         cannot look up the tap.
@@ -115,7 +115,7 @@ class PortBindings:
     def plan_all(
         self, state: plan.DatapathState, interface_index: InterfaceIndex
     ) -> tuple[dict[str, plan.Attachment], set[str]]:
-        """What every tap's chain has to be, given what the tables contain, and the taps to leave alone.
+        """Return what every tap's chain has to be, given what the tables contain, and the taps to leave alone.
 
         Adopts the identities in *state*, so that ports keep theirs when the endpoint restarts. Ports that
         cannot be attached become problems.
@@ -128,7 +128,8 @@ class PortBindings:
             owner = self._owners[binding.tap]
             if owner != port_id:
                 self._problems.add(
-                    f"port {port_id}", f"port {port_id}: its tap {binding.tap} is port {owner}'s"
+                    f"port {port_id}",
+                    f"port {port_id}: its tap {binding.tap} belongs to port {owner}",
                 )
                 continue
             try:
@@ -147,9 +148,9 @@ class PortBindings:
         interface_index: InterfaceIndex,
         attachments: dict[str, plan.Attachment],
     ) -> set[str]:
-        """Add to *attachments* the chains in *state* of ports that are not wanted and still stay.
+        """Add to *attachments* the chains in *state* of ports that are not desired and still stay.
 
-        Returns the taps of those that were made by a former process and may be wanted yet.
+        Returns the taps of those that were made by a former process and may be desired yet.
         """
         keep = set()
         now = time.monotonic()
@@ -171,7 +172,7 @@ class PortBindings:
     def record_installed(
         self, state: plan.DatapathState, attachments: Mapping[str, plan.Attachment]
     ) -> None:
-        """Record which of the wanted bindings *state* contains; *attachments* are those of `plan_all`."""
+        """Record which of the desired bindings *state* contains; *attachments* are those of `plan_all`."""
         for tap, attachment in attachments.items():
             port_id = attachment.tag.port_id
             if self._owners.get(tap) == port_id:
@@ -186,7 +187,7 @@ class PortBindings:
     def start_grace(
         self, port_id: str, state: plan.DatapathState
     ) -> list[tuple[str, plan.ChainTag]]:
-        """Start the grace period of a port that is not wanted; its chains in *state*, as (tap, tag)."""
+        """Start the grace period of a port that is not desired; return its chains in *state*, as (tap, tag)."""
         chains = [
             (tap, tag)
             for tap, tag in state.chains.items()
@@ -197,15 +198,15 @@ class PortBindings:
         return chains
 
     def grace_deadlines(self) -> list[float]:
-        """When grace periods end, as `time.monotonic` counts."""
+        """Return when grace periods end, as `time.monotonic` counts."""
         return list(self._grace_ends.values())
 
     def in_grace(self, tap: str) -> bool:
-        """Whether *tap* has the chain of a removed binding."""
+        """Return whether *tap* has the chain of a removed binding."""
         return tap in self._grace_ends
 
     def expired_taps(self) -> list[str]:
-        """The taps whose grace period is over; each until `end_grace`."""
+        """Return the taps whose grace period is over; each until `end_grace`."""
         now = time.monotonic()
         return [tap for tap, end in self._grace_ends.items() if end <= now]
 
@@ -214,7 +215,7 @@ class PortBindings:
         del self._grace_ends[tap]
 
     def unused_identities(self, state: plan.DatapathState) -> list[tuple[str, str]]:
-        """(port id, identity) of ports that are not wanted and have no chain in *state*."""
+        """Return (port id, identity) of ports that are not desired and have no chain in *state*."""
         attached = {tag.port_id for tag in state.chains.values() if tag is not None}
         return [
             (port_id, self.identities.allocate(port_id))
@@ -227,7 +228,7 @@ class PortBindings:
     def reports(
         self, port_ids: Iterable[str], unmapped: Mapping[str, int], refused: Mapping[str, int]
     ) -> dict[str, BindingReport]:
-        """Reports of those of *port_ids* that are wanted.
+        """Return reports of those of *port_ids* that are desired.
 
         *unmapped* counts connections by identity, *refused* packets by tap.
         """

@@ -49,5 +49,5 @@ class Problems:
             self._texts[f"{_OBSTACLE} {number}"] = text
 
     def texts(self) -> tuple[str, ...]:
-        """All problems and obstacles, in the order in which they were found."""
+        """Return all problems and obstacles, in the order in which they were found."""
         return tuple(self._texts.values())

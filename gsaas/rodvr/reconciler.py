@@ -1,7 +1,7 @@
-"""Makes the kernel equal to the wanted bindings: all of it, or one binding by a shorter way.
+"""Makes the kernel equal to the desired bindings: all of them, or a single one, which is faster.
 
-A single binding is planned against the state read last. If the kernel refuses that plan, the state is
-not what it was thought to be, and everything is read and compared.
+A single binding is planned against the state that was read last. If the kernel refuses that plan, that state
+is out of date, and everything is read and compared.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Reconciler:
         self.audit_at = time.monotonic() + self._audit_interval
 
     def next_deadline(self) -> float:
-        """When something is to be done even without an event, as `time.monotonic` counts."""
+        """Return when something is to be done even without an event, as `time.monotonic` counts."""
         deadlines = [self.audit_at, self._problems.retry_at]
         if self._executor.synced:  # else the chains whose grace is over cannot be removed now
             deadlines += self._ports.grace_deadlines()
@@ -102,7 +102,7 @@ class Reconciler:
             LOG.warning("the datapath of %s: %s", self._host, error)
             self._problems.add("datapath", f"the datapath is not as it should be: {error}")
         if self._session.watch is not None and not datapath.protected:
-            # Others can change these tables unnoticed.
+            # Other programs can change these tables, so their changes have to be noticed.
             self._session.watch.watch_tables()
 
     def verify(self, found: DatapathSnapshot) -> None:
@@ -167,7 +167,7 @@ class Reconciler:
     # -- one VM port --------------------------------------------------------------------------------
 
     def install_port(self, port_id: str) -> None:
-        """Make the tap of a wanted port what it should be."""
+        """Make the tap of a desired port what it should be."""
         self._installations.start_timing()
         if not self._executor.synced or not self._ports.owns_its_tap(port_id):
             self.reconcile()
@@ -177,14 +177,14 @@ class Reconciler:
             change, installed = self._ports.plan_port(port_id, state, datapath.index)
             self._executor.execute(change)
         except (OSError, ValueError, NoIdentityLeft):
-            # Before this becomes a problem, find out whether the state is as it was thought to be.
+            # This becomes a problem only if it fails again with the state that is read now.
             self.reconcile()
         else:
             self._problems.resolve(f"port {port_id}")
             self._installations.record(port_id, installed)
 
     def start_grace(self, port_id: str) -> None:
-        """Remove the mappings of a port that is not wanted; its chains go after the grace period."""
+        """Remove the mappings of a port that is not desired; its chains go after the grace period."""
         for tap, tag in self._ports.start_grace(port_id, self._executor.state):
             try:
                 empty = plan.attach(self._executor.state, tap, plan.Attachment(tag))
@@ -214,12 +214,12 @@ class Reconciler:
 
     # -- one local binding --------------------------------------------------------------------------
 
-    def replace_local(self, former: LocalBinding | None, wanted: LocalBinding | None) -> None:
-        """Put *wanted* into the place of *former*; None stands for no binding."""
+    def replace_local(self, former: LocalBinding | None, desired: LocalBinding | None) -> None:
+        """Put *desired* into the place of *former*; None stands for no binding."""
         if not self._executor.synced:
             self.reconcile()
             return
         try:
-            self._executor.execute(self._local.plan_one(self._executor.state, former, wanted))
+            self._executor.execute(self._local.plan_one(self._executor.state, former, desired))
         except (OSError, ValueError):
             self.reconcile()

@@ -1,7 +1,7 @@
 """The endpoint of one host on the message bus: serves the engine's calls, and reports to the engine.
 
-1. Calls are served one at a time in the order in which they arrive: a binding that the engine asked for and then
-   gave up can never be installed again after its removal was confirmed.
+1. Calls are served one at a time in the order in which they arrive: a late call of `apply` can never install a
+   binding again after its removal was confirmed.
 2. At start, the service asks the engine for all bindings of its host until it gets an answer. Calls wait
    meanwhile, because they may be newer than that answer.
 3. It reports after every change, when a waiting binding gets installed, and every `report_interval` seconds.
@@ -74,9 +74,9 @@ class EndpointService:
 
     def apply(self, context: RequestContext, binding: dict[str, Any]) -> dict[str, Any]:
         """Install a binding and return the report on it; `ValueError` or `KeyError` if *binding* is none."""
-        wanted = binding_from_dict(binding)
+        desired = binding_from_dict(binding)
         with self._call_lock:
-            report = self._endpoint.apply(wanted)
+            report = self._endpoint.apply(desired)
         self._report_due.set()
         return report.to_dict()
 
@@ -101,7 +101,7 @@ class EndpointService:
             self._report_due.wait(self._report_interval)
 
     def _fetch_bindings(self) -> None:
-        """Make the engine's bindings of this host all that is wanted; returns when it succeeded or is to stop."""
+        """Get the desired bindings of this host from the engine; return when that succeeded or the service stops."""
         while not self._stopping.is_set():
             try:
                 bindings = self._engine.endpoint_started(self.host)

@@ -3,8 +3,13 @@
     bus = rpc.connect(conf)                     # RabbitMQ, or rpc.IN_PROCESS for gsaas-standalone
     engine = rpc.engine.EngineClient(bus)
 
-Servers check the arguments of every call: the bus carries whatever its peers send. No other module imports
-oslo.messaging, because this one chooses its threading backend.
+engine    calls of agents and the API to the engine   hosts    calls to agents, with a circuit breaker for each host
+monitor   calls of the engine to monitors             rodvr    calls of the engine to RODVR endpoints
+api       messages to API workers                     announce announces leases that have left the queue
+threads   keeps the process on real threads           queues   the state of RabbitMQ's queues, for checks
+
+Servers check the arguments of every call: the bus carries whatever its peers send. Other modules import
+oslo.messaging only after this one, which chooses its threading backend.
 """
 
 from __future__ import annotations
@@ -73,6 +78,7 @@ def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
 
 def check(bus: Bus) -> None:
     """Return if the bus accepts messages now; raise `BusError` if it does not."""
+    # No process serves this topic, so the message has no effect.
     RpcClient(bus, "gsaas-nobody", "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
 
 

@@ -12,20 +12,20 @@ from gsaas.rpc.engine import EngineClient
 class Announcer:
     """Announces leases that have left the queue; `gsaas.gpgpums.claims.Claims` calls it after each commit.
 
-    *ring* wakes the request that waits for a lease in this process, and returns whether there is one. Only if there is
-    none, the other API workers are told through *api*. *engine* is told of leases that are not ACTIVE yet: it drives
-    them on, or forgets the token of their caller if they have failed.
+    *notify* wakes the request that waits for a lease in this process, and returns whether there is one. If there is
+    none, *api* notifies the other API workers. *engine* is notified of leases that are not ACTIVE yet: it drives them,
+    or forgets the token of their caller if they have failed.
     """
 
     def __init__(
         self,
         engine: EngineClient,
         api: ApiClient | None = None,
-        ring: Callable[[str], bool] = lambda _: False,
+        notify: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._engine = engine
         self._api = api
-        self._ring = ring
+        self._notify = notify
 
     def __call__(
         self,
@@ -35,7 +35,7 @@ class Announcer:
         took: Mapping[str, float] | None = None,
     ) -> None:
         """Announce that *lease_id* now has *status*; *policy* and *took* are for metrics, and not used here."""
-        if not self._ring(lease_id) and self._api is not None:
+        if not self._notify(lease_id) and self._api is not None:
             self._api.leases_changed([lease_id])
         if status != Status.ACTIVE:
             self._engine.lease_left_queue(lease_id)

@@ -29,7 +29,7 @@ class ApiClient:
         self._client = rpc.RpcClient(bus, rpc.API, self.VERSION)
 
     def leases_changed(self, lease_ids: Sequence[str]) -> None:
-        """Tell all API workers that these leases have left the queue; a bus that is down is logged."""
+        """Notify all API workers that these leases have left the queue; a bus that is down is logged."""
         context = RequestContext(overwrite=False)
         try:
             self._client.cast(
@@ -40,13 +40,13 @@ class ApiClient:
 
 
 class ApiListener:
-    """Receives the messages of `ApiClient`, and calls *ring* with the id of each lease."""
+    """Receives the messages of `ApiClient`, and calls *notify* with the id of each lease."""
 
     target = rpc.Target(version=ApiClient.VERSION)
 
-    def __init__(self, bus: rpc.Bus, ring: Callable[[str], object]) -> None:
+    def __init__(self, bus: rpc.Bus, notify: Callable[[str], object]) -> None:
         self._bus = bus
-        self._ring = ring
+        self._notify = notify
         self._once = threading.Lock()
 
     def start(self) -> None:
@@ -63,4 +63,4 @@ class ApiListener:
     def leases_changed(self, context: RequestContext, lease_ids: list[str]) -> None:
         """RPC method: wake the clients of this process that wait for one of these leases."""
         for lease_id in lease_ids:
-            self._ring(str(lease_id))
+            self._notify(str(lease_id))

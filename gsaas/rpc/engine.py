@@ -60,10 +60,10 @@ class EngineClient:
             LOG.warning("the engine will process lease %s at its next audit: %s", lease_id, error)
 
     def lease_left_queue(self, lease_id: str) -> None:
-        """Tell all engines that a lease has left the queue, with GPUs or without.
+        """Notify all engines that a lease has left the queue, with GPUs or without.
 
-        The one that has the context of its caller goes on, or forgets that context. As with `lease_changed`, the next
-        audit makes up for a message that is lost.
+        The engine that has the context of its caller drives the lease, or forgets that context. As with
+        `lease_changed`, the next audit makes up for a message that is lost.
         """
         context = RequestContext(overwrite=False)
         try:
@@ -136,9 +136,9 @@ class EngineClient:
         return RedemptionResult(answer["code"], answer["refusal"])
 
     def monitor_interval_changed(self, context: RequestContext) -> None:
-        """Have an engine tell all monitors how often to report.
+        """Have an engine send all monitors the interval of their reports.
 
-        The answers to their reports tell them as well, so a bus that is down is logged and nothing is raised.
+        The answers to their reports contain it, too, so a bus that is down is logged and nothing is raised.
         """
         try:
             self._client.cast(context, "monitor_interval_changed", retry=0)

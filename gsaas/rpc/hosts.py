@@ -56,11 +56,11 @@ class AgentClient:
             self._open_circuit(host)
             raise AgentCallFailed(f"{self._agent} of {host} does not answer") from error
         except rpc.Undelivered as error:
-            self._close_circuit(host)  # the bus failed; that says nothing about the host
-            raise AgentCallFailed(f"{self._agent} of {host} cannot be asked: {error}") from error
+            self._close_circuit(host)  # the bus failed, not necessarily the host
+            raise AgentCallFailed(f"{self._agent} of {host} cannot be called: {error}") from error
         except Exception as error:  # an exception of the agent's method, carried over the bus
             self._close_circuit(host)
-            raise AgentCallFailed(f"{self._agent} of {host} could not: {error}") from error
+            raise AgentCallFailed(f"{self._agent} of {host} reports an error: {error}") from error
         self._close_circuit(host)
         return answer
 

@@ -31,9 +31,9 @@ class MonitorClient:
         self._agents = AgentClient(bus, rpc.MONITOR, self.VERSION, "the monitor", timeout, clock)
 
     def report_every(self, seconds: float | None) -> None:
-        """Tell all monitors how often to report; None: as often as each is configured to.
+        """Send all monitors the interval of their reports; None: the configured one of each.
 
-        A monitor that this does not reach learns it from the answer to its next report. Raises `rpc.BusError`.
+        A monitor that misses the message gets the interval with the answer to its next report. Raises `rpc.BusError`.
         """
         self._agents.cast("report_every", fanout=True, seconds=seconds)
 

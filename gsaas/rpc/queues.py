@@ -21,7 +21,7 @@ class QueueState:
     """A queue of the bus at this moment."""
 
     messages: int
-    """How many messages wait to be taken."""
+    """How many messages wait for a consumer."""
     consumers: int
     """How many processes take messages from it."""
 
@@ -38,7 +38,7 @@ def inspect_queue(bus: Bus, name: str) -> QueueState | None:
     """
     driver = bus._driver
     if not hasattr(driver, "_get_connection"):
-        raise NotObservable(f"{type(driver).__name__} does not tell of its queues")
+        raise NotObservable(f"{type(driver).__name__} does not report the contents of its queues")
     with (
         as_bus_error(),
         driver._get_connection(retry=RETRIES) as borrowed,

@@ -1,8 +1,8 @@
 """Capacity planning: the fewest hosts that meet a level of service, with GPUs tied to their hosts and cloudified.
 
 A level of service is a wait that a given percentage of the requests does not exceed. The smallest number of hosts that
-meets it is found by bisection, which assumes that more hosts never make the level worse. That holds on average, but not
-for every single request: where one host matters, run the history with one host more and one host less as well.
+meets it is found by bisection, which assumes that more hosts never make the level worse. That is so on average, but
+not for every request: where one host matters, run the history with one host more and one host less as well.
 """
 
 from __future__ import annotations

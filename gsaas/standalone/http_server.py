@@ -90,9 +90,8 @@ class HttpServer:
             self._stopped.set()
             for waiting in (self._listener, *self._idle):
                 with suppress(OSError):  # the client may have closed the connection
-                    waiting.shutdown(
-                        socket.SHUT_RDWR
-                    )  # wakes the thread that waits; closing would not
+                    # shutdown(2) wakes the thread that waits; closing the socket would not.
+                    waiting.shutdown(socket.SHUT_RDWR)
             self._listener.close()
             self._state.wait_for(lambda: not self._answering, STOP_GRACE)
 

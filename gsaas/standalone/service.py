@@ -100,9 +100,9 @@ class Standalone:
             default_port=self._driver.default_port,
             daemon_ports=self._driver.daemon_ports,
             announce=counted.counting_launches(
-                Announcer(EngineClient(self._bus), ring=self._subscriptions.notify)
+                Announcer(EngineClient(self._bus), notify=self._subscriptions.notify)
             ),
-            attended=self._subscriptions.is_attended,
+            is_client_waiting=self._subscriptions.is_client_waiting,
         )
         self._engine = self._make_engine()
         self._daemons = SimulatedDaemons()

@@ -156,9 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
 
     signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, signals
-    )  # before the daemons' thread starts, which inherits the mask
+    # Before the daemons' thread starts, which inherits the mask.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     daemons = SimulatedDaemons()
     daemons.start(args.gpu, args.host, args.listen)
     signal.sigwait(signals)

@@ -20,7 +20,7 @@ PERIOD = 600.0
 
 
 def load(conf: cfg.ConfigOpts, host_name: str, first_port: int) -> SimulatedGpus:
-    """Return a source of the GPUs that the inventory declares for *host_name*; raise `Unavailable` if it cannot."""
+    """Return a source of the GPUs that the inventory declares for *host_name*; raises `SourceUnavailable`."""
     return SimulatedGpus(declared.host(conf, host_name).gpu_infos(first_port))
 
 
@@ -38,7 +38,7 @@ class SimulatedGpus:
         return GpuSnapshot(self._gpus, {gpu.uuid: _reading(gpu, now) for gpu in self._gpus})
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """There never are any."""
+        """Do nothing: there are no events."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

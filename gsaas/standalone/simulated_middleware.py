@@ -1,4 +1,4 @@
-"""A middleware that computes nothing and only tells which GPU answers, for demonstrations and tests.
+"""A middleware that computes nothing and only sends the name of the GPU, for demonstrations and tests.
 
 The environment of its leases is rCUDA's, so a demonstration shows what rCUDA's users see. There is no client library:
 connect to a masked address over TCP and read one line of JSON.

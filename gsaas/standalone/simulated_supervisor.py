@@ -1,4 +1,4 @@
-"""A supervisor with the interface of `gsaas.gpu_host.daemons.supervisor`, for hosts without a middleware.
+"""A supervisor with the interface of `gsaas.gpu_host.daemons.supervisor`, for the simulated middleware.
 
 Its daemons are simulated in this process: they start at once, are always healthy, and end with the process.
 """
@@ -16,7 +16,7 @@ from gsaas.standalone.simulated_daemon import SimulatedDaemons
 class SimulatedSupervisor:
     """Supervises daemons of *host* at *address*, inside the network namespace *netns* (None: that of the process).
 
-    *on_change* is called after the conditions of daemons have changed.
+    *on_change* is called after the statuses of daemons have changed.
     """
 
     def __init__(
@@ -38,30 +38,30 @@ class SimulatedSupervisor:
         self._failed: dict[str, DaemonStatus] = {}
 
     def start(self) -> None:
-        """Do nothing: no daemon outlives its process, so there is none to take over."""
+        """Do nothing: no simulated daemon outlives its process, so there is none to take over."""
 
     def stop(self) -> None:
-        """End every daemon: they cannot outlive us."""
+        """End every daemon: simulated daemons do not outlive the process."""
         self.set_desired(())
 
     def set_desired(self, daemons: Iterable[Daemon]) -> None:
-        """Have these daemons and no others, when this returns."""
+        """Start the daemons that are missing and end all others, before this returns."""
         with self._lock:
             before = self._statuses()
-            wanted = {daemon.key: daemon for daemon in daemons}
+            desired = {daemon.key: daemon for daemon in daemons}
             for key, daemon in list(self._running.items()):
-                if wanted.get(key) != daemon:
+                if desired.get(key) != daemon:
                     self._daemons.stop(self._name(key))
                     del self._running[key]
             self._failed.clear()  # every call tries again to start what could not start before
-            for key in sorted(wanted.keys() - self._running.keys()):
-                self._start(wanted[key])
+            for key in sorted(desired.keys() - self._running.keys()):
+                self._start(desired[key])
             changed = self._statuses() != before
         if changed:
             self._on_change()
 
     def statuses(self) -> list[DaemonStatus]:
-        """Every daemon that is wanted, by key."""
+        """Return the status of every desired daemon, by key."""
         with self._lock:
             return self._statuses()
 
@@ -77,8 +77,8 @@ class SimulatedSupervisor:
             self._running[daemon.key] = daemon
 
     def _statuses(self) -> list[DaemonStatus]:
-        well = [DaemonStatus(daemon, DaemonState.HEALTHY) for daemon in self._running.values()]
-        return sorted([*well, *self._failed.values()], key=lambda each: each.daemon.key)
+        healthy = [DaemonStatus(daemon, DaemonState.HEALTHY) for daemon in self._running.values()]
+        return sorted([*healthy, *self._failed.values()], key=lambda each: each.daemon.key)
 
     def _name(self, key: str) -> str:
         """Return the daemon's name in `SimulatedDaemons`, which several hosts may share."""

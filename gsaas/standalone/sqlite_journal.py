@@ -15,7 +15,7 @@ from oslo_db import exception as db_exception
 
 LOG = logging.getLogger(__name__)
 
-LINGER = 0.1
+SYNC_DELAY = 0.1
 """Seconds after which commits are synced that no thread waits for."""
 
 
@@ -29,7 +29,7 @@ class Journal:
         self._is_syncing = self._is_scheduled = False
         self._failure: OSError | None = None
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return when all that was committed before is on the disk.
 
         Raises `oslo_db.exception.DBError` if a sync fails. From then on every call raises it: what is on the disk is
@@ -44,15 +44,15 @@ class Journal:
             if self._failure:
                 raise db_exception.DBError(self._failure)
 
-    def settle_soon(self) -> None:
-        """Sync within `LINGER` seconds, or with an earlier call of `settle`."""
+    def sync_soon(self) -> None:
+        """Sync within `SYNC_DELAY` seconds, or with an earlier call of `sync`."""
         with self._state:
             self._calls += 1
             self._due = self._calls
             if self._is_scheduled:
                 return
             self._is_scheduled = True
-        later = threading.Timer(LINGER, self._settle_later)
+        later = threading.Timer(SYNC_DELAY, self._sync_later)
         later.daemon = True
         later.start()
 
@@ -71,9 +71,8 @@ class Journal:
 
     def _sync(self) -> OSError | None:
         try:
-            journal = os.open(
-                self._path, os.O_RDONLY
-            )  # opened each time: SQLite may have begun a new log
+            # Opened each time: SQLite may have begun a new log.
+            journal = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             return None  # SQLite has merged it into the database and removed it: the last connection was closed
         try:
@@ -85,12 +84,12 @@ class Journal:
             os.close(journal)
         return None
 
-    def _settle_later(self) -> None:
+    def _sync_later(self) -> None:
         with self._state:
             self._is_scheduled = False
-            if self._synced >= self._due:  # a call of settle was earlier
+            if self._synced >= self._due:  # a call of sync was earlier
                 return
         try:
-            self.settle()
+            self.sync()
         except db_exception.DBError:
             LOG.debug("syncing %s has failed, and no thread waited for it", self._path)

@@ -1,4 +1,4 @@
-"""SQLite as gsaas-standalone needs it: one writer at a time, and commits that share a trip to the disk.
+"""SQLite as gsaas-standalone needs it: one writer at a time, and one sync to the disk for several commits.
 
 The entry point `sqlite` of `gsaas.db.storage`: `gsaas.db.database` loads it for a database in a file.
 """
@@ -19,10 +19,11 @@ from gsaas.standalone.sqlite_journal import Journal
 from gsaas.standalone.sqlite_statements import SqliteStatements
 
 PAGE_BYTES = 1024
-"""Of a new database. A claim writes a little to each of a dozen pages, and they go to the disk as a whole."""
+"""The page size of a new database. A claim changes a little in each of a dozen pages, and whole pages are written, so
+small pages cost less."""
 CHECKPOINT_PAGES = 4000
-"""Pages that are written ahead before they go where they belong. Most are written again and again, so rarely is
-cheaper; reading is not slower up to here."""
+"""Pages in the write-ahead log after which they are copied into the database. Most pages are changed again and again,
+so copying rarely costs less; up to this number, reading is not slower."""
 
 _STATEMENTS = SqliteStatements()
 _BEGIN_READING = Prepared(sqlalchemy.text("BEGIN"))
@@ -37,29 +38,29 @@ class SqliteStorage:
         # (SQLITE_BUSY_SNAPSHOT), so writers ask for it when they begin.
         self.readers = _OpenConnections(engine, _BEGIN_READING)
         self.writers = _OpenConnections(engine, _BEGIN_WRITING)
-        # SQLite has one writer at a time, and a thread that finds it busy sleeps for milliseconds.
+        # SQLite has one writer at a time, and its busy handler would sleep for milliseconds; a lock wakes at once.
         self.write_lock = threading.Lock()
         self._journal = Journal(str(engine.url.database))
 
     @staticmethod
     def tune(engine: sqlalchemy.Engine) -> None:
-        """Have each connection of *engine* set up: readers never wait for the one writer, and writers wait in turn."""
+        """Set up every connection that *engine* opens: readers never wait for a writer, and writers wait for it."""
         event.listen(engine, "connect", _tune)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return when all that was committed is on the disk; raises `oslo_db.exception.DBError`."""
-        self._journal.settle()
+        self._journal.sync()
 
-    def settle_soon(self) -> None:
-        """Have all that was committed on the disk within `gsaas.standalone.sqlite_journal.LINGER` seconds."""
-        self._journal.settle_soon()
+    def sync_soon(self) -> None:
+        """Sync all that was committed to the disk within `gsaas.standalone.sqlite_journal.SYNC_DELAY` seconds."""
+        self._journal.sync_soon()
 
 
 class _OpenConnections:
     """Connections to an SQLite file that stay open between transactions, each of which *begin* begins.
 
-    oslo.db has SQLite opened anew for each, which takes longer than most of them do. Its listeners, which begin
-    transactions, are left out as well: every statement would have to ask whether it has listeners.
+    oslo.db opens SQLite anew for each transaction, which takes longer than most transactions. Its listeners, which
+    begin transactions, are not used either: SQLAlchemy would look for listeners at every statement.
     """
 
     def __init__(self, engine: sqlalchemy.Engine, begin: Prepared) -> None:
@@ -74,8 +75,8 @@ class _OpenConnections:
         self._owner = os.getpid()
 
     @contextmanager
-    def begun(self) -> Iterator[sqlalchemy.Connection]:
-        """A connection in a transaction, which is committed when the block ends well."""
+    def begin(self) -> Iterator[sqlalchemy.Connection]:
+        """Yield a connection in a transaction, which is committed when the block ends, rolled back when it raises."""
         if self._owner != os.getpid():  # after a fork they are the parent's
             self._idle, self._owner = [], os.getpid()
         try:

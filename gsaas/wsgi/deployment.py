@@ -58,7 +58,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         announce=counted.counting_launches(
             Announcer(EngineClient(bus), ApiClient(bus), subscriptions.notify)
         ),
-        attended=subscriptions.is_attended,
+        is_client_waiting=subscriptions.is_client_waiting,
     )
     app = create_app(
         conf,

@@ -102,7 +102,7 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         ),
         (
             {"cgpus": {"count": 255}},
-            "255 cGPUs were asked for; a VM can be told of 254",
+            "255 cGPUs were requested; a VM can have 254, one for each masked address",
         ),
         (None, "lease is null; it must be an object"),
     ],

@@ -173,7 +173,7 @@ class World:
             backfill=conf.queue.backfill,
             client_timeout=conf.queue.client_timeout,
             announce=announce,
-            attended=subscriptions.is_attended,
+            is_client_waiting=subscriptions.is_client_waiting,
             policies=PolicySelection.from_conf(conf),
         )
         cloud = MemoryCloud(["gpu1", "gpu2", "compute1"])

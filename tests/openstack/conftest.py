@@ -12,7 +12,7 @@ import pytest
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 
-from gsaas.cloud import marks
+from gsaas.cloud import server_tags
 from gsaas.context import RequestContext
 from tests.openstack import cli
 from tests.openstack.bed import credentials, fitness, settings
@@ -88,7 +88,7 @@ def made(admin: Connection) -> Callable[[str], list[Any]]:
     """Nova's servers of a lease, in all projects. One that is gone is listed for a moment more, as DELETED."""
 
     def made(lease_id: str) -> list[Any]:
-        found = admin.compute.servers(all_projects=True, tags=marks.tag(lease_id))
+        found = admin.compute.servers(all_projects=True, tags=server_tags.tag(lease_id))
         return [server for server in found if server.status != "DELETED"]
 
     return made

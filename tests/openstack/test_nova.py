@@ -17,7 +17,7 @@ import requests
 from openstack.connection import Connection
 
 from gsaas import exceptions
-from gsaas.cloud import marks
+from gsaas.cloud import server_tags
 from gsaas.cloud.base import Owner
 from gsaas.cloud.nova.cloud import NovaCloud
 from gsaas.context import RequestContext
@@ -83,7 +83,7 @@ def test_a_server_is_its_callers_and_everything_of_it_goes_with_its_lease(
     server = admin.compute.get_server(lease.server_id)
     assert (server.project_id, server.user_id) == (owner.project_id, owner.user_id)
     assert server.metadata == {"team": "blue"}
-    assert set(server.tags) == {"mine", marks.tag(lease.id)}
+    assert set(server.tags) == {"mine", server_tags.tag(lease.id)}
     assert server.compute_host == lease.server_host == lease.bound_host
     (port,) = admin.network.ports(device_id=server.id)
     assert (lease.port_id, lease.port_mac) == (port.id, port.mac_address)
@@ -542,7 +542,7 @@ def test_a_tag_that_a_stranger_copied_gives_him_nothing_and_costs_him_nothing(
         image_id=launches.least["imageRef"],
         flavor_id=launches.least["flavorRef"],
         networks=[{"uuid": stranger.network.find_network(settings.NETWORK).id}],
-        tags=[marks.tag(lease_id)],
+        tags=[server_tags.tag(lease_id)],
     )
     try:
         stranger.compute.wait_for_server(forged, interval=0.5, wait=300)

@@ -35,7 +35,7 @@ from gsaas.conf import nova as options
 LOG = logging.getLogger(__name__)
 
 MICROVERSION = "2.90"
-"""Of Nova's API, since release Xena: a request can name a server's host (2.74) and its hostname (2.90)."""
+"""Microversion of Nova's API, of release Xena: a request can name a server's host (2.74) and its hostname (2.90)."""
 _SERVICE_TYPES = ["image", "network", "placement"]
 
 
@@ -100,7 +100,7 @@ class ClientFactory:
         return self._clients(_session_like(shared, wrapped, self._discovery_cache))
 
     def _shared_session(self) -> Session:
-        """The session whose connections all others use; call it with the lock."""
+        """Return the session whose connections all others use; call it with the lock acquired."""
         if self._session is None:
             configured = loading.load_session_from_conf_options(self._conf, options.SERVICE_USER)
             self._session = _session_like(configured, self._auth, self._discovery_cache)
@@ -132,7 +132,7 @@ class _Session(Session):
     """A session that fetches a new catalogue, once, when the one it has lacks an endpoint.
 
     A catalogue arrives with a token, so it may be older than the endpoint that is looked up. The session also raises
-    `_NoToken` for a failure of Keystone, so that callers can tell it from a failure of the requested service.
+    `_NoToken` for a failure of Keystone, so that callers can distinguish it from a failure of the requested service.
     """
 
     def get_auth_headers(self, auth: plugin.BaseAuthPlugin | None = None) -> dict[str, str] | None:
@@ -141,24 +141,24 @@ class _Session(Session):
         except keystoneauth1.exceptions.ClientException as error:
             raise _NoToken(str(error)) from error
 
-    def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> Any:
-        return self._look_up(super().get_endpoint, auth, wanted)
+    def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **criteria: Any) -> Any:
+        return self._look_up(super().get_endpoint, auth, criteria)
 
-    def get_endpoint_data(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> Any:
-        return self._look_up(super().get_endpoint_data, auth, wanted)
+    def get_endpoint_data(self, auth: plugin.BaseAuthPlugin | None = None, **criteria: Any) -> Any:
+        return self._look_up(super().get_endpoint_data, auth, criteria)
 
     def _look_up(
         self,
         look_up: Callable[..., Any],
         auth: plugin.BaseAuthPlugin | None,
-        wanted: dict[str, Any],
+        criteria: dict[str, Any],
     ) -> Any:
         try:
-            return look_up(auth=auth, **wanted)
+            return look_up(auth=auth, **criteria)
         except keystoneauth1.exceptions.CatalogException:
             if not self.invalidate(auth):
-                raise  # there is no newer catalogue to be had
-        return look_up(auth=auth, **wanted)
+                raise  # no newer catalogue is available
+        return look_up(auth=auth, **criteria)
 
 
 def _session_like(

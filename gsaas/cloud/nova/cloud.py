@@ -5,7 +5,7 @@
 2. The database knows a server by the id that Nova gave it. Until that id is stored, the server is found by the tag of
    its lease; only servers of the lease's project count, and of those the oldest.
 3. A request to make a server is sent once. If it fails without a clear answer, the server may exist: GSaaS searches
-   for it. It learns of a server that appears later from a notification or from `changed`, and deletes it.
+   for it. It learns of a server that appears later from a notification or from `server_changes`, and deletes it.
 4. Where GSaaS chooses the host, `host` pins the server to it. Operators allow this to services with Nova's policy rule
    RULE; without it Nova refuses the request, and the refusal names the rule.
 """
@@ -21,8 +21,8 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import exceptions
-from gsaas.cloud import marks
-from gsaas.cloud.base import Cloud, Owner, Server, ServerStatus, Trace
+from gsaas.cloud import server_tags
+from gsaas.cloud.base import Cloud, Owner, Server, ServerChange, ServerStatus
 from gsaas.cloud.nova import checks, hosts, requests, servers
 from gsaas.cloud.nova.clients import (
     ClientFactory,
@@ -122,18 +122,18 @@ class NovaCloud(Cloud):
             with translated_errors("Nova"):
                 self._client_factory.for_service().nova.servers.delete(server_id)
         except RequestRejected as rejected:
-            _require_not_found(rejected)  # a server that is gone is what was wanted
+            _require_not_found(rejected)  # the server is gone already
 
-    def placed(self) -> dict[str, str]:
+    def server_hosts(self) -> dict[str, str]:
         found = map(servers.placement, self._list({"all_tenants": True}))
         return {server_id: host for server_id, host in found if host is not None}
 
-    def changed(self, since: datetime.datetime | None) -> list[Trace]:
+    def server_changes(self, since: datetime.datetime | None) -> list[ServerChange]:
         if since is None:
             since = timeutils.utcnow() - _FIRST_PERIOD
         query = {"all_tenants": True, "changes-since": f"{since - servers.SKEW:%Y-%m-%dT%H:%M:%S}"}
         return [
-            Trace(server["id"], marks.lease_of(server.get("tags", ())))
+            ServerChange(server["id"], server_tags.lease_of(server.get("tags", ())))
             for server in self._list(query)
         ]
 
@@ -180,7 +180,7 @@ class NovaCloud(Cloud):
         query = {
             "all_tenants": True,
             "project_id": owner.project_id,
-            "tags": marks.tag(owner.lease_id),
+            "tags": server_tags.tag(owner.lease_id),
         }
         return servers.oldest(self._list(query), owner.since)
 

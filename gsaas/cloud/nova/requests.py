@@ -2,8 +2,8 @@
 
 1. A field is passed to Nova as the tenant wrote it, or refused by name; none is dropped silently.
 2. GSaaS sends a service token that operators allow to choose hosts. So fields that choose a host are refused: Nova
-   could not tell the tenant's choice from that of GSaaS.
-3. The server gets the tag of its lease (`gsaas.cloud.marks`), and user data that GSaaS has composed.
+   could not distinguish the tenant's choice from that of GSaaS.
+3. The server gets the tag of its lease (`gsaas.cloud.server_tags`), and user data that GSaaS has composed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from gsaas import exceptions
-from gsaas.cloud import marks
+from gsaas.cloud import server_tags
 
 AUTO = "auto"
 """Value of `networks`: Nova chooses the network, which works if the project has exactly one."""
@@ -96,7 +96,7 @@ def body(
     server = fields(request)
     hints = server.pop(_HINTS, None)
     server["user_data"] = user_data
-    server["tags"] = [*server.get("tags", ()), marks.tag(lease_id)]
+    server["tags"] = [*server.get("tags", ()), server_tags.tag(lease_id)]
     if host is not None:
         server["host"] = host
     return {"server": server} if hints is None else {"server": server, _HINTS: hints}

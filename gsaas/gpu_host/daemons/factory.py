@@ -24,7 +24,7 @@ from gsaas.rpc.engine import EngineClient
 
 _MIB = 1 << 20
 _CLEAN_MARGIN = 10.0
-"""Seconds for what `clean` does beside waiting for `stop_timeout`."""
+"""Seconds for what `clean` does besides waiting for `stop_timeout`."""
 
 
 def service(
@@ -129,13 +129,13 @@ class _NoSupervisor:
     """A `DaemonSupervisor` where operators run the daemons themselves: it does nothing."""
 
     def start(self) -> None:
-        """The daemons run already."""
+        """Do nothing: the operator starts the daemons."""
 
     def stop(self) -> None:
-        """The daemons run on."""
+        """Do nothing: the daemons continue to run."""
 
     def set_desired(self, daemons: Iterable[Daemon]) -> None:
-        """The operator decides which daemons there are."""
+        """Do nothing: the operator decides which daemons there are."""
 
     def statuses(self) -> list[DaemonStatus]:
         """Return nothing: the status of these daemons is not known."""

@@ -95,7 +95,7 @@ class Launcher:
         found = []
         for record in self._records.all():
             process = None
-            # The kernel may have given the PID to another process: the start time tells.
+            # The kernel may have given the PID to another process, which has another start time.
             if record.pid is not None and processes.start_time(record.pid) == record.started:
                 process = DaemonProcess(record.pid, _open_pidfd(record.pid))
             found.append((record, process))
@@ -115,7 +115,7 @@ class Launcher:
         for file in command.required_files:
             if not Path(file).exists():
                 raise CannotStart(
-                    f"is not started, because its limit of {daemon.memory_mb} MiB would not hold: "
+                    f"is not started, because its limit of {daemon.memory_mb} MiB would have no effect: "
                     f"there is no {file}; see [daemons]memory_limit"
                 )
         record = DaemonRecord(daemon, restarts=restarts)
@@ -146,7 +146,7 @@ class Launcher:
         return processes.is_listening(daemon.port)
 
     def terminate(self, key: str, process: DaemonProcess | None) -> None:
-        """Ask a daemon to end: its first process, which may know what to tell its children, or all if that ended."""
+        """Send SIGTERM to a daemon's first process, which may end its children itself; to all if it has ended."""
         if process is None or processes.start_time(process.pid) is None:
             self._tracker.signal(key, signal.SIGTERM)
             return
@@ -158,13 +158,13 @@ class Launcher:
         self._tracker.kill(key)
 
     def forget(self, key: str) -> None:
-        """Remove all traces of a daemon but its log; raises `OSError`."""
+        """Remove everything that is stored about a daemon, except its log; raises `OSError`."""
         self._tracker.remove(key)
         self._records.remove(key)
         (self._records.folder / f"{key}.limit").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove the process tracker's own traces, if there are no daemons."""
+        """Remove what the process tracker has made for itself, if there are no daemons."""
         self._tracker.close()
 
     def last_line(self, daemon: Daemon) -> str:

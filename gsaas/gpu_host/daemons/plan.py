@@ -1,4 +1,4 @@
-"""What to do next about the daemons of a host, from desired and observed state: values in, actions out.
+"""What to do next about the daemons of a host, from desired and observed state. Pure: no I/O.
 
 1. A daemon that has to go is asked to end (SIGTERM), given `DaemonTimeouts.stop` seconds, and killed with all its
    children. It is forgotten, which confirms that it is gone, only when no process of it is left and its port is free.

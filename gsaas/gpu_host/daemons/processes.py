@@ -53,7 +53,7 @@ class ProcessTracker(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Remove the tracker's own traces if no key is tracked."""
+        """Remove what the tracker has made for itself, if no key is tracked."""
 
     def environment(self, key: str) -> dict[str, str]:
         """Return the variables that the first process of *key* must be started with."""
@@ -153,7 +153,7 @@ def process_tracker(state_dir: Path) -> ProcessTracker:
     for parent in cgroup_parents(mounts, own):
         root = Path(parent) / instance
         try:
-            # Only an attempt tells whether control groups may be made here, two levels deep.
+            # Whether control groups may be made here, two levels deep, shows only in an attempt.
             root.mkdir(exist_ok=True)
             probe = root / "probe"
             probe.mkdir(exist_ok=True)
@@ -163,8 +163,8 @@ def process_tracker(state_dir: Path) -> ProcessTracker:
             continue
         return CgroupTracker(root)
     LOG.warning(
-        "control groups cannot be made here: daemons are told apart by their environment; give the "
-        "monitor's unit Delegate=yes"
+        "control groups cannot be made here: daemons are identified by their environment, which they can change; "
+        "set Delegate=yes in the monitor's systemd unit"
     )
     return EnvironmentTracker(instance)
 

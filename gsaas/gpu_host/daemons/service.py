@@ -1,9 +1,9 @@
 """Daemons and fence of one GPU host, on the message bus: applies the engine's desired state, reports the actual one.
 
-1. At the start it asks the engine for the desired state until it gets it. Until then no daemon is ended and no address
-   is shut out, and calls of `apply` wait, as they may carry a newer state than that answer.
+1. At the start it asks the engine for the desired state until it gets it. Until then no daemon is ended and no
+   admission removed, and calls of `apply` wait, as they may contain a newer state than that answer.
 2. Of two desired states the one with the larger serial applies, in whatever order they arrive.
-3. The fence shuts addresses out before daemons end, so that no client reaches a daemon that is being ended.
+3. The fence is changed before daemons are ended, so that no client reaches a daemon that is being ended.
 4. It reports when the status of a daemon changes, and every `REPORT_INTERVAL` seconds. What it cannot do it reports as
    a problem, and tries again with the next report.
 """
@@ -55,7 +55,7 @@ class DaemonSupervisor(Protocol):
         """End the supervision."""
 
     def set_desired(self, daemons: Iterable[Daemon]) -> None:
-        """Have these daemons and no others; may return before they are there."""
+        """Set the desired daemons; all others are ended. May return before that is done."""
 
     def statuses(self) -> list[DaemonStatus]:
         """Return the status of every daemon that is desired or not gone yet, by key."""
@@ -124,13 +124,13 @@ class DaemonService:
     def apply(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         """Apply a desired state, `DesiredState.to_dict()`, unless a newer one is known; return the report.
 
-        Raises `ValueError`, `TypeError` or `KeyError` for what is no desired state, and `OSError` if the fence cannot
-        be read: a report would confirm that addresses are shut out, without anything to prove it.
+        Raises `ValueError`, `TypeError` or `KeyError` if *desired* is no desired state, and `OSError` if the fence
+        cannot be read: a report would then confirm, without evidence, that removed addresses are no longer admitted.
         """
         received = DesiredState.from_dict(desired)
         self._synchronised.wait()
         if self._stopping.is_set():
-            raise RuntimeError("it is being stopped")
+            raise RuntimeError("the monitor is being stopped")
         with self._lock:
             if received.serial > self._desired.serial:
                 self._desired = received

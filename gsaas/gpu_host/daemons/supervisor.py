@@ -40,9 +40,9 @@ TRIM_INTERVAL = 10.0
 SWEEP_INTERVAL = 3600.0
 """Seconds between two removals of old logs."""
 POLL_INTERVAL = 0.05
-"""Seconds between two looks at processes that send no event when they end: those that are not a daemon's first."""
+"""Seconds between two checks of processes that send no event when they end: those that are not a daemon's first."""
 PORT_POLL_INTERVAL = 1.0
-"""Seconds between two looks at a port that should become free."""
+"""Seconds between two checks of a port that should become free."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class _SupervisedDaemon:
 class Supervisor:
     """Supervises the daemons of one host in a thread of its own.
 
-    *on_change* is called, without a lock held, after the status of any daemon has changed.
+    *on_change* is called without the lock, after the status of any daemon has changed.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Supervisor:
         self._entries.clear()
 
     def set_desired(self, daemons: Iterable[Daemon]) -> None:
-        """Have these daemons and no others. Returns at once; `statuses` tells the progress."""
+        """Set the desired daemons; all others are ended. Returns at once; `statuses` shows the progress."""
         with self._lock:
             self._desired = {daemon.key: daemon for daemon in daemons}
         self._wake()
@@ -183,7 +183,7 @@ class Supervisor:
             os.eventfd_read(self._wake_fd)
 
     def _reconcile(self) -> float:
-        """Carry out every action that is due; return the seconds until the next look."""
+        """Carry out every action that is due; return the seconds until the next call is due."""
         self._take_check_results()
         for entry in self._entries.values():
             self._detect_end(entry)

@@ -1,4 +1,4 @@
-"""What the rules of a fence depend on: its ports and its limit of connections. Values in, values out."""
+"""What the rules of a fence depend on: its ports and its limit of connections. Pure: no I/O."""
 
 from __future__ import annotations
 

@@ -28,13 +28,15 @@ HERE = "127.0.0.1"
 RODVR_DEVICE = b"rodvr1"
 """The device over which packets of this host's VMs arrive; RODVR drops all there that it has not translated."""
 
-_INPUT, _OUTPUT = 1, 3
-_PRIORITY = -10
-_TCP, _IPV4 = b"\x06", b"\x02"
-_AT_LEAST, _AT_MOST = 5, 3
-_GOTO = -4
+_INPUT, _OUTPUT = 1, 3  # NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT
+_PRIORITY = -10  # before the filter chains of other programs, which have priority 0
+_TCP, _IPV4 = b"\x06", b"\x02"  # IPPROTO_TCP, NFPROTO_IPV4
+_AT_LEAST, _AT_MOST = 5, 3  # NFT_CMP_GTE, NFT_CMP_LTE
+_GOTO = -4  # NFT_GOTO
 _SOURCES = 65535
+"""Upper bound of the (address, port) pairs whose connections are counted."""
 _REFUSED_SOURCES = 4096
+"""Upper bound of the addresses whose refused packets are counted."""
 
 
 def build(layout: FenceLayout, flags: int) -> list[Message]:

@@ -18,6 +18,7 @@ from gsaas.objects.daemon import Admission
 
 LOG = logging.getLogger(__name__)
 
+# From linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h, which Python's socket module does not have.
 _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY, _DESTROY = 20, 21
 _ERROR, _DONE = 2, 3

@@ -20,6 +20,7 @@ from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.objects.daemon import Admission
 
+# Numbers of netlink attributes, from linux/netfilter/nf_tables.h.
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
 _LIST_TABLE, _LIST_SET, _LIST_ELEMENTS = 1, 2, 3
 _ELEMENT, _ELEMENT_KEY, _DATA_VALUE = 1, 1, 1

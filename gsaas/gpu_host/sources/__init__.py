@@ -2,6 +2,10 @@
 
 `[monitor]source` names one. Each entry point is a function of the configuration, the host's name and the TCP port of
 the first daemon, and returns a `gsaas.gpu_host.sources.base.GpuSource`.
+
+base      the interface of a source         nvml                  GPUs of NVIDIA's driver
+declared  GPUs that a file declares         xids                  the driver's errors, for nvml
+                                            cuda_visible_devices  which GPUs a variable selects: pure
 """
 
 from __future__ import annotations
@@ -45,6 +49,6 @@ def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> GpuSource:
     manager: stevedore_driver.DriverManager[GpuSource] = stevedore_driver.DriverManager(
         NAMESPACE, conf.monitor.source
     )
-    # stevedore's type allows an instance here, which is only there if it was told to make one.
+    # stevedore's type allows an instance here, which exists only with the argument invoke_on_load.
     load_source = cast("Callable[..., GpuSource]", manager.driver)
     return load_source(conf, host, first_port)

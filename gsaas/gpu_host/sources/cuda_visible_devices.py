@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES, interpreted as CUDA does. Values in, values out."""
+"""CUDA_VISIBLE_DEVICES, interpreted as CUDA does. Pure: no I/O."""
 
 from __future__ import annotations
 

@@ -168,8 +168,8 @@ class Nvml:
     def _unload(self) -> None:
         """Shut NVML down and unload its library, which belongs to one version of the driver.
 
-        pynvml cannot do that, so this takes its private names; without it, an update of the driver would need a restart
-        of the monitor.
+        pynvml has no function for that, so its private names are used; without it, an update of the driver would
+        require a restart of the monitor.
         """
         if not self._stop():
             return

@@ -22,7 +22,7 @@ MAX_ERRORS = 10
 WAIT_MS = 1000
 """Milliseconds of one wait for an event: how soon the thread notices that it has to stop."""
 STOP_TIMEOUT = 5.0
-"""Seconds that `XidWatch.stop` waits for the thread; after that it hangs in the driver."""
+"""Seconds that `XidWatch.stop` waits for the thread; a thread that takes longer hangs in the driver."""
 
 MEANINGS = {
     13: "a program's graphics engine exception",
@@ -139,9 +139,8 @@ class XidWatch:
                 self._record(pynvml.nvmlEventSetWait_v2(events, WAIT_MS))
             except pynvml.NVMLError_Timeout:
                 continue
-            except (
-                pynvml.NVMLError
-            ) as error:  # a GPU is lost, or all are: the next snapshot finds out
+            except pynvml.NVMLError as error:
+                # A GPU is lost, or all are: the next snapshot finds out.
                 LOG.debug("waiting for NVML's events ended: %s", error)
                 self._on_change()
                 return

@@ -86,7 +86,7 @@ class Conntrack:
         resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
 
     def connections(self, network: ipaddress.IPv4Network) -> list[Connection]:
-        """All TCP connections that were opened from *network*, the identity network."""
+        """Return all TCP connections that were opened from *network*, the identity network."""
         return [
             Connection(entry.client.ip, entry.masked, entry.real)
             for entry in self._entries()
@@ -94,7 +94,7 @@ class Conntrack:
         ]
 
     def connections_to(self, network: ipaddress.IPv4Network) -> list[tuple[Address, Address]]:
-        """All TCP connections that were opened to *network*, the local prefix, as (masked, real)."""
+        """Return all TCP connections that were opened to *network*, the local prefix, as (masked, real)."""
         return [
             (entry.masked, entry.real)
             for entry in self._entries()
@@ -151,7 +151,7 @@ class Conntrack:
 
 
 def _filter(cut: Cut) -> bytes:
-    """The attributes of a request that restrict it to the connections of *cut*."""
+    """Return the attributes of a request that restrict it to the connections of *cut*."""
     flags = nfct.FILTER_FLAG_CTA_IP_SRC | nfct.FILTER_FLAG_CTA_PROTO_NUM
     ip = [wire.attribute(_IP_SOURCE, socket.inet_aton(cut.identity))]
     protocol = [wire.attribute(_PROTOCOL_NUMBER, _TCP)]
@@ -170,7 +170,7 @@ def _is_tcp(tuple_: bytes) -> bool:
 
 
 def _ends(tuple_: bytes) -> tuple[Address, Address]:
-    """(source, destination) of a TCP tuple."""
+    """Return (source, destination) of a TCP tuple."""
     fields = wire.by_kind(tuple_)
     ip, protocol = wire.by_kind(fields[_TUPLE_IP]), wire.by_kind(fields[_TUPLE_PROTOCOL])
     return (

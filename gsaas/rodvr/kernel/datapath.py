@@ -96,7 +96,7 @@ class Datapath:
         return self._netlink.port_id
 
     def watch(self) -> Watch:
-        """A watch for the events of this datapath's namespace. The caller closes it."""
+        """Return a watch for the events of this datapath's namespace. The caller closes it."""
         return Watch(self._netns)
 
     def close(self) -> None:
@@ -106,14 +106,14 @@ class Datapath:
         self._links.close()
 
     def index(self, tap: str) -> int | None:
-        """The interface index of *tap*, None if there is no such interface.
+        """Return the interface index of *tap*, None if there is no such interface.
 
         Raises `ValueError` for a name that no interface can have.
         """
         return self._links.index(tap)
 
     def gpu_address(self) -> str | None:
-        """The first IPv4 address of the GPU NIC, which masquerading gives to packets; None without one."""
+        """Return the first IPv4 address of the GPU NIC, which masquerading gives to packets; None without one."""
         return self._links.address(self.gpu_device)
 
     def prepare(self) -> bool:
@@ -139,7 +139,7 @@ class Datapath:
         return self._take_over(tables)
 
     def read(self) -> DatapathSnapshot:
-        """What RODVR's tables contain; without tables, an empty state that is not intact.
+        """Return what RODVR's tables contain; without tables, an empty state that is not intact.
 
         It uses a socket of its own, so it may be called while another thread changes the tables. Raises
         `RuntimeError` before `prepare`.
@@ -204,11 +204,11 @@ class Datapath:
         self._conntrack.cut(cuts, silently=silently)
 
     def connections(self) -> list[plan.Connection]:
-        """All tracked connections of VM ports."""
+        """Return all tracked connections of VM ports."""
         return self._conntrack.connections(self._identity_network)
 
     def local_connections(self) -> list[tuple[Address, Address]]:
-        """All tracked connections of the host's own programs to masked addresses, as (masked, real)."""
+        """Return all tracked connections of the host's own programs to masked addresses, as (masked, real)."""
         return self._conntrack.connections_to(self._local_prefix)
 
     def reset_unmapped(self, identity: str) -> None:
@@ -225,21 +225,21 @@ class Datapath:
         self._netlink.transact([encoder.reset_unmapped_local(ip) for ip in sorted(counted)])
 
     def unmapped(self) -> dict[str, int]:
-        """Identity -> refused connections to masked addresses without a mapping."""
+        """Return identity -> refused connections to masked addresses without a mapping."""
         return decoder.read_unmapped(self._reader.dump(decoder.list_elements(IPV4, "unmapped")))
 
     def unmapped_local(self) -> dict[str, int]:
-        """Masked IP address of the local prefix -> refused connections of users without a mapping for it."""
+        """Return masked IP address of the local prefix -> refused connections of users without a mapping for it."""
         return decoder.read_unmapped(
             self._reader.dump(decoder.list_elements(IPV4, "unmapped-local"))
         )
 
     def refused(self) -> dict[str, int]:
-        """Tap -> packets dropped there for a forged source or a protocol other than TCP."""
+        """Return tap -> packets dropped there for a forged source or a protocol other than TCP."""
         return decoder.read_refused(self._reader.dump(decoder.list_rules(NETDEV)))
 
     def obstacles(self) -> list[str]:
-        """What else is configured on this host that keeps the datapath from working, for an operator."""
+        """Return sentences for operators about configuration of this host that keeps the datapath from working."""
         gpu = self.gpu_device
         packets = (
             forwarding.Packet(INNER, gpu, reply=False),
@@ -254,7 +254,7 @@ class Datapath:
             found.append(forwarding.legacy_obstacle(gpu, INNER))
         if not self._links.loose_pickup():
             found.append(
-                "net.netfilter.nf_conntrack_tcp_loose is 0: connections to GPUs that were taken away "
+                "net.netfilter.nf_conntrack_tcp_loose is 0: connections to GPUs that were removed "
                 "hang instead of being reset; set it to 1"
             )
         return found
@@ -274,7 +274,7 @@ class Datapath:
         self._config = self._encoder = None
 
     def _tables(self) -> dict[int, _Table]:
-        """The tables of RODVR that exist, by family."""
+        """Return the tables of RODVR that exist, by family."""
         found = {}
         for family in (NETDEV, IPV4):
             request = Message(ex.SUBSYSTEM | nft.NFT_MSG_GETTABLE, family, b"", 0, "read tables")
@@ -289,7 +289,7 @@ class Datapath:
         return found
 
     def _enable_forwarding(self, tables: dict[int, _Table]) -> bool:
-        """Enable forwarding on the GPU NIC; whether it was enabled before RODVR was started here first."""
+        """Enable forwarding on the GPU NIC; return whether it was enabled before RODVR was started here first."""
         gpu = self.gpu_device
         remembered = self._links.remembered_forwarding()
         if remembered is not None and remembered[0] != gpu:
@@ -313,7 +313,7 @@ class Datapath:
         return self._forwarded_before
 
     def _take_over(self, tables: dict[int, _Table]) -> bool:
-        """Become the owner of *tables*; whether both are there and of the wanted configuration."""
+        """Become the owner of *tables*; return whether both exist and have the desired configuration."""
         if not tables:
             return False
         for table in tables.values():

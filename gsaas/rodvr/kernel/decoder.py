@@ -37,19 +37,19 @@ from gsaas.rodvr.kernel.ruleset import TABLE
 
 
 def list_elements(family: int, name: str) -> Message:
-    """The request for all elements of a set or map of RODVR's table."""
+    """Return the request for all elements of a set or map of RODVR's table."""
     body = wire.text(LIST_TABLE, TABLE) + wire.text(LIST_SET, name)
     return Message(SUBSYSTEM | nft.NFT_MSG_GETSETELEM, family, body, 0, f"read set {name}")
 
 
 def list_chains(family: int) -> Message:
-    """The request for the chains of RODVR's table. Kernels may answer with those of other tables too."""
+    """Return the request for the chains of RODVR's table. Kernels may answer with those of other tables too."""
     body = wire.text(CHAIN_TABLE, TABLE)
     return Message(SUBSYSTEM | nft.NFT_MSG_GETCHAIN, family, body, 0, "read chains")
 
 
 def list_rules(family: int) -> Message:
-    """The request for the rules of RODVR's table. Kernels may answer with those of other tables too."""
+    """Return the request for the rules of RODVR's table. Kernels may answer with those of other tables too."""
     body = wire.text(RULE_TABLE, TABLE)
     return Message(SUBSYSTEM | nft.NFT_MSG_GETRULE, family, body, 0, "read rules")
 
@@ -61,7 +61,7 @@ def read_state(
     real: Iterable[bytes],
     local: Iterable[bytes],
 ) -> plan.DatapathState:
-    """The state that dumps of the two tables describe: chains and rules of netdev, and the three maps."""
+    """Return the state that dumps of the two tables describe: chains and rules of netdev, and the three maps."""
     state = plan.DatapathState()
     counts = count_rules(rules)
     for name, comment in _read_chains(chains).items():
@@ -83,7 +83,7 @@ def read_state(
 
 
 def count_rules(rules: Iterable[bytes]) -> dict[str, int]:
-    """Chain -> how many rules it has, of RODVR's table."""
+    """Return chain -> how many rules it has, of RODVR's table."""
     counts: dict[str, int] = {}
     for body in rules:
         fields = wire.by_kind(body)
@@ -94,7 +94,7 @@ def count_rules(rules: Iterable[bytes]) -> dict[str, int]:
 
 
 def read_refused(rules: Iterable[bytes]) -> dict[str, int]:
-    """Tap -> packets that its chain dropped: forged source, or not TCP."""
+    """Return tap -> packets that its chain dropped: forged source, or not TCP."""
     refused = {}
     for body in rules:
         fields = wire.by_kind(body)
@@ -106,7 +106,7 @@ def read_refused(rules: Iterable[bytes]) -> dict[str, int]:
 
 
 def read_unmapped(elements: Iterable[bytes]) -> dict[str, int]:
-    """Identity, or local masked address -> connections to masked addresses without a mapping."""
+    """Return identity, or local masked address -> connections to masked addresses without a mapping."""
     return {
         socket.inet_ntoa(key): _read_packets(expression)
         for key, _, expression in _read_elements(elements)
@@ -114,7 +114,7 @@ def read_unmapped(elements: Iterable[bytes]) -> dict[str, int]:
 
 
 def _read_chains(chains: Iterable[bytes]) -> dict[str, str]:
-    """Chain -> its comment, of RODVR's table."""
+    """Return chain -> its comment, of RODVR's table."""
     comments = {}
     for body in chains:
         fields = wire.by_kind(body)
@@ -125,7 +125,7 @@ def _read_chains(chains: Iterable[bytes]) -> dict[str, str]:
 
 
 def _read_elements(bodies: Iterable[bytes]) -> Iterable[tuple[bytes, bytes, bytes]]:
-    """(key, data, expression) of every element of a dump; data and expression may be empty."""
+    """Yield (key, data, expression) of every element of a dump; data and expression may be empty."""
     for body in bodies:
         for _, element in wire.attributes(wire.by_kind(body).get(LIST_ELEMENTS, b"")):
             fields = wire.by_kind(element)
@@ -135,7 +135,7 @@ def _read_elements(bodies: Iterable[bytes]) -> Iterable[tuple[bytes, bytes, byte
 
 
 def _read_counter(expressions: bytes) -> int:
-    """The packets that the first counter of a rule has counted."""
+    """Return the packets that the first counter of a rule has counted."""
     for _, expression in wire.attributes(expressions):
         if wire.string(wire.by_kind(expression).get(EXPRESSION_NAME)) == "counter":
             return _read_packets(expression)

@@ -77,7 +77,7 @@ class OperationEncoder:
         self._between, self._after_identity = rest.split(_TEMPLATE_IDENTITY)
 
     def messages(self, operations: Iterable[plan.Operation]) -> list[Message]:
-        """The messages of *operations*, in order; `ValueError` for a MAC or a comment that is none."""
+        """Return the messages of *operations*, in order; `ValueError` for a MAC or a comment that is none."""
         messages: list[Message] = []
         for operation in operations:
             match operation:
@@ -130,26 +130,26 @@ class OperationEncoder:
 
 
 def add_mappings(identity: str, mappings: Mapping[Address, Address]) -> list[Message]:
-    """The messages that add mappings of one identity."""
+    """Return the messages that add mappings of one identity."""
     source = _address(identity)
     elements = [_mapping(source, masked, real) for masked, real in mappings.items()]
     return _in_chunks(True, "real", elements, identity)
 
 
 def delete_mappings(identity: str, masked: Iterable[Address]) -> list[Message]:
-    """The messages that delete mappings of one identity."""
+    """Return the messages that delete mappings of one identity."""
     source = _address(identity)
     elements = [_mapping_key(source, address) for address in masked]
     return _in_chunks(False, "real", elements, identity)
 
 
 def reset_unmapped(identity: str) -> Message:
-    """The message that deletes the counter of *identity* in `unmapped`; ENOENT if there is none."""
+    """Return the message that deletes the counter of *identity* in `unmapped`; ENOENT if there is none."""
     return _elements(False, IPV4, "unmapped", _element(_address(identity)), identity)
 
 
 def reset_unmapped_local(masked_ip: str) -> Message:
-    """The message that deletes the counter of *masked_ip* in `unmapped-local`; ENOENT if there is none."""
+    """Return the message that deletes the counter of *masked_ip* in `unmapped-local`; ENOENT if there is none."""
     return _elements(False, IPV4, "unmapped-local", _element(_address(masked_ip)), masked_ip)
 
 
@@ -175,14 +175,14 @@ def _delete_chain(tap: str) -> list[Message]:
 
 
 def _encode_rule(rule: list[ex.Expression]) -> bytes:
-    """The expressions attribute of a rule, without table and chain."""
+    """Return the expressions attribute of a rule, without table and chain."""
     message = ex.add_rule(NETDEV, TABLE, "template", rule)
     expressions = wire.by_kind(message.body)[RULE_EXPRESSIONS]
     return wire.nested(RULE_EXPRESSIONS, expressions)
 
 
 def _mapping(source: bytes, masked: Address, real: Address) -> bytes:
-    """An element of `real` or `local`; *source* is an identity or a user."""
+    """Return an element of `real` or `local`; *source* is an identity or a user."""
     return _MAPPING.pack(
         _MAPPING_HEADERS,
         source,
@@ -195,13 +195,13 @@ def _mapping(source: bytes, masked: Address, real: Address) -> bytes:
 
 
 def _mapping_key(source: bytes, masked: Address) -> bytes:
-    """An element of `real` or `local` with its key alone, as it is deleted."""
+    """Return an element of `real` or `local` with its key alone, as it is deleted."""
     port = masked.port.to_bytes(2, "big")
     return _MAPPING_KEY.pack(_MAPPING_KEY_HEADERS, source, _address(masked.ip), port)
 
 
 def _user(uid: int | None) -> bytes:
-    """A user id in this machine's byte order, as the kernel compares the owners of sockets."""
+    """Return a user id in this machine's byte order, as the kernel compares the owners of sockets."""
     return ex.host32(INVALID_UID if uid is None else uid)
 
 

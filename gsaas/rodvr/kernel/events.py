@@ -69,7 +69,7 @@ class Watch:
         os.eventfd_write(self._wake, 1)
 
     def wait(self, seconds: float) -> Events:
-        """The events since the last call; waits up to *seconds* for the first of them.
+        """Return the events since the last call; waits up to *seconds* for the first of them.
 
         They are empty after that time, and after `wake`.
         """
@@ -103,7 +103,7 @@ class Watch:
 
 
 def _received(source: socket.socket, events: Events) -> list[tuple[int, int, bytes]]:
-    """(type, sender, body) of all messages that can be received now."""
+    """Return (type, sender, body) of all messages that can be received now."""
     messages: list[tuple[int, int, bytes]] = []
     while True:
         try:

@@ -38,7 +38,7 @@ _NAME_SIZE = 16
 
 
 def read(netlink: Nfnetlink) -> list[tuple[BaseChain, RulesOf]]:
-    """Base chains of other tables on the IPv4 forward hook, each with a reader of its table's rules.
+    """Return base chains of other tables on the IPv4 forward hook, each with a reader of its table's rules.
 
     Raises `NetlinkRefused` if the kernel refuses to list chains or rules.
     """

@@ -53,7 +53,7 @@ class Links:
         self._socket.close()
 
     def index(self, name: str) -> int | None:
-        """The interface index of *name*, None if there is none; `ValueError` for a name of another length."""
+        """Return the interface index of *name*, None if there is none; `ValueError` for a name of another length."""
         if not 0 < len(name.encode()) < _NAME_SIZE:
             raise ValueError(f"{name!r} is no interface name: it has to have 1 to 15 bytes")
         request = struct.pack("16si20x", name.encode(), 0)
@@ -66,7 +66,7 @@ class Links:
         return int(struct.unpack_from("16si", answer)[1])
 
     def address(self, name: str) -> str | None:
-        """The first IPv4 address of *name*; None if it has none, or if there is no such interface."""
+        """Return the first IPv4 address of *name*; None if it has none, or if there is no such interface."""
         request = struct.pack("16s24x", name.encode())
         try:
             answer = fcntl.ioctl(self._socket, _SIOCGIFADDR, request)
@@ -77,9 +77,9 @@ class Links:
         return socket.inet_ntoa(answer[20:24])
 
     def ensure_pair(self, identity_network: ipaddress.IPv4Network) -> int:
-        """Create the pair, its neighbour and its route where they are missing; the index of rodvr0.
+        """Create the pair, its neighbour and its route where they are missing; return the index of rodvr0.
 
-        What is right already is not touched: other programs listen to changes of routes and links.
+        What is right already is not changed: other programs listen to changes of routes and links.
         """
         with self._routing(f"set up {OUTER} and {INNER}") as route:
             if self.index(OUTER) is None:
@@ -112,7 +112,7 @@ class Links:
             route.route("replace", dst=str(prefix), oif=index, scope=_LINK_SCOPE, proto=PROTOCOL)
 
     def forwarding(self, device: str) -> bool:
-        """Whether *device* forwards; `FileNotFoundError` if there is no such device."""
+        """Return whether *device* forwards; `FileNotFoundError` if there is no such device."""
         return self._read_sysctl(f"ipv4/conf/{device}/forwarding") == "1"
 
     def set_forwarding(self, device: str, enabled: bool) -> None:
@@ -126,7 +126,7 @@ class Links:
             route.link("set", index=self._required_index(OUTER), ifalias=alias)
 
     def remembered_forwarding(self) -> tuple[str, bool] | None:
-        """(GPU NIC, whether it forwarded before RODVR), None without a record of it."""
+        """Return (GPU NIC, whether it forwarded before RODVR), None without a record of it."""
         index = self.index(OUTER)
         if index is None:
             return None
@@ -144,14 +144,14 @@ class Links:
                 self.set_forwarding(device, enabled)
 
     def loose_pickup(self) -> bool:
-        """Whether the kernel begins to track connections in their middle, as it does by default."""
+        """Return whether the kernel begins to track connections in their middle, as it does by default."""
         try:
             return self._read_sysctl("netfilter/nf_conntrack_tcp_loose") != "0"
         except FileNotFoundError:
             return True
 
     def legacy_tables(self) -> list[str]:
-        """The tables of iptables-legacy that are in use; also empty without the permission to read them."""
+        """Return the tables of iptables-legacy that are in use; also empty without the permission to read them."""
         try:
             with entered(self._netns):
                 return Path("/proc/thread-self/net/ip_tables_names").read_text().split()
@@ -174,7 +174,7 @@ class Links:
 
     @contextmanager
     def _routing(self, what: str) -> Iterator[IPRoute]:
-        """A routing socket in the namespace; its errors become `NetlinkRefused`, which name *what* was done."""
+        """Yield a routing socket in the namespace; its errors become `NetlinkRefused`, which name *what* was done."""
         try:
             with entered(self._netns), IPRoute() as route:
                 yield route
@@ -199,7 +199,7 @@ class Links:
 
 
 def _route_interfaces(route: IPRoute, prefix: ipaddress.IPv4Network) -> list[int]:
-    """The indexes of the interfaces to which RODVR's routes to *prefix* lead."""
+    """Return the indexes of the interfaces to which RODVR's routes to *prefix* lead."""
     network = str(prefix.network_address)
     return [
         found.get_attr("RTA_OIF")

@@ -71,7 +71,7 @@ class RulesetConfig:
 
 
 def was_guarded(comment: str, gpu_device: str) -> bool:
-    """Whether the table with this comment guarded *gpu_device*: RODVR had enabled its forwarding."""
+    """Return whether the table with this comment guarded *gpu_device*: RODVR had enabled its forwarding."""
     words = comment.split(" ")
     return words[:1] == ["rodvr"] and words[-1] == "guarded" and gpu_device in words[5:-2]
 
@@ -85,12 +85,12 @@ class ChainRule:
 
 
 def add_tables(config: RulesetConfig, flags: int) -> list[Message]:
-    """The messages that add the tables, empty; *flags* are table flags."""
+    """Return the messages that add the tables, empty; *flags* are table flags."""
     return [ex.add_table(family, TABLE, flags, config.comment) for family in (NETDEV, IPV4)]
 
 
 def base(config: RulesetConfig) -> list[Message]:
-    """The messages that add the sets, maps, base chains and their rules."""
+    """Return the messages that add the sets, maps, base chains and their rules."""
     back = (nft.DATA_TYPE_IFINDEX, nft.DATA_TYPE_ETHERADDR, nft.DATA_TYPE_IPADDR)
     requested = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     real = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
@@ -119,7 +119,7 @@ def base(config: RulesetConfig) -> list[Message]:
 
 
 def netdev_rules(config: RulesetConfig) -> list[ChainRule]:
-    """The rules of the base chain in the netdev table."""
+    """Return the rules of the base chain in the netdev table."""
     return [
         # One lookup fills four registers: tap index, VM MAC (two registers) and VM address.
         ChainRule(
@@ -139,7 +139,7 @@ def netdev_rules(config: RulesetConfig) -> list[ChainRule]:
 
 
 def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
-    """The rules of the base chains in the ip table, in their order within each chain."""
+    """Return the rules of the base chains in the ip table, in their order within each chain."""
     from_vm, to_vm = _device("iif", INNER), _device("oif", INNER)
     from_gpu, to_gpu = _device("iif", config.gpu_device), _device("oif", config.gpu_device)
     tcp = [ex.meta(nft.Meta.NFT_META_L4PROTO, R), ex.compare(R, _TCP)]
@@ -224,7 +224,7 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
 
 
 def rules_per_chain(config: RulesetConfig) -> dict[tuple[int, str], int]:
-    """(family, base chain) -> how many rules it has; if it has another number, another program changed it."""
+    """Return (family, base chain) -> how many rules it has; if it has another number, another program changed it."""
     counts: dict[tuple[int, str], int] = {}
     for family, rules in ((NETDEV, netdev_rules(config)), (IPV4, ipv4_rules(config))):
         for rule in rules:
@@ -233,7 +233,7 @@ def rules_per_chain(config: RulesetConfig) -> dict[tuple[int, str], int]:
 
 
 def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Expression]]:
-    """The rules of one tap's chain: answer ARP, forward what is right, drop what is not.
+    """Return the rules of one tap's chain: answer ARP, forward what is right, drop what is not.
 
     *ip* is the port's fixed address, *identity* its identity, 4 bytes each.
     """
@@ -298,8 +298,8 @@ def _device(side: str, name: str) -> list[Expression]:
 
 
 def _conntrack_has(key: int, bit: int) -> list[Expression]:
-    wanted = ex.compare(R, bytes(4), ex.NOT_EQUAL)
-    return [ex.conntrack(key, R), ex.mask(R, ex.host32(bit)), wanted]
+    is_set = ex.compare(R, bytes(4), ex.NOT_EQUAL)
+    return [ex.conntrack(key, R), ex.mask(R, ex.host32(bit)), is_set]
 
 
 def _tcp_flags(bits: int) -> list[Expression]:

@@ -61,9 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     screen = Screen()
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # SIGTERM removes everything too, as Ctrl-C does
+    # SIGTERM removes everything too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.geteuid() != 0:
             raise ProcessError("the hosts and VMs are network namespaces, which only root can make")

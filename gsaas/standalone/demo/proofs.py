@@ -33,8 +33,8 @@ def address_after(masked_address: str) -> str:
 def environment_is_masked(environment: Mapping[str, str], lease: Lease) -> Proof:
     """Prove that the environment names every masked address, and no GPU, host or real address behind one."""
     text = " ".join(environment.values())
-    wanted = [_ip(device["masked_address"]) for device in lease["devices"]]
-    missing = [ip for ip in wanted if ip not in text]
+    expected = [_ip(device["masked_address"]) for device in lease["devices"]]
+    missing = [ip for ip in expected if ip not in text]
     secrets = {
         secret
         for device in lease["devices"]

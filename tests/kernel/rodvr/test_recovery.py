@@ -236,7 +236,7 @@ def test_two_bindings_of_one_tap_are_a_problem_and_the_later_one_has_it(
 ) -> None:
     endpoint.apply(binding("vm1", {A: G2}, port_id="port-other"))
     (problem,) = endpoint.report().problems
-    assert "its tap tap11111111-11 is port port-other's" in problem
+    assert "its tap tap11111111-11 belongs to port port-other" in problem
     assert lab.reaches("vm1", A) == "g2:8308"
     endpoint.remove("port-other")
     assert endpoint.report().problems == ()

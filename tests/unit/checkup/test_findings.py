@@ -35,7 +35,7 @@ def test_clocks_may_differ_a_little(theirs: float, level: Level, said: str):
 
 def test_agents_that_reported_lately_are_ok():
     finding = agents.check_last_reports(KIND, {"c1": seconds(-60), "c2": seconds(0)}, NOW, 60)
-    assert finding == findings.ok("endpoints", "2, all heard of in the last 60 s")
+    assert finding == findings.ok("endpoints", "2, all have reported in the last 60 s")
 
 
 def test_silent_agents_are_named_with_what_to_do_about_them():

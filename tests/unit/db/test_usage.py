@@ -16,7 +16,7 @@ def at(hour: int) -> datetime.datetime:
 
 def held(database: Database, start: int, end: int, **more: str) -> set[LeaseUsage]:
     with database.read() as session:
-        return set(usage.holdings(session, at(start), at(end), **more))
+        return set(usage.lease_usages(session, at(start), at(end), **more))
 
 
 def add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.cloud.base import Trace
+from gsaas.cloud.base import ServerChange
 from gsaas.engine import notifications
 
 
@@ -14,12 +14,12 @@ def payload(**data):
 
 @pytest.mark.parametrize("event", ["instance.delete.end", "instance.update", "instance.reboot.end"])
 def test_whatever_happens_to_a_server_is_a_reason_to_look_at_it(event):
-    assert notifications.trace(event, payload(uuid="s")) == Trace("s")
+    assert notifications.server_change(event, payload(uuid="s")) == ServerChange("s")
 
 
 def test_a_new_server_also_says_which_lease_it_is_of():
     data = payload(uuid="s", tags=["other", "gsaas-lease-l"])
-    assert notifications.trace("instance.create.end", data) == Trace("s", "l")
+    assert notifications.server_change("instance.create.end", data) == ServerChange("s", "l")
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_a_new_server_also_says_which_lease_it_is_of():
     ],
 )
 def test_a_notification_about_something_else_is_ignored_and_an_odd_one_does_no_harm(event, data):
-    assert notifications.trace(event, data) in (None, Trace("s"))
+    assert notifications.server_change(event, data) in (None, ServerChange("s"))

@@ -18,8 +18,8 @@ def test_only_leases_whose_servers_are_not_where_they_were_are_looked_at(world):
     servers = world.cloud.servers
     servers[moved] = replace(servers[moved], host="compute2")
     del servers[gone]
-    world.cloud.placed = lambda: {server.id: server.host for server in servers.values()}
-    world.cloud.changed = lambda _since: []
+    world.cloud.server_hosts = lambda: {server.id: server.host for server in servers.values()}
+    world.cloud.server_changes = lambda _since: []
     asked = []
     find = world.cloud.find
     world.cloud.find = lambda owner: asked.append(owner.lease_id) or find(owner)

@@ -221,7 +221,7 @@ def test_an_empty_cloud_says_so(database):
 def test_more_cgpus_than_masked_addresses_cannot_be_told_to_a_vm(claims):
     request = Request(255, "shared", 1)
 
-    with pytest.raises(exceptions.BadRequest, match="a VM can be told of 254"):
+    with pytest.raises(exceptions.BadRequest, match="a VM can have 254"):
         claims.claim(new_lease(request), request)
 
 

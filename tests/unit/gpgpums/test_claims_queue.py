@@ -197,13 +197,13 @@ def test_what_a_project_could_never_hold_is_not_queued(claims):
 
 def test_a_project_has_no_more_requests_in_the_queue_than_it_may(claims):
     claims.take("active", Request(2))
-    patience = WaitPolicy(most=1)
-    claims.enqueue("first", policy=patience)
+    wait_policy = WaitPolicy(max_waiting=1)
+    claims.enqueue("first", policy=wait_policy)
 
     with pytest.raises(exceptions.QueueFull, match="has 1 requests"):
-        claims.enqueue("second", policy=patience)
+        claims.enqueue("second", policy=wait_policy)
 
-    assert claims.enqueue("another's", policy=patience, project_id="red") == "QUEUED"
+    assert claims.enqueue("another's", policy=wait_policy, project_id="red") == "QUEUED"
 
 
 def test_leaving_lets_the_next_one_in(claims):
@@ -262,7 +262,7 @@ def test_a_lease_without_free_ports_for_its_daemons_does_not_block_the_queue(clo
     with cloud.read() as session:
         lease = session.get(models.LeaseRow, "too many")
     assert (lease.status, lease.fault_step) == ("RELEASED", "queue")
-    assert lease.fault_message.startswith("it was its turn, but ")
+    assert lease.fault_message.startswith("it was next in the queue, but ")
     assert "20000-20001" in lease.fault_message
     assert claims.left[1:] == ["next"]
 

@@ -54,7 +54,7 @@ def test_the_latest_binding_owns_a_tap_and_the_other_is_a_problem(
     assert ports.owner("tap1") == "port-2"
     attachments, _ = ports.plan_all(DatapathState(), INDEXES.get)
     assert [attachment.tag.port_id for attachment in attachments.values()] == ["port-2"]
-    assert problems.texts() == ("port port-1: its tap tap1 is port port-2's",)
+    assert problems.texts() == ("port port-1: its tap tap1 belongs to port port-2",)
 
 
 def test_a_tap_that_is_released_belongs_to_the_other_binding_that_names_it(

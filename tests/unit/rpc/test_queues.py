@@ -14,7 +14,9 @@ from gsaas.rpc.queues import NotObservable, inspect_queue
 
 
 def test_a_bus_without_queues_to_look_at_says_so(bus: rpc.Bus) -> None:
-    with pytest.raises(NotObservable, match="InProcessDriver does not tell of its queues"):
+    with pytest.raises(
+        NotObservable, match="InProcessDriver does not report the contents of its queues"
+    ):
         inspect_queue(bus, rpc.ENGINE)
 
 

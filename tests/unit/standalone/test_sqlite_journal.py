@@ -79,19 +79,19 @@ def test_what_was_written_survives_a_power_cut(database, disk):
     assert disk.after_a_power_cut() == [1, 2]
 
 
-def test_what_may_linger_is_there_a_moment_later(database, disk):
-    put(database, 1, linger=True)
-    until(lambda: disk.after_a_power_cut() == [1], "the trip that nobody waits for", 20)
+def test_what_is_committed_asynchronously_is_on_the_disk_a_moment_later(database, disk):
+    put(database, 1, async_commit=True)
+    until(lambda: disk.after_a_power_cut() == [1], "the sync that no thread waits for", 20)
 
 
-def test_what_lingers_is_never_lost_without_what_came_later(database, disk):
-    put(database, 1, linger=True)
+def test_an_asynchronous_commit_is_never_lost_without_the_later_ones(database, disk):
+    put(database, 1, async_commit=True)
     put(database, 2)
     assert disk.after_a_power_cut() == [1, 2]
 
 
-def test_what_somebody_has_waited_for_makes_no_trip_of_its_own(database, disk):
-    put(database, 1, linger=True)
+def test_a_commit_that_a_later_sync_included_needs_no_sync_of_its_own(database, disk):
+    put(database, 1, async_commit=True)
     put(database, 2)
     before = disk.syncs
     for thread in threading.enumerate():

@@ -272,7 +272,7 @@ def test_a_daemon_whose_limit_would_not_hold_is_not_started(host):
     supervisor.set_desired([shared, whole])
     await_state(supervisor, whole, DaemonState.HEALTHY)
     status = await_state(supervisor, shared, DaemonState.DOWN)
-    assert "its limit of 512 MiB would not hold" in status.detail
+    assert "its limit of 512 MiB would have no effect" in status.detail
     (host.folder / "mps").mkdir()
     (host.folder / "mps" / "control").touch()
     await_state(supervisor, shared, DaemonState.HEALTHY)

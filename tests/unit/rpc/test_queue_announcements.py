@@ -48,7 +48,7 @@ def test_nobody_else_is_told_what_a_client_here_waited_for(bus, database, runnin
     inbox = inbox_of(database, heard.by("engine-1"), Callers())
     running(rpc.server(bus, rpc.ENGINE, "engine-1", inbox))
     announce = Announcer(
-        EngineClient(bus), ApiClient(bus), ring=lambda lease_id: lease_id == "known here"
+        EngineClient(bus), ApiClient(bus), notify=lambda lease_id: lease_id == "known here"
     )
 
     announce("known here", Status.ACTIVE, "first-fit")
@@ -68,7 +68,7 @@ def test_a_wait_that_ends_with_usable_gpus_is_counted_and_timed(bus):
         )
 
     before = waits()
-    announce = counted.counting_launches(Announcer(EngineClient(bus), ring=lambda _: True))
+    announce = counted.counting_launches(Announcer(EngineClient(bus), notify=lambda _: True))
     announce("lease-1", Status.ACTIVE, "first-fit", {timings.QUEUE: 1.5})
     # The engine counts those that it has yet to bring to life.
     announce("lease-2", Status.CLAIMED, "first-fit", {timings.QUEUE: 1.5})
