@@ -248,7 +248,9 @@ def _is_off(gpu: models.GpuRow) -> bool:
     oldest = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(
         seconds=HEARTBEAT_TIMEOUT
     )
-    return gpu.disabled or gpu.host.disabled or gpu.host.monitor_seen_at < oldest
+    if gpu.disabled or gpu.withdrawn_reason is not None:
+        return True
+    return gpu.host.disabled or gpu.host.monitor_seen_at < oldest
 
 
 Books.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
