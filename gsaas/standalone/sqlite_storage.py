@@ -6,7 +6,9 @@ The entry point `sqlite` of `gsaas.db.storage`: `gsaas.db.database` loads it for
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +26,9 @@ small pages cost less."""
 CHECKPOINT_PAGES = 4000
 """Pages in the write-ahead log after which they are copied into the database. Most pages are changed again and again,
 so copying rarely costs less; up to this number, reading is not slower."""
+
+BUSY_TIMEOUT = 30
+"""Seconds for which a connection waits until another one has done its part."""
 
 _STATEMENTS = SqliteStatements()
 _BEGIN_READING = Prepared(sqlalchemy.text("BEGIN"))
@@ -101,7 +106,25 @@ class _OpenConnections:
 
 def _tune(connection: Any, _record: Any) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = NORMAL")  # the rest is for `Journal` to do
-    connection.execute("PRAGMA busy_timeout = 30000")
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT * 1000}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+
+
+def _use_write_ahead_log(connection: Any) -> None:
+    """Switch the file to write-ahead logging, where it stays; raises `sqlite3.OperationalError`.
+
+    A new file is switched by its first connection. SQLite needs the file for itself then, and fails at once while
+    another connection writes it, whatever the busy timeout is: two that both switch would wait for each other.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
