@@ -18,10 +18,10 @@ static double now(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-static struct answer ask(struct server *server, const char *method, const char *path, const char *body, int status)
+static struct response ask(struct server *server, const char *method, const char *path, const char *body, int status)
 {
-    struct answer answer = {0};
-    if (http_exchange(server, method, path, body, PATIENCE, -1, false, &answer) != ANSWERED)
+    struct response answer = {0};
+    if (http_exchange(server, method, path, body, PATIENCE, -1, false, &answer) != COMPLETED)
         err(1, "%s %s", method, path);
     if (answer.status != status)
         errx(1, "%s %s: %d %s", method, path, answer.status, answer.body.bytes);
@@ -37,12 +37,12 @@ int main(int argc, char **argv)
     printf("[");
     for (int i = 0; i < count; i++) {
         double begun = now();
-        struct answer given =
+        struct response given =
             ask(&server, "POST", "/v1/leases", "{\"lease\": {\"cgpus\": {\"count\": 1}, \"server\": null}}", 201);
         char *id = json_text(json_member(json_member(json_document(given.body.bytes), "lease"), "id"));
         struct text path = {0};
         text_print(&path, "/v1/leases/%s", id ? id : "?");
-        struct answer ended = ask(&server, "DELETE", path.bytes, NULL, 202);
+        struct response ended = ask(&server, "DELETE", path.bytes, NULL, 202);
         printf("%s%.6f", i ? ", " : "", now() - begun);
         text_free(&given.body);
         text_free(&ended.body);

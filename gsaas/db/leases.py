@@ -84,9 +84,12 @@ _LOCATED_CLAIMS_OF = Prepared(
 # Once for each host and not for each claim: a report in JSON is long.
 _HOSTS_OF = Prepared(
     select(*_HOST_COLUMNS).where(
-        exists()
-        .select_from(_CLAIMS.join(_GPUS))
-        .where(_CLAIMS.c.lease_id == bindparam("this"), _GPUS.c.host_name == _HOSTS.c.name)
+        # Not EXISTS, with which SQLite looks at every host.
+        _HOSTS.c.name.in_(
+            select(_GPUS.c.host_name)
+            .select_from(_CLAIMS.join(_GPUS))
+            .where(_CLAIMS.c.lease_id == bindparam("this"))
+        )
     )
 )
 _EVENTS_OF = (

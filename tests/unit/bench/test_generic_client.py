@@ -1,0 +1,22 @@
+"""The C client that the benchmark of generic requests measures with is built from the launcher's own parts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def test_the_client_compiles_with_the_launchers_headers(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source = REPOSITORY / "bench/generics/gsaas_cycle.c"
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Werror", f"-I{REPOSITORY / 'launcher'}"]
+    command = [compiler, *flags, "-c", str(source), "-o", str(tmp_path / "client.o")]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
