@@ -167,7 +167,6 @@ class WaitQueue:
         """Return why the head of the queue will never fit; None if it may."""
         scheduler = self._scheduler
         with scheduler.lock, self._database.reading() as connection:
-            scheduler.reload(connection)
             policy = scheduler.queue.policy_of(connection, head)
             answer = scheduler.propose_anew(connection, request_of(head), policy)
         return answer.reason if isinstance(answer, Refusal) and answer.impossible else None
