@@ -1,4 +1,4 @@
-/* Reads the credentials file that gsaas.client.credentials describes, as far as this program supports it. */
+/* Reads the credentials file that gsaasclient.credentials describes, as far as this program supports it. */
 #ifndef GSAAS_CREDENTIALS_H
 #define GSAAS_CREDENTIALS_H
 

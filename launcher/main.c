@@ -2,7 +2,7 @@
  *
  * It implements `gsaas run`, where users wait for every millisecond until the command begins. For all other commands,
  * and for lines or credentials that it does not support (https, Keystone, invalid options), it executes `gsaas-cli`,
- * the same program in Python, which is installed beside it. gsaas/cli/run.py follows the same rules as this file.
+ * the same program in Python, which is installed beside it. client/gsaasclient/cli/run.py follows the same rules as this file.
  *
  * 1. A lease is released on every path that ends this program. If this program is killed with SIGKILL, the kernel kills
  *    the command as well, and GSaaS ends the lease because it is no longer kept alive.

@@ -14,7 +14,7 @@ struct request {
     bool waits; /* in the queue, if the request does not fit now */
 };
 
-/* Parse the words after `run`. Return false for a line that is not valid: gsaas.cli.parser prints the error message. */
+/* Parse the words after `run`. Return false for a line that is not valid: gsaasclient.cli.parser prints the error message. */
 bool request_read(char **words, struct request *request);
 
 #endif

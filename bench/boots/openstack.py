@@ -19,9 +19,9 @@ from openstack.connection import Connection
 
 from bench import boots
 from bench.boots import Boot, BootTarget
-from gsaas.client import Client, UnreachableError
-from gsaas.client.cloud import CloudCredentials, CloudTransport
 from gsaas.objects import timings
+from gsaasclient import Client, UnreachableError
+from gsaasclient.cloud import CloudCredentials, CloudTransport
 from tests.openstack import cli
 from tests.openstack.bed import credentials, machines, settings
 from tests.support.waiting import until
@@ -161,7 +161,7 @@ class OpenStackTarget(BootTarget):
 
 
 class _BedUser(CloudCredentials):
-    """The credentials of one of the test bed's users, in the form that `gsaas.client.Client` takes."""
+    """The credentials of one of the test bed's users, in the form that `gsaasclient.Client` takes."""
 
     def __init__(self, clouds: OpenStackConfig, name: str) -> None:
         self._region = clouds.get_one(name)

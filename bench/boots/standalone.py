@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench import boots
 from bench.boots import Boot, BootTarget
-from gsaas.client import Client, Credentials
+from gsaasclient import Client, Credentials
 from tests.support.waiting import until
 
 INVENTORY = """\

@@ -14,13 +14,14 @@ from gsaas.api.service import ApiService
 from gsaas.api.times import iso
 from gsaas.db import endpoints
 from gsaas.db.leases import RecordedEvent
-from gsaas.grants import grant_client
 from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, Lease
 from gsaas.remoting.devices import devices_of
 
 PATH = "/v1/leases"
+GATE, GRANT, LEASE = "GSAAS_GATE", "GSAAS_GRANT", "GSAAS_LEASE"
+"""Variables of a lease's environment: the gate's HOST:PORT, the grant, and the lease's id."""
 
 
 def show_lease(request: ApiRequest, connection: Connection | None, lease: Lease) -> dict[str, Any]:
@@ -82,13 +83,11 @@ def environment(service: ApiService, lease: Lease) -> dict[str, str]:
     variables = service.driver(lease.remoting).environment(lease.id, devices_of(lease))
     if lease.has_server:
         return variables
-    own = {grant_client.LEASE: lease.id}
+    own = {LEASE: lease.id}
     if lease.access == Access.DIRECT and service.keyring and lease.admitted_address is None:
-        own[grant_client.GRANT] = service.keyring.sign(
-            lease.id, lease.project_id, timeutils.utcnow()
-        )
+        own[GRANT] = service.keyring.sign(lease.id, lease.project_id, timeutils.utcnow())
         if port := service.conf.grants.gate_port:
-            own[grant_client.GATE] = f"{lease.claims[0].gpu.host.gpu_address}:{port}"
+            own[GATE] = f"{lease.claims[0].gpu.host.gpu_address}:{port}"
     return {**own, **variables}
 
 

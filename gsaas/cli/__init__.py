@@ -1,1 +1,1 @@
-"""The command `gsaas` of tenants and administrators, and the commands of the services."""
+"""The commands of the services and of operators; those of tenants are in the distribution python-gsaasclient."""

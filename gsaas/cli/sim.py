@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gsaas.cli.columns import Column, select
-from gsaas.cli.commands import FORMATS
-from gsaas.cli.exit_statuses import DONE, FAILED, INTERRUPTED, WRONG_USAGE
-from gsaas.cli.output import print_list, table_of
-from gsaas.cli.parser import UsageError
+from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.commands import FORMATS
+from gsaasclient.cli.exit_statuses import DONE, FAILED, INTERRUPTED, WRONG_USAGE
+from gsaasclient.cli.output import print_list, table_of
+from gsaasclient.cli.parser import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from gsaas.cli import main
+from gsaasclient.cli import main
 from tests.api.doubles import MemoryEngine
 from tests.api.world import World, token
 

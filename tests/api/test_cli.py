@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gsaas.cli import leases
-from gsaas.client import Credentials
+from gsaasclient import Credentials
+from gsaasclient.cli import leases
 
 
 def test_a_launch_waits_and_prints_the_lease_and_the_next_commands(desk):

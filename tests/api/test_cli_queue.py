@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.cli import queue
-from gsaas.client import UnreachableError
 from gsaas.db import leases
+from gsaasclient import UnreachableError
+from gsaasclient.cli import queue
 from tests.support.waiting import until
 
 WHOLE = ("-ncgpus=1",)

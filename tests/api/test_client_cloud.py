@@ -11,7 +11,7 @@ import pytest
 
 import gsaas.conf
 from gsaas.api.keystone import Keystone
-from gsaas.cli import main
+from gsaasclient.cli import main
 from tests.api.server import serving
 from tests.api.test_keystone import SETTINGS
 from tests.api.world import World
@@ -267,7 +267,7 @@ def test_without_os_variables_the_openstack_sdk_is_not_even_loaded():
         [
             sys.executable,
             "-c",
-            "import sys; from gsaas.cli.main import main; main(['list']);"
+            "import sys; from gsaasclient.cli.main import main; main(['list']);"
             "sys.exit('openstack' in sys.modules or 'keystoneauth1' in sys.modules)",
         ],
         env={"GSAAS_CREDENTIALS": "/nowhere"},

@@ -19,9 +19,9 @@ from keystoneauth1 import identity
 from keystoneauth1.session import Session
 from openstack.connection import Connection
 
-from gsaas.client import Client, ClientError, find_credentials
 from gsaas.db import migration
 from gsaas.db.database import Database
+from gsaasclient import Client, ClientError, find_credentials
 from tests.api.world import fill
 from tests.openstack.bed import credentials, gsaas, keystone, settings
 

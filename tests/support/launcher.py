@@ -15,7 +15,7 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "launcher"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-SCRIPT = "from gsaas.cli.main import main\n\nraise SystemExit(main())\n"
+SCRIPT = "from gsaasclient.cli.main import main\n\nraise SystemExit(main())\n"
 
 
 def build(folder: Path) -> Path:

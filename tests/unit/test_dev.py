@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-INPUTS = ("dev", "pyproject.toml", "setup.cfg", "setup.py", "constraints.txt", "launcher")
+INPUTS = ("dev", "pyproject.toml", "setup.cfg", "constraints.txt", "client", "launcher")
 
 PYTHON = """\
 #!/bin/bash
@@ -25,8 +25,8 @@ for program in python pip ruff lint-imports mypy oslo-config-generator oslopolic
     chmod +x "$3/bin/$program"
 done
 """
-GSAAS = "-e ."
-WITH_TESTS = "-e . --group test"
+GSAAS = "-e launcher -e client -e .[standalone,sim,mysql,postgresql]"
+WITH_TESTS = f"{GSAAS} --group test"
 
 
 class Workshop:
@@ -104,7 +104,10 @@ def test_the_tools_of_the_tests_are_added_to_what_is_there(workshop: Workshop) -
     assert workshop.installed() == []
 
 
-@pytest.mark.parametrize("changed", ["pyproject.toml", "setup.cfg", "setup.py", "constraints.txt"])
+@pytest.mark.parametrize(
+    "changed",
+    ["pyproject.toml", "setup.cfg", "client/setup.cfg", "launcher/setup.py", "constraints.txt"],
+)
 def test_what_changed_is_installed_anew(workshop: Workshop, changed: str) -> None:
     workshop.dev("lint")
     with (workshop.root / changed).open("a") as file:
@@ -117,7 +120,7 @@ def test_what_changed_is_installed_anew(workshop: Workshop, changed: str) -> Non
 
 @pytest.mark.parametrize("command", [["run", "true"], ["sample"], ["lint"]])
 def test_an_installation_that_failed_is_tried_again(workshop: Workshop, command: list[str]) -> None:
-    assert workshop.dev(*command, fail="-e .") != 0
+    assert workshop.dev(*command, fail="-e launcher") != 0
     assert workshop.dev(*command) == 0
     assert len(workshop.installed()) == 1
 

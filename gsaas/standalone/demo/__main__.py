@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gsaas.client import ClientError
 from gsaas.standalone.demo import snapshot
 from gsaas.standalone.demo.demonstration import Demonstration
 from gsaas.standalone.demo.screen import Screen
 from gsaas.standalone.demo.standalone_process import ProcessError, StandaloneProcess
 from gsaas.standalone.demo.user import User
+from gsaasclient import ClientError
 
 RUN = Path("/run")
 KEPT_STATE_DIR = RUN / "gsaas"

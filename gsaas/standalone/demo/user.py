@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gsaas.client import CREDENTIALS_VARIABLE, Client, Credentials
 from gsaas.standalone.demo import probe
 from gsaas.standalone.demo.screen import Screen
+from gsaasclient import CREDENTIALS_VARIABLE, Client, Credentials
 
 
 class User:

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from gsaas.grants import grant_client
 from gsaas.netlink.namespace import entered
+from gsaasclient import grant_client
 from tests.kernel.standalone.cloud import KEEP_CONNECTION, READ_GREETING
 from tests.support.waiting import until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gsaas import conf
-from gsaas.cli.commands import COMMANDS
-from gsaas.cli.parser import HelpRequested, parse
+from gsaasclient.cli.commands import COMMANDS
+from gsaasclient.cli.parser import HelpRequested, parse
 
 ROOT = Path(__file__).parents[3]
 PAGES = {

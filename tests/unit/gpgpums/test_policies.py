@@ -10,9 +10,6 @@ import pytest
 import stevedore
 
 from gsaas import exceptions
-from gsaas.cli import cgpus
-from gsaas.cli.commands import COMMANDS
-from gsaas.cli.parser import parse
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.first_fit import FirstFit
 from gsaas.gpgpums.pool import Pool
@@ -20,6 +17,9 @@ from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.objects.gpu import Gpu, parse_capability
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
+from gsaasclient.cli import cgpus
+from gsaasclient.cli.commands import COMMANDS
+from gsaasclient.cli.parser import parse
 
 GUIDE = Path(__file__).parents[3] / "doc" / "policies.md"
 CONSUMER = "b"

@@ -10,8 +10,8 @@ import pytest
 from gsaas import rpc
 from gsaas.gpu_host import gate as module
 from gsaas.gpu_host.gate import Gate
-from gsaas.grants import grant_client
 from gsaas.rpc.engine import RedemptionResult
+from gsaasclient import grant_client
 
 
 class FakeEngine:

@@ -1,0 +1,82 @@
+"""The API client: JSON values in and out, and errors as exceptions."""
+
+from __future__ import annotations
+
+import json
+
+from gsaasclient.errors import ApiError
+
+TYPE_CHECKING = False  # what `typing` would say, without loading it
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gsaasclient.cloud import CloudCredentials
+    from gsaasclient.credentials import Credentials
+    from gsaasclient.transport import Response
+
+API_VERSION = "gpu-scheduling 1.0"
+"""The microversion of the API that this client is written for, as an OpenStack-API-Version header."""
+
+
+class Client:
+    """Sends requests to the API with the given credentials. Not for several threads at once."""
+
+    def __init__(self, credentials: Credentials | CloudCredentials) -> None:
+        self._transport = credentials.connect()
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request and return the answer: the value of its JSON, its text, or None if it is empty.
+
+        *path* begins with `/v1`; *body*, unless None, is sent as JSON. Raises `ApiError` for an error status,
+        `UnreachableError` if there is no answer, and `CredentialsError` if Keystone refuses the credentials.
+        """
+        headers = {
+            "Accept": "application/json, text/plain",
+            "OpenStack-API-Version": API_VERSION,
+        }
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        return _decode(self._transport.send(method, path, content, headers))
+
+    def resolve(self, noun: str, name: str) -> str:
+        """Return the id of the image, flavor or network with this *name*; *name* itself if it is an id.
+
+        *noun* is one of these three words. Raises `ClientError` if the cloud has none with this name, or several.
+        """
+        return self._transport.resolve(noun, name)
+
+
+def _decode(response: Response) -> Any:
+    """Return the JSON value or the text in *response*. Raises `ApiError` for an error status or invalid JSON."""
+    document = None
+    if "json" in (response.headers.get("Content-Type") or ""):
+        try:
+            document = json.loads(response.content)
+        except ValueError:
+            raise ApiError(
+                response.status, detail="the API's answer is not the JSON it claims to be"
+            ) from None
+    if response.status >= 400:
+        raise _api_error(response, document)
+    return response.content.decode() if document is None and response.content else document
+
+
+def _api_error(response: Response, document: Any) -> ApiError:
+    """Return the first error of an API-SIG error document; of any other answer, the status alone."""
+    try:
+        error = document["errors"][0]
+        return ApiError(
+            response.status,
+            code=error.get("code"),
+            detail=error.get("detail") or error.get("title") or "",
+            request_id=error.get("request_id"),
+            facts=error.get("gsaas"),
+        )
+    except (TypeError, KeyError, IndexError, AttributeError):  # the error page of a proxy, say
+        return ApiError(
+            response.status,
+            detail=f"the API answered with HTTP status {response.status} {response.reason}",
+            request_id=response.headers.get("X-OpenStack-Request-ID"),
+        )

@@ -1,0 +1,1 @@
+"""The command `gsaas` of tenants and administrators."""

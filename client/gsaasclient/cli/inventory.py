@@ -1,0 +1,104 @@
+"""What `gsaas gpus` and `gsaas hosts` share: they list resources with totals, and disable or enable one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.output import print_list, print_resource, table_of
+from gsaasclient.cli.paging import get_all
+from gsaasclient.cli.parser import UsageError
+from gsaasclient.cli.tables import facts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gsaasclient import Client
+
+    Resource = dict[str, Any]
+
+TOTALS = (
+    Column("gpus", "GPUs"),
+    Column("hosts"),
+    Column("idle"),
+    Column("free_mb", "MiB free"),
+    Column("memory_mb", "of"),
+)
+"""The columns for callers to whom the API does not show each GPU and host."""
+
+
+def run(
+    client: Client,
+    args: SimpleNamespace,
+    noun: str,
+    columns: Sequence[Column],
+    *,
+    order: Callable[[Resource], Any] | None = None,
+    problems: Callable[[Resource], list[str]] = lambda _: [],
+) -> int:
+    """List every *noun*, in the API's order or by *order*, or take one out of service or return it to service.
+
+    *problems* returns lines to print under the table for one of them.
+    """
+    if args.disable and args.enable:
+        raise UsageError("-disable and -enable do not go together")
+    if args.reason and not args.disable:
+        raise UsageError("-reason goes with -disable")
+
+    def describe(found: list[Resource]) -> str:
+        lines = [line for each in found for line in problems(each)]
+        return "\n".join([table_of(select(columns, []), found), *lines])
+
+    if args.disable or args.enable:
+        # Before the request: a column that does not exist must leave everything as it is.
+        selected = select(columns, args.c)
+        changed = _change(client, args, noun)
+        print_resource(args, selected, changed, changed, lambda: describe([changed]))
+        return 0
+
+    answer = get_all(client, f"/v1/{noun}s", f"{noun}s")
+    totals = answer["totals"]
+    document = {key: answer[key] for key in ("totals", f"{noun}s") if key in answer}
+    if f"{noun}s" not in answer:
+        selected = select(TOTALS, args.c)
+        print_resource(args, selected, totals, document, lambda: _describe_totals(totals))
+        return 0
+    selected = select(columns, args.c)
+    found = sorted(answer[f"{noun}s"], key=order) if order else answer[f"{noun}s"]
+
+    def describe_all() -> str:
+        parts = [describe(found)] if found else []
+        return "\n\n".join([*parts, _describe_totals(totals)])
+
+    print_list(args, selected, found, document, describe_all)
+    return 0
+
+
+def _change(client: Client, args: SimpleNamespace, noun: str) -> Resource:
+    """Take a GPU or host out of service, or return it to service; return it as it is then."""
+    from urllib.parse import quote
+
+    change = {"disabled": bool(args.disable)}
+    if args.reason:
+        change["disabled_reason"] = args.reason
+    path = f"/v1/{noun}s/{quote(args.disable or args.enable, safe='')}"
+    changed: Resource = client.request("PATCH", path, {noun: change})[noun]
+    return changed
+
+
+def state(resource: Resource, in_service: str) -> str:
+    """Return why a GPU or host is out of service, or *in_service*."""
+    if resource["disabled"]:
+        reason = resource["disabled_reason"]
+        return f"disabled: {reason}" if reason else "disabled"
+    if reason := resource.get("withdrawn"):
+        return f"withdrawn: {reason}" + ("; -enable it" if resource["awaits_operator"] else "")
+    return in_service
+
+
+def _describe_totals(totals: dict[str, int]) -> str:
+    gpus = f"{totals['gpus']} on {totals['hosts']} hosts, {totals['idle']} idle"
+    memory = f"{totals['free_mb']} of {totals['memory_mb']} MiB free"
+    return facts([("GPUs", gpus), ("memory", memory)])

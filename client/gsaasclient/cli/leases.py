@@ -1,0 +1,351 @@
+"""Leases on the command line: launch, terminate, list, show, env."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import sleep
+from types import SimpleNamespace
+
+from gsaasclient import ApiError, Client, ClientError, UnreachableError
+from gsaasclient.cli import cgpus, queue
+from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.output import Progress, print_json, print_list, print_note, print_resource
+from gsaasclient.cli.paging import get_all
+from gsaasclient.cli.parser import UsageError
+from gsaasclient.cli.tables import facts, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Lease = dict[str, Any]
+    """A lease as the API shows it."""
+
+FIRST_POLL_INTERVAL, LONGEST_POLL_INTERVAL = 0.02, 1.0
+"""Seconds between two requests for the status of a lease; each interval is half as long again as the last."""
+UUID_LENGTH = 36
+UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
+"""Why a lease is degraded, for callers to whom the API does not show the reasons."""
+
+
+def _of(member: str, field: str) -> Callable[[Lease], Any]:
+    """Return a function that gets *field* of an object in a lease; None where the lease has no such object."""
+    return lambda lease: (lease.get(member) or {}).get(field)
+
+
+COLUMNS = (
+    Column("id", "lease"),
+    Column("name"),
+    Column(
+        "status",
+        text=lambda lease: lease["status"] + (", degraded" if lease["degraded"] else ""),
+    ),
+    Column("project_id", "project"),
+    Column("cgpus", "cGPUs", _of("cgpus", "count")),
+    Column("mode", value=_of("cgpus", "mode")),
+    Column("memory_mb", "each", _of("cgpus", "memory_mb"), text=lambda lease: size(lease["cgpus"])),
+    Column("locality", value=_of("cgpus", "locality")),
+    Column("policy", value=_of("cgpus", "policy")),
+    Column("server_id", "VM", _of("server", "id")),
+    Column("server_host", "VM's host", _of("server", "host")),
+    Column("consumer_host", "used on", _of("consumer", "host")),
+    Column("position", "turn", _of("queue", "position")),
+    Column("degraded"),
+    Column("fault", value=_of("fault", "message")),
+    Column("created_at", "since"),
+)
+LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
+"""The columns of a list of leases, unless others are picked."""
+
+
+def launch(client: Client, args: SimpleNamespace) -> int:
+    """Request a lease with a VM, and wait until the lease is ACTIVE."""
+    columns = select(COLUMNS, args.c)
+    request = {"cgpus": cgpus.from_options(args), "server": server_from_options(client, args)}
+    if args.name:
+        request["name"] = args.name
+    answer = queue.request_lease(client, args, request)
+    for sentence in answer.get("notes", []):
+        print_note(sentence)
+    lease = answer["lease"]
+    if not args.nowait:
+        try:
+            lease = wait_until(client, lease, lambda status: status not in ("CLAIMED", "BOOTING"))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted, but the launch goes on: gsaas show {lease['id']} shows its status, "
+                f"gsaas -t -id={lease['id']} ends it"
+            ) from None
+    print_resource(args, columns, lease, lease, lambda: describe(lease))
+    if not args.nowait:
+        _check_active(lease)
+    return 0
+
+
+def _check_active(lease: Lease) -> None:
+    """Raise `ClientError` if the lease is not ACTIVE."""
+    if lease["status"] == "ACTIVE":
+        return
+    fault = lease.get("fault")
+    if fault is None:  # it was terminated meanwhile
+        raise ClientError(f"lease {lease['id']} did not become active: it is {lease['status']}")
+    raise ClientError(f"lease {lease['id']} failed{_step(fault)}: {fault['message']}")
+
+
+def terminate(client: Client, args: SimpleNamespace) -> int:
+    """End a lease, and wait until it is RELEASED."""
+    columns = select(COLUMNS, args.c)
+    before = find(client, require_id(args.id))
+    lease = client.request("DELETE", _path(before["id"]))["lease"]
+    if not args.nowait:
+        try:
+            lease = wait_until(client, lease, lambda status: status == "RELEASED")
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted, but lease {lease['id']} goes on being released"
+            ) from None
+    outcome = f", cGPUs given back: {lease['cgpus']['count']}"
+    if before["status"] == "QUEUED":
+        outcome = ", its place in the queue is given back"
+    line = f"lease {lease['id']}  {lease['status']}{'' if args.nowait else outcome}"
+    print_resource(args, columns, lease, lease, lambda: line)
+    return 0
+
+
+def list_all(client: Client, args: SimpleNamespace) -> int:
+    """List every lease that matches the options, from all pages."""
+    from urllib.parse import urlencode
+
+    columns = select(COLUMNS, args.c or LISTED)
+    filters = {
+        "status": args.status,
+        "name": args.name,
+        "all_projects": "true" if args.all else None,
+    }
+    query = urlencode({key: value for key, value in filters.items() if value})
+    path = "/v1/leases" + (f"?{query}" if query else "")
+    leases = get_all(client, path, "leases")["leases"]
+    hint = None if leases else lambda: "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
+    print_list(args, columns, leases, leases, hint)
+    return 0
+
+
+def show(client: Client, args: SimpleNamespace) -> int:
+    """Show one lease and its events."""
+    columns = select(COLUMNS, args.c)
+    lease = find(client, require_id(args.id))
+    lease = client.request("GET", _path(lease["id"]))["lease"]
+    print_resource(args, columns, lease, lease, lambda: _describe_with_events(lease))
+    return 0
+
+
+def _describe_with_events(lease: Lease) -> str:
+    events = lease.get("events")
+    if not events:
+        return describe(lease)
+    names = ["at", "event", "status"]
+    if any(event["detail"] for event in events):  # for administrators only
+        names.append("detail")
+    rows = [[event[name] for name in names] for event in events]
+    return f"{describe(lease)}\n\n{table(names, rows)}"
+
+
+def env(client: Client, args: SimpleNamespace) -> int:
+    """Print the environment of a lease in the form that an option names."""
+    forms = [form for form in ("shell", "dotenv", "json") if getattr(args, form)]
+    if len(forms) > 1:
+        raise UsageError(f"-{forms[0]} and -{forms[1]} do not go together")
+    answer = environment(client, find(client, require_id(args.id)), *forms or ["shell"])
+    if isinstance(answer, str):
+        sys.stdout.write(answer if answer.endswith("\n") else f"{answer}\n")
+    else:
+        print_json(answer["environment"])
+    return 0
+
+
+def environment(client: Client, lease: Lease, form: str) -> Any:
+    """Return the API's answer: text for the forms `shell` and `dotenv`, a document for `json`."""
+    return client.request("GET", f"{_path(lease['id'])}/environment?format={form}")
+
+
+def variables(client: Client, lease: Lease) -> dict[str, str]:
+    """Return the environment of a lease by variable."""
+    found: dict[str, str] = environment(client, lease, "json")["environment"]
+    return found
+
+
+def server_from_options(client: Client, args: SimpleNamespace) -> dict[str, Any]:
+    """Return Nova's server fields for the options given; the cloud chooses those that are missing.
+
+    Raises `ClientError` for a name that cannot be resolved, and `UsageError` for user data that cannot be read.
+    """
+
+    def resolved(noun: str, name: str | None) -> str | None:
+        return name and client.resolve(noun, name)
+
+    fields = {
+        "name": args.name,
+        "imageRef": resolved("image", args.image),
+        "flavorRef": resolved("flavor", args.flavor),
+        "networks": [{"uuid": resolved("network", network)} for network in args.network],
+        "key_name": args.key,
+        "user_data": _user_data(args.userdata) if args.userdata else None,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _user_data(path: str) -> str:
+    """Return the content of a file in base64, as Nova requires it."""
+    from base64 import b64encode
+    from pathlib import Path
+
+    try:
+        return b64encode(Path(path).read_bytes()).decode()
+    except OSError as error:
+        raise UsageError(f"-userdata={path} cannot be read: {error.strerror}") from None
+
+
+def find(client: Client, name_or_id: str) -> Lease:
+    """Return the lease with this id, of the VM with this id, or with this name.
+
+    Raises `ClientError` when there is none, or when several leases have the name.
+    """
+    from urllib.parse import urlencode
+
+    leases: list[Lease]
+    if len(name_or_id) == UUID_LENGTH and name_or_id.count("-") == 4:
+        try:
+            lease: Lease = client.request("GET", _path(name_or_id))["lease"]
+            return lease
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        query = urlencode({"server_id": name_or_id})
+        leases = client.request("GET", f"/v1/leases?{query}")["leases"]
+        if leases:
+            return leases[0]
+    query = urlencode({"name": name_or_id})
+    leases = client.request("GET", f"/v1/leases?{query}")["leases"]
+    if not leases:
+        raise ClientError(f"there is no lease or VM {name_or_id}; gsaas list shows yours")
+    if len(leases) > 1:
+        ids = ", ".join(lease["id"] for lease in leases)
+        raise ClientError(
+            f"{len(leases)} leases are named {name_or_id}; name one of them by its id: {ids}"
+        )
+    return leases[0]
+
+
+def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lease:
+    """Poll a lease until *done* returns true for its status, showing the progress; return it as it is then.
+
+    Raises `UnreachableError` if the API goes away meanwhile; the message names the lease, which stays.
+    """
+    interval = FIRST_POLL_INTERVAL
+    with Progress() as progress:
+        progress.show(lease["status"])
+        while not done(lease["status"]):
+            sleep(interval)
+            interval = min(interval * 1.5, LONGEST_POLL_INTERVAL)
+            try:
+                lease = client.request("GET", _path(lease["id"]))["lease"]
+            except UnreachableError as error:
+                raise UnreachableError(f"{error} The lease is {lease['id']}") from error
+            progress.show(lease["status"])
+    return lease
+
+
+def describe(lease: Lease) -> str:
+    """Return a lease as text: its properties, its cGPUs, and the commands that come next."""
+    server, consumer = lease["server"] or {}, lease["consumer"] or {}
+    pairs = [
+        ("lease", lease["id"]),
+        ("name", lease["name"]),
+        ("VM", server.get("id") if lease["server"] else "none"),
+        ("asked", cgpus.to_options(lease["cgpus"])),
+        ("policy", lease["cgpus"]["policy"]),
+        ("status", lease["status"]),
+    ]
+    if lease.get("queue"):
+        pairs.append(("turn", queue.describe_position(lease["queue"])))
+    if server.get("host"):
+        pairs.insert(3, ("VM's host", server["host"]))
+    if consumer.get("host"):
+        pairs.insert(3, ("used on", consumer["host"]))
+    if lease["degraded"]:
+        pairs.append(("degraded", "; ".join(lease.get("degraded_reasons", [UNKNOWN_REASON]))))
+    if lease.get("fault"):
+        pairs.append(("fault", f"{lease['fault']['message']}{_step(lease['fault'])}"))
+    dropped = {reason: n for reason, n in (lease.get("dropped_packets") or {}).items() if n}
+    if dropped:
+        pairs.append(("dropped", ", ".join(f"{n} {reason}" for reason, n in dropped.items())))
+    if lease["status"] == "ACTIVE" and lease.get("timings"):
+        pairs.append(("took", _durations(lease["timings"])))
+    parts = [facts(pairs)]
+    if lease["devices"]:
+        parts.append(_devices(lease))
+    if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
+        parts.append(_next_commands(lease))
+    return "\n\n".join(parts)
+
+
+def _durations(timings: dict[str, float]) -> str:
+    """Return the phases of a launch with their durations, most of which are far below a second."""
+    phases = ((phase.replace("_", " "), seconds) for phase, seconds in timings.items())
+    return ", ".join(
+        f"{phase} {seconds:.1f} s" if seconds >= 1 else f"{phase} {seconds * 1000:.1f} ms"
+        for phase, seconds in phases
+    )
+
+
+def _devices(lease: Lease) -> str:
+    """Return a table of the cGPUs; the API shows their GPUs only to administrators and some consumers."""
+    headings_by_field = {
+        "index": "cGPU",
+        "masked_address": "masked address",
+        "memory_mb": "MiB",
+        "gpu_uuid": "GPU",
+        "gpu_host": "on",
+        "real_address": "real address",
+    }
+    fields = [name for name in headings_by_field if lease["devices"][0].get(name) is not None]
+    headings = [headings_by_field[name] for name in fields]
+    rows = [[device[name] for name in fields] for device in lease["devices"]]
+    after_memory = fields.index("memory_mb") + 1
+    headings.insert(after_memory, "mode")
+    for row in rows:
+        row.insert(after_memory, lease["cgpus"]["mode"])
+    return table(headings, rows)
+
+
+def size(cgpus: dict[str, Any]) -> str:
+    """Return how much of a GPU each of *cgpus* is."""
+    return f"{cgpus['memory_mb']} MiB" if cgpus["memory_mb"] else "whole GPU"
+
+
+def _next_commands(lease: Lease) -> str:
+    end = (lease["server"] or {}).get("id") or lease["id"]
+    return facts(
+        [
+            (f"gsaas env {lease['id']}", "what programs need to find its cGPUs"),
+            (f"gsaas -t -id={end}", "end it"),
+        ]
+    )
+
+
+def _step(fault: dict[str, str | None]) -> str:
+    return f" at {fault['step']}" if fault["step"] else ""
+
+
+def _path(lease_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"/v1/leases/{quote(lease_id, safe='')}"
+
+
+def require_id(name_or_id: str | None) -> str:
+    """Return *name_or_id*. Raises `UsageError` if it is None."""
+    if name_or_id is None:
+        raise UsageError("-id is needed: a lease's id, its VM's id, or a lease's name")
+    return name_or_id

@@ -1,0 +1,102 @@
+"""`gsaas`, the program: parses the command line, runs the command, and returns its exit status.
+
+Errors are one sentence on standard error; a traceback is printed only if GSAAS_DEBUG is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from gsaasclient.cli.commands import COMMANDS
+from gsaasclient.cli.exit_statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG_USAGE, status_of
+from gsaasclient.cli.parser import HelpRequested, UsageError, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
+DEBUG_VARIABLE = "GSAAS_DEBUG"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line, given without the program's name, and return its exit status."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has ended. Python flushes standard output once more at exit, and
+        # would print a traceback there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt as interrupt:
+        _print_error(str(interrupt) or "interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        _print_error(f"unexpected {type(error).__name__}: {error}; {DEBUG_VARIABLE}=1 shows where")
+        return FAILED
+
+
+def _run(words: Sequence[str]) -> int:
+    if not words:
+        return _print_help(None, sys.stderr, WRONG_USAGE)
+    if words[0].lstrip("-") == "version" and words[0].startswith("-"):
+        from importlib.metadata import version
+
+        print(f"gsaas {version('python-gsaasclient')}")
+        return DONE
+    try:
+        command, values = parse(words, COMMANDS)
+    except HelpRequested as request:
+        return _print_help(request.command, sys.stdout, DONE)
+    except UsageError as error:
+        return _print_usage_error(error)
+
+    # Imported here: neither help nor a line that is not valid needs the client.
+    from importlib import import_module
+
+    from gsaasclient import ApiError, Client, ClientError, StillBusyError, find_credentials
+
+    module, function = command.handler.split(":")
+    handler = getattr(import_module(f"gsaasclient.cli.{module}"), function)
+    try:
+        client = None if command.offline else Client(find_credentials(os.environ))
+        status: int = handler(client, values)
+        return status
+    except UsageError as error:  # a rule that only the command itself can check
+        error.command = command.name
+        return _print_usage_error(error)
+    except ApiError as error:
+        from gsaasclient.cli.error_details import explain
+
+        _print_error(str(error))
+        for line in explain(error):
+            print(line, file=sys.stderr)
+        status = status_of(error.code)
+        return command.failure_status if status == FAILED else status
+    except ClientError as error:
+        _print_error(str(error))
+        return BUSY if isinstance(error, StillBusyError) else command.failure_status
+
+
+def _print_help(command: str | None, stream: TextIO, status: int) -> int:
+    from gsaasclient.cli import help
+
+    print(help.of_program() if command is None else help.of_command(COMMANDS[command]), file=stream)
+    return status
+
+
+def _print_usage_error(error: UsageError) -> int:
+    _print_error(str(error))
+    print(f"  see: gsaas {f'{error.command} ' if error.command else ''}--help", file=sys.stderr)
+    return WRONG_USAGE
+
+
+def _print_error(sentence: str) -> None:
+    # Not gsaasclient.cli.output's: help must not load what that imports.
+    print(f"gsaas: {sentence}", file=sys.stderr)

@@ -1,0 +1,157 @@
+"""Requesting a lease, waiting for it in the queue, and listing the queue."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+from gsaasclient import ApiError, Client, StillBusyError, UnreachableError
+from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.output import Progress, print_list, table_of
+from gsaasclient.cli.paging import get_all
+from gsaasclient.cli.parser import FOREVER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Lease = dict[str, Any]
+
+INTERACTIVE_POLL, POLL = 2, 25
+"""Seconds for which the API may delay its answer: on a terminal, where estimates are shown, and elsewhere."""
+RETRY_DELAY = 1.0
+"""Seconds between two requests, when the API is away or does not delay its answer."""
+OUTAGE_TIMEOUT = 45.0
+"""Seconds for which the API may be unreachable: less than [queue]client_timeout, after which the place is lost."""
+
+COLUMNS = (
+    Column("position", "turn"),
+    Column("lease_id", "lease"),
+    Column("name"),
+    Column("project_id", "project"),
+    Column("priority"),
+    Column("cgpus", "cGPUs", lambda place: place["cgpus"]["count"]),
+    Column(
+        "memory_mb",
+        "each",
+        lambda place: place["cgpus"]["memory_mb"],
+        text=lambda place: (
+            f"{place['cgpus']['memory_mb']} MiB" if place["cgpus"]["memory_mb"] else "whole GPU"
+        ),
+    ),
+    Column("queued_at", "since"),
+    Column(
+        "estimate_seconds", "about", text=lambda place: describe_estimate(place["estimate_seconds"])
+    ),
+)
+
+
+def request_lease(client: Client, args: SimpleNamespace, lease: dict[str, Any]) -> dict[str, Any]:
+    """Request *lease*, wait in the queue if `args.wait` says so, and return the API's answer.
+
+    The lease in the answer is not QUEUED, unless `args.nowait` is true. An interrupt gives up the place in the queue.
+    Raises what the client raises, and `StillBusyError` when the wait ends without GPUs.
+    """
+    nowait = getattr(args, "nowait", False)
+    _add_options(lease, args, attended=not nowait)
+    try:
+        answer: dict[str, Any] = client.request("POST", "/v1/leases", {"lease": lease})
+    except KeyboardInterrupt:
+        # The request may have reached the API, but its answer, with the lease's id, is lost.
+        raise KeyboardInterrupt(
+            "interrupted while the API was asked; gsaas list shows whether there is a lease"
+        ) from None
+    if answer["lease"]["status"] == "QUEUED" and not nowait:
+        answer["lease"] = wait(client, answer["lease"])
+    return answer
+
+
+def wait(client: Client, lease: Lease) -> Lease:
+    """Wait until a QUEUED lease leaves the queue; return it as it is then.
+
+    Raises `StillBusyError` if it left the queue without GPUs.
+    """
+    path = f"/v1/leases/{lease['id']}"
+    try:
+        with Progress() as progress:
+            while lease["status"] == "QUEUED":
+                progress.show("QUEUED", describe_position(lease["queue"]))
+                lease = _poll(client, path, INTERACTIVE_POLL if progress.interactive else POLL)
+    except KeyboardInterrupt:
+        client.request("DELETE", path)
+        raise KeyboardInterrupt("interrupted; the place in the queue is given back") from None
+    if lease["status"] in ("RELEASING", "RELEASED"):
+        fault = lease.get("fault")
+        reason = fault["message"] if fault else "its place in the queue was given back"
+        raise StillBusyError(f"lease {lease['id']} got no GPUs: {reason}")
+    return lease
+
+
+def queue(client: Client, args: SimpleNamespace) -> int:
+    """List the requests in the queue, in the order of their turns."""
+    columns = select(COLUMNS, args.c)
+    answer = get_all(client, "/v1/queue", "places")
+    print_list(args, columns, answer["places"], answer, lambda: _describe(columns, answer))
+    return 0
+
+
+def _describe(columns: list[Column], answer: dict[str, Any]) -> str:
+    totals, places = answer["totals"], answer["places"]
+    if not totals["length"]:
+        return "no request waits"
+    requests = "request waits" if totals["length"] == 1 else "requests wait"
+    lines = [f"{totals['length']} {requests}, {totals['own']} of your project"]
+    if places:
+        lines.append(table_of(columns, places))
+    return "\n".join(lines)
+
+
+def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -> None:
+    """Add `-wait` and `-priority` to a request; *attended* says whether the client stays to wait."""
+    if args.priority is not None:
+        lease["priority"] = args.priority
+    if args.wait is not None:
+        lease["wait"] = None if args.wait == FOREVER else args.wait
+        lease["attended"] = attended
+
+
+def _poll(client: Client, path: str, seconds: int) -> Lease:
+    """Return the lease when it is not QUEUED any more, or after *seconds*.
+
+    An API that is restarted is asked again: the place in the queue is in its database.
+    """
+    started_at = time.monotonic()
+    while True:
+        try:
+            answer = client.request("GET", f"{path}?while_status=QUEUED&timeout={seconds}")
+        except (UnreachableError, ApiError) as error:
+            away = isinstance(error, UnreachableError) or error.status in (502, 503, 504)
+            if not away or time.monotonic() - started_at > OUTAGE_TIMEOUT:
+                raise
+            time.sleep(RETRY_DELAY)
+            continue
+        lease: Lease = answer["lease"]
+        if lease["status"] == "QUEUED" and time.monotonic() - started_at < RETRY_DELAY / 2:
+            # The API has too many waiting clients to delay this answer: do not ask again at once.
+            time.sleep(RETRY_DELAY)
+        return lease
+
+
+def describe_position(place: dict[str, Any] | None) -> str:
+    """Return a lease's position in the queue and how long it will take; empty if it has just left the queue."""
+    if place is None:
+        return ""
+    estimate = describe_estimate(place["estimate_seconds"])
+    position = f"{place['position']} of {place['length']}"
+    return f"{position}, {estimate}" if estimate else position
+
+
+def describe_estimate(seconds: float | None) -> str:
+    """Return a time to wait, rounded, in seconds, minutes or hours; empty for None."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"about {round(seconds / 60)} min"
+    return f"about {round(seconds / 3600)} h"

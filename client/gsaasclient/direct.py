@@ -1,0 +1,66 @@
+"""The transport to an API whose URL and token are known, over the standard library's HTTP client."""
+
+from __future__ import annotations
+
+from gsaasclient.errors import UnreachableError
+from gsaasclient.transport import TIMEOUT, Response, Transport
+
+TYPE_CHECKING = False  # what `typing` would say, without loading it
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+
+class DirectTransport(Transport):
+    """Sends requests over one connection, which is kept open between them."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """*url* is an http or https URL with a host; paths are appended to it."""
+        from urllib.parse import urlsplit
+
+        self._url = url
+        self._token = token
+        self._parts = urlsplit(url)
+        self._connection: HTTPConnection | None = None
+
+    def send(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> Response:
+        path = self._parts.path.rstrip("/") + path
+        return self._exchange(method, path, content, {"X-Auth-Token": self._token, **headers})
+
+    def _exchange(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> Response:
+        """Send a request and read the response.
+
+        The server may have closed a kept connection. A GET that is lost with one is sent again over a new connection.
+        Any other request is not, because it may have taken effect.
+        """
+        from http.client import HTTPException
+
+        kept = self._connection is not None
+        connection = self._connection = self._connection or self._connect()
+        try:
+            connection.request(method, path, body=content, headers=headers)
+            response = connection.getresponse()
+            return Response(response.status, response.reason, response.headers, response.read())
+        except (OSError, HTTPException) as error:
+            self._connection = None
+            if kept and method == "GET":
+                return self._exchange(method, path, content, headers)
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise UnreachableError(
+                f"the GSaaS API at {self._url} does not answer: {reason}; "
+                "is gsaas-standalone (or gsaas-api) running?"
+            ) from error
+        except BaseException:
+            # After an interrupt the response is still to come: it must not be read as that of the next request.
+            connection.close()
+            self._connection = None
+            raise
+
+    def _connect(self) -> HTTPConnection:
+        from http import client
+
+        kind = client.HTTPSConnection if self._parts.scheme == "https" else client.HTTPConnection
+        return kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT)

@@ -1,0 +1,47 @@
+"""The help describes what the program does."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+
+import pytest
+
+from gsaasclient.cli import help
+from gsaasclient.cli.cgpus import from_options
+from gsaasclient.cli.commands import COMMANDS
+from gsaasclient.cli.parser import parse
+
+
+def test_the_help_shows_every_command():
+    for command in COMMANDS.values():
+        assert f"\n  {command.name} " in help.of_program()
+        assert command.summary in help.of_program()
+
+
+def test_every_line_shown_in_the_help_can_be_typed():
+    lines = re.findall(r"^  gsaas (-.*)$", help.of_program(), re.MULTILINE)
+    assert len(lines) == 5
+    for line in lines:
+        command, values = parse(line.split(), COMMANDS)
+        if command.name == "launch":
+            from_options(values)
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_the_help_of_a_command_has_its_options_and_an_example_that_can_be_typed(word):
+    command = COMMANDS[word]
+    text = help.of_command(command)
+    assert all(f"-{option.name}" in text for option in command.options)
+    assert max(map(len, text.splitlines())) <= 100
+    example = command.example.removeprefix('eval "$(').removesuffix(')"')
+    program, *words = shlex.split(example)
+    assert program == "gsaas"
+    assert parse(words, COMMANDS)[0] is command
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_every_command_has_its_handler(word):
+    module, function = COMMANDS[word].handler.split(":")
+    assert callable(getattr(importlib.import_module(f"gsaasclient.cli.{module}"), function))

@@ -1,0 +1,223 @@
+"""How command lines are parsed: every published one, and frequent mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gsaasclient.cli.cgpus import from_options, to_options
+from gsaasclient.cli.commands import COMMANDS
+from gsaasclient.cli.parser import FOREVER, HelpRequested, UsageError, parse
+
+
+def read(line: str):
+    return parse(line.split(), COMMANDS)
+
+
+def refusal(line: str) -> str:
+    """Return the message with which *line* is refused, by the parser or by a rule between options."""
+    with pytest.raises(UsageError) as caught:
+        command, values = read(line)
+        if command.name in ("launch", "check"):
+            from_options(values)
+    return str(caught.value)
+
+
+PUBLISHED = {
+    "-l -ncgpus=2": {"count": 2, "mode": "exclusive", "locality": "any"},
+    "-l -ncgpus=2 -poolmem=2048 -mode=shared": {
+        "count": 2,
+        "mode": "shared",
+        "locality": "any",
+        "memory_mb": 2048,
+    },
+    "-l -ncgpus=8 -poolmem=4096 -mode=shared -locality=local": {
+        "count": 8,
+        "mode": "shared",
+        "locality": "local",
+        "memory_mb": 4096,
+    },
+    "-l -ncgpus=2 -locality=local": {"count": 2, "mode": "exclusive", "locality": "local"},
+}
+
+
+@pytest.mark.parametrize("line", PUBLISHED)
+def test_published_launches_are_parsed(line):
+    command, values = read(line)
+    assert command.name == "launch"
+    assert from_options(values) == PUBLISHED[line]
+
+
+@pytest.mark.parametrize("line", PUBLISHED)
+def test_options_are_made_again_from_the_apis_cgpus(line):
+    _, values = read(line)
+    cgpus = from_options(values)
+    _, again = read(f"-l {to_options(cgpus)}")
+    assert from_options(again) == cgpus
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-l -ncgpus=2 -poolmem=2048 -mode=shared",
+        "-l -ncgpus 2 -poolmem 2048 -mode shared",
+        "--l --ncgpus=2 --poolmem=2048 --mode=shared",
+        "--launch --ncgpus 2 --poolmem 2048 --mode shared",
+        "-mode=shared -ncgpus=2 -l -poolmem=2048",
+        "launch -ncgpus=2 --poolmem 2048 -mode=shared",
+    ],
+)
+def test_equivalent_lines_are_parsed_alike(line):
+    assert read(line)[1] == read("launch -ncgpus=2 -poolmem=2048 -mode=shared")[1]
+
+
+@pytest.mark.parametrize(
+    "line", ["-t -id=web", "-t -id web", "-t web", "terminate web", "--t --id=web"]
+)
+def test_the_lease_to_end_is_named_by_option_or_alone(line):
+    command, values = read(line)
+    assert (command.name, values.id) == ("terminate", "web")
+
+
+def test_every_option_of_a_launch_is_parsed():
+    _, values = read(
+        "-l -ncgpus=1 -image=i -flavor=f -network=n1 -network=n2 -name=web -key=k -userdata=u"
+    )
+    assert vars(values) == {
+        "ncgpus": 1,
+        "mode": "exclusive",
+        "poolmem": None,
+        "locality": "any",
+        "policy": None,
+        "model": None,
+        "capability": None,
+        "hosts": "any",
+        "host": None,
+        "image": "i",
+        "flavor": "f",
+        "network": ["n1", "n2"],
+        "name": "web",
+        "key": "k",
+        "userdata": "u",
+        "wait": None,
+        "priority": None,
+        "nowait": False,
+        "f": "table",
+        "c": [],
+        "remainder": [],
+    }
+
+
+@pytest.mark.parametrize("line", ["list -f json", "list -format=json", "list --format json"])
+def test_the_format_has_a_short_and_a_long_name(line):
+    assert read(line)[1].f == "json"
+
+
+def test_a_value_may_hold_an_equals_sign():
+    assert read("-l -ncgpus=1 -name=a=b")[1].name == "a=b"
+
+
+def test_words_after_two_dashes_are_the_command_to_run():
+    command, values = read("exec web -- ls -l --help")
+    assert (command.name, values.id, values.remainder) == ("exec", "web", ["ls", "-l", "--help"])
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("-l -ncgpus=2.5", "-ncgpus needs a whole number of at least 1, not '2.5'"),
+        ("-l -ncgpus=0", "-ncgpus needs a whole number of at least 1, not '0'"),
+        ("-l -ncgpus -2", "-ncgpus needs a whole number of at least 1, not '-2'"),
+        ("-l -ncgpus=two", "-ncgpus needs a whole number of at least 1, not 'two'"),
+        ("-l -ncgpus=1_0", "-ncgpus needs a whole number of at least 1, not '1_0'"),
+        ("-l -ncgpus=٢", "-ncgpus needs a whole number of at least 1, not '٢'"),
+        (f"-l -ncgpus={'9' * 5000}", f"-ncgpus is too large: {'9' * 18}…"),
+        ("-l -ncgpus=", "-ncgpus needs a value: -ncgpus=N"),
+        ("-l -ncgpus", "-ncgpus needs a value: -ncgpus=N"),
+        ("-l -ncgpus -mode=shared", "-ncgpus needs a value: -ncgpus=N"),
+        ("-l -name -mode=shared", "-name needs a value: -name=NAME"),
+        ("-l", "-ncgpus is needed: how many cGPUs"),
+        (
+            "-l -ncgpus=2 -mode=shared",
+            "-poolmem is needed with -mode=shared: MiB of GPU memory per cGPU",
+        ),
+        (
+            "-l -ncgpus=2 -poolmem=2048",
+            "-poolmem goes with -mode=shared only: an exclusive cGPU has all memory of its GPU",
+        ),
+        ("-l -ncgpus=2 -mode=share", "-mode is exclusive or shared, not 'share'"),
+        ("-l -ncgpus=2 -locality=far", "-locality is any or local or remote, not 'far'"),
+        ("-l -ncgpus=2 -ncgpus=3", "-ncgpus is given twice"),
+        ("-l -t", "-l (launch) and -t (terminate) do not go together"),
+        ("-l -ncgpu=2", "gsaas launch has no option -ncgpu; did you mean -ncgpus?"),
+        ("-l -loc=local", "gsaas launch has no option -loc"),
+        ("-l -lname=a", "gsaas launch has no option -lname; did you mean -name?"),
+        ("-l -nowait=1 -ncgpus=1", "-nowait takes no value"),
+        ("-l web", "gsaas launch takes no argument 'web'"),
+        (
+            "-l=2",
+            "no command is given: -l launches, -t terminates, and any other command, such as list, is the first word",
+        ),
+        (
+            "-ncgpus=2",
+            "no command is given: -l launches, -t terminates, and any other command, such as list, is the first word",
+        ),
+        ("lsit", "there is no command 'lsit'; did you mean list?"),
+        ("xyzzy", "there is no command 'xyzzy'"),
+        (
+            "delete web",
+            "there is no command 'delete'; did you mean gsaas -t -id=ID or gsaas release?",
+        ),
+        ("list -o json", "gsaas list has no option -o; did you mean -f?"),
+        ("list -l", "gsaas list has no option -l"),
+        ("show a b", "-id is given twice"),
+        ("list -- ls", "gsaas list runs no command: nothing may follow --"),
+        ("list -f xml", "-f is table or json or csv or value or yaml, not 'xml'"),
+    ],
+)
+def test_an_invalid_line_is_refused_in_one_sentence(line, sentence):
+    assert refusal(line).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("", None),
+        ("help", None),
+        ("-h", None),
+        ("-help", None),
+        ("--help", None),
+        ("help list", "list"),
+        ("list --help", "list"),
+        ("-l -help", "launch"),
+        ("-t -h", "terminate"),
+        ("exec web -h -- ls", "exec"),
+    ],
+)
+def test_help_is_requested_anywhere_on_a_line(line, command):
+    with pytest.raises(HelpRequested) as wanted:
+        read(line)
+    assert wanted.value.command == command
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("-ncgpus=1", None),
+        ("-ncgpus=1 -wait", FOREVER),
+        ("-wait -ncgpus=1", FOREVER),
+        ("-ncgpus=1 -wait=30", 30),
+        ("-wait 30 -ncgpus=1", 30),
+    ],
+)
+def test_an_option_may_do_without_a_value_and_takes_a_number_after_a_space(words, seconds):
+    assert read(f"-l {words}")[1].wait == seconds
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon"])
+def test_a_time_to_wait_is_a_whole_number_of_at_least_1(value):
+    with pytest.raises(UsageError, match="-wait needs a whole number of at least 1"):
+        read(f"-l -ncgpus=1 -wait={value}")
+
+
+def test_a_priority_may_be_below_0():
+    assert read("-l -ncgpus=1 -priority -5")[1].priority == -5
