@@ -209,12 +209,9 @@ def test_clients_that_wait_leave_threads_for_others(stacked: Node) -> None:
 
 
 def test_the_apis_workers_count_together(stacked: Node) -> None:
-    assert stacked.written(stacked.unit(API)) == {
-        "Service": {
-            "RuntimeDirectory": "gsaas/metrics",
-            "Environment": "PROMETHEUS_MULTIPROC_DIR=/run/gsaas/metrics",
-        }
-    }
+    service = stacked.written(stacked.unit(API))["Service"]
+    assert service["RuntimeDirectory"] == "gsaas-api"
+    assert service["Environment"] == "PROMETHEUS_MULTIPROC_DIR=/run/gsaas-api"
 
 
 def test_rodvr_has_one_capability(stacked: Node) -> None:
