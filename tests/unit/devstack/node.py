@@ -23,7 +23,16 @@ STACK = (
     "stack test-config",
 )
 ADDRESS = "127.0.0.1"
-NOVA_CONF = "[notifications]\nnotification_format = unversioned\n"
+NOVA_CONF = """\
+[notifications]
+notification_format = unversioned
+[oslo_messaging_notifications]
+driver = messagingv2
+transport_url = rabbit://stackrabbit:secret@controller:5672/
+"""
+NOVA_CELL_CONF = (
+    "[DEFAULT]\ntransport_url = rabbit://stackrabbit:secret@controller:5672/nova_cell1\n"
+)
 
 CONTROLLER = ("mysql", "rabbit", "key", "n-api", "n-cond", "n-sch")
 COMPUTE_HOST = ("n-cpu",)
@@ -45,6 +54,8 @@ class Node:
             (self.root / name).mkdir(parents=True, exist_ok=True)
         self._program("uwsgi", "#!/bin/true\n")
         self.nova_conf.write_text(NOVA_CONF)
+        if "n-cond" in self.services:
+            self.nova_cell_conf.write_text(NOVA_CELL_CONF)
 
     @property
     def conf(self) -> Path:
@@ -53,6 +64,11 @@ class Node:
     @property
     def nova_conf(self) -> Path:
         return self.root / "nova" / "nova.conf"
+
+    @property
+    def nova_cell_conf(self) -> Path:
+        """Of the conductor of the only cell."""
+        return self.root / "nova" / "nova_cell1.conf"
 
     @property
     def nova_policy(self) -> Path:
@@ -74,6 +90,7 @@ class Node:
             *(f"{name}={shlex.quote(value)}" for name, value in self._variables().items()),
             f"source {HERE}/standins.sh",
             self.local,
+            f"source {PLUGIN}/override-defaults",
             f"source {PLUGIN}/settings",
             *(f"source {PLUGIN}/plugin.sh {phase}" for phase in phases),
         ]
@@ -136,6 +153,8 @@ class Node:
             "GSAAS_COMMANDS_DIR": str(self.root / "commands"),
             "GSAAS_CONF_DIR": str(self.root / "etc"),
             "GSAAS_HOST": "node-1",
+            "GSAAS_LOG_DIR": str(self.root / "log"),
+            "GSAAS_RUN_DIR": str(self.root / "run"),
             "HOST_IP": ADDRESS,
             "KEYSTONE_SERVICE_URI": "http://controller/identity",
             "NOVA_CONF": str(self.nova_conf),
@@ -150,5 +169,3 @@ class Node:
             "STACK_USER": "root" if os.geteuid() == 0 else str(os.geteuid()),
             "SYSTEMD_DIR": str(self.root / "systemd"),
         }
-            "GSAAS_LOG_DIR": str(self.root / "log"),
-            "GSAAS_RUN_DIR": str(self.root / "run"),

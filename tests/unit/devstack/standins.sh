@@ -112,7 +112,6 @@ function conductor_conf { echo "$NOVA_CONF_DIR/nova_cell$1.conf"; }
 
 function sudo { "$@"; }
 function is_ubuntu { :; }
-function install_package { note install_package "$@"; }
 function get_python_exec_prefix { echo "$DEST/venv/bin"; }
 
 function join_extras {
@@ -131,6 +130,7 @@ function setup_develop {
     done
 }
 
+function install_package { note install_package "$@"; }
 function install_apache_uwsgi { note install_apache_uwsgi; }
 function create_service_user { note create_service_user "$@"; }
 function get_or_create_service { note get_or_create_service "$@"; }

@@ -202,10 +202,10 @@ def test_the_api_is_an_application_of_uwsgi_behind_apache(stacked: Node) -> None
     site = stacked.root / "sites" / "gsaas-api.conf"
     assert site.read_text() == "ProxyPass /gpu-scheduling\n"
 
+
 def test_clients_that_wait_leave_threads_for_others(stacked: Node) -> None:
     threads = stacked.written(stacked.conf.parent / "gsaas-api-uwsgi.ini")["uwsgi"]["threads"]
     assert int(threads) > conf.load(files=[str(stacked.conf)]).queue.long_polls
-
 
 
 def test_the_apis_workers_count_together(stacked: Node) -> None:
@@ -335,19 +335,30 @@ def test_a_service_that_does_not_start_ends_it_in_a_sentence(tmp_path: Path, ser
 # What Nova is told
 
 
-def test_nova_tells_of_every_change_and_others_hear_what_they_heard(stacked: Node) -> None:
-    assert stacked.written(stacked.nova_conf) == {
-        "notifications": {
-            "notification_format": "both",
-            "notify_on_state_change": "vm_and_task_state",
-        },
-        "oslo_messaging_notifications": {"driver": "messagingv2"},
+@pytest.mark.parametrize("file", ["nova.conf", "nova_cell1.conf"])
+def test_nova_tells_of_every_change_and_others_hear_what_they_heard(
+    stacked: Node, file: str
+) -> None:
+    """The conductor of a cell reads a file of its own, and its message bus is the cell's."""
+    written = stacked.written(stacked.nova_conf.with_name(file))
+    assert written["notifications"] == {
+        "notification_format": "both",
+        "notify_on_state_change": "vm_and_task_state",
+    }
+    assert written["oslo_messaging_notifications"] == {
+        "driver": "messagingv2",
+        "transport_url": "rabbit://stackrabbit:secret@controller:5672/",
     }
 
 
+def test_a_node_without_conductors_gets_no_file_of_one(tmp_path: Path) -> None:
+    node = Node(tmp_path, COMPUTE_HOST)
+    node.run(*STACK)
+    assert not node.nova_cell_conf.exists()
+
+
 def test_versioned_notifications_alone_stay_so(tmp_path: Path) -> None:
-    node = Node(tmp_path, CONTROLLER)
-    node.nova_conf.write_text("[notifications]\nnotification_format = versioned\n")
+    node = Node(tmp_path, CONTROLLER, "NOVA_NOTIFICATION_FORMAT=versioned")
     node.run("stack post-config")
     assert node.written(node.nova_conf)["notifications"]["notification_format"] == "versioned"
 
