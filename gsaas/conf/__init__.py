@@ -46,6 +46,8 @@ MODULES = (
     rodvr,
     standalone,
 )
+QUIET = ("alembic=WARN", "pyroute2=INFO", "hpack=INFO")
+"""Log levels of libraries, beside oslo.log's own: with `debug`, these would log every message that they encode."""
 FOLDER = Path("/etc/gsaas")
 """Where configuration files are found by default."""
 
@@ -67,7 +69,7 @@ def load(
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
-    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *QUIET])
     conf.register_opts(db_options.database_opts, "database")
     for module in MODULES:
         # A group object of its own for each ConfigOpts: oslo.config stores a group's options in the object, so that
