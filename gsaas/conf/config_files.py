@@ -92,7 +92,7 @@ def unknown(
                 yield f"no process reads the section [{section}]: do you mean [{nearest}]?"
             continue
         for name in sorted(found[section]):
-            if name in known[section] | registered[section] or (section, name) in old:
+            if name in {*known[section], *registered[section]} or (section, name) in old:
                 continue
             nearest = _nearest(name, known[section])
             elsewhere = [other for other in sorted(known) if name in known[other]]
