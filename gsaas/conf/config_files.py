@@ -32,7 +32,10 @@ def problems(conf: cfg.ConfigOpts, own: Mapping[str, Collection[cfg.Opt]]) -> li
     found = read(conf)
     known = {section: {option.dest for option in options} for section, options in own.items()}
     registered = {
-        section: set(conf if section == "DEFAULT" else conf.get(section, ())) for section in found
+        section: set(
+            conf if section == "DEFAULT" else (conf[section] if section in conf else ())  # noqa: SIM401  (it has no working `get`)
+        )
+        for section in found
     }
     return [*deprecated(found, own), *unknown(found, known, registered, own)]
 

@@ -110,6 +110,7 @@ def test_options_of_libraries_are_no_problem(problems):
     [database]
     connection = sqlite://
     [keystone_authtoken]
+    auth_type = password
     auth_url = https://keystone.example.org/v3
     [service_user]
     auth_type = password
