@@ -126,6 +126,14 @@ def _user_id(value: str) -> int | str:
     return user_id(value)
 
 
+def sort_key(value: str) -> tuple[str, str]:
+    """Convert to a key and a direction, `asc` or `desc`. Raises `ValueError`."""
+    key, _, direction = value.partition(":")
+    if direction not in ("", "asc", "desc"):
+        raise ValueError(f"has the direction asc or desc, not '{direction}'")
+    return key, direction or "asc"
+
+
 def seconds_or_default(value: str) -> int | str:
     """Convert to a number of seconds, or return `default`. Raises `ValueError`."""
     return value if value == "default" else whole_number(value)
@@ -238,9 +246,29 @@ gsaas alloc does this itself. It is needed for a lease that was taken on another
                     "leases of all projects (administrators)",
                     mistaken_names=("all-projects", "a"),
                 ),
+                Option(
+                    "sort",
+                    "KEY[:asc|desc]",
+                    "order of the leases, such as created_at:desc (default: created_at); repeat it to order leases "
+                    "that are equal in the first key",
+                    convert=sort_key,
+                    mistaken_names=("sort-key", "sort_key"),
+                    repeatable=True,
+                ),
+                Option(
+                    "changes-since",
+                    "TIME",
+                    "only leases that have changed since TIME, RELEASED ones included",
+                    mistaken_names=("changes_since", "since"),
+                ),
                 *OUTPUT,
             ),
             details="""
+A TIME is a date, which stands for its midnight, or such as 2026-10-01T12:00:00Z, in UTC unless it
+has an offset. -sort accepts id, name, status, project_id, user_id, created_at, updated_at,
+released_at, queued_at, wait_until, kept_until, priority, count, mode, memory_mb, locality, policy,
+access, server_id and, for administrators, server_host.
+
 Besides the columns of the table, -c accepts project_id, mode, locality, policy, server_host,
 consumer_host, position, degraded, fault and created_at.""",
         ),

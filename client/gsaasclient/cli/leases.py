@@ -7,6 +7,7 @@ from time import sleep
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, UnreachableError
+from gsaasclient.api import API_VERSION
 from gsaasclient.cli import cgpus, queue
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import Progress, print_list, print_note, print_resource
@@ -54,6 +55,8 @@ COLUMNS = (
     Column("fault", value=_of("fault", "message")),
     Column("created_at", "since"),
 )
+SORTING_VERSION = "1.1"
+"""The first microversion of the API that sorts lists, and lists what has changed."""
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
 """The columns of a list of leases, unless others are picked."""
 
@@ -127,10 +130,15 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
         "status": args.status,
         "name": args.name,
         "all_projects": "true" if args.all else None,
+        "sort_key": [key for key, _ in args.sort],
+        "sort_dir": [direction for _, direction in args.sort],
+        "changes-since": args.changes_since,
     }
-    query = urlencode({key: value for key, value in filters.items() if value})
+    query = urlencode({key: value for key, value in filters.items() if value}, doseq=True)
     path = "/v1/leases" + (f"?{query}" if query else "")
-    leases = get_all(client, path, "leases")["leases"]
+    # An API of an older release is asked for nothing that it does not know.
+    version = SORTING_VERSION if args.sort or args.changes_since else API_VERSION
+    leases = get_all(client, path, "leases", version)["leases"]
     hint = None if leases else lambda: "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
     print_list(args, columns, leases, leases, hint)
     return 0

@@ -85,7 +85,7 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 
 class Option:
-    """One option of a command.
+    """One option of a command; its value is found under its name, with `_` instead of `-`.
 
     *metavar* stands for the value in the help; None makes the option a flag. *bare_value* is the value of the option
     when it is given without one; None means that a value is required. *mistaken_names* are not accepted; where one of
@@ -106,6 +106,7 @@ class Option:
         bare_value: Any = None,
     ) -> None:
         self.name = name
+        self.attribute = name.replace("-", "_")
         self.metavar = metavar
         self.help = help
         self.convert = convert
@@ -243,7 +244,7 @@ def _option_name(word: str) -> str | None:
 
 def _parse_options(command: CommandSpec, words: list[str]) -> SimpleNamespace:
     options = {name: option for option in command.options for name in option.names}
-    values = SimpleNamespace(**{option.name: option.default for option in command.options})
+    values = SimpleNamespace(**{option.attribute: option.default for option in command.options})
     seen = set()
     rest = list(reversed(words))
     while rest:
@@ -251,12 +252,12 @@ def _parse_options(command: CommandSpec, words: list[str]) -> SimpleNamespace:
         option, value = _parse_option(command, options, word, rest)
         if option.repeatable:
             # A new list each time: the default one belongs to the option.
-            setattr(values, option.name, [*getattr(values, option.name), value])
+            setattr(values, option.attribute, [*getattr(values, option.attribute), value])
             continue
         if option.name in seen:
             raise UsageError(f"-{option.name} is given twice")
         seen.add(option.name)
-        setattr(values, option.name, value)
+        setattr(values, option.attribute, value)
     return values
 
 
