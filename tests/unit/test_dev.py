@@ -36,7 +36,10 @@ for program in python pip ruff lint-imports mypy oslo-config-generator oslopolic
     chmod +x "$3/bin/$program"
 done
 """
-GSAAS = "-e launcher -e client -e .[standalone,sim,mysql,postgresql]"
+SYSTEM = {"id": "echo 0", "dpkg-query": "echo installed"}
+"""Root's machine, on which all packages are installed."""
+DEMO = "-e launcher -e client -e .[standalone]"
+GSAAS = "-e launcher -e client -e .[api,engine,rodvr,monitor,standalone,sim,mysql,postgresql]"
 WITH_TESTS = f"{GSAAS} --group test"
 
 
@@ -49,13 +52,19 @@ class Workshop:
         for name in INPUTS:
             (root / name).parent.mkdir(exist_ok=True)
             shutil.copy(REPOSITORY / name, root / name)
-        (root / "python").write_text(PYTHON)
-        (root / "python").chmod(0o755)
+        self._program("python", PYTHON)
+        for name, line in SYSTEM.items():
+            self._program(name, f"#!/bin/sh\n{line}\n")
+
+    def _program(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text)
+        (self.root / name).chmod(0o755)
 
     def dev(self, *arguments: str, fail: str = "nothing fails") -> int:
         """Run ./dev in the copy; programs fail whose arguments contain *fail*. Return the exit status."""
         self._journal.write_text("")
         environment = os.environ | {
+            "PATH": f"{self.root}:{os.environ['PATH']}",
             "PYTHON": str(self.root / "python"),
             "JOURNAL": str(self._journal),
             "FAIL": fail,
@@ -84,6 +93,7 @@ def workshop(tmp_path: Path) -> Workshop:
 @pytest.mark.parametrize(
     ("command", "installed"),
     [
+        (["demo"], DEMO),
         (["run", "true"], GSAAS),
         (["sample"], GSAAS),
         (["lint"], WITH_TESTS),
@@ -102,6 +112,14 @@ def test_nothing_is_installed_twice(workshop: Workshop) -> None:
     assert workshop.dev("run", "true") == 0
     assert not workshop.called("pip")
     assert not workshop.called("python")
+
+
+def test_what_demo_lacks_is_added_when_another_command_needs_it(workshop: Workshop) -> None:
+    workshop.dev("demo")
+    workshop.dev("run", "true")
+    assert workshop.installed() == [GSAAS]
+    workshop.dev("demo")
+    assert workshop.installed() == []
 
 
 def test_what_an_installation_leaves_in_the_folders_is_no_input(workshop: Workshop) -> None:

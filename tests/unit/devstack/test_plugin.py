@@ -12,6 +12,7 @@ import pytest
 from oslo_policy.policy import Rules
 
 from gsaas import conf
+from gsaas.db import database
 from gsaas.gpu_host import inventory
 from tests.unit.devstack.node import (
     ADDRESS,
@@ -150,7 +151,7 @@ def test_gsaas_understands_its_configuration(stacked: Node) -> None:
     assert settings.api.auth_strategy == "keystone"
     assert settings.api.public_url == "http://controller/gpu-scheduling"
     assert settings.remoting.driver == "simulated"
-    assert settings.database.connection == f"sqlite:///{stacked.root}/gsaas.sqlite"
+    assert database.section(settings).connection == f"sqlite:///{stacked.root}/gsaas.sqlite"
 
 
 def test_it_logs_in_as_a_user_of_its_own_and_checks_tokens(stacked: Node) -> None:
