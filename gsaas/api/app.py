@@ -20,7 +20,17 @@ from oslo_middleware import request_id
 from werkzeug.sansio.utils import get_current_url
 
 from gsaas import exceptions, limits
-from gsaas.api import bodies, disconnects, errors, microversions, openapi, rbac, routes, validation
+from gsaas.api import (
+    bodies,
+    disconnects,
+    errors,
+    health,
+    microversions,
+    openapi,
+    rbac,
+    routes,
+    validation,
+)
 from gsaas.api.estimates import QueueEstimates
 from gsaas.api.rbac.decisions import DecisionCache
 from gsaas.api.request import ApiRequest, ApiResponse
@@ -81,6 +91,7 @@ def create_app(
         subscriptions or LeaseSubscriptions(conf.queue.long_polls),
         QueueEstimates(database),
         keyring.from_conf(conf),
+        health.load_backends(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
@@ -110,7 +121,12 @@ def _view(
     def view(**path_parameters: str) -> flask.Response:
         flask_request = flask.request
         context = authenticate(flask_request) if route.rule else _anonymous_context(flask_request)
-        request = ApiRequest(service, context, base_url=_base_url(service.conf, flask_request))
+        request = ApiRequest(
+            service,
+            context,
+            base_url=_base_url(service.conf, flask_request),
+            server_port=int(flask_request.environ.get("SERVER_PORT") or 0),
+        )
         request.is_disconnected = functools.partial(
             disconnects.is_disconnected, flask_request.environ
         )
@@ -125,6 +141,8 @@ def _view(
         request.query = validation.parse_query(
             route.query_schema, list(flask_request.args.items(multi=True))
         )
+        if route.rule:
+            microversions.check_query(route.query, request.query, flask.g.microversion)
         if route.body_schema is not None:
             request.body = bodies.read(flask_request)
             route.body_schema.check(request.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,8 @@ class ApiRequest:
     context: RequestContext
     base_url: str
     """The start of every link, without a slash at the end."""
+    server_port: int
+    """The TCP port that received it; 0 for a socket without one."""
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = None
     is_disconnected: Callable[[], bool] = lambda: False
@@ -47,6 +50,20 @@ class ApiRequest:
         maximum: int = self.service.conf.api.max_limit
         wanted: int = self.query.get("limit", maximum)
         return min(wanted, maximum)
+
+    @property
+    def sort(self) -> list[tuple[str, bool]]:
+        """The order that the query asks for: pairs of a key, and whether it is descending. Raises `BadRequest`."""
+        keys, directions = self.query.get("sort_key", []), self.query.get("sort_dir", [])
+        if len(directions) > len(keys):
+            raise exceptions.BadRequest(
+                reason=f"sort_dir is given {len(directions)} times, sort_key {len(keys)} times; each sort_dir is the "
+                "direction of the sort_key at the same place"
+            )
+        return [
+            (key, direction == "desc")
+            for key, direction in itertools.zip_longest(keys, directions, fillvalue="asc")
+        ]
 
     def allows(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
         """Return whether *rule* allows the caller to act on *target*.
@@ -73,4 +90,5 @@ class ApiRequest:
             name: str(value).lower() if isinstance(value, bool) else value
             for name, value in self.query.items()
         }
-        return [self.link(f"{path}?{urlencode(query | {'marker': marker})}", rel="next")]
+        encoded = urlencode(query | {"marker": marker}, doseq=True)
+        return [self.link(f"{path}?{encoded}", rel="next")]

@@ -37,6 +37,7 @@ PROCESSES = {
     "engine": (
         "gsaas.cli.engine",
         "gsaas.cli.manage",
+        "gsaas.cli.status",
         "gsaas.checkup.nova",
         "gsaas.checkup.parts",
         "gsaas.cloud.nova.cloud",
