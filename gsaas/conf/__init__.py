@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration: one module for each option group. Options are registered on a new `ConfigOpts`, never the global one.
 
 conf = gsaas.conf.load(["--config-file", "/etc/gsaas/gsaas.conf"])

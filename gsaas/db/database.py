@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access to the database: one SQLAlchemy engine, and short transactions that read or write.
 
     database = Database.connect(conf)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that the configured database can be used by this release, and says in sentences what is wrong if not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Netfilter netlink, for what programs nftables: RODVR on compute hosts, the fence on GPU hosts.
 
 wire         attributes and messages as bytes     transport  atomic batches, dumps, errors

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rule expressions and base objects of nftables, encoded by pyroute2.
 
 Registers are the 4-byte ones: `R`, `R + 1`, … A value longer than four bytes fills the following ones too.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Netfilter netlink: atomic batches, requests and dumps. Errors name the message that failed.
 
 pyroute2 0.9.7 has sockets for this too. They are not used because they never report a batch that is

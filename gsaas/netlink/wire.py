@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Netlink attributes and messages as bytes.
 
 pyroute2 encodes what is built once (rules, base chains). What is built for every VM, or read by the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's guide, followed word by word: its commands are typed, its files are installed, as they stand there.
 
 Three machines with systemd have nothing of GSaaS at first: a controller beside the cloud's Keystone, Nova, MariaDB and

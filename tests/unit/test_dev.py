@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """./dev: what its commands install into the virtual environment, and when.
 
 A stand-in for Python makes an environment whose programs only record how they were called.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extras of gsaas: each one installs what its process imports, and nothing more.
 
 A new interpreter imports the modules of which a process is composed, with the drivers that it loads by name. Which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The help texts of `gsaas`. The program's own is written by hand; those of commands are made from their options."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command-line parser of `gsaas`: a list of words in, a command and its option values out.
 
 argparse is not used, because the published command lines do not follow its conventions: it would accept `-loc=local`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table `inet gsaas_fence`, as data.
 
     input   packets to the ports of daemons: those that RODVR has translated on this host and those of an admitted

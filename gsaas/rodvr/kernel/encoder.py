@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The netlink messages that carry out the operations of a plan.
 
 The installation of a VM's binding takes this path, so bytes are laid out here by hand: rules are encoded

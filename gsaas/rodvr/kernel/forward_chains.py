@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the forward chains of other programs, for `gsaas.rodvr.forwarding` to evaluate."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The veth pair, the routes and the per-device settings; the interface indexes of taps.
 
 Only devices are configured, never the host: forwarding is enabled for rodvr1 and the GPU NIC alone. The

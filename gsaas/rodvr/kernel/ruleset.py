@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RODVR's two tables, as data.
 
     table netdev rodvr   a chain on every bound tap, and one on rodvr0 for replies

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small cloud in network namespaces: one compute host, three VMs, two GPU hosts, two networks.
 
 VMs 1 and 2 belong to different tenants and have the same IP *and* the same MAC. VM 3 sits on VM 1's

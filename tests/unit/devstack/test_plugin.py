@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DevStack plug-in: what it writes, registers, starts and removes on each kind of node.
 
 All of its phases run in order, with stand-ins for DevStack's functions. GSaaS itself reads what they wrote.
