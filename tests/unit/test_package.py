@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""./dev package: what it builds, read from the archives. `build` makes each wheel from the sdist, so this has all files."""
+"""./dev package: what it builds, read from the archives.
+
+`build` makes each wheel from the sdist, so that one has all files, too.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ def test_the_wheel_of_the_client_has_every_file_of_its_package_and_no_other_pack
 
 
 def test_the_wheel_of_the_server_brings_what_operators_install(built: Path) -> None:
-    """Units, samples, alerts, dashboard, the plug-in of DevStack and the documents, in the folders of the repository."""
+    """Units, samples, alerts, dashboard, plug-in of DevStack and documents, in the folders of the repository."""
     brought = {name.removeprefix(SHARE) for name in names(built / SERVER) if SHARE in name}
     generated = {"etc/gsaas/gsaas.conf.sample", "etc/gsaas/policy.yaml.sample"}
     assert {*tracked("etc", "devstack", "doc"), *generated} <= brought
