@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between releases of pyroute2, and what is wrong in all of them. No other module depends on the release.
 
 OpenStack's constraints have had 0.8.1 for years, while package indexes have 0.9. With what is here, all releases that
