@@ -29,17 +29,6 @@ CONTROLLER = ("mysql", "rabbit", "key", "n-api", "n-cond", "n-sch")
 COMPUTE_HOST = ("n-cpu",)
 GPU_HOST = ("gsaas-monitor",)
 
-# The plug-in makes its environment with `python -m venv`. The programs in this one only record their calls.
-VENV = """\
-#!/bin/bash
-echo "python $*" >>"$JOURNAL"
-mkdir -p "$3/bin"
-for program in pip gsaas-manage gsaas-rodvr; do
-    printf '#!/bin/bash\\necho "%s $*" >>"$JOURNAL"\\n' $program >"$3/bin/$program"
-    chmod +x "$3/bin/$program"
-done
-"""
-
 
 @dataclass
 class Node:
@@ -54,7 +43,6 @@ class Node:
     def __post_init__(self) -> None:
         for name in ("bin", "commands", "sites", "systemd", "nova"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
-        self._program("python", VENV)
         self._program("uwsgi", "#!/bin/true\n")
         self.nova_conf.write_text(NOVA_CONF)
 
@@ -71,8 +59,9 @@ class Node:
         return self.root / "nova" / "policy.yaml"
 
     @property
-    def venv(self) -> Path:
-        return self.root / "gsaas.venv"
+    def programs(self) -> Path:
+        """Where the environment that DevStack's services share has its programs."""
+        return self.root / "venv" / "bin"
 
     def unit(self, service: str) -> Path:
         """What is added to the unit that DevStack writes."""
@@ -117,11 +106,12 @@ class Node:
         return {name: dict(parser[name]) for name in parser.sections()}
 
     def files(self) -> set[str]:
-        """Return every file and link of the node, without the programs of the machine and Nova's files."""
+        """Return every file and link of the node, without programs and Nova's files."""
         return {
             str(path.relative_to(self.root))
             for path in self.root.rglob("*")
-            if not path.is_dir() and path.relative_to(self.root).parts[0] not in ("bin", "nova")
+            if not path.is_dir()
+            and path.relative_to(self.root).parts[0] not in ("bin", "nova", "venv")
         } - {"journal"}
 
     @property
@@ -141,7 +131,6 @@ class Node:
             "DEST": str(self.root),
             "ENABLED_SERVICES": ",".join(self.services),
             "ENABLE_DEBUG_LOG_LEVEL": "True",
-            "GLOBAL_VENV": "True",
             "GSAAS_COMMANDS_DIR": str(self.root / "commands"),
             "GSAAS_CONF_DIR": str(self.root / "etc"),
             "GSAAS_HOST": "node-1",
@@ -150,8 +139,7 @@ class Node:
             "MYSQL_GATHER_PERFORMANCE": "True",
             "NOVA_CONF": str(self.nova_conf),
             "NOVA_CONF_DIR": str(self.nova_conf.parent),
-            "OFFLINE": "False",
-            "PYTHON": "python",
+            "NOVA_NUM_CELLS": "1",
             "REGION_NAME": "RegionOne",
             "SERVICE_HOST": "controller",
             "SERVICE_PASSWORD": "secret",
@@ -161,3 +149,5 @@ class Node:
             "STACK_USER": "root" if os.geteuid() == 0 else str(os.geteuid()),
             "SYSTEMD_DIR": str(self.root / "systemd"),
         }
+            "GSAAS_LOG_DIR": str(self.root / "log"),
+            "GSAAS_RUN_DIR": str(self.root / "run"),

@@ -5,7 +5,9 @@ All of its phases run in order, with stand-ins for DevStack's functions. GSaaS i
 
 from __future__ import annotations
 
+import re
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,7 @@ def started(node: Node) -> list[str]:
 
 
 def test_a_node_with_all_of_nova_gets_all_of_gsaas(stacked: Node) -> None:
-    programs = stacked.venv / "bin"
+    programs = stacked.programs
     configured = f"--config-file {stacked.conf}"
     assert stacked.did("run_process") == [
         f"gsaas-api {stacked.root}/bin/uwsgi --procname-prefix gsaas-api"
@@ -100,25 +102,50 @@ def test_only_the_node_of_the_api_registers_gsaas_and_makes_tables(tmp_path: Pat
 # What is installed
 
 
-def test_it_is_installed_where_neutrons_releases_do_not_matter(stacked: Node) -> None:
-    assert stacked.did("python") == [f"-m venv {stacked.venv}"]
-    assert stacked.did("pip") == [
-        f"install -c {SOURCE}/constraints.txt -e {SOURCE} python-memcached"
+def test_it_shares_the_environment_and_the_constraints_of_devstacks_services(stacked: Node) -> None:
+    assert stacked.did("setup_develop") == [
+        f"{SOURCE}/launcher",
+        f"{SOURCE}/client",
+        f"{SOURCE} api,engine,rodvr,monitor,mysql",
     ]
-    assert stacked.did("install_package") == ["python3-venv iproute2"]
     assert len(stacked.did("install_apache_uwsgi")) == 1
+
+
+@pytest.mark.parametrize(
+    ("services", "extras"),
+    [
+        (COMPUTE_HOST, "rodvr,monitor"),
+        (GPU_HOST, "monitor"),
+        ((*CONTROLLER, ENGINE), "engine,mysql"),
+    ],
+    ids=["compute host", "GPU host", "a second engine"],
+)
+def test_a_node_installs_what_its_services_need(
+    tmp_path: Path, services: tuple[str, ...], extras: str
+) -> None:
+    node = Node(tmp_path, services)
+    node.run("stack pre-install", "stack install")
+    assert node.did("setup_develop") == [f"{SOURCE} {extras}"]
+
+
+def test_devstack_finds_the_name_of_each_distribution(stacked: Node) -> None:
+    """It takes the third word of the line of setup.cfg that begins with `name`, to edit its constraints."""
+    for call in stacked.did("setup_develop"):
+        folder = Path(call.split()[0])
+        lines = (folder / "setup.cfg").read_text().splitlines()
+        (name,) = [line.split()[2] for line in lines if re.match("name.*=", line)]
+        assert name in ("gsaas", "gsaas-launcher", "python-gsaasclient")
+
+
+def test_the_extras_of_a_node_exist() -> None:
+    for database in ("mysql", "postgresql"):
+        assert metadata.metadata("gsaas").get_all("Provides-Extra").count(database) == 1
 
 
 def test_its_commands_are_where_a_shell_finds_them(stacked: Node) -> None:
     for name in ("gsaas", "gsaas-manage"):
         link = stacked.root / "commands" / name
-        assert link.readlink() == stacked.venv / "bin" / name
-
-
-def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
-    node = Node(tmp_path, GPU_HOST, "OFFLINE=True")
-    node.run("stack pre-install", "stack install")
-    assert not node.did("pip")
+        assert link.readlink() == stacked.programs / name
 
 
 # What is configured
@@ -381,7 +408,6 @@ def test_clean_leaves_nothing(tmp_path: Path) -> None:
     node.run("unstack")
     node.run("clean")
     assert node.files() == set()
-    assert not node.venv.exists()
     assert not node.conf.parent.exists()
 
 
