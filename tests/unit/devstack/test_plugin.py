@@ -51,12 +51,12 @@ def test_a_node_with_all_of_nova_gets_all_of_gsaas(stacked: Node) -> None:
     configured = f"--config-file {stacked.conf}"
     assert stacked.did("run_process") == [
         f"gsaas-api {stacked.root}/bin/uwsgi --procname-prefix gsaas-api"
-        f" --ini {stacked.conf.parent}/gsaas-api-uwsgi.ini",
+        f" --ini {stacked.conf.parent}/gsaas-api-uwsgi.ini --venv {programs.parent}",
         f"gsaas-engine {programs}/gsaas-engine {configured}",
         f"gsaas-rodvr {programs}/gsaas-rodvr {configured}",
         f"gsaas-monitor {programs}/gsaas-monitor {configured}",
     ]
-    assert stacked.did("wait_for_service") == ["http://controller/gpu-scheduling/"]
+    assert stacked.did("wait_for_service") == ["http://controller/gpu-scheduling/healthcheck"]
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,39 @@ def test_the_apis_workers_count_together(stacked: Node) -> None:
 
 
 def test_rodvr_has_one_capability(stacked: Node) -> None:
-    assert stacked.written(stacked.unit(RODVR)) == {
-        "Service": {
-            "AmbientCapabilities": "CAP_NET_ADMIN",
-            "CapabilityBoundingSet": "CAP_NET_ADMIN",
-            "NoNewPrivileges": "true",
-        }
-    }
+    service = stacked.written(stacked.unit(RODVR))["Service"]
+    assert service["AmbientCapabilities"] == service["CapabilityBoundingSet"] == "CAP_NET_ADMIN"
+    assert service["NoNewPrivileges"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("driver", "capabilities"),
+    [
+        ("simulated", "CAP_NET_ADMIN"),
+        ("rcuda", "CAP_NET_ADMIN CAP_SYS_ADMIN"),
+        ("lupine", "CAP_NET_ADMIN CAP_SYS_ADMIN"),
+    ],
+)
+def test_the_monitor_may_fence_and_give_real_daemons_their_devices(
+    tmp_path: Path, driver: str, capabilities: str
+) -> None:
+    node = Node(tmp_path, GPU_HOST, f"GSAAS_REMOTING_DRIVER={driver}")
+    node.run("stack post-config")
+    service = node.written(node.unit(MONITOR))["Service"]
+    assert service["AmbientCapabilities"] == service["CapabilityBoundingSet"] == capabilities
+    assert conf.load(files=[str(node.conf)]).daemons.fence
+
+
+def test_the_monitor_has_the_folders_that_its_configuration_names(stacked: Node) -> None:
+    service = stacked.written(stacked.unit(MONITOR))["Service"]
+    daemons = conf.load(files=[str(stacked.conf)]).daemons
+    assert daemons.state_dir == f"/run/{service['RuntimeDirectory']}"
+    assert daemons.log_dir == f"/var/log/{service['LogsDirectory']}"
+
+
+def test_daemons_outlive_their_monitor(stacked: Node) -> None:
+    service = stacked.written(stacked.unit(MONITOR))["Service"]
+    assert (service["Delegate"], service["RuntimeDirectoryPreserve"]) == ("yes", "yes")
 
 
 def test_the_interface_to_the_gpu_network_is_the_one_with_this_nodes_address(stacked: Node) -> None:
@@ -258,11 +284,51 @@ def test_an_inventory_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
     assert not (node.conf.parent / "inventory.toml").exists()
 
 
-def test_real_gpus_are_never_made_up(tmp_path: Path) -> None:
-    node = Node(tmp_path, GPU_HOST, "GSAAS_REMOTING_DRIVER=lupine")
+@pytest.mark.parametrize("driver", ["rcuda", "lupine"])
+def test_real_gpus_are_those_that_the_driver_reports(tmp_path: Path, driver: str) -> None:
+    node = Node(tmp_path, GPU_HOST, f"GSAAS_REMOTING_DRIVER={driver}")
+    node.run("stack post-config")
+    settings = conf.load(files=[str(node.conf)])
+    assert (settings.monitor.source, settings.monitor.gpu_address) == ("nvml", ADDRESS)
+    assert not (node.conf.parent / "inventory.toml").exists()
+
+
+def test_the_source_of_gpus_may_be_chosen(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU_HOST, "GSAAS_INVENTORY=/srv/gpus.toml GSAAS_GPU_SOURCE=simulated")
+    node.run("stack post-config")
+    monitor = conf.load(files=[str(node.conf)]).monitor
+    assert (monitor.source, monitor.inventory) == ("simulated", "/srv/gpus.toml")
+
+
+@pytest.mark.parametrize("source", ["declared", "nvidia"])
+def test_a_source_that_cannot_be_used_ends_it_in_a_sentence(tmp_path: Path, source: str) -> None:
+    node = Node(tmp_path, GPU_HOST, f"GSAAS_GPU_SOURCE={source}")
     done = node.run("stack post-config", check=False)
     assert done.returncode
-    assert "set GSAAS_INVENTORY" in done.stderr
+    assert f"GSAAS_GPU_SOURCE={source}: set it to" in done.stderr
+
+
+def test_the_daemons_may_be_elsewhere(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU_HOST, "GSAAS_REMOTING_DRIVER=lupine GSAAS_DAEMONS_DIR=/srv/lupine")
+    node.run("stack post-config")
+    assert conf.load(files=[str(node.conf)]).daemons.folder == "/srv/lupine"
+
+
+# What starts
+
+
+def test_systemd_waits_until_each_service_is_ready(stacked: Node) -> None:
+    for service in (API, ENGINE, RODVR, MONITOR):
+        assert stacked.written(stacked.unit(service))["Service"]["Type"] == "notify"
+
+
+@pytest.mark.parametrize("service", [API, ENGINE, RODVR, MONITOR])
+def test_a_service_that_does_not_start_ends_it_in_a_sentence(tmp_path: Path, service: str) -> None:
+    node = Node(tmp_path, CONTROLLER + COMPUTE_HOST, f"BROKEN={service}")
+    done = node.run(*STACK, check=False)
+    assert done.returncode
+    assert f"{service} did not start: journalctl -u devstack@{service}.service" in done.stderr
+    assert started(node)[-1] == service
 
 
 # What Nova is told
