@@ -195,13 +195,18 @@ def test_the_api_is_an_application_of_uwsgi_behind_apache(stacked: Node) -> None
         "uwsgi": {
             "module": "gsaas.wsgi.api:application",
             "processes": "2",
-            "threads": "8",
-            "venv": str(stacked.venv),
+            "threads": "64",
+            "need-app": "true",
             "env": f"GSAAS_CONFIG_FILES={stacked.conf}",
         }
     }
     site = stacked.root / "sites" / "gsaas-api.conf"
     assert site.read_text() == "ProxyPass /gpu-scheduling\n"
+
+def test_clients_that_wait_leave_threads_for_others(stacked: Node) -> None:
+    threads = stacked.written(stacked.conf.parent / "gsaas-api-uwsgi.ini")["uwsgi"]["threads"]
+    assert int(threads) > conf.load(files=[str(stacked.conf)]).queue.long_polls
+
 
 
 def test_the_apis_workers_count_together(stacked: Node) -> None:
