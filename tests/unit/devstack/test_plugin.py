@@ -454,7 +454,8 @@ def test_unstack_stops_everything_and_leaves_no_vm_its_gpus(tmp_path: Path) -> N
     node.forget()
     node.run("unstack")
     assert node.did("stop_process") == [API, ENGINE, RODVR, MONITOR]
-    assert node.did("gsaas-rodvr") == [f"--config-file {node.conf} --clean"]
+    for agent in (RODVR, MONITOR):
+        assert node.did(agent) == [f"--config-file {node.conf} --clean"]
     assert node.did("remove_uwsgi_config") == [API]
     assert not list((tmp_path / "sites").iterdir())
     assert not node.nova_policy.exists()
@@ -486,4 +487,5 @@ def test_a_node_that_was_never_stacked_can_be_cleaned(tmp_path: Path) -> None:
     node = Node(tmp_path, CONTROLLER + COMPUTE_HOST)
     node.run("unstack")
     node.run("clean")
-    assert not node.did("gsaas-rodvr")
+    assert not node.did(RODVR)
+    assert not node.did(MONITOR)
