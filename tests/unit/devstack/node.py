@@ -127,7 +127,9 @@ class Node:
         return {
             "APACHE_SITES": str(self.root / "sites"),
             "BUS": "rabbit://stackrabbit:secret@controller:5672/",
-            "DATABASE": f"sqlite:///{self.root}",
+            "DATABASE": "mysql+pymysql://root:secret@127.0.0.1",
+            "DATABASE_QUERY": "?charset=utf8&plugin=dbcounter",
+            "DATABASE_TYPE": "mysql",
             "DEST": str(self.root),
             "ENABLED_SERVICES": ",".join(self.services),
             "ENABLE_DEBUG_LOG_LEVEL": "True",
@@ -136,7 +138,6 @@ class Node:
             "GSAAS_HOST": "node-1",
             "HOST_IP": ADDRESS,
             "KEYSTONE_SERVICE_URI": "http://controller/identity",
-            "MYSQL_GATHER_PERFORMANCE": "True",
             "NOVA_CONF": str(self.nova_conf),
             "NOVA_CONF_DIR": str(self.nova_conf.parent),
             "NOVA_NUM_CELLS": "1",

@@ -104,9 +104,9 @@ function remove_uwsgi_config {
     note remove_uwsgi_config "$2"
 }
 
-function database_connection_url {
-    echo "$DATABASE/$1.sqlite$([[ "$MYSQL_GATHER_PERFORMANCE" == False ]] || echo "?plugin=dbcounter")"
-}
+function database_connection_url { echo "$DATABASE/$1$DATABASE_QUERY"; }
+function get_notification_url { echo "$BUS"; }
+function conductor_conf { echo "$NOVA_CONF_DIR/nova_cell$1.conf"; }
 
 # Functions that would change the machine
 
