@@ -2,4 +2,5 @@
 
 wire         attributes and messages as bytes     transport  atomic batches, dumps, errors
 expressions  rule expressions, built by pyroute2  namespace  opening sockets in a network namespace
+pyroute2_releases  what differs between releases of that library
 """
