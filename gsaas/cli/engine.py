@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import service
+from gsaas import reports, service
 from gsaas.cloud import base as cloud
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
@@ -79,6 +79,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     )
     parts.callback(engine.stop)
     engine.start()
+    reports.add_section("Engine", engine.describe)
     if conf.engine.metrics_listen:
         parts.callback(_serve_metrics(conf.engine.metrics_listen))
 

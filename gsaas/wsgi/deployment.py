@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from gsaas import rpc
+from gsaas import reports, rpc
 from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
@@ -29,6 +29,7 @@ from gsaas.rpc.engine import EngineClient
 from gsaas.wsgi import filters
 from gsaas.wsgi.filters import Wsgi
 
+PROCESS = "gsaas-api"
 _ANY_GPU = Request(1, EXCLUSIVE, None, ANY)
 
 
@@ -67,7 +68,16 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         authenticate=_authenticator(conf),
         subscriptions=subscriptions,
     )
+    reports.prepare(conf)
+    reports.add_section(
+        "API",
+        lambda: {
+            "database connections": database.engine.pool.status(),
+            "leases that long polls wait for": subscriptions.leases(),
+        },
+    )
     return filters.surround(app, conf), [
+        lambda: reports.watch(conf, PROCESS),  # in a thread, which would not survive a fork
         lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies
         lambda: rpc.check(bus),
         servers.connect,
