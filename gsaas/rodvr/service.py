@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gsaas import rpc
+from gsaas import rpc, version
 from gsaas.context import RequestContext
 from gsaas.objects.binding import binding_from_dict
 from gsaas.rodvr.endpoint import Endpoint
@@ -112,7 +112,7 @@ class EndpointService:
         while not self._stopping.is_set():
             self._report_due.clear()
             try:
-                self._reported = self._endpoint.report().to_dict()
+                self._reported = self._endpoint.report().to_dict() | {"release": version.RELEASE}
                 self._reported_at = time.monotonic()
                 self._engine.endpoint_report(self.host, self._reported)
             except rpc.BusError as error:

@@ -7,6 +7,7 @@ or `warm_up` before it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from oslo_config import cfg
@@ -17,6 +18,7 @@ from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud import base as cloud
+from gsaas.db import processes
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
@@ -81,6 +83,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies
         lambda: rpc.check(bus),
         servers.connect,
+        lambda: processes.keep_recording(database, PROCESS, threading.Event()),
     ]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from gsaas import rpc
+from gsaas import rpc, version
 from gsaas.gpu_host.fence.fence import Fence
 from gsaas.objects.daemon import (
     Daemon,
@@ -263,7 +263,7 @@ class DaemonService:
             self._report_due.clear()
             with self._lock:
                 self._try_fence("set", self._set_fence)
-                report = self._reported = self._report().to_dict()
+                report = self._reported = self._report().to_dict() | {"release": version.RELEASE}
             try:
                 self._engine.daemons_report(self.host, report)
             except rpc.BusError as error:
