@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from gsaasclient.credentials import Credentials
     from gsaasclient.transport import Response
 
-API_VERSION = "gpu-scheduling 1.0"
-"""The microversion of the API that this client is written for, as an OpenStack-API-Version header."""
+API_VERSION = "1.0"
+"""The microversion of the API that requests are for, unless they need a newer one."""
 
 
 class Client:
@@ -24,15 +24,16 @@ class Client:
     def __init__(self, credentials: Credentials | CloudCredentials) -> None:
         self._transport = credentials.connect()
 
-    def request(self, method: str, path: str, body: Any = None) -> Any:
+    def request(self, method: str, path: str, body: Any = None, version: str = API_VERSION) -> Any:
         """Send a request and return the answer: the value of its JSON, its text, or None if it is empty.
 
-        *path* begins with `/v1`; *body*, unless None, is sent as JSON. Raises `ApiError` for an error status,
-        `UnreachableError` if there is no answer, and `CredentialsError` if Keystone refuses the credentials.
+        *path* begins with `/v1`; *body*, unless None, is sent as JSON; *version* is the microversion. Raises
+        `ApiError` for an error status, `UnreachableError` if there is no answer, and `CredentialsError` if Keystone
+        refuses the credentials.
         """
         headers = {
             "Accept": "application/json, text/plain",
-            "OpenStack-API-Version": API_VERSION,
+            "OpenStack-API-Version": f"gpu-scheduling {version}",
         }
         content = None
         if body is not None:

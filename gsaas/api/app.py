@@ -141,6 +141,8 @@ def _view(
         request.query = validation.parse_query(
             route.query_schema, list(flask_request.args.items(multi=True))
         )
+        if route.rule:
+            microversions.check_query(route.query, request.query, flask.g.microversion)
         if route.body_schema is not None:
             request.body = bodies.read(flask_request)
             route.body_schema.check(request.body)

@@ -12,10 +12,13 @@ PATH = "/v1/endpoints"
 
 
 def index(request: ApiRequest) -> ApiResponse:
-    """List the endpoints, in the order of their hosts' names."""
+    """List the endpoints, in the order of their hosts' names unless the query names another one."""
     with request.service.database.read() as session:
         found = endpoints.page(
-            session, limit=request.page_size + 1, marker=request.query.get("marker")
+            session,
+            limit=request.page_size + 1,
+            marker=request.query.get("marker"),
+            sort=request.sort,
         )
     body: dict[str, Any] = {"endpoints": [_endpoint(row) for row in found[: request.page_size]]}
     if len(found) > request.page_size:

@@ -16,11 +16,17 @@ PATH = "/v1/hosts"
 
 def index(request: ApiRequest) -> ApiResponse:
     """Show the totals, and list the hosts if the caller may see them."""
+    sort = request.sort
+    if sort:
+        request.authorise(rbac.SHOW)  # there is nothing to sort for others
     with request.service.database.read() as session:
         body: dict[str, Any] = {"totals": gpus.totals(session)}
         if request.allows(rbac.SHOW):
             found = hosts.page(
-                session, limit=request.page_size + 1, marker=request.query.get("marker")
+                session,
+                limit=request.page_size + 1,
+                marker=request.query.get("marker"),
+                sort=sort,
             )
             body["hosts"] = [_host(request, host) for host in found[: request.page_size]]
             if len(found) > request.page_size:

@@ -14,7 +14,8 @@ from gsaas.api.launch import launch
 from gsaas.api.lease_view import PATH, show_lease
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
-from gsaas.api.times import iso
+from gsaas.api.schemas import leases as schemas
+from gsaas.api.times import iso, parse
 from gsaas.cloudinit.environment import shell_exports
 from gsaas.db import leases
 from gsaas.metrics import counted
@@ -54,15 +55,26 @@ def create(request: ApiRequest) -> ApiResponse:
 
 
 def index(request: ApiRequest) -> ApiResponse:
-    """List leases, oldest first."""
-    query, project_id = dict(request.query), request.context.project_id
-    if query.pop("all_projects", False):
+    """List leases, oldest first unless the query names another order."""
+    query, project_id, page_size = request.query, request.context.project_id, request.page_size
+    if query.get("all_projects"):
         request.authorise(rbac.LIST_ALL_PROJECTS)
         project_id = None
-    page_size = request.page_size
-    query["limit"] = page_size + 1  # one more shows whether there is a next page
+    sort = request.sort
+    if any(key in schemas.PLACEMENT_SORT_KEYS for key, _ in sort):
+        request.authorise(rbac.SHOW_PLACEMENT)  # the order of the rows tells what is not shown
+    changes_since = query.get("changes-since")
+    filters = {name: query[name] for name in ("server_id", "status", "name") if name in query}
     with request.service.database.reading() as connection:
-        found = leases.page(connection, project_id=project_id, **query)
+        found = leases.page(
+            connection,
+            project_id=project_id,
+            limit=page_size + 1,  # one more shows whether there is a next page
+            marker=query.get("marker"),
+            changed_since=None if changes_since is None else parse(changes_since, "changes-since"),
+            sort=sort,
+            **filters,
+        )
         shown = [show_lease(request, connection, lease) for lease in found[:page_size]]
     body: dict[str, Any] = {"leases": shown}
     if len(found) > page_size:

@@ -7,17 +7,26 @@ the oldest microversion, so that an old client keeps working.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from gsaas import exceptions
 from gsaas.api import errors
 
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0),)
+HISTORY = ((1, 0), (1, 1))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
+1.1: lists of leases, GPUs, hosts, endpoints and the queue take `sort_key` and `sort_dir`; that of leases takes
+     `changes-since`.
 """
+
+SINCE = "x-openstack"
+"""The keyword of a query parameter's schema that names its first microversion, as OpenStack's own documents write it:
+`{"min-ver": "1.1"}`."""
 
 
 def format_version(version: tuple[int, int]) -> str:
@@ -52,3 +61,19 @@ def negotiate(header: str | None) -> str:
     if wanted not in map(format_version, HISTORY):
         raise errors.UnsupportedVersion(given=wanted, min_version=OLDEST, max_version=NEWEST)
     return wanted
+
+
+def check_query(schema: Mapping[str, Any], names: Iterable[str], version: str) -> None:
+    """Raise `BadRequest` if one of the query's *names* is, according to its *schema*, newer than *version*."""
+    for name in names:
+        since = schema["properties"].get(name, {}).get(SINCE, {}).get("min-ver", OLDEST)
+        if _parse(version) < _parse(since):
+            raise exceptions.BadRequest(
+                reason=f"{name} needs microversion {since} or newer, and this request is for {version}; "
+                f"ask for it with the header {HEADER}: {SERVICE} {since}"
+            )
+
+
+def _parse(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")
+    return int(major), int(minor)

@@ -34,6 +34,7 @@ def index(request: ApiRequest) -> ApiResponse:
             project_id=project_id,
             limit=page_size + 1,
             marker=request.query.get("marker"),
+            sort=request.sort,
         )
         own = queue.length(connection, request.project_id)
     places = [_place(request, lease, positions[lease.id]) for lease in found[:page_size]]

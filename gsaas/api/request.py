@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,20 @@ class ApiRequest:
         wanted: int = self.query.get("limit", maximum)
         return min(wanted, maximum)
 
+    @property
+    def sort(self) -> list[tuple[str, bool]]:
+        """The order that the query asks for: pairs of a key, and whether it is descending. Raises `BadRequest`."""
+        keys, directions = self.query.get("sort_key", []), self.query.get("sort_dir", [])
+        if len(directions) > len(keys):
+            raise exceptions.BadRequest(
+                reason=f"sort_dir is given {len(directions)} times, sort_key {len(keys)} times; each sort_dir is the "
+                "direction of the sort_key at the same place"
+            )
+        return [
+            (key, direction == "desc")
+            for key, direction in itertools.zip_longest(keys, directions, fillvalue="asc")
+        ]
+
     def allows(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
         """Return whether *rule* allows the caller to act on *target*.
 
@@ -75,4 +90,5 @@ class ApiRequest:
             name: str(value).lower() if isinstance(value, bool) else value
             for name, value in self.query.items()
         }
-        return [self.link(f"{path}?{urlencode(query | {'marker': marker})}", rel="next")]
+        encoded = urlencode(query | {"marker": marker}, doseq=True)
+        return [self.link(f"{path}?{encoded}", rel="next")]

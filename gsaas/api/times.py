@@ -13,12 +13,13 @@ def iso(when: datetime.datetime | None) -> str | None:
 
 
 def parse(text: str, name: str) -> datetime.datetime:
-    """Return the time in *text*, without a time zone: a time as `iso` returns it, or a date, which means its midnight.
+    """Return the time in *text*, in UTC without a time zone: a time in ISO 8601, or a date, which means its midnight.
 
     *text* has passed the schema of the parameter *name*. Raises `BadRequest` for a time that does not exist, such as
     the 30th of February.
     """
     try:
-        return datetime.datetime.fromisoformat(text.removesuffix("Z"))
-    except ValueError as error:
+        time = datetime.datetime.fromisoformat(text)
+        return time if time.tzinfo is None else time.astimezone(datetime.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError) as error:
         raise exceptions.BadRequest(reason=f"{name} is {text!r}: {error}") from None

@@ -79,9 +79,13 @@ def parse_query(schema: Schema, pairs: list[tuple[str, str]]) -> dict[str, Any]:
     """Return the names and values of a query string, converted to the types in *schema*; raises `BadRequest`."""
     values: dict[str, Any] = {}
     for name, text in pairs:
-        if name in values:
+        json_type = schema.schema["properties"].get(name, {}).get("type")
+        if json_type == "array":  # given once for each item
+            values.setdefault(name, []).append(text)
+        elif name in values:
             raise exceptions.BadRequest(reason=f"{name} is given twice in the query")
-        values[name] = _convert(text, schema.schema["properties"].get(name, {}).get("type"))
+        else:
+            values[name] = _convert(text, json_type)
     if values or "required" in schema.schema:
         schema.check(values, "the query")
     return values
@@ -152,6 +156,10 @@ def _allowed(schema: Mapping[str, Any]) -> str:
             return "true or false"
         case "object":
             return "an object"
+        case "array" if schema.get("uniqueItems"):
+            return f"given at most {schema['maxItems']} times, each time with another value"
+        case "array":
+            return f"given at most {schema['maxItems']} times"
         case "string" if "maxLength" in schema:
             shortest, longest = schema["minLength"], schema["maxLength"]
             return f"one line of {shortest} to {longest} characters, without control characters"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from oslo_utils import timeutils
@@ -12,6 +12,10 @@ from sqlalchemy.orm import Session
 from gsaas import exceptions
 from gsaas.db import hosts
 from gsaas.db.models import EndpointRow, HostRow
+from gsaas.db.ordering import order_of, row_values
+
+SORT_KEYS = {"host": EndpointRow.host_name, "seen_at": EndpointRow.seen_at}
+"""Columns that a list of endpoints may be sorted by."""
 
 
 def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
@@ -47,12 +51,21 @@ def gpu_addresses(session: Session, host_names: Collection[str]) -> dict[str, st
     return {name: address for name, address in session.execute(query) if address is not None}
 
 
-def page(session: Session, *, limit: int, marker: str | None = None) -> list[EndpointRow]:
-    """Return up to *limit* endpoints whose host names come after *marker*, by host name."""
-    query = select(EndpointRow).order_by(EndpointRow.host_name).limit(limit)
-    if marker is not None:
-        query = query.where(EndpointRow.host_name > marker)
-    return list(session.scalars(query))
+def page(
+    session: Session,
+    *,
+    limit: int,
+    marker: str | None = None,
+    sort: Sequence[tuple[str, bool]] = (),
+) -> list[EndpointRow]:
+    """Return up to *limit* endpoints after the endpoint of the host *marker*.
+
+    *sort* are names of `SORT_KEYS`, each with whether it is descending; by default they are sorted by host name.
+    Raises `BadRequest` if *marker* is no endpoint and its name alone does not say where the page begins.
+    """
+    order = order_of(SORT_KEYS, "host", sort)
+    after = None if marker is None else row_values(session, EndpointRow, order, marker, "endpoint")
+    return list(session.scalars(order.page(select(EndpointRow), limit, after)))
 
 
 def report_of(connection: Connection, host_name: str) -> Mapping[str, Any] | None:

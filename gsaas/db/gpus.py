@@ -25,8 +25,22 @@ from sqlalchemy.orm import Session, lazyload
 from gsaas import exceptions
 from gsaas.db import hosts
 from gsaas.db.models import ClaimRow, GpuReadingRow, GpuRow, HostRow
+from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
 from gsaas.objects.gpu_report import GpuInfo, Reading, XidError
+
+SORT_KEYS = {
+    "uuid": GpuRow.uuid,
+    "host": GpuRow.host_name,
+    "index": GpuRow.device_index,
+    "model": GpuRow.model,
+    "memory_mb": GpuRow.memory_mb,
+    "used_mb": GpuRow.used_mb,
+    "disabled": GpuRow.disabled,
+    "withdrawn": GpuRow.withdrawn_reason,
+    "parent_uuid": GpuRow.parent_uuid,
+}
+"""Columns that a list of GPUs may be sorted by."""
 
 NOT_REPORTED = "not reported by its monitor"
 
@@ -78,12 +92,21 @@ def readings(session: Session, uuids: Collection[str]) -> dict[str, GpuReadingRo
     return {reading.gpu_uuid: reading for reading in session.scalars(query)}
 
 
-def page(session: Session, *, limit: int, marker: str | None = None) -> list[GpuRow]:
-    """Return up to *limit* GPUs whose UUIDs come after *marker*, by UUID."""
-    query = select(GpuRow).order_by(GpuRow.uuid).limit(limit)
-    if marker is not None:
-        query = query.where(GpuRow.uuid > marker)
-    return list(session.scalars(query))
+def page(
+    session: Session,
+    *,
+    limit: int,
+    marker: str | None = None,
+    sort: Sequence[tuple[str, bool]] = (),
+) -> list[GpuRow]:
+    """Return up to *limit* GPUs after the GPU *marker*.
+
+    *sort* are names of `SORT_KEYS`, each with whether it is descending; by default the order is that of the UUIDs.
+    Raises `BadRequest` if *marker* is no GPU and its UUID alone does not say where the page begins.
+    """
+    order = order_of(SORT_KEYS, "uuid", sort)
+    after = None if marker is None else row_values(session, GpuRow, order, marker, "GPU")
+    return list(session.scalars(order.page(select(GpuRow), limit, after)))
 
 
 def leases_on(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:

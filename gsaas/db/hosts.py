@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,20 @@ from sqlalchemy.orm import Session, joinedload, selectinload
 from gsaas import exceptions
 from gsaas.db import leases
 from gsaas.db.models import ClaimRow, EndpointRow, GpuRow, HostRow, LeaseRow
+from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 
 GONE = "gone for good"
 """The reason for which a forgotten host is disabled. It stays disabled if it reports before its rows are deleted."""
+
+SORT_KEYS = {
+    "name": HostRow.name,
+    "gpu_address": HostRow.gpu_address,
+    "disabled": HostRow.disabled,
+    "monitor_seen_at": HostRow.monitor_seen_at,
+}
+"""Columns that a list of hosts may be sorted by."""
 
 _WHOLE = (selectinload(HostRow.gpus), joinedload(HostRow.endpoint))
 
@@ -41,12 +50,21 @@ def get(session: Session, name: str) -> HostRow:
     return host
 
 
-def page(session: Session, *, limit: int, marker: str | None = None) -> list[HostRow]:
-    """Return up to *limit* hosts whose names come after *marker*, by name."""
-    query = select(HostRow).order_by(HostRow.name).limit(limit).options(*_WHOLE)
-    if marker is not None:
-        query = query.where(HostRow.name > marker)
-    return list(session.scalars(query))
+def page(
+    session: Session,
+    *,
+    limit: int,
+    marker: str | None = None,
+    sort: Sequence[tuple[str, bool]] = (),
+) -> list[HostRow]:
+    """Return up to *limit* hosts after the host *marker*.
+
+    *sort* are names of `SORT_KEYS`, each with whether it is descending; by default the order is that of the names.
+    Raises `BadRequest` if *marker* is no host and its name alone does not say where the page begins.
+    """
+    order = order_of(SORT_KEYS, "name", sort)
+    after = None if marker is None else row_values(session, HostRow, order, marker, "host")
+    return list(session.scalars(order.page(select(HostRow).options(*_WHOLE), limit, after)))
 
 
 def set_disabled(session: Session, name: str, disabled: bool, reason: str | None = None) -> HostRow:

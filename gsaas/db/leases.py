@@ -25,11 +25,12 @@ from sqlalchemy import update as update_rows
 
 from gsaas import exceptions
 from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow, table_of
+from gsaas.db.ordering import order_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects import lifecycle
 from gsaas.objects.access import Access
-from gsaas.objects.lease import KEPT_ALIVE, Claim, ClaimedGpu, GpuHost, Lease
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lease import Claim, ClaimedGpu, GpuHost, Lease
+from gsaas.objects.lifecycle import ENTITLED, Status
 
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
 COLUMNS = tuple(field.name for field in dataclasses.fields(Lease) if field.name != "claims")
@@ -56,6 +57,16 @@ class RecordedEvent(NamedTuple):
 
 _LEASES, _CLAIMS, _EVENTS = table_of(LeaseRow), table_of(ClaimRow), table_of(LeaseEventRow)
 _GPUS, _HOSTS = table_of(GpuRow), table_of(HostRow)
+
+SORT_KEYS = {
+    name: _LEASES.c[name]
+    for name in (
+        *("id", "name", "status", "project_id", "user_id", "created_at", "updated_at"),
+        *("released_at", "queued_at", "wait_until", "kept_until", "priority", "count"),
+        *("mode", "memory_mb", "locality", "policy", "access", "server_id", "server_host"),
+    )
+}
+"""Columns that a list of leases may be sorted by."""
 
 _SELECT = select(*(_LEASES.c[name] for name in COLUMNS))
 _ONE = _SELECT.where(_LEASES.c.id == bindparam("this"))
@@ -145,30 +156,35 @@ def page(
     server_id: str | None = None,
     status: str | None = None,
     name: str | None = None,
+    changed_since: datetime.datetime | None = None,
+    sort: Sequence[tuple[str, bool]] = (),
 ) -> list[Lease]:
-    """Return up to *limit* leases after the lease *marker*, oldest first, that match all filters.
+    """Return up to *limit* leases after the lease *marker* that match all filters.
 
-    Raises `BadRequest` if *marker* is not a lease that the caller may see.
+    *sort* are names of `SORT_KEYS`, each with whether it is descending; by default the oldest lease comes first. With
+    *changed_since*, released leases are returned, too. Raises `BadRequest` if *marker* is not a lease that the caller
+    may see.
     """
-    query = _oldest_first(_SELECT).limit(limit)
-    # Live statuses are named one by one, so that an index finds them: the history may be long.
-    query = query.where(
-        _LEASES.c.status.in_(LIVE) if status is None else _LEASES.c.status == status
-    )
+    query = _SELECT
+    if status is not None:
+        query = query.where(_LEASES.c.status == status)
+    elif changed_since is None:
+        # Live statuses are named one by one, so that an index finds them: the history may be long.
+        query = query.where(_LEASES.c.status.in_(LIVE))
+    if changed_since is not None:
+        query = query.where(_LEASES.c.updated_at >= changed_since)
     if project_id is not None:
         query = query.where(_LEASES.c.project_id == project_id)
     if server_id is not None:
         query = query.where(_LEASES.c.server_id == server_id)
     if name is not None:
         query = query.where(_LEASES.c.name == name)
+    order = order_of(SORT_KEYS, "id", sort, [("created_at", False)])
+    after = None
     if marker is not None:
         last = marked(connection, marker, project_id)
-        # The first condition follows from the second; it tells an index where to begin.
-        query = query.where(
-            _LEASES.c.created_at >= last.created_at,
-            or_(_LEASES.c.created_at > last.created_at, _LEASES.c.id > last.id),
-        )
-    return read(connection, query)
+        after = [getattr(last, key.column.name) for key in order.keys]
+    return read(connection, order.page(query, limit, after))
 
 
 def read(connection: Connection, query: Select[Any]) -> list[Lease]:
@@ -351,7 +367,7 @@ def keep(connection: Connection, lease_id: str) -> Lease:
     A lease without a keepalive, or one that has ended, stays as it is. Raises `NotFound`.
     """
     lease = lock(connection, lease_id)
-    if lease.keepalive is None or lease.kept_until is None or lease.status not in KEPT_ALIVE:
+    if lease.keepalive is None or lease.kept_until is None or lease.status not in ENTITLED:
         return lease
     kept_until = timeutils.utcnow() + datetime.timedelta(seconds=lease.keepalive)
     return write(connection, lease.with_(kept_until=kept_until), "kept_until")
@@ -359,7 +375,7 @@ def keep(connection: Connection, lease_id: str) -> Lease:
 
 def abandoned(connection: Connection, now: datetime.datetime) -> list[str]:
     """Return the ids of the leases whose clients have been silent for longer than their keepalive."""
-    query = select(_LEASES.c.id).where(_LEASES.c.kept_until < now, _LEASES.c.status.in_(KEPT_ALIVE))
+    query = select(_LEASES.c.id).where(_LEASES.c.kept_until < now, _LEASES.c.status.in_(ENTITLED))
     return list(connection.scalars(query))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,20 +19,31 @@ from sqlalchemy.orm import aliased
 
 from gsaas.db import leases
 from gsaas.db.models import LeaseRow
+from gsaas.db.ordering import order_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.lifecycle import ENTITLED, Event, Status
 
 STEP = "queue"
 """The step of a lease that its fault names when it left the queue without GPUs."""
-
-HAVING_GPUS = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
 
 SAMPLE_SIZE = 64
 """The number of leases, the last ones that were released, from which the waiting time is estimated."""
 
 _IN_QUEUE = and_(LeaseRow.status == Status.QUEUED, LeaseRow.queued_at.is_not(None))
 """The second condition follows from the first; with it the database uses a small index, of leases that ever waited."""
+
+SORT_KEYS = {
+    "lease_id": LeaseRow.id,
+    **{
+        name: getattr(LeaseRow, name)
+        for name in ("name", "project_id", "user_id", "priority", "queued_at", "wait_until")
+    },
+}
+"""Columns that a list of the queue may be sorted by."""
+
+ORDER = (("priority", True), ("queued_at", False), ("lease_id", False))
+"""The order in which leases are served."""
 
 TOP_PRIORITY = select(func.max(LeaseRow.priority)).where(_IN_QUEUE)
 """None if the queue is empty; found at the end of an index."""
@@ -184,32 +195,27 @@ def page(
     project_id: str | None = None,
     limit: int,
     marker: str | None = None,
+    sort: Sequence[tuple[str, bool]] = (),
 ) -> list[Lease]:
-    """Return up to *limit* leases in the queue after the lease *marker*, in the order of the queue."""
+    """Return up to *limit* leases in the queue after the lease *marker*.
+
+    *sort* are names of `SORT_KEYS`, each with whether it is descending; by default the order is that of the queue.
+    """
+    order = order_of(SORT_KEYS, "lease_id", sort, ORDER)
     conditions: list[ColumnElement[bool]] = [_IN_QUEUE]
     if project_id is not None:
         conditions.append(LeaseRow.project_id == project_id)
+    after = None
     if marker is not None:
         last = leases.marked(connection, marker, project_id)
-        conditions.append(
-            or_(
-                LeaseRow.priority < last.priority,
-                and_(LeaseRow.priority == last.priority, LeaseRow.queued_at > last.queued_at),
-                and_(
-                    LeaseRow.priority == last.priority,
-                    LeaseRow.queued_at == last.queued_at,
-                    LeaseRow.id > last.id,
-                ),
-            )
-        )
-    query = leases.select_leases(*conditions).order_by(None)
-    query = query.order_by(LeaseRow.priority.desc(), LeaseRow.queued_at, LeaseRow.id)
-    return leases.read(connection, query.limit(limit))
+        after = [getattr(last, key.column.name) for key in order.keys]
+    query = leases.select_leases(*conditions)
+    return leases.read(connection, order.page(query, limit, after))
 
 
 def durations(connection: Connection) -> tuple[int, list[float]]:
     """Return how many leases have GPUs now, and for how many seconds each of the last released ones had them."""
-    now = connection.scalars(select(func.count()).where(LeaseRow.status.in_(HAVING_GPUS))).one()
+    now = connection.scalars(select(func.count()).where(LeaseRow.status.in_(ENTITLED))).one()
     past = connection.execute(
         select(LeaseRow.claimed_at, LeaseRow.released_at)
         .where(LeaseRow.status == Status.RELEASED, LeaseRow.claimed_at.is_not(None))
@@ -231,7 +237,7 @@ def with_silent_client(connection: Connection, before: datetime.datetime) -> lis
     They may have been given GPUs meanwhile, of which no client knows.
     """
     query = select(LeaseRow.id).where(
-        LeaseRow.status.in_((Status.QUEUED, *HAVING_GPUS)), LeaseRow.waiter_seen_at < before
+        LeaseRow.status.in_((Status.QUEUED, *ENTITLED)), LeaseRow.waiter_seen_at < before
     )
     return list(connection.scalars(query))
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from time import sleep
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, UnreachableError
+from gsaasclient.api import API_VERSION
 from gsaasclient.cli import cgpus, queue
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import Progress, print_json, print_list, print_note, print_resource
+from gsaasclient.cli.output import Progress, print_list, print_note, print_resource
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.tables import facts, table
@@ -55,8 +55,16 @@ COLUMNS = (
     Column("fault", value=_of("fault", "message")),
     Column("created_at", "since"),
 )
+SORTING_VERSION = "1.1"
+"""The first microversion of the API that sorts lists, and lists what has changed."""
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
 """The columns of a list of leases, unless others are picked."""
+
+VARIABLES = (
+    Column("name", value=lambda variable: variable[0]),
+    Column("value", value=lambda variable: variable[1]),
+)
+"""The columns of an environment."""
 
 
 def launch(client: Client, args: SimpleNamespace) -> int:
@@ -122,10 +130,15 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
         "status": args.status,
         "name": args.name,
         "all_projects": "true" if args.all else None,
+        "sort_key": [key for key, _ in args.sort],
+        "sort_dir": [direction for _, direction in args.sort],
+        "changes-since": args.changes_since,
     }
-    query = urlencode({key: value for key, value in filters.items() if value})
+    query = urlencode({key: value for key, value in filters.items() if value}, doseq=True)
     path = "/v1/leases" + (f"?{query}" if query else "")
-    leases = get_all(client, path, "leases")["leases"]
+    # An API of an older release is asked for nothing that it does not know.
+    version = SORTING_VERSION if args.sort or args.changes_since else API_VERSION
+    leases = get_all(client, path, "leases", version)["leases"]
     hint = None if leases else lambda: "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
     print_list(args, columns, leases, leases, hint)
     return 0
@@ -156,12 +169,25 @@ def env(client: Client, args: SimpleNamespace) -> int:
     forms = [form for form in ("shell", "dotenv", "json") if getattr(args, form)]
     if len(forms) > 1:
         raise UsageError(f"-{forms[0]} and -{forms[1]} do not go together")
-    answer = environment(client, find(client, require_id(args.id)), *forms or ["shell"])
-    if isinstance(answer, str):
-        sys.stdout.write(answer if answer.endswith("\n") else f"{answer}\n")
-    else:
-        print_json(answer["environment"])
+    if forms and (args.f != "table" or args.c):
+        raise UsageError(f"-{forms[0]} goes with neither -f nor -c")
+    columns = select(VARIABLES, args.c)
+    lease = find(client, require_id(args.id))
+    form = forms[0] if forms else "shell"
+    if form == "json":
+        args.f = "json"
+    if args.f == "table" and not args.c:
+        print(lines(client, lease, form))
+        return 0
+    document = variables(client, lease)
+    print_list(args, columns, list(document.items()), document)
     return 0
+
+
+def lines(client: Client, lease: Lease, form: str = "shell") -> str:
+    """Return the environment of a lease as lines of the form `shell` or `dotenv`."""
+    answer: str = environment(client, lease, form)
+    return answer.removesuffix("\n")
 
 
 def environment(client: Client, lease: Lease, form: str) -> Any:

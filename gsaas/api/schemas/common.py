@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 MAX_INTEGER = 2**31 - 1
@@ -75,6 +76,34 @@ PAGE = {
     },
     "marker": {**TEXT, "description": "The identifier of the last row of the previous page."},
 }
+
+
+SINCE_1_1 = {"x-openstack": {"min-ver": "1.1"}}
+
+
+def sorting(keys: Iterable[str]) -> dict[str, Any]:
+    """Return the query parameters with which a list is sorted by any of *keys*."""
+    allowed = list(keys)
+    return {
+        "sort_key": {
+            "type": "array",
+            "items": {"enum": allowed},
+            "minItems": 1,
+            "maxItems": len(allowed),
+            "uniqueItems": True,
+            "description": "Sort by this field; given several times, each further field orders rows that are equal in "
+            "those before. Rows without a value come last.",
+            **SINCE_1_1,
+        },
+        "sort_dir": {
+            "type": "array",
+            "items": {"enum": ["asc", "desc"]},
+            "minItems": 1,
+            "maxItems": len(allowed),
+            "description": "The direction of the sort_key at the same place: asc (default) or desc.",
+            **SINCE_1_1,
+        },
+    }
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:

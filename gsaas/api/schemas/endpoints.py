@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gsaas.api.schemas import common
 
-LIST = common.query(common.PAGE)
+SORT_KEYS = ("host", "seen_at")
+LIST = common.query({**common.PAGE, **common.sorting(SORT_KEYS)})
 
 ENDPOINT = common.record(
     {

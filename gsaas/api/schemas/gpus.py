@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from gsaas.api.schemas import common
 
-LIST = common.query(common.PAGE)
+SORT_KEYS = (
+    "uuid",
+    "host",
+    "index",
+    "model",
+    "memory_mb",
+    "used_mb",
+    "disabled",
+    "withdrawn",
+    "parent_uuid",
+)
+LIST = common.query({**common.PAGE, **common.sorting(SORT_KEYS)})
 UPDATE = common.disabling("gpu")
 
 TOTALS = common.record(

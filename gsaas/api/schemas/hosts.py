@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gsaas.api.schemas import common, gpus
 
-LIST = common.query(common.PAGE)
+SORT_KEYS = ("name", "gpu_address", "disabled", "monitor_seen_at")
+LIST = common.query({**common.PAGE, **common.sorting(SORT_KEYS)})
 UPDATE = common.disabling("host")
 DELETE = common.query(
     {

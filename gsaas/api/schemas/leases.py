@@ -113,9 +113,27 @@ SHOW_QUERY = common.query(
     }
 )
 
+PLACEMENT_SORT_KEYS = ("server_host",)
+"""Fields that only callers who may see placements may sort by: the order would tell the others."""
+SORT_KEYS = (
+    *("id", "name", "status", "project_id", "user_id", "created_at", "updated_at"),
+    *("released_at", "queued_at", "wait_until", "kept_until", "priority", "count"),
+    *("mode", "memory_mb", "locality", "policy", "access", "server_id"),
+    *PLACEMENT_SORT_KEYS,
+)
+
 LIST = common.query(
     {
         **common.PAGE,
+        **common.sorting(SORT_KEYS),
+        "changes-since": {
+            "type": "string",
+            "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+            r"(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
+            "description": "Only leases that have changed since then, RELEASED ones included: a date or a time in "
+            "ISO 8601, in UTC unless it has an offset, such as 2026-11-01T12:00:00Z.",
+            **common.SINCE_1_1,
+        },
         "server_id": {**common.TEXT, "description": "Only the lease with this server."},
         "status": {
             "enum": [str(status) for status in Status],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gsaas.api.schemas import cgpus, common
 
-LIST = common.query(common.PAGE)
+SORT_KEYS = ("lease_id", "name", "project_id", "user_id", "priority", "queued_at", "wait_until")
+LIST = common.query({**common.PAGE, **common.sorting(SORT_KEYS)})
 
 PRIORITY = {"type": "integer", "minimum": -common.MAX_INTEGER, "maximum": common.MAX_INTEGER}
 

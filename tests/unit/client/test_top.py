@@ -190,7 +190,7 @@ class User:
     def status(self) -> str:
         return "".join(self.drawn[1:2])
 
-    def request(self, method: str, path: str) -> dict:
+    def request(self, method: str, path: str, version: str = "1.0") -> dict:
         self.requests += 1
         if self.away:
             raise UnreachableError("the API is away")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from gsaas import exceptions
@@ -106,6 +108,69 @@ def test_an_unknown_marker_is_a_bad_request(database: Database, marker: str):
     add(database, rows.lease("theirs", project_id="project-2"))
     with pytest.raises(exceptions.BadRequest, match=f"the marker {marker} is not a lease"):
         ids(database, marker=marker, project_id="project-1")
+
+
+def walk(database: Database, sort: list[tuple[str, bool]], size: int, **filters) -> list[str]:
+    """Return the ids of all pages of *size* leases."""
+    seen, marker = [], None
+    while page := ids(database, limit=size, marker=marker, sort=sort, **filters):
+        seen += page
+        marker = page[-1]
+    return seen
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize("descending", list(itertools.product([False, True], repeat=2)))
+@pytest.mark.parametrize(
+    "keys", [("name", "priority"), ("server_id", "name"), ("memory_mb", "wait_until"), ("id",)]
+)
+def test_pages_in_any_order_contain_each_lease_once_in_the_order_of_python(
+    database: Database, keys: tuple[str, ...], descending: tuple[bool, bool], size: int
+):
+    """Some leases are equal in all keys but the id, and some have no value in one."""
+    exclusive = {"mode": "exclusive", "memory_mb": None}
+    columns = [
+        {"name": "b", "priority": 1},
+        {"name": "a", "priority": 2, "server_id": "s1", "wait_until": rows.second(5)},
+        {"name": "a", "priority": 2, "wait_until": rows.second(4)},
+        {"name": "a", "priority": -1, **exclusive},
+        {"name": "B", "priority": 1, **exclusive},
+        {"name": "b", "priority": 1, "server_id": "s0", "memory_mb": 512},
+    ]
+    made = [rows.lease(str(number), **each) for number, each in enumerate(columns)]
+    values = {row.id: [getattr(row, key) for key in keys] for row in made}
+    add(database, *made)
+    expected = sorted(values, reverse=descending[len(keys) - 1])  # the id breaks ties
+    for position in reversed(range(len(keys))):
+
+        def value(lease_id: str, position: int = position):
+            return values[lease_id][position]
+
+        with_value = [each for each in expected if value(each) is not None]
+        without = [each for each in expected if value(each) is None]
+        # sort() is stable also in reverse order.
+        expected = sorted(with_value, key=value, reverse=descending[position]) + without
+    sort = list(zip(keys, descending, strict=False))
+    assert walk(database, sort, size) == expected
+
+
+def test_leases_that_changed_since_a_moment_are_listed_with_released_ones(database: Database):
+    add(
+        database,
+        rows.lease("before", created_at=rows.second(1), updated_at=rows.second(1)),
+        rows.lease("at", created_at=rows.second(2), updated_at=rows.second(5)),
+        rows.lease(
+            "over",
+            created_at=rows.second(3),
+            updated_at=rows.second(9),
+            status="RELEASED",
+            released_at=rows.second(9),
+        ),
+    )
+    assert ids(database, changed_since=rows.second(5)) == ["at", "over"]
+    assert ids(database, changed_since=rows.second(5), status="CLAIMED") == ["at"]
+    assert ids(database, changed_since=rows.second(10)) == []
+    assert walk(database, [("updated_at", True)], 1, changed_since=rows.second(5)) == ["over", "at"]
 
 
 # Moving
