@@ -170,5 +170,3 @@ class Node:
             "STACK_USER": "root" if os.geteuid() == 0 else str(os.geteuid()),
             "SYSTEMD_DIR": str(self.root / "systemd"),
         }
-            "GSAAS_LOG_DIR": str(self.root / "log"),
-            "GSAAS_RUN_DIR": str(self.root / "run"),
