@@ -132,24 +132,6 @@ function setup_develop {
 }
 
 function install_package { note install_package "$@"; }
-function get_python_exec_prefix { echo "$DEST/venv/bin"; }
-
-function join_extras {
-    local IFS=,
-    echo "$*"
-}
-
-# The programs that it installs only record their calls.
-function setup_develop {
-    local program
-    note setup_develop "$@"
-    mkdir -p "$DEST/venv/bin"
-    for program in gsaas gsaas-manage gsaas-rodvr gsaas-monitor; do
-        printf '#!/bin/bash\necho "%s $*" >>"$JOURNAL"\n' "$program" >"$DEST/venv/bin/$program"
-        chmod +x "$DEST/venv/bin/$program"
-    done
-}
-
 function install_apache_uwsgi { note install_apache_uwsgi; }
 function create_service_user { note create_service_user "$@"; }
 function get_or_create_service { note get_or_create_service "$@"; }
