@@ -16,7 +16,13 @@ from gsaasclient.cli.commands import COMMANDS
 SETUP = Path(__file__).resolve().parents[1] / "setup.cfg"
 FILES = ("FILE",)
 """Values that are names of files, as the help writes them."""
-COLUMNS = {"policies": "policies:LIST", "policy": "policies:FIELDS", "release": "leases:COLUMNS"}
+COLUMNS = {
+    "alloc": "leases:COLUMNS",
+    "env": "leases:VARIABLES",
+    "policies": "policies:LIST",
+    "policy": "policies:FIELDS",
+    "release": "leases:COLUMNS",
+}
 """Command -> the columns of its output, where they are not `COLUMNS` of the module of its handler."""
 
 
@@ -99,7 +105,8 @@ def choices(spec: client.CommandSpec, option: client.Option) -> tuple[str, ...]:
         return tuple(Status)
     if option.name == "c":
         return columns(spec)
-    return tuple(word for word in (option.metavar or "").split("|") if word.islower())
+    words = (option.metavar or "").split("|")
+    return tuple(word for word in words if word.isalpha() and word.islower())
 
 
 def policies() -> tuple[str, ...]:

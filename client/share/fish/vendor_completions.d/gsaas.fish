@@ -24,7 +24,7 @@ function __gsaas_command
                 printf '%s
 ' "$command --" 0
                 return
-            case --c --capability --column --default --disable --enable --end --f --flavor --forget --format --host --hosts --id --image --interval --key --locality --mode --model --name --ncgpus --network --on --policy --poolmem --priority --reason --sort --start --status --uid --userdata -c -capability -column -default -disable -enable -end -f -flavor -forget -format -host -hosts -id -image -interval -key -locality -mode -model -name -ncgpus -network -on -policy -poolmem -priority -reason -sort -start -status -uid -userdata
+            case --c --capability --changes-since --column --default --disable --enable --end --f --flavor --forget --format --host --hosts --id --image --interval --key --locality --mode --model --name --ncgpus --network --on --policy --poolmem --priority --reason --sort --start --status --uid --userdata -c -capability -changes-since -column -default -disable -enable -end -f -flavor -forget -format -host -hosts -id -image -interval -key -locality -mode -model -name -ncgpus -network -on -policy -poolmem -priority -reason -sort -start -status -uid -userdata
                 set skip yes
             case '-*'
                 continue
@@ -175,10 +175,14 @@ complete -c gsaas -n '__gsaas_at \'alloc\'' -o wait -d 'if the request does not 
 complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l wait -d 'if the request does not fit now, wait in the queue until it does, for at most SECONDS if given'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -o priority -x -d 'priority in the queue (default: 0); a lower one is served later, one above 0 earlier (administrators)'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l priority -x -d 'priority in the queue (default: 0); a lower one is served later, one above 0 earlier (administrators)'
-complete -c gsaas -n '__gsaas_at \'alloc\'' -o f -x -a 'table json yaml' -d 'output format: table (lines for a shell, default); json or yaml'
-complete -c gsaas -n '__gsaas_at \'alloc\'' -o format -x -a 'table json yaml' -d 'output format: table (lines for a shell, default); json or yaml'
-complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l f -x -a 'table json yaml' -d 'output format: table (lines for a shell, default); json or yaml'
-complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l format -x -a 'table json yaml' -d 'output format: table (lines for a shell, default); json or yaml'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -o f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -o format -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l format -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -o c -x -a 'id name status project_id cgpus mode memory_mb locality policy server_id server_host consumer_host position degraded fault created_at' -d 'print this column only, in any format; repeat it for several, in the order wanted'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -o column -x -a 'id name status project_id cgpus mode memory_mb locality policy server_id server_host consumer_host position degraded fault created_at' -d 'print this column only, in any format; repeat it for several, in the order wanted'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l c -x -a 'id name status project_id cgpus mode memory_mb locality policy server_id server_host consumer_host position degraded fault created_at' -d 'print this column only, in any format; repeat it for several, in the order wanted'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l column -x -a 'id name status project_id cgpus mode memory_mb locality policy server_id server_host consumer_host position degraded fault created_at' -d 'print this column only, in any format; repeat it for several, in the order wanted'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -l help -d 'print the help of the program, or of the command'
 
 complete -c gsaas -n '__gsaas_at \'release\'' -o id -x -d 'the lease to end (default: $GSAAS_LEASE): a lease\'s id, its VM\'s id, or its name'
@@ -203,6 +207,10 @@ complete -c gsaas -n '__gsaas_at \'list\'' -o name -x -d 'only leases with this 
 complete -c gsaas -n '__gsaas_at \'list\'' -n __gsaas_dashes -l name -x -d 'only leases with this name'
 complete -c gsaas -n '__gsaas_at \'list\'' -o all -d 'leases of all projects (administrators)'
 complete -c gsaas -n '__gsaas_at \'list\'' -n __gsaas_dashes -l all -d 'leases of all projects (administrators)'
+complete -c gsaas -n '__gsaas_at \'list\'' -o sort -x -d 'order of the leases, such as created_at:desc (default: created_at); repeat it to order leases that are equal in the first key'
+complete -c gsaas -n '__gsaas_at \'list\'' -n __gsaas_dashes -l sort -x -d 'order of the leases, such as created_at:desc (default: created_at); repeat it to order leases that are equal in the first key'
+complete -c gsaas -n '__gsaas_at \'list\'' -o changes-since -x -d 'only leases that have changed since TIME, RELEASED ones included'
+complete -c gsaas -n '__gsaas_at \'list\'' -n __gsaas_dashes -l changes-since -x -d 'only leases that have changed since TIME, RELEASED ones included'
 complete -c gsaas -n '__gsaas_at \'list\'' -o f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
 complete -c gsaas -n '__gsaas_at \'list\'' -o format -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
 complete -c gsaas -n '__gsaas_at \'list\'' -n __gsaas_dashes -l f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
@@ -227,12 +235,20 @@ complete -c gsaas -n '__gsaas_at \'show\'' -l help -d 'print the help of the pro
 
 complete -c gsaas -n '__gsaas_at \'env\'' -o id -x -d 'the lease: a lease\'s id, its VM\'s id, or its name'
 complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l id -x -d 'the lease: a lease\'s id, its VM\'s id, or its name'
-complete -c gsaas -n '__gsaas_at \'env\'' -o shell -d 'lines for a shell to evaluate (default)'
-complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l shell -d 'lines for a shell to evaluate (default)'
+complete -c gsaas -n '__gsaas_at \'env\'' -o shell -d 'lines for a shell to evaluate (default, unless -f or -c is given)'
+complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l shell -d 'lines for a shell to evaluate (default, unless -f or -c is given)'
 complete -c gsaas -n '__gsaas_at \'env\'' -o dotenv -d 'lines for an env file'
 complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l dotenv -d 'lines for an env file'
 complete -c gsaas -n '__gsaas_at \'env\'' -o json -d 'a JSON object'
 complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l json -d 'a JSON object'
+complete -c gsaas -n '__gsaas_at \'env\'' -o f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'env\'' -o format -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l format -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
+complete -c gsaas -n '__gsaas_at \'env\'' -o c -x -a 'name value' -d 'print this column only, in any format; repeat it for several, in the order wanted'
+complete -c gsaas -n '__gsaas_at \'env\'' -o column -x -a 'name value' -d 'print this column only, in any format; repeat it for several, in the order wanted'
+complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l c -x -a 'name value' -d 'print this column only, in any format; repeat it for several, in the order wanted'
+complete -c gsaas -n '__gsaas_at \'env\'' -n __gsaas_dashes -l column -x -a 'name value' -d 'print this column only, in any format; repeat it for several, in the order wanted'
 complete -c gsaas -n '__gsaas_at \'env\'' -l help -d 'print the help of the program, or of the command'
 
 complete -c gsaas -n '__gsaas_at \'exec\'' -o id -x -d 'the lease of the VM: a lease\'s id, its VM\'s id, or its name'
