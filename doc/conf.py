@@ -19,9 +19,9 @@ extensions = [
     "openstackdocstheme",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
-    "reno.sphinxext",
     "api_reference",
     "program_reference",
+    "release_notes",
     "repository_links",
 ]
 exclude_patterns = ["ext"]

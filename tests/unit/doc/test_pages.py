@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,13 +52,44 @@ def test_a_note_says_something_in_sections_that_reno_shows(note: Path) -> None:
     assert all(sections.values())
 
 
-def test_a_shallow_clone_without_tags_has_every_note(tmp_path: Path) -> None:
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path, str], Path]:
+    """Return the function of doc/ext that makes a repository for reno to read."""
+    monkeypatch.syspath_prepend(DOC / "ext")
+    found: Callable[[Path, Path, str], Path] = importlib.import_module("release_notes").repository
+    return found
+
+
+def report(folder: Path) -> str:
+    """Return the release notes that reno finds in *folder*."""
+    command = [RENO, "-q", "report", "."]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_shallow_clone_has_every_note_in_the_release_of_setup_cfg(
+    tmp_path: Path, repository: Callable[[Path, Path, str], Path]
+) -> None:
     clone = tmp_path / "clone"
     git("clone", "-q", "--depth=1", "--no-tags", ROOT.as_uri(), str(clone), cwd=tmp_path)
     assert git("rev-list", "--count", "HEAD", cwd=clone).strip() == "1"
-    report = subprocess.run(
-        [RENO, "-q", "report", "."], cwd=clone, capture_output=True, text=True, check=True
-    ).stdout
-    committed = sorted((clone / "releasenotes/notes").glob("*.yaml"))
-    assert committed
-    assert not {note.name for note in committed if note.name not in report}
+    text = report(repository(clone, tmp_path / "made", "1.2.3"))
+    notes = [note.name for note in (clone / "releasenotes/notes").glob("*.yaml")]
+    assert notes
+    assert not {note for note in notes if note not in text}
+    assert "\n1.2.3\n" in text
+
+
+def test_an_unpacked_archive_has_every_note(
+    tmp_path: Path, repository: Callable[[Path, Path, str], Path]
+) -> None:
+    shutil.copytree(ROOT / "releasenotes", tmp_path / "archive/releasenotes")
+    text = report(repository(tmp_path / "archive", tmp_path / "made", "1.2.3"))
+    assert not {note.name for note in NOTES if note.name not in text}
+
+
+def test_a_clone_with_history_and_tags_is_read_as_it_is(
+    tmp_path: Path, repository: Callable[[Path, Path, str], Path]
+) -> None:
+    shutil.copytree(ROOT / "releasenotes", tmp_path / "archive/releasenotes")
+    clone = repository(tmp_path / "archive", tmp_path / "clone", "1.0.0")
+    assert repository(clone, tmp_path / "made", "1.2.3") == clone

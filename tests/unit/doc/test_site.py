@@ -47,9 +47,17 @@ class Page(HTMLParser):
         self._parts.append(data)
 
 
+class Site(dict[str, Page]):
+    """The pages of a site by name, and the paths of all its *files*."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__((path.stem, Page(path)) for path in folder.glob("*.html"))
+        self.files = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
-    """Build the site as ./dev docs does, and return its pages by name."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Build the site as ./dev docs does."""
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-b", "html"]
     folders = ["-d", str(target / "doctrees"), "doc", str(target / "html")]
@@ -57,41 +65,33 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
         [*command, *folders], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return {path.stem: Page(path) for path in sorted((target / "html").glob("*.html"))} | {
-        f"/{path.relative_to(target / 'html')}": Page.__new__(Page)
-        for path in (target / "html").rglob("*")
-        if path.is_file()
-    }
+    return Site(target / "html")
 
 
-def pages(site: dict[str, Page]) -> dict[str, Page]:
-    return {name: page for name, page in site.items() if not name.startswith("/")}
-
-
-def test_every_page_of_the_folder_is_a_page_of_the_site(site: dict[str, Page]) -> None:
+def test_every_page_of_the_folder_is_a_page_of_the_site(site: Site) -> None:
     sources = {path.stem for path in (ROOT / "doc").iterdir() if path.suffix in (".md", ".rst")}
-    assert sources <= pages(site).keys()
+    assert sources <= site.keys()
 
 
-def test_every_link_within_the_site_leads_to_something(site: dict[str, Page]) -> None:
-    broken = set()
-    for name, page in pages(site).items():
+def test_every_link_within_the_site_leads_to_something(site: Site) -> None:
+    broken = []
+    for name, page in site.items():
         for link in page.links:
             url = urlsplit(link)
+            path, anchor = unquote(url.path), unquote(url.fragment)
             if url.scheme or url.netloc:
                 continue
-            path, anchor = unquote(url.path), unquote(url.fragment)
-            if path and f"/{path}" not in site:
-                broken.add((name, link))
-            target = site[path.removesuffix(".html")] if path.endswith(".html") else page
-            if anchor and (not path or path.endswith(".html")) and anchor not in target.ids:
-                broken.add((name, link))
+            target = site.get(path.removesuffix(".html")) if path else page
+            if (path and path not in site.files) or (
+                anchor and target and anchor not in target.ids
+            ):
+                broken.append((name, link))
     assert not broken
 
 
 @pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS)
 def test_every_operation_is_in_the_reference_of_the_api(
-    site: dict[str, Page], method: str, path: str, operation: dict[str, object]
+    site: Site, method: str, path: str, operation: dict[str, object]
 ) -> None:
     page = site["api-reference"]
     assert f"{method} {path}¶" in page.text
@@ -105,7 +105,7 @@ def test_every_operation_is_in_the_reference_of_the_api(
     assert ("Body of the request" in section) == (body is not None)
 
 
-def test_every_schema_and_error_is_in_the_reference_of_the_api(site: dict[str, Page]) -> None:
+def test_every_schema_and_error_is_in_the_reference_of_the_api(site: Site) -> None:
     text = site["api-reference"].text
     assert not {name for name in DOCUMENT["components"]["schemas"] if f"{name}¶" not in text}
     codes = {family.code for family in families()} | {
@@ -114,14 +114,14 @@ def test_every_schema_and_error_is_in_the_reference_of_the_api(site: dict[str, P
     assert not {code for code in codes if code not in text}
 
 
-def test_the_examples_of_the_guide_are_in_the_reference_of_the_api(site: dict[str, Page]) -> None:
+def test_the_examples_of_the_guide_are_in_the_reference_of_the_api(site: Site) -> None:
     text = site["api-reference"].text
     assert "Example, answered 202 POST /v1/leases X-Auth-Token: $MEMBER" in text
     assert "Example, answered 409 POST /v1/leases" in text
     assert "gpu-scheduling 1.0" in text
 
 
-def test_every_option_and_access_rule_is_on_its_page(site: dict[str, Page]) -> None:
+def test_every_option_and_access_rule_is_on_its_page(site: Site) -> None:
     options = {
         option.dest
         for module in conf.MODULES
@@ -133,7 +133,7 @@ def test_every_option_and_access_rule_is_on_its_page(site: dict[str, Page]) -> N
     assert not {name for name in rules if name not in site["access-rules"].text}
 
 
-def test_every_command_is_in_a_reference_of_commands(site: dict[str, Page]) -> None:
+def test_every_command_is_in_a_reference_of_commands(site: Site) -> None:
     text = site["commands"].text
     for command in COMMANDS.values():
         assert f"gsaas {command.name}¶" in text
@@ -145,6 +145,6 @@ def test_every_command_is_in_a_reference_of_commands(site: dict[str, Page]) -> N
             assert f"{program.name}¶" in operators
 
 
-def test_every_release_note_is_on_the_site(site: dict[str, Page]) -> None:
+def test_every_release_note_is_on_the_site(site: Site) -> None:
     assert "GSaaS 1.0.0 is the first release" in site["release-notes"].text
     assert "Upgrade Notes" in site["release-notes"].text
