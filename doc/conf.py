@@ -28,6 +28,7 @@ exclude_patterns = ["ext"]
 html_theme = "openstackdocs"
 html_theme_options = {"display_global_toc_section": True, "show_other_versions": False}
 html_copy_source = False
+smartquotes = False  # options begin with hyphens, and code has straight quotes
 
 # Headings get the anchors that forges give them, so that a link works on the site and on a repository page.
 myst_heading_anchors = 4
