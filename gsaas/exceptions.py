@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors that GSaaS reports to callers: each has a code that never changes, an HTTP status, and a sentence.
 
 API clients match on `code`; `status` is the HTTP status of the answer. A subclass gives its sentence as `fmt`, a format

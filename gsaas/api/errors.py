@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Converts exceptions to HTTP responses, in the form of the API working group (API-SIG).
 
     {"errors": [{"request_id", "code", "status", "title", "detail", "links": []}]}

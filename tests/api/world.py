@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small cloud with the API in front of it, and callers with every role."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real database servers for tests: made in a directory of their own, ended and removed afterwards.
 
 They listen on a socket in that directory only, run without privileges, and end with the test

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which files the configuration is read from, in which order, and what is logged with it."""
 
 import logging

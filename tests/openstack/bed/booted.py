@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines with systemd as their first process, for what an operator does to machines.
 
 1. A machine sees what is installed on this one, in an overlay. What it writes stays in a folder of the bed's.

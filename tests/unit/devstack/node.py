@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A DevStack node that does nothing but call the plug-in, with stand-ins for DevStack's own functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2016  # what is in single quotes is for awk and for programs
 # shellcheck disable=SC2034  # the plug-in reads what is set here

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DevStack plug-in: what it writes, registers, starts and removes on each kind of node.
 
 All of its phases run in order, with stand-ins for DevStack's functions. GSaaS itself reads what they wrote.
@@ -14,6 +15,7 @@ import pytest
 from oslo_policy.policy import Rules
 
 from gsaas import conf
+from gsaas.db import database
 from gsaas.gpu_host import inventory
 from tests.unit.devstack.node import (
     ADDRESS,
@@ -138,8 +140,8 @@ def test_devstack_finds_the_name_of_each_distribution(stacked: Node) -> None:
 
 
 def test_the_extras_of_a_node_exist() -> None:
-    for database in ("mysql", "postgresql"):
-        assert metadata.metadata("gsaas").get_all("Provides-Extra").count(database) == 1
+    for extra in ("mysql", "postgresql"):
+        assert metadata.metadata("gsaas").get_all("Provides-Extra").count(extra) == 1
 
 
 def test_its_commands_are_where_a_shell_finds_them(stacked: Node) -> None:
@@ -459,7 +461,7 @@ def test_an_empty_database_gets_its_tables(stacked: Node) -> None:
 def test_all_of_unicode_reaches_the_database(tmp_path: Path, query: str, expected: str) -> None:
     node = Node(tmp_path, CONTROLLER, f"DATABASE_QUERY='{query}'")
     node.run("stack post-config")
-    connection = conf.load(files=[str(node.conf)]).database.connection
+    connection = database.section(conf.load(files=[str(node.conf)])).connection
     assert connection == f"mysql+pymysql://root:secret@127.0.0.1/gsaas{expected}"
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """shellcheck finds nothing in any shell script of the project."""
 
 from __future__ import annotations

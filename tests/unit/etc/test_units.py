@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """systemd accepts the units, and each process gets the rights that it needs and no more."""
 
 from __future__ import annotations
