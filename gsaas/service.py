@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start, signal handling and end of the processes gsaas-engine, gsaas-rodvr and gsaas-monitor.
 
 1. A process starts, or ends with status 1 and one sentence that says what is missing and what to do. It does not wait

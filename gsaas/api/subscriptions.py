@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subscriptions of requests that stay open until a lease changes (long polls), each in a thread of its own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check an installation of GSaaS: everything that a controller can find out, as a sequence of findings.
 
 findings  what a check found, and how severe it is    parts     runs all checks, in order

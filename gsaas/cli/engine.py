@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-engine`: drives leases to their desired state. Any number of them may run, on any controllers."""
 
 from __future__ import annotations

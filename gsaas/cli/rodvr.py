@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-rodvr`: the RODVR endpoint of a compute host. The only privilege that it needs is CAP_NET_ADMIN."""
 
 from __future__ import annotations

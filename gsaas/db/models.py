@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables, and a class of rows for each. Constraints refuse states that must never occur, whichever code writes.
 
 The database itself checks that no more of a GPU is claimed than its memory, that a GPU in exclusive mode is claimed as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drives leases: observes a lease, asks `steps` for the next step, executes it, and observes the lease again.
 
 What happens in the middle of a step shows in the next observation; nothing is remembered between two drives.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serves the topic of the engine on the message bus. Every argument of a message is validated.
 
 Agents announce themselves and report; the engine answers with their desired state. Where a report does not agree with

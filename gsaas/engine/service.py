@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine as a service: its workers, its audit and its endpoint on the message bus, started and stopped together."""
 
 from __future__ import annotations

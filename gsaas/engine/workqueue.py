@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A queue of keys to be processed now or later, each by one worker at a time.
 
 It is the work queue of Kubernetes' controllers:

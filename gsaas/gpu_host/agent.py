@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent of a GPU host: reports the GPUs to the engine, and runs their daemons.
 
 1. Its report is the host's heartbeat: when it stops, the host's GPUs are no longer offered.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The endpoint of one host on the message bus: serves the engine's calls, and reports to the engine.
 
 1. Calls are served one at a time in the order in which they arrive: a late call of `apply` can never install a

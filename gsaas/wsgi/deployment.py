@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compose the API of a cloud from its configuration, with WSGI filters around it.
 
 A WSGI server may load the application once and fork its workers afterwards, and connections must not be shared between

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rules of doc/architecture.md about which module may import which. They are contracts in pyproject.toml."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Daemons and fence of one GPU host, on the message bus: applies the engine's desired state, reports the actual one.
 
 1. At the start it asks the engine for the desired state until it gets it. Until then no daemon is ended and no
