@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands of a program that argparse parses.
 
 argparse has no public way to ask a parser for its options: `_actions` and `_SubParsersAction` are private names, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that have a manual page and completion. A program of setup.cfg that is missing here fails a test."""
 
 from __future__ import annotations

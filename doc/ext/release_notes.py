@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The directive `release-notes` of reno, for any clone.
 
 reno finds in the history of git which release a note belongs to. It cannot read a shallow clone, and without tags it

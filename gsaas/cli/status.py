@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-status upgrade check`: whether this release can run on what an older one has left, in the form of OpenStack.
 
 It reads the configuration and the database, and asks neither Keystone nor Nova nor the message bus; `gsaas-manage

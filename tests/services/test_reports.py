@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real processes of an ordinary user report what they do when they are asked, and tell no secrets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """systemd starts the units of the DevStack plug-in as they are written, and the services run as an ordinary user."""
 
 from __future__ import annotations

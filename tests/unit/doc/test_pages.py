@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every page of doc/ has its place on the site, and the release notes are complete however the clone was made."""
 
 from __future__ import annotations

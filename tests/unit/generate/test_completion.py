@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bash, zsh and fish offer for the programs, from the generated files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The generated files are what is generated now, and are installed where shells and man look for them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manual pages: formatters find nothing wrong with them, and they have what the programs' own help has."""
 
 from __future__ import annotations
