@@ -40,6 +40,7 @@ OFFERS = {
     "gsaas-manage ": {"check", "db", "grant-key", "limits"},
     "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check"},
     "gsaas-manage check --format=": {"table", "json"},
+    "gsaas-status upgrade check --j": {"--json"},
     "gsaas-sim import ": {"csv", "leases", "openb", "swf"},
     "gsaas-sim import swf user-": {"user-data", "user-data.yaml"},
     "gsaas-sim compare one two user-": {"user-data", "user-data.yaml"},
