@@ -80,6 +80,7 @@ def commands_of(name: str) -> list[list[str]]:
     return {
         "gsaas-manage": [["check"], ["db", "upgrade"], ["db", "version"], ["db", "check"]]
         + [["grant-key"], ["limits", "register"]],
+        "gsaas-status": [["upgrade", "check"]],
         "gsaas-sim": [["run"], ["compare"], ["import"], ["plan"], ["example"]],
     }.get(name, [])
 
