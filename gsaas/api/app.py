@@ -20,7 +20,17 @@ from oslo_middleware import request_id
 from werkzeug.sansio.utils import get_current_url
 
 from gsaas import exceptions, limits
-from gsaas.api import bodies, disconnects, errors, microversions, openapi, rbac, routes, validation
+from gsaas.api import (
+    audit,
+    bodies,
+    disconnects,
+    errors,
+    microversions,
+    openapi,
+    rbac,
+    routes,
+    validation,
+)
 from gsaas.api.estimates import QueueEstimates
 from gsaas.api.rbac.decisions import DecisionCache
 from gsaas.api.request import ApiRequest, ApiResponse
@@ -34,6 +44,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants import keyring
 from gsaas.metrics import counted
+from gsaas.notifications.emitter import Notifications
 from gsaas.remoting.base import RemotingDriver
 
 Authenticate = Callable[[flask.Request], RequestContext]
@@ -61,6 +72,7 @@ def create_app(
     remoting: RemotingDriver,
     authenticate: Authenticate,
     subscriptions: LeaseSubscriptions | None = None,
+    notifications: Notifications | None = None,
 ) -> flask.Flask:
     """Return the API as a WSGI application.
 
@@ -81,6 +93,7 @@ def create_app(
         subscriptions or LeaseSubscriptions(conf.queue.long_polls),
         QueueEstimates(database),
         keyring.from_conf(conf),
+        notifications or Notifications(conf, database),
     )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
@@ -110,6 +123,7 @@ def _view(
     def view(**path_parameters: str) -> flask.Response:
         flask_request = flask.request
         context = authenticate(flask_request) if route.rule else _anonymous_context(flask_request)
+        flask.g.caller = context
         request = ApiRequest(service, context, base_url=_base_url(service.conf, flask_request))
         request.is_disconnected = functools.partial(
             disconnects.is_disconnected, flask_request.environ
@@ -130,9 +144,10 @@ def _view(
         if route.body_schema is not None:
             request.body = bodies.read(flask_request)
             route.body_schema.check(request.body)
+            flask.g.body = request.body
         return _flask_response(route.handler(request, **path_parameters))
 
-    return view
+    return audit.audited(view, route, service.notifications)
 
 
 def _anonymous_context(flask_request: flask.Request) -> RequestContext:

@@ -135,6 +135,7 @@ ROUTES = (
         200,
         schemas.gpus.ONE,
         body=schemas.gpus.UPDATE,
+        changes="gpus/gpu",
     ),
     Route(
         "GET",
@@ -154,6 +155,7 @@ ROUTES = (
         200,
         schemas.hosts.ONE,
         body=schemas.hosts.UPDATE,
+        changes="hosts/host",
     ),
     Route(
         "DELETE",
@@ -164,6 +166,7 @@ ROUTES = (
         schemas.hosts.FORGOTTEN,
         query=schemas.hosts.DELETE,
         errors=(409,),
+        changes="hosts/host",
     ),
     Route(
         "GET",
@@ -206,6 +209,7 @@ ROUTES = (
         200,
         schemas.settings.ONE,
         body=schemas.settings.UPDATE,
+        changes="settings",
     ),
     Route(
         "PATCH",
@@ -215,6 +219,7 @@ ROUTES = (
         200,
         schemas.policies.ONE,
         body=schemas.policies.UPDATE,
+        changes="policies",
     ),
     Route(
         "GET", "/v1/policies/{policy}", policies.show, rbac.policies.LIST, 200, schemas.policies.ONE

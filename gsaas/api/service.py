@@ -17,6 +17,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
 from gsaas.limits.base import Limits
+from gsaas.notifications.emitter import Notifications
 from gsaas.remoting import base as remoting
 from gsaas.remoting.base import RemotingDriver
 
@@ -56,6 +57,7 @@ class ApiService:
     estimates: QueueEstimates
     keyring: Keyring
     """Signs and verifies grants."""
+    notifications: Notifications
 
     def driver(self, name: str) -> RemotingDriver:
         """Return the remoting driver called *name*; raises `ValueError` if it is not installed."""

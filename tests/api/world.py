@@ -18,7 +18,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 import gsaas.conf
-from gsaas import limits
+from gsaas import limits, rpc
 from gsaas.api import app, auth, schemas
 from gsaas.api.app import Authenticate
 from gsaas.api.route import Route
@@ -29,8 +29,10 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policy_selection import PolicySelection
+from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.remoting import base as remoting
+from gsaas.rpc import notifiers
 from tests.api.doubles import MemoryCloud, MemoryEngine
 from tests.support import sqlite
 
@@ -133,6 +135,7 @@ class World:
     cloud: MemoryCloud
     engine: MemoryEngine
     subscriptions: LeaseSubscriptions
+    notifications: Notifications
     app: flask.Flask
 
     @classmethod
@@ -158,6 +161,10 @@ class World:
         if new:
             _report_now(database)
         subscriptions = LeaseSubscriptions(conf.queue.long_polls)
+        # Connecting takes as long as a whole test, and most send nothing.
+        wanted = notifiers.SECTION in settings
+        ours = notifiers.connect(conf, "gsaas-api", rpc.IN_PROCESS) if wanted else ()
+        notifications = Notifications(conf, database, *ours)
 
         def announce(lease_id: str, *_: Any) -> None:
             subscriptions.notify(lease_id)
@@ -187,8 +194,9 @@ class World:
             remoting=remoting.load(driver, conf),
             authenticate=authenticate or _token_file(),
             subscriptions=subscriptions,
+            notifications=notifications,
         )
-        return cls(conf, database, claims, cloud, engine, subscriptions, api)
+        return cls(conf, database, claims, cloud, engine, subscriptions, notifications, api)
 
     def call(
         self, caller: str | None, method: str, path: str, body: Any = None, **more: Any

@@ -1,0 +1,105 @@
+"""Notifications over a real RabbitMQ: they arrive as their schemas say, and a broker that is away delays nobody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gsaas.metrics import counted
+from gsaas.notifications.emitter import Notifications
+from gsaas.rpc import notifiers
+from tests.api.world import World
+from tests.support.notifications import listening
+from tests.support.rabbitmq import RabbitMQ
+from tests.support.waiting import until
+
+pytestmark = [
+    pytest.mark.services,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(os.geteuid() != 0, reason="starts a broker as another user"),
+]
+
+SETTINGS = """\
+[DEFAULT]
+host = controller1
+transport_url = {url}
+[oslo_messaging_notifications]
+driver = messagingv2
+[notifications]
+topics = {topic}
+audit_topics = {topic}-audit
+audit = true
+buffer = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RabbitMQ]:
+    with RabbitMQ() as broker:
+        yield broker
+
+
+def build(folder: Path, broker: RabbitMQ, topic: str) -> World:
+    """Return a world whose notifications go to the broker, as those of a real controller do."""
+    world = World.build(folder)
+    (folder / "bus.conf").write_text(SETTINGS.format(url=broker.url, topic=topic))
+    world.conf(["--config-file", str(folder / "bus.conf")], project="gsaas")
+    connected = notifiers.connect(world.conf, "gsaas-api")
+    world.notifications.__init__(world.conf, world.database, *connected)
+    return world
+
+
+def end(world: World, lease: str) -> None:
+    world.call("member", "DELETE", f"/v1/leases/{lease}")
+    world.engine.settle()
+
+
+def test_they_arrive_valid_on_their_topics(tmp_path: Path, broker: RabbitMQ):
+    world = build(tmp_path, broker, "versioned_notifications")
+    # A listener that comes later gets what was sent before, as the queue is in the broker.
+    with (
+        listening(world.conf, broker.url, "versioned_notifications") as inbox,
+        listening(world.conf, broker.url, "versioned_notifications-audit") as audit,
+    ):
+        lease = world.launch(mode="shared", memory_mb=512)["id"]
+        inbox.wait(2)
+        end(world, lease)
+        world.call("stranger", "GET", f"/v1/leases/{lease}")
+        received = inbox.wait(5)
+        (refused,) = audit.wait(1)
+    assert sorted(one.event_type for one in received) == [
+        "lease.activate",
+        "lease.create.end",
+        "lease.create.start",
+        "lease.release.end",
+        "lease.release.start",
+    ]
+    assert {one.publisher for one in (*received, refused)} == {"gsaas-api:controller1"}
+    assert refused.event_type == "audit.gsaas.access"
+    world.notifications.close()
+    world.database.close()
+
+
+def test_without_a_broker_every_launch_succeeds_and_what_is_lost_is_counted(
+    tmp_path: Path, broker: RabbitMQ
+):
+    world = build(tmp_path, broker, "later")
+    full = counted.NOTIFICATIONS_DROPPED.labels("buffer-full")
+    before = full._value.get()
+    broker.kill()
+    try:
+        leases = [world.launch(mode="shared", memory_mb=64)["id"] for _ in range(10)]
+        assert len(set(leases)) == 10
+        # One waits for the bus in the thread, three in the buffer.
+        assert full._value.get() - before >= 6
+    finally:
+        broker.start()
+    with listening(world.conf, broker.url, "later") as inbox:
+        until(lambda: inbox._received, "what waited in the buffer", 120)
+        assert inbox._received[0].event_type == "lease.create.start"
+        assert inbox._received[0].data["id"] == leases[0]
+    world.notifications.close()
+    world.database.close()
