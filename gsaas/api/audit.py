@@ -67,13 +67,14 @@ def _event(
     address = request.remote_addr
     if kind == cadf.GRANT:  # the consumer presented it, to the service that is the caller
         body = flask.g.body["grant"]
-        address, target_type, target_id = body["address"], cadf.LEASE, body.get("lease_id")
+        address, target_type = body["address"], cadf.LEASE
+        target_id = (refusal and refusal.facts.get("lease_id")) or body.get("lease_id")
     status = getattr(refusal, "status", route.status)
     return SecurityEvent(
         event_type=kind,
         action="authenticate" if kind in (cadf.AUTHENTICATE, cadf.GRANT) else _action(route),
         succeeded=refusal is None,
-        code=str(status) if refusal is None else refusal.code,
+        code=None if refusal is None else refusal.code,
         address=address,
         agent=request.user_agent.string or None,
         user_id=caller.user_id if caller else None,

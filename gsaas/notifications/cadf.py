@@ -36,8 +36,8 @@ class SecurityEvent:
     action: str
     """One of CADF's, such as `read` or `disable`."""
     succeeded: bool
-    code: str
-    """The code of the error, such as `gsaas.forbidden`; for a success the HTTP status."""
+    code: str | None
+    """The code of the error, such as `gsaas.forbidden`; None for a success."""
     address: str | None
     """The address of the initiator: for a grant, of the consumer that presented it."""
     agent: str | None = None
@@ -94,12 +94,8 @@ def _reason(happened: SecurityEvent) -> Any:
     """Return the reason: the HTTP status where there is one, as in keystonemiddleware's events, and our own code."""
     if happened.status is None:
         return reason.Reason(reasonType="gsaas", reasonCode=happened.code)
-    return reason.Reason(
-        reasonType="HTTP",
-        reasonCode=str(happened.status),
-        policyType="gsaas",
-        policyId=happened.code,
-    )
+    ours = {"policyType": "gsaas", "policyId": happened.code} if happened.code else {}
+    return reason.Reason(reasonType="HTTP", reasonCode=str(happened.status), **ours)
 
 
 def _clipped(text: str | None) -> str | None:

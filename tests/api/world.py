@@ -146,11 +146,12 @@ class World:
         driver: str = "simulated",
         settings: str = "",
         authenticate: Authenticate | None = None,
+        bus: str | None = rpc.IN_PROCESS,
     ) -> World:
         """Return a world with the database in *folder*; if there is none, it is created with *hosts* GPU hosts.
 
         *settings* is the content of its configuration file. Callers are those of `CALLERS`, unless *authenticate*
-        identifies them.
+        identifies them. *bus* is the URL for notifications, None the one in *settings*.
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
@@ -163,7 +164,7 @@ class World:
         subscriptions = LeaseSubscriptions(conf.queue.long_polls)
         # Connecting takes as long as a whole test, and most send nothing.
         wanted = notifiers.SECTION in settings
-        ours = notifiers.connect(conf, "gsaas-api", rpc.IN_PROCESS) if wanted else ()
+        ours = notifiers.connect(conf, "gsaas-api", bus) if wanted else ()
         notifications = Notifications(conf, database, *ours)
 
         def announce(lease_id: str, *_: Any) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gsaas.metrics import counted
-from gsaas.notifications.emitter import Notifications
-from gsaas.rpc import notifiers
 from tests.api.world import World
+from tests.openstack.guide import blocks
+from tests.support.databases import USER
 from tests.support.notifications import listening
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.waiting import until
@@ -44,12 +48,8 @@ def broker() -> Iterator[RabbitMQ]:
 
 def build(folder: Path, broker: RabbitMQ, topic: str) -> World:
     """Return a world whose notifications go to the broker, as those of a real controller do."""
-    world = World.build(folder)
-    (folder / "bus.conf").write_text(SETTINGS.format(url=broker.url, topic=topic))
-    world.conf(["--config-file", str(folder / "bus.conf")], project="gsaas")
-    connected = notifiers.connect(world.conf, "gsaas-api")
-    world.notifications.__init__(world.conf, world.database, *connected)
-    return world
+    settings = SETTINGS.format(url=broker.url, topic=topic)
+    return World.build(folder, settings=settings, bus=None)
 
 
 def end(world: World, lease: str) -> None:
@@ -81,6 +81,29 @@ def test_they_arrive_valid_on_their_topics(tmp_path: Path, broker: RabbitMQ):
     assert refused.event_type == "audit.gsaas.access"
     world.notifications.close()
     world.database.close()
+
+
+def test_the_guides_policy_limits_the_queues(broker: RabbitMQ):
+    (command,) = blocks("Notifications")[1:]
+    run(broker, *shlex.split(command))
+    ((policy,)) = json.loads(run(broker, "rabbitmqctl", "list_policies", "--formatter=json"))
+    assert json.loads(policy["definition"]) == {"max-length": 100000, "message-ttl": 86400000}
+    assert re.search(policy["pattern"], "versioned_notifications.info")
+    assert re.search(policy["pattern"], "notifications.info")
+    assert not re.search(policy["pattern"], "gsaas-engine")
+
+
+def run(broker: RabbitMQ, program: str, *words: str) -> str:
+    """Run a program of RabbitMQ against the broker, as the user that the broker runs as."""
+    return subprocess.run(
+        [f"/usr/lib/rabbitmq/bin/{program}", "--quiet", *words],
+        env=broker._environment(),
+        user=USER,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    ).stdout
 
 
 def test_without_a_broker_every_launch_succeeds_and_what_is_lost_is_counted(
