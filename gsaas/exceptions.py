@@ -273,6 +273,14 @@ class ServiceUnhealthy(GsaasError):
     fmt = "%(reason)s"
 
 
+class ServiceDisabled(GsaasError):
+    """An operator drains this process: load balancers send requests to others. It still answers those that arrive."""
+
+    code = "gsaas.disabled"
+    status = 503
+    fmt = "an operator has taken this process out of service: %(reason)s"
+
+
 class RemotingLimit(BadRequest):
     """The remoting middleware cannot give one program that many cGPUs."""
 

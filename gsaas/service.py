@@ -61,6 +61,7 @@ def run(
     except (cfg.Error, ValueError) as error:
         return _report_failure(name, f"the configuration cannot be used: {error}")
     log.setup(conf, "gsaas")
+    gsaas_conf.warn_of_problems(conf)
     # Signal handlers run between any two instructions of this thread; SimpleQueue.put is safe to call from one.
     hangups: queue.SimpleQueue[int] = queue.SimpleQueue()
     signal.signal(signal.SIGHUP, lambda number, _: hangups.put(number))

@@ -27,8 +27,9 @@ class Client:
     def request(self, method: str, path: str, body: Any = None, version: str = API_VERSION) -> Any:
         """Send a request and return the answer: the value of its JSON, its text, or None if it is empty.
 
-        *path* begins with `/v1`; *body*, unless None, is sent as JSON; *version* is the microversion. Raises `ApiError` for an error status,
-        `UnreachableError` if there is no answer, and `CredentialsError` if Keystone refuses the credentials.
+        *path* begins with `/v1`; *body*, unless None, is sent as JSON; *version* is the microversion. Raises
+        `ApiError` for an error status, `UnreachableError` if there is no answer, and `CredentialsError` if Keystone
+        refuses the credentials.
         """
         headers = {
             "Accept": "application/json, text/plain",

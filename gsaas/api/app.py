@@ -25,6 +25,7 @@ from gsaas.api import (
     bodies,
     disconnects,
     errors,
+    health,
     microversions,
     openapi,
     rbac,
@@ -94,6 +95,7 @@ def create_app(
         QueueEstimates(database),
         keyring.from_conf(conf),
         notifications or Notifications(conf, database),
+        health.load_backends(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
@@ -124,7 +126,12 @@ def _view(
         flask_request = flask.request
         context = authenticate(flask_request) if route.rule else _anonymous_context(flask_request)
         flask.g.caller = context
-        request = ApiRequest(service, context, base_url=_base_url(service.conf, flask_request))
+        request = ApiRequest(
+            service,
+            context,
+            base_url=_base_url(service.conf, flask_request),
+            server_port=int(flask_request.environ.get("SERVER_PORT") or 0),
+        )
         request.is_disconnected = functools.partial(
             disconnects.is_disconnected, flask_request.environ
         )

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 from gsaas.db import hosts
 from gsaas.objects.lease import Claim, Lease
-from gsaas.objects.lifecycle import Status
-
-STATUSES_WITH_GPUS = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
-"""A lease in another status has no GPUs, or is about to lose them."""
+from gsaas.objects.lifecycle import ENTITLED, Status
 
 FAILED_DAEMON_STATES = ("down", "unresponsive")
 """States, as monitors report them, of a daemon that has worked before and does not now."""
@@ -21,7 +18,7 @@ def reasons(lease: Lease, timeout: float) -> list[str]:
     A host counts as silent after *timeout* seconds without a report, or after a few of its own report intervals if
     these are longer.
     """
-    if lease.status not in STATUSES_WITH_GPUS:
+    if lease.status not in ENTITLED:
         return []
     return list(dict.fromkeys(_problems(lease, timeout)))
 

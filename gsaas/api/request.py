@@ -30,6 +30,8 @@ class ApiRequest:
     context: RequestContext
     base_url: str
     """The start of every link, without a slash at the end."""
+    server_port: int
+    """The TCP port that received it; 0 for a socket without one."""
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = None
     is_disconnected: Callable[[], bool] = lambda: False

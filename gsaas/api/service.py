@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oslo_config import cfg
+from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension
 
 from gsaas.api.estimates import QueueEstimates
 from gsaas.api.rbac.decisions import DecisionCache
@@ -58,6 +59,8 @@ class ApiService:
     keyring: Keyring
     """Signs and verifies grants."""
     notifications: Notifications
+    health_backends: Sequence[HealthcheckBaseExtension]
+    """What the health check asks besides the database."""
 
     def driver(self, name: str) -> RemotingDriver:
         """Return the remoting driver called *name*; raises `ValueError` if it is not installed."""

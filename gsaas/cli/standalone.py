@@ -119,6 +119,8 @@ def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
                 conf.set_override(option, value, "standalone")
     except (cfg.Error, ValueError) as error:
         raise _StartupError(str(error)) from None
+    for problem in gsaas_conf.problems(conf):
+        print(f"gsaas-standalone: warning: {problem}", file=sys.stderr)
     conf.set_default("driver", "simulated", "remoting")
     conf.set_default("long_polls", LONG_POLLS, "queue")
     return conf

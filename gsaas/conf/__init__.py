@@ -17,6 +17,7 @@ from gsaas.conf import (
     agent,
     api,
     cloudinit,
+    config_files,
     daemons,
     engine,
     gpgpums,
@@ -48,6 +49,8 @@ MODULES = (
     rodvr,
     standalone,
 )
+LOG = log.getLogger(__name__)
+
 FOLDER = Path("/etc/gsaas")
 """Where configuration files are found by default."""
 
@@ -88,6 +91,20 @@ def load(
     )
     _read_every_value(conf)
     return conf
+
+
+def problems(conf: cfg.ConfigOpts) -> list[str]:
+    """Return a sentence for each unknown or deprecated option in the files that *conf* was read from."""
+    own = {
+        group.name: options for module in MODULES for group, options in module.list_opts().items()
+    }
+    return config_files.problems(conf, own)
+
+
+def warn_of_problems(conf: cfg.ConfigOpts) -> None:
+    """Log `problems`. Logging has to be set up before."""
+    for problem in problems(conf):
+        LOG.warning("the configuration: %s", problem)
 
 
 def _default_paths(prog: str | None, ending: str) -> list[str]:

@@ -33,6 +33,12 @@ OPTS: list[cfg.Opt] = [
         "link in its answers. If unset, links begin with the address that the request was sent to, which "
         "is wrong behind a proxy that terminates TLS or rewrites addresses.",
     ),
+    cfg.StrOpt(
+        "paste_config",
+        help="File for PasteDeploy with the WSGI filters around the API. If unset, it is /etc/gsaas/api-paste.ini, if "
+        "that exists; without a file, the filters are CORS and the one that reads the headers of proxies. Each "
+        "filter delays every request by what it does.",
+    ),
     cfg.IntOpt(
         "max_limit",
         default=1000,

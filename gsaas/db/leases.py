@@ -30,8 +30,8 @@ from gsaas.db.ordering import order_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects import lifecycle
 from gsaas.objects.access import Access
-from gsaas.objects.lease import KEPT_ALIVE, Claim, ClaimedGpu, GpuHost, Lease
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lease import Claim, ClaimedGpu, GpuHost, Lease
+from gsaas.objects.lifecycle import ENTITLED, Status
 
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
 COLUMNS = tuple(field.name for field in dataclasses.fields(Lease) if field.name != "claims")
@@ -381,7 +381,7 @@ def keep(connection: Connection, lease_id: str) -> Lease:
     A lease without a keepalive, or one that has ended, stays as it is. Raises `NotFound`.
     """
     lease = lock(connection, lease_id)
-    if lease.keepalive is None or lease.kept_until is None or lease.status not in KEPT_ALIVE:
+    if lease.keepalive is None or lease.kept_until is None or lease.status not in ENTITLED:
         return lease
     kept_until = timeutils.utcnow() + datetime.timedelta(seconds=lease.keepalive)
     return write(connection, lease.with_(kept_until=kept_until), "kept_until")
@@ -389,7 +389,7 @@ def keep(connection: Connection, lease_id: str) -> Lease:
 
 def abandoned(connection: Connection, now: datetime.datetime) -> list[str]:
     """Return the ids of the leases whose clients have been silent for longer than their keepalive."""
-    query = select(_LEASES.c.id).where(_LEASES.c.kept_until < now, _LEASES.c.status.in_(KEPT_ALIVE))
+    query = select(_LEASES.c.id).where(_LEASES.c.kept_until < now, _LEASES.c.status.in_(ENTITLED))
     return list(connection.scalars(query))
 
 

@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session
 from gsaas.db import hosts
 from gsaas.db.leases import LIVE
 from gsaas.db.models import ClaimRow, EndpointRow, GpuReadingRow, GpuRow, HostRow, LeaseRow
-from gsaas.db.queue import HAVING_GPUS
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lifecycle import ENTITLED, Status
 
 REASONS = ("unmapped", "refused")
 """Why endpoints drop packets; see `gsaas.objects.endpoint_report.BindingReport`."""
@@ -178,7 +177,7 @@ def _degraded(session: Session, monitored: Sequence[Row[Any]], timeout: float) -
         .join_from(ClaimRow, GpuRow)
         .join(LeaseRow, LeaseRow.id == ClaimRow.lease_id)
         .where(
-            LeaseRow.status.in_(HAVING_GPUS),
+            LeaseRow.status.in_(ENTITLED),
             or_(GpuRow.withdrawn_reason.is_not(None), GpuRow.host_name.in_(silent)),
         )
     )

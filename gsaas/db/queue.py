@@ -22,12 +22,10 @@ from gsaas.db.models import LeaseRow
 from gsaas.db.ordering import order_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.lifecycle import ENTITLED, Event, Status
 
 STEP = "queue"
 """The step of a lease that its fault names when it left the queue without GPUs."""
-
-HAVING_GPUS = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
 
 SAMPLE_SIZE = 64
 """The number of leases, the last ones that were released, from which the waiting time is estimated."""
@@ -217,7 +215,7 @@ def page(
 
 def durations(connection: Connection) -> tuple[int, list[float]]:
     """Return how many leases have GPUs now, and for how many seconds each of the last released ones had them."""
-    now = connection.scalars(select(func.count()).where(LeaseRow.status.in_(HAVING_GPUS))).one()
+    now = connection.scalars(select(func.count()).where(LeaseRow.status.in_(ENTITLED))).one()
     past = connection.execute(
         select(LeaseRow.claimed_at, LeaseRow.released_at)
         .where(LeaseRow.status == Status.RELEASED, LeaseRow.claimed_at.is_not(None))
@@ -239,7 +237,7 @@ def with_silent_client(connection: Connection, before: datetime.datetime) -> lis
     They may have been given GPUs meanwhile, of which no client knows.
     """
     query = select(LeaseRow.id).where(
-        LeaseRow.status.in_((Status.QUEUED, *HAVING_GPUS)), LeaseRow.waiter_seen_at < before
+        LeaseRow.status.in_((Status.QUEUED, *ENTITLED)), LeaseRow.waiter_seen_at < before
     )
     return list(connection.scalars(query))
 

@@ -17,10 +17,7 @@ from typing import Any, NamedTuple
 from gsaas.objects.daemon import Admission, Daemon, DaemonState, DesiredState
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.lease import Claim, Lease
-from gsaas.objects.lifecycle import Status
-
-ENTITLED = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
-"""Statuses in which a lease may reach its GPUs."""
+from gsaas.objects.lifecycle import ENTITLED
 
 Reports = Mapping[str, Mapping[str, Any]]
 """GPU host -> the last report of its monitor, as `gsaas.objects.daemon.DaemonReport.to_dict()`."""

@@ -26,10 +26,10 @@ from gsaas.grants.keyring import Keyring
 from gsaas.notifications import cadf
 from gsaas.notifications.cadf import SecurityEvent
 from gsaas.objects import host_names
-from gsaas.objects.binding import HAVING_BINDINGS, binding_of
+from gsaas.objects.binding import binding_of
 from gsaas.objects.daemon import DaemonState, DesiredState
 from gsaas.objects.gpu_report import GpuReport
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lifecycle import ENTITLED, Status
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.monitor import MonitorClient
@@ -161,7 +161,7 @@ class RpcEndpoint:
             return [
                 binding_of(lease).to_dict()
                 for lease in leases.bound_to(session.connection(), host)
-                if lease.status in HAVING_BINDINGS
+                if lease.status in ENTITLED
             ]
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:

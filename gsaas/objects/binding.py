@@ -12,7 +12,6 @@ from typing import Any
 
 from gsaas.objects.address import Address
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import Status
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,6 @@ class LocalBinding:
 LOCAL = "local"
 INVALID_UID = 2**32 - 1
 """The number that is no user's id: (uid_t)-1 in the kernel's interfaces."""
-
-
-HAVING_BINDINGS = frozenset({Status.CLAIMED, Status.BOOTING, Status.ACTIVE})
-"""Only leases in these statuses may reach GPUs. A binding that is being removed is never sent again: an endpoint
-that restarts at that moment would install it again after its removal was confirmed."""
 
 
 def binding_of(lease: Lease) -> Binding | LocalBinding:

@@ -15,10 +15,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas.objects.address import Address
-from gsaas.objects.lifecycle import Status
-
-KEPT_ALIVE = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
-"""Statuses in which a lease with a keepalive ends when its client sends no request for that time."""
+from gsaas.objects.lifecycle import ENTITLED
 
 
 @dataclass(frozen=True)
@@ -204,7 +201,7 @@ class Lease:
 
     def is_abandoned(self, now: datetime.datetime) -> bool:
         """Return whether its client has been silent for longer than its keepalive."""
-        return self.status in KEPT_ALIVE and self.kept_until is not None and self.kept_until < now
+        return self.status in ENTITLED and self.kept_until is not None and self.kept_until < now
 
     def has_silent_client(self, since: datetime.datetime) -> bool:
         """Return whether its client announced to poll, and has not polled since then."""

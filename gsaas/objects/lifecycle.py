@@ -43,6 +43,13 @@ class Event(enum.StrEnum):
     """Everything that the lease had has been removed and released."""
 
 
+ENTITLED = (Status.CLAIMED, Status.BOOTING, Status.ACTIVE)
+"""Statuses in which a lease has GPUs that its consumer may reach.
+
+A lease that is RELEASING may still have claims, but nothing is installed for it: an agent that restarts at that
+moment would install it again after its removal was confirmed.
+"""
+
 TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.QUEUED, Event.CLAIM): Status.CLAIMED,
     (Status.QUEUED, Event.FAIL): Status.ERROR,

@@ -18,6 +18,7 @@ from gsaas.wsgi.deployment import deploy
 _config_files = os.environ.get("GSAAS_CONFIG_FILES")
 _conf = conf.load(files=_config_files.split(os.pathsep) if _config_files else None)
 log.setup(_conf, "gsaas")
+conf.warn_of_problems(_conf)
 
 application, _warm_up_tasks = deploy(_conf)
 warm_up.schedule(_warm_up_tasks)

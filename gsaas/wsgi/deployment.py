@@ -1,4 +1,4 @@
-"""Compose the API of a cloud from its configuration, with the usual OpenStack middleware in front of it.
+"""Compose the API of a cloud from its configuration, with WSGI filters around it.
 
 A WSGI server may load the application once and fork its workers afterwards, and connections must not be shared between
 processes. So nothing here connects: the first request that needs the database, the message bus, Keystone or Nova does,
@@ -7,17 +7,14 @@ or `warm_up` before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from oslo_config import cfg
-from oslo_middleware import cors, http_proxy_to_wsgi
 
 from gsaas import rpc
 from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
-from gsaas.api.microversions import HEADER as VERSION_HEADER
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud import base as cloud
 from gsaas.db.database import Database
@@ -31,10 +28,9 @@ from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient, ApiListener
 from gsaas.rpc.engine import EngineClient
+from gsaas.wsgi import filters
+from gsaas.wsgi.filters import Wsgi
 
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-
-REQUEST_ID = "X-OpenStack-Request-ID"
 _ANY_GPU = Request(1, EXCLUSIVE, None, ANY)
 
 
@@ -43,7 +39,8 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
 
     The application may be shared by threads, and may be made before a fork.
 
-    Raises `KeystoneNotConfigured`, `TokenFileError`, or `ValueError` for a driver or policy that is not installed.
+    Raises `KeystoneNotConfigured`, `TokenFileError`, or `ValueError` for a driver or policy that is not installed,
+    or filters that cannot be loaded.
     """
     driver = remoting.load(conf.remoting.driver, conf)
     # No retries: oslo.db would connect, and retry, here and now, and so delay the start of the server.
@@ -73,7 +70,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         subscriptions=subscriptions,
         notifications=Notifications(conf, database, *notifiers.connect(conf, "gsaas-api")),
     )
-    return _with_middleware(conf, app), [
+    return filters.surround(app, conf), [
         lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies
         lambda: rpc.check(bus),
         servers.connect,
@@ -85,17 +82,3 @@ def _authenticator(conf: cfg.ConfigOpts) -> Authenticate:
     if conf.api.auth_strategy == "token-file":
         return TokenFile(conf.api.token_file)
     return Keystone(conf)
-
-
-def _with_middleware(conf: cfg.ConfigOpts, app: Wsgi) -> Wsgi:
-    """Return *app* behind the middleware that `[oslo_middleware]` and `[cors]` configure.
-
-    oslo.middleware's limit of body sizes is not used: the API has its own (`[api]max_body_bytes`), whose refusals have
-    the form of all its errors.
-    """
-    cors.set_defaults(
-        allow_headers=["X-Auth-Token", REQUEST_ID, VERSION_HEADER, "Content-Type"],
-        expose_headers=[VERSION_HEADER, REQUEST_ID],
-        allow_methods=["GET", "POST", "PATCH", "DELETE"],
-    )
-    return cors.CORS(http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf), conf)

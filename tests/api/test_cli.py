@@ -503,6 +503,7 @@ def test_a_lease_without_a_vm_is_shown_with_its_real_addresses(desk):
         ("hosts",),
         ("endpoints",),
         ("endpoints", "gpu1"),
+        ("env", "job"),
         ("policies",),
         ("policy",),
         ("limits",),
@@ -544,6 +545,21 @@ def test_columns_of_leases_are_picked_and_ordered(desk):
         *("cGPUs", "lease", "2", lease["id"])
     ]
     assert desk.type("show", "job", "-f=value", "-c=status", "-c=mode")[1] == "ACTIVE\nexclusive\n"
+
+
+def test_alloc_prints_picked_columns_of_its_lease_instead_of_the_environment(desk):
+    status, out, _ = desk.type("alloc", "-ncgpus=2", "-f=value", "-c=id", "-c=cgpus")
+    (lease,) = desk.read("list")
+    assert (status, out) == (0, f"{lease['id']}\n2\n")
+
+
+def test_an_environment_is_a_list_of_variables_for_programs(desk):
+    desk.type("-l", "-ncgpus=2", "-name=web")
+    variables = json.loads(desk.type("env", "web", "-json")[1])
+    assert json.loads(desk.type("env", "web", "-f=json")[1]) == variables
+    rows = csv.reader(io.StringIO(desk.type("env", "web", "-f=csv")[1]))
+    assert list(rows) == [["name", "value"], *map(list, variables.items())]
+    assert desk.type("env", "web", "-f=json", "-dotenv")[0] == 2
 
 
 def test_an_unknown_column_is_refused_before_anything_is_done(desk):

@@ -56,13 +56,14 @@ class Deployed:
         strategy: str = "token-file",
         connection: str | None = None,
         environment: Mapping[str, str] | None = None,
+        more_settings: str = "",
     ) -> None:
         write_tokens(folder / "tokens.json")
         conf = folder / "gsaas.conf"
         settings = SETTINGS.format(
             folder=folder, strategy=strategy, connection=connection or sqlite_in(folder)
         )
-        conf.write_text(settings, encoding="utf-8")
+        conf.write_text(settings + more_settings, encoding="utf-8")
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             self.port = taken.getsockname()[1]
@@ -195,6 +196,67 @@ def test_links_name_the_proxy_that_clients_speak_to(deployed):
         "GET", "/v1", **{"X-Forwarded-Proto": "https", "X-Forwarded-Host": "gpu.example.org"}
     )
     assert json.loads(body)["version"]["links"][0]["href"] == "https://gpu.example.org/v1/"
+
+
+FILTER_OF_ANOTHER_PACKAGE = """
+def factory(global_conf, greeting):
+    def filter(app):
+        def filtered(environ, start_response):
+            def start(status, headers, *more):
+                return start_response(status, [*headers, ("X-Greeting", greeting)], *more)
+
+            return app(environ, start)
+
+        return filtered
+
+    return filter
+"""
+PASTE = """
+[pipeline:main]
+pipeline = browsers greeting api
+
+[filter:browsers]
+paste.filter_factory = oslo_middleware.cors:filter_factory
+allowed_origin = https://another.example.org
+
+[filter:greeting]
+paste.filter_factory = another_package:factory
+greeting = hello
+
+[app:api]
+paste.app_factory = gsaas.wsgi.filters:api
+"""
+
+
+def test_an_operators_filters_are_around_the_api(tmp_path):
+    make_database(tmp_path)
+    (tmp_path / "another_package.py").write_text(FILTER_OF_ANOTHER_PACKAGE, encoding="utf-8")
+    (tmp_path / "filters.ini").write_text(PASTE, encoding="utf-8")
+    deployed = Deployed(
+        tmp_path,
+        environment={"PYTHONPATH": str(tmp_path)},
+        more_settings=f"[api]\npaste_config = {tmp_path}/filters.ini\n",
+    )
+    try:
+        origin = "https://another.example.org"
+        status, headers, _ = deployed.ask("GET", "/v1/gpus", "admin", Origin=origin)
+        assert (status, headers["X-Greeting"]) == (200, "hello")
+        assert headers["Access-Control-Allow-Origin"] == origin
+        assert "OpenStack-API-Version" in headers["Access-Control-Expose-Headers"]
+        # The default filters, which [cors] configures, are not there.
+        _, headers, _ = deployed.ask("GET", "/v1/gpus", Origin="https://dashboard.example.org")
+        assert "Access-Control-Allow-Origin" not in headers
+    finally:
+        deployed.stop()
+
+
+def test_a_filter_that_does_not_exist_ends_the_server_with_a_reason(tmp_path):
+    (tmp_path / "filters.ini").write_text(PASTE, encoding="utf-8")
+    deployed = Deployed(tmp_path, more_settings=f"[api]\npaste_config = {tmp_path}/filters.ini\n")
+    assert deployed.process.wait(PATIENCE) != 0
+    said = deployed.log.read_text()
+    assert f"[api]paste_config: {tmp_path}/filters.ini cannot be used: " in said
+    assert "another_package" in said
 
 
 def test_a_configuration_that_cannot_be_used_ends_the_server_with_a_reason(tmp_path):

@@ -61,6 +61,20 @@ def test_a_configuration_file_that_is_not_there(refusal: Refusal):
 
 
 @pytest.mark.parametrize("program", ["engine", "rodvr", "monitor"])
+def test_a_process_warns_of_options_that_it_does_not_know(program: str, tmp_path: Path):
+    path = tmp_path / "gsaas.conf"
+    path.write_text(f"{NOWHERE}[rodvr]\nfarewell = 7\n[engine]\nwokers = 3\n")
+    done = subprocess.run(
+        [sys.executable, "-m", f"gsaas.cli.{program}", "--config-file", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert "[rodvr]farewell is deprecated: write [rodvr]grace instead" in done.stdout
+    assert "no process reads [engine]wokers: do you mean [engine]workers?" in done.stdout
+
+
+@pytest.mark.parametrize("program", ["engine", "rodvr", "monitor"])
 def test_a_value_that_cannot_be_one_wherever_it_is(refusal: Refusal, program: str):
     said = refusal(program, "[engine]\nworkers = many\n")
     assert said.startswith(f"gsaas-{program}: the configuration cannot be used: ")

@@ -1,8 +1,10 @@
 """Which files the configuration is read from, and in which order."""
 
 import pytest
+from oslo_config import cfg
 
 import gsaas.conf
+from gsaas.conf import config_files
 
 
 @pytest.fixture
@@ -45,3 +47,105 @@ def test_files_in_the_conf_d_folder_override_the_file(folder):
     (folder / "gsaas.conf.d").mkdir()
     write(folder / "gsaas.conf.d" / "10.conf", "a-piece")
     assert policy() == "a-piece"
+
+
+@pytest.fixture
+def problems(folder):
+    """What is said of a configuration file with this text."""
+
+    def problems(text):
+        (folder / "gsaas.conf").write_text(text)
+        return gsaas.conf.problems(gsaas.conf.load())
+
+    return problems
+
+
+def test_a_typing_error_in_a_name_is_reported_with_the_name_that_it_resembles(problems):
+    assert problems("[gpgpums]\npolicey = best-fit\n[engine]\naudit-intervall = 3\n") == [
+        "no process reads [engine]audit_intervall: do you mean [engine]audit_interval?",
+        "no process reads [gpgpums]policey: do you mean [gpgpums]policy?",
+    ]
+
+
+def test_an_option_in_another_section_is_reported_with_its_own(problems):
+    assert problems("[DEFAULT]\ngate_port = 8309\n[api]\nbackfill = true\n") == [
+        "no process reads [DEFAULT]gate_port: do you mean [grants]gate_port?",
+        "no process reads [api]backfill: do you mean [queue]backfill?",
+    ]
+
+
+def test_a_typing_error_in_a_section_is_reported(problems):
+    assert problems("[gpgpum]\npolicy = best-fit\n") == [
+        "no process reads the section [gpgpum]: do you mean [gpgpums]?"
+    ]
+
+
+def test_an_option_that_was_never_there_is_reported_in_sections_that_only_gsaas_has(problems):
+    assert problems("[queue]\ncolour = blue\n[nova]\ncolour = blue\n[mine]\ncolour = blue\n") == [
+        "no process reads [queue]colour: GSaaS has no such option"
+    ]
+
+
+def test_an_option_under_its_former_name_still_works_and_is_reported(problems, folder):
+    assert problems("[rodvr]\nfarewell = 7\n") == [
+        "[rodvr]farewell is deprecated: write [rodvr]grace instead"
+    ]
+    assert gsaas.conf.load().rodvr.grace == 7
+
+
+def test_the_files_of_the_conf_d_folder_are_checked_too(problems, folder):
+    (folder / "gsaas.conf.d").mkdir()
+    (folder / "gsaas.conf.d" / "10.conf").write_text("[rodvr]\ngpu_devise = gpu1\n")
+    assert problems("") == ["no process reads [rodvr]gpu_devise: do you mean [rodvr]gpu_device?"]
+
+
+def test_options_of_libraries_are_no_problem(problems):
+    """Those of oslo.messaging, keystoneauth and others are registered when they are needed, or never."""
+    text = """
+    [DEFAULT]
+    transport_url = rabbit://gsaas:secret@controller:5672/
+    rpc_response_timeout = 60
+    control_exchange = gsaas
+    debug = true
+    [database]
+    connection = sqlite://
+    [keystone_authtoken]
+    auth_type = password
+    auth_url = https://keystone.example.org/v3
+    [service_user]
+    auth_type = password
+    [nova]
+    region_name = RegionOne
+    valid_interfaces = internal
+    [neutron]
+    [glance]
+    [placement]
+    [oslo_limit]
+    [oslo_middleware]
+    [oslo_messaging_rabbit]
+    rabbit_quorum_queue = true
+    [cors]
+    """
+    assert problems("\n".join(line.strip() for line in text.splitlines())) == []
+
+
+def test_a_deprecated_option_is_reported_with_what_to_do_now():
+    old = cfg.StrOpt(
+        "colour",
+        deprecated_for_removal=True,
+        deprecated_since="1.1",
+        deprecated_reason="every GPU is green now.",
+    )
+    found = config_files.deprecated({"api": {"colour"}}, {"api": [old]})
+    assert list(found) == [
+        "[api]colour is deprecated since 1.1 and will be removed: every GPU is green now."
+    ]
+
+
+def test_whatever_is_deprecated_for_removal_says_since_when_and_why():
+    for module in gsaas.conf.MODULES:
+        for options in module.list_opts().values():
+            for option in options:
+                if option.deprecated_for_removal:
+                    assert option.deprecated_since, option.name
+                    assert option.deprecated_reason, option.name

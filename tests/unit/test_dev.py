@@ -13,7 +13,18 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-INPUTS = ("dev", "pyproject.toml", "setup.cfg", "constraints.txt", "client", "launcher")
+INPUTS = (
+    "dev",
+    "constraints.txt",
+    *(
+        f"{folder}{file}"
+        for folder in ("", "client/", "launcher/")
+        for file in ("pyproject.toml", "setup.cfg")
+    ),
+    "launcher/setup.py",
+    "launcher/main.c",
+    "launcher/json.h",
+)
 
 PYTHON = """\
 #!/bin/bash
@@ -36,9 +47,8 @@ class Workshop:
         self.root = root
         self._journal = root / "journal"
         for name in INPUTS:
-            source = REPOSITORY / name
-            copy = shutil.copytree if source.is_dir() else shutil.copy
-            copy(source, root / name)
+            (root / name).parent.mkdir(exist_ok=True)
+            shutil.copy(REPOSITORY / name, root / name)
         (root / "python").write_text(PYTHON)
         (root / "python").chmod(0o755)
 
@@ -58,7 +68,7 @@ class Workshop:
     def installed(self) -> list[str]:
         """What the last command had pip install from this source tree, e.g. `-e . --group test`."""
         calls = [line for line in self._journal.read_text().splitlines() if line.startswith("pip")]
-        return [line[line.index("-e .") :] for line in calls if "-e ." in line]
+        return [line[line.index("-e ") :] for line in calls if "-e " in line]
 
     def called(self, program: str) -> bool:
         """Whether the last command called *program*."""
@@ -94,6 +104,14 @@ def test_nothing_is_installed_twice(workshop: Workshop) -> None:
     assert not workshop.called("python")
 
 
+def test_what_an_installation_leaves_in_the_folders_is_no_input(workshop: Workshop) -> None:
+    workshop.dev("run", "true")
+    (workshop.root / "client" / "python_gsaasclient.egg-info").mkdir()
+    (workshop.root / "launcher" / "build").mkdir()
+    assert workshop.dev("run", "true") == 0
+    assert not workshop.called("pip")
+
+
 def test_the_tools_of_the_tests_are_added_to_what_is_there(workshop: Workshop) -> None:
     workshop.dev("run", "true")
     workshop.dev("lint")
@@ -106,7 +124,14 @@ def test_the_tools_of_the_tests_are_added_to_what_is_there(workshop: Workshop) -
 
 @pytest.mark.parametrize(
     "changed",
-    ["pyproject.toml", "setup.cfg", "client/setup.cfg", "launcher/setup.py", "constraints.txt"],
+    [
+        "pyproject.toml",
+        "setup.cfg",
+        "client/setup.cfg",
+        "launcher/setup.py",
+        "launcher/main.c",
+        "constraints.txt",
+    ],
 )
 def test_what_changed_is_installed_anew(workshop: Workshop, changed: str) -> None:
     workshop.dev("lint")

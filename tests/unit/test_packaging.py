@@ -1,4 +1,4 @@
-"""setup.cfg: what it names exists, and what exists or is used is named there."""
+"""The setup.cfg of each distribution: what it names exists, and what exists or is used is named there."""
 
 from __future__ import annotations
 
@@ -9,77 +9,97 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-OPTIONAL = ("pyarrow",)
-"""Imported only where it is installed: the extra `sim`."""
-LOADED_BY_NAME = ("pymysql", "psycopg")
-"""SQLAlchemy loads them if the database's URL names them."""
+FOLDERS = {"gsaas": REPOSITORY, "gsaasclient": REPOSITORY / "client"}
+"""Package -> the folder of its distribution."""
+NEVER_IMPORTED = {
+    # SQLAlchemy loads these drivers if the database's URL names them.
+    "gsaas": {"pymysql", "psycopg"},
+    # The program `gsaas`.
+    "gsaasclient": {"gsaas-launcher"},
+}
+"""Package -> the libraries of its distribution that its code does not import."""
 PRIVATE_NAMES_USED = ("nvidia-ml-py", "oslo.messaging", "oslo.service", "pyroute2")
 """Libraries that gsaas uses beyond their public interface. Each use is in one module, whose docstring says why."""
 
+both = pytest.mark.parametrize("package", FOLDERS)
 
-def setup_cfg(section: str) -> dict[str, list[str]]:
-    """Return a section of setup.cfg whose options are lists: option -> its lines."""
+
+def setup_cfg(section: str, package: str = "gsaas") -> dict[str, list[str]]:
+    """Return a section of a setup.cfg whose options are lists: option -> its lines."""
     parser = configparser.RawConfigParser(delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(REPOSITORY / "setup.cfg")
+    parser.read(FOLDERS[package] / "setup.cfg")
+    if section not in parser:
+        return {}
     return {
         option: [line for line in value.splitlines() if line]
         for option, value in parser[section].items()
     }
 
 
-def entry_points(group: str) -> dict[str, EntryPoint]:
+def entry_points(package: str, group: str) -> dict[str, EntryPoint]:
     """Return the entry points of *group* by name."""
-    pairs = (line.split(" = ") for line in setup_cfg("options.entry_points")[group])
+    pairs = (line.split(" = ") for line in setup_cfg("options.entry_points", package)[group])
     return {name: EntryPoint(name, value, group) for name, value in pairs}
 
 
-def find_packages(*include: str) -> list[str]:
+def find_packages(folder: Path, *include: str) -> list[str]:
     """Return what setuptools finds, in a process of its own: it cannot be imported once a test imported distutils."""
     program = f"from setuptools import find_packages; print(*find_packages(include={include}))"
     command = [sys.executable, "-c", program]
-    found = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return found.stdout.split()
 
 
-@pytest.mark.parametrize("group", setup_cfg("options.entry_points"))
-def test_every_entry_point_names_something_that_exists(group: str) -> None:
-    for entry_point in entry_points(group).values():
+@pytest.mark.parametrize(
+    ("package", "group"),
+    [
+        (package, group)
+        for package in FOLDERS
+        for group in setup_cfg("options.entry_points", package)
+    ],
+)
+def test_every_entry_point_names_something_that_exists(package: str, group: str) -> None:
+    for entry_point in entry_points(package, group).values():
         assert callable(entry_point.load())
 
 
 def test_every_policy_module_has_an_entry_point() -> None:
     folder = REPOSITORY / "gsaas" / "gpgpums" / "policies"
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "base"}
-    named = entry_points("gsaas.gpgpums.policies").values()
+    named = entry_points("gsaas", "gsaas.gpgpums.policies").values()
     assert {entry_point.module.rpartition(".")[2] for entry_point in named} == modules
 
 
-def test_every_file_of_a_package_is_installed() -> None:
+@both
+def test_every_file_of_a_package_is_installed(package: str) -> None:
     """A file that is not Python is installed only if it is package data."""
-    files = {path for path in (REPOSITORY / "gsaas").rglob("*") if path.is_file()}
+    folder = FOLDERS[package]
+    files = {path for path in (folder / package).rglob("*") if path.is_file()}
     files -= {path for path in files if path.parent.name == "__pycache__"}
-    packages = {REPOSITORY / package.replace(".", "/") for package in find_packages("*")}
+    packages = {folder / name.replace(".", "/") for name in find_packages(folder, "*")}
     assert {path.parent for path in files if path.suffix == ".py"} <= packages
     data = {
         path
-        for package, patterns in setup_cfg("options.package_data").items()
+        for name, patterns in setup_cfg("options.package_data", package).items()
         for pattern in patterns
-        for path in (REPOSITORY / package.replace(".", "/")).glob(pattern)
+        for path in (folder / name.replace(".", "/")).glob(pattern)
     }
     assert {path for path in files if path.suffix != ".py"} == data
 
 
-def test_only_packages_of_gsaas_are_installed() -> None:
-    include = setup_cfg("options.packages.find")["include"]
-    packages = find_packages(*include)
-    assert {package.partition(".")[0] for package in packages} == {"gsaas"}
+@both
+def test_a_distribution_installs_one_package(package: str) -> None:
+    include = setup_cfg("options.packages.find", package)["include"]
+    packages = find_packages(FOLDERS[package], *include)
+    assert {name.partition(".")[0] for name in packages} == {package}
 
 
 def normalised(name: str) -> str:
@@ -87,18 +107,18 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def requirements() -> dict[str, str]:
-    """Return what gsaas depends on: normalised name -> versions."""
-    parts = (
-        re.fullmatch(r"([A-Za-z0-9.-]+)(?:\[\w+\])?(.*)", line)
-        for line in setup_cfg("options")["install_requires"]
-    )
-    return {normalised(part[1]): part[2] for part in parts if part}
+def requirements(package: str) -> dict[str, str]:
+    """Return what the distribution of *package* depends on, with all of its extras: normalised name -> versions."""
+    extras = setup_cfg("options.extras_require", package)
+    lines = [*setup_cfg("options", package)["install_requires"], *chain(*extras.values())]
+    parts = (re.fullmatch(r"([A-Za-z0-9.-]+)(?:\[[\w,]+\])?(.*)", line) for line in lines)
+    # An extra may name others of its own distribution.
+    return {normalised(part[1]): part[2] for part in parts if part and part[1] != package}
 
 
-def imports() -> Iterator[tuple[str, str]]:
-    """Yield every file of gsaas with every module of another package that it imports."""
-    for path in sorted((REPOSITORY / "gsaas").rglob("*.py")):
+def imports(package: str) -> Iterator[tuple[str, str]]:
+    """Yield every file of *package* with every module of another package that it imports."""
+    for path in sorted((FOLDERS[package] / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -107,36 +127,41 @@ def imports() -> Iterator[tuple[str, str]]:
             else:
                 continue
             for name in names:
-                if name.partition(".")[0] not in {"gsaas", *sys.stdlib_module_names}:
+                if name.partition(".")[0] not in {package, *sys.stdlib_module_names}:
                     yield str(path.relative_to(REPOSITORY)), name
 
 
-def test_every_library_that_is_imported_is_a_dependency() -> None:
+@both
+def test_every_library_that_is_imported_is_a_dependency(package: str) -> None:
     providers = packages_distributions()
-    declared = {*requirements(), *OPTIONAL}
+    declared = set(requirements(package))
     missing = set()
-    for file, module in imports():
-        package = module.partition(".")[0]
-        if not {normalised(name) for name in providers[package]} & declared:
-            missing.add((file, package))
+    for file, module in imports(package):
+        library = module.partition(".")[0]
+        if not {normalised(name) for name in providers[library]} & declared:
+            missing.add((file, library))
     assert not missing
 
 
-def test_every_dependency_is_imported() -> None:
+@both
+def test_every_dependency_is_imported(package: str) -> None:
     providers = packages_distributions()
     used = {
-        normalised(name) for _, module in imports() for name in providers[module.partition(".")[0]]
+        normalised(name)
+        for _, module in imports(package)
+        for name in providers[module.partition(".")[0]]
     }
-    assert set(requirements()) - used == set(LOADED_BY_NAME)
-    assert set(OPTIONAL) <= used
+    assert set(requirements(package)) - used == NEVER_IMPORTED[package]
 
 
 def test_private_modules_of_libraries_are_imported_where_they_may_be() -> None:
-    private = {(file, name) for file, name in imports() if "._" in name}
+    private = {
+        (file, name) for package in FOLDERS for file, name in imports(package) if "._" in name
+    }
     assert private == {("gsaas/standalone/in_process_bus.py", "oslo_messaging._drivers.base")}
 
 
 @pytest.mark.parametrize("library", PRIVATE_NAMES_USED)
 def test_a_library_whose_private_names_are_used_has_a_newest_release(library: str) -> None:
-    versions = requirements()[normalised(library)]
+    versions = requirements("gsaas")[normalised(library)]
     assert "<" in versions or "==" in versions

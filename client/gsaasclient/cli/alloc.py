@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from types import SimpleNamespace
 
 from gsaasclient import Client, ClientError, grant_client
 from gsaasclient.cli import cgpus, leases, queue
-from gsaasclient.cli.output import print_document, print_note
+from gsaasclient.cli.columns import select
+from gsaasclient.cli.output import print_note, print_resource
 from gsaasclient.cli.parser import UsageError
 
 TYPE_CHECKING = False
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def alloc(client: Client, args: SimpleNamespace) -> int:
-    """Claim cGPUs and print the environment with which programs find them; return the exit status."""
+    """Claim cGPUs and print the environment with which programs find them, or the lease; return the exit status."""
+    columns = select(leases.COLUMNS, args.c)
     request: dict[str, Any] = {
         "cgpus": cgpus.from_options(args),
         "server": None,
@@ -37,10 +38,8 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
         if lease["status"] != "ACTIVE":
             raise ClientError(_unusable(lease))
         environment = usable_environment(client, lease, answer.get("environment"), args.on)
-        if args.f == "table":
-            sys.stdout.write(leases.environment(client, lease, "shell"))
-        else:
-            print_document(args.f, {"lease": lease, "environment": environment})
+        document = {"lease": lease, "environment": environment}
+        print_resource(args, columns, lease, document, lambda: leases.lines(client, lease))
     except BaseException:
         # A caller that has not received the environment does not know which lease to release.
         client.request("DELETE", f"/v1/leases/{lease['id']}")

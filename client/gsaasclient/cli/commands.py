@@ -30,19 +30,6 @@ COLUMN = Option(
 OUTPUT = (FORMAT, COLUMN)
 
 
-def document_format(table: str) -> Option:
-    """Return the option `-f` of a command that prints more than one table; *table* describes its default output."""
-    return Option(
-        "f",
-        "FORMAT",
-        f"output format: table ({table}, default); json or yaml",
-        convert=one_of("table", "json", "yaml"),
-        aliases=("format",),
-        mistaken_names=("o", "output"),
-        default="table",
-    )
-
-
 NOWAIT = Option("nowait", None, "return at once; gsaas show prints the status")
 REASON = Option("reason", "TEXT", "why it is disabled, for other operators to read")
 LEASE_NAME = Option("name", "NAME", "a name for the lease")
@@ -105,10 +92,14 @@ SERVER = (
     Option("image", "IMAGE", "image that the VM boots from: its name or id"),
     Option("flavor", "FLAVOR", "flavor of the VM: its name or id"),
     Option(
-        "network", "NETWORK", "network to attach: its name or id; may be repeated", repeatable=True
+        "network",
+        "NETWORK",
+        "network to attach: its name or id; may be repeated",
+        mistaken_names=("nic", "net-id"),
+        repeatable=True,
     ),
     Option("name", "NAME", "a name for the lease and its VM"),
-    Option("key", "NAME", "key pair for logging in"),
+    Option("key", "NAME", "key pair for logging in", mistaken_names=("key-name", "keypair")),
     Option("userdata", "FILE", "cloud-init user data for the VM; GSaaS adds a part of its own"),
 )
 
@@ -171,7 +162,7 @@ COMMANDS = {
             "launch a VM with cGPUs (or -l)",
             handler="leases:launch",
             action="l",
-            mistaken_names=("create", "boot"),
+            mistaken_names=("create", "boot", "new", "server"),
             usage="gsaas -l -ncgpus=N [option ...]",
             example="gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared -name=training",
             options=(*CGPUS, *SERVER, *QUEUE, NOWAIT, *OUTPUT),
@@ -186,7 +177,7 @@ place is kept without a client.""",
             "end a lease and destroy its VM (or -t)",
             handler="leases:terminate",
             action="t",
-            mistaken_names=("delete", "remove", "rm", "stop", "end"),
+            mistaken_names=("delete", "remove", "rm", "stop", "end", "destroy", "kill", "cancel"),
             usage="gsaas -t -id=ID [option ...]",
             example="gsaas -t -id=training",
             options=(lease_id("the lease to end"), NOWAIT, *OUTPUT),
@@ -196,6 +187,7 @@ place is kept without a client.""",
             "alloc",
             "take cGPUs without a VM, for programs on an existing host",
             handler="alloc:alloc",
+            mistaken_names=("allocate", "claim", "acquire"),
             usage="gsaas alloc -ncgpus=N [option ...]",
             example="gsaas alloc -ncgpus=2 -poolmem=1024 -mode=shared",
             options=(
@@ -203,11 +195,12 @@ place is kept without a client.""",
                 *CONSUMER,
                 LEASE_NAME,
                 *QUEUE,
-                document_format("lines for a shell"),
+                *OUTPUT,
             ),
             details="""
 Prints lines for a shell to evaluate: the addresses of the cGPUs, and GSAAS_LEASE, which gsaas
-release reads. Standard output has nothing else, so evaluating it after a failure has no effect:
+release reads; with -f or -c, it prints the lease instead. Standard output has nothing else, so
+evaluating it after a failure has no effect:
 
   gpus=$(gsaas alloc -ncgpus=1) && eval "$gpus"
 
@@ -218,7 +211,7 @@ masked addresses of the host.""",
             "release",
             "release the cGPUs that gsaas alloc took",
             handler="alloc:release",
-            mistaken_names=("delete", "remove", "rm", "free"),
+            mistaken_names=("delete", "remove", "rm", "free", "deallocate"),
             usage="gsaas release [-id=ID]",
             example="gsaas release -id=$GSAAS_LEASE",
             options=(lease_id("the lease to end (default: $GSAAS_LEASE)"), NOWAIT, *OUTPUT),
@@ -239,7 +232,7 @@ gsaas alloc does this itself. It is needed for a lease that was taken on another
             "list",
             "list your leases",
             handler="leases:list_all",
-            mistaken_names=("ls", "ps"),
+            mistaken_names=("ls", "ps", "lease", "leases", "server", "servers"),
             usage="gsaas list [option ...]",
             example="gsaas list -status=ACTIVE -c=name -c=cgpus",
             options=(
@@ -247,7 +240,12 @@ gsaas alloc does this itself. It is needed for a lease that was taken on another
                     "status", "STATUS", "only leases in this status; required for RELEASED ones"
                 ),
                 Option("name", "NAME", "only leases with this name"),
-                Option("all", None, "leases of all projects (administrators)"),
+                Option(
+                    "all",
+                    None,
+                    "leases of all projects (administrators)",
+                    mistaken_names=("all-projects", "a"),
+                ),
                 Option(
                     "sort",
                     "KEY[:asc|desc]",
@@ -278,7 +276,7 @@ consumer_host, position, degraded, fault and created_at.""",
             "show",
             "show a lease and its events",
             handler="leases:show",
-            mistaken_names=("get", "info"),
+            mistaken_names=("get", "info", "describe", "lease", "events"),
             usage="gsaas show ID [option ...]",
             example="gsaas show training",
             options=(lease_id("the lease to show"), *OUTPUT),
@@ -288,13 +286,18 @@ consumer_host, position, degraded, fault and created_at.""",
             "env",
             "print the environment that programs need to find their cGPUs",
             handler="leases:env",
-            usage="gsaas env ID [-shell|-dotenv|-json]",
+            usage="gsaas env ID [-shell|-dotenv|-json | -f=FORMAT]",
             example='eval "$(gsaas env training)"',
             options=(
                 lease_id("the lease"),
-                Option("shell", None, "lines for a shell to evaluate (default)"),
+                Option(
+                    "shell",
+                    None,
+                    "lines for a shell to evaluate (default, unless -f or -c is given)",
+                ),
                 Option("dotenv", None, "lines for an env file"),
                 Option("json", None, "a JSON object"),
+                *OUTPUT,
             ),
             positional="id",
             details="""
@@ -304,6 +307,7 @@ In a VM that GSaaS launched, cloud-init has set these variables already.""",
             "exec",
             "run a command inside a lease's VM",
             handler="exec:run",
+            mistaken_names=("ssh", "shell", "console"),
             usage="gsaas exec ID -- COMMAND [ARGUMENT ...]",
             example="gsaas exec training -- ip route",
             options=(lease_id("the lease of the VM"),),
@@ -364,6 +368,7 @@ the project's quota does not allow it.""",
             "gpus",
             "list the GPUs: totals, and for administrators each GPU",
             handler="gpus:gpus",
+            mistaken_names=("enable", "disable"),
             usage="gsaas gpus [-disable=UUID [-reason=TEXT] | -enable=UUID]",
             example='gsaas gpus -disable=GPU-5b9f… -reason="ECC errors"',
             options=service_options("UUID"),
@@ -372,6 +377,7 @@ the project's quota does not allow it.""",
             "hosts",
             "list the hosts: totals, and for administrators each host",
             handler="hosts:hosts",
+            mistaken_names=("hypervisor", "hypervisors", "enable", "disable"),
             usage="gsaas hosts [-disable=NAME [-reason=TEXT] | -enable=NAME | -forget=NAME [-force]]",
             example='gsaas hosts -disable=gpu1 -reason="new fans"',
             options=(
@@ -389,6 +395,7 @@ recently is refused, unless -force is given.""",
             "endpoints",
             "list the RODVR endpoints of compute hosts (administrators)",
             handler="endpoints:endpoints",
+            mistaken_names=("agent", "agents", "service", "services"),
             usage="gsaas endpoints [HOST] [option ...]",
             example="gsaas endpoints compute1",
             options=(Option("host", "HOST", "this host only"), *OUTPUT),
@@ -426,7 +433,7 @@ A new default applies from the next request on, without a restart. Leases keep t
             "limits",
             "list your project's quota, and how much of it is used",
             handler="limits:limits",
-            mistaken_names=("quota", "quotas"),
+            mistaken_names=("quota", "quotas", "absolute-limits"),
             usage="gsaas limits [option ...]",
             example="gsaas limits -f json",
             options=OUTPUT,
@@ -453,13 +460,22 @@ A new default applies from the next request on, without a restart. Leases keep t
                     convert=whole_number,
                     default=2,
                 ),
-                document_format("tables of GPUs, leases and the queue"),
+                Option(
+                    "f",
+                    "FORMAT",
+                    "output format: table (tables of GPUs, leases and the queue, default); json or yaml",
+                    convert=one_of("table", "json", "yaml"),
+                    aliases=("format",),
+                    mistaken_names=("o", "output"),
+                    default="table",
+                ),
             ),
             details="""
 Keys: q quits, p pauses, s changes the order; the arrows, j, k and the page keys scroll. In a memory
 bar # is in use, - is claimed by leases and not in use, . is free. Administrators see every GPU and
 the leases on it; a GPU is silent if its host has not reported in time. Other users see the totals,
-and the leases of their project.""",
+and the leases of their project. gsaas gpus, gsaas list and gsaas queue print each table by itself,
+in more formats.""",
         ),
         CommandSpec(
             "usage",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from time import sleep
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from gsaasclient import ApiError, Client, ClientError, UnreachableError
 from gsaasclient.api import API_VERSION
 from gsaasclient.cli import cgpus, queue
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import Progress, print_json, print_list, print_note, print_resource
+from gsaasclient.cli.output import Progress, print_list, print_note, print_resource
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.tables import facts, table
@@ -60,6 +59,12 @@ SORTING_VERSION = "1.1"
 """The first microversion of the API that sorts lists, and lists what has changed."""
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
 """The columns of a list of leases, unless others are picked."""
+
+VARIABLES = (
+    Column("name", value=lambda variable: variable[0]),
+    Column("value", value=lambda variable: variable[1]),
+)
+"""The columns of an environment."""
 
 
 def launch(client: Client, args: SimpleNamespace) -> int:
@@ -164,12 +169,25 @@ def env(client: Client, args: SimpleNamespace) -> int:
     forms = [form for form in ("shell", "dotenv", "json") if getattr(args, form)]
     if len(forms) > 1:
         raise UsageError(f"-{forms[0]} and -{forms[1]} do not go together")
-    answer = environment(client, find(client, require_id(args.id)), *forms or ["shell"])
-    if isinstance(answer, str):
-        sys.stdout.write(answer if answer.endswith("\n") else f"{answer}\n")
-    else:
-        print_json(answer["environment"])
+    if forms and (args.f != "table" or args.c):
+        raise UsageError(f"-{forms[0]} goes with neither -f nor -c")
+    columns = select(VARIABLES, args.c)
+    lease = find(client, require_id(args.id))
+    form = forms[0] if forms else "shell"
+    if form == "json":
+        args.f = "json"
+    if args.f == "table" and not args.c:
+        print(lines(client, lease, form))
+        return 0
+    document = variables(client, lease)
+    print_list(args, columns, list(document.items()), document)
     return 0
+
+
+def lines(client: Client, lease: Lease, form: str = "shell") -> str:
+    """Return the environment of a lease as lines of the form `shell` or `dotenv`."""
+    answer: str = environment(client, lease, form)
+    return answer.removesuffix("\n")
 
 
 def environment(client: Client, lease: Lease, form: str) -> Any:

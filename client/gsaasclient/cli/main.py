@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     if not words:
         return _print_help(None, sys.stderr, WRONG_USAGE)
-    if words[0].lstrip("-") == "version" and words[0].startswith("-"):
+    if words[0].lstrip("-") == "version":
         from importlib.metadata import version
 
         print(f"gsaas {version('python-gsaasclient')}")

@@ -92,12 +92,7 @@ def print_document(format: str, document: Any) -> None:
 
         yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
     else:
-        print_json(document)
-
-
-def print_json(document: Any) -> None:
-    """Print *document* as indented JSON."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def print_note(sentence: str) -> None:

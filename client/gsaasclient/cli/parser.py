@@ -8,6 +8,7 @@ as an abbreviation, read `-lname` as `-l -name`, and offers no way to switch bot
 3. An option is given at most once, unless it is declared as repeatable.
 4. An option whose value may be left out takes the next word as its value only if that word is a number.
 5. The words after a lone `--` are not parsed. Only a command that runs another command accepts them.
+6. `-h`, `-help` and `--help` ask for help wherever an option may stand, also where a value is missing.
 
 This module knows no command; `gsaasclient.cli.commands` declares them.
 """
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 HELP = ("h", "help")
+VARIABLE_PREFIX = "os-"
+"""How options begin that other programs of OpenStack have, and `gsaas` has as variables of the environment."""
 MAX_DIGITS = 18
 FOREVER = 0
 """The value of an option in seconds that is given without a value."""
@@ -112,6 +115,16 @@ class Option:
         self.repeatable = repeatable
         self.bare_value = bare_value
         self.default = False if metavar is None else [] if repeatable else default
+
+    def is_value(self, word: str) -> bool:
+        """Return whether *word* is one of the few words that this option accepts, such as `json` of the format."""
+        if self.metavar is None or self.convert is text or not word.isalpha():
+            return False
+        try:
+            self.convert(word)
+        except ValueError:
+            return False
+        return True
 
     def parse_value(self, value: str) -> Any:
         """Return *value* converted. Raises `UsageError` if it is empty or not valid."""
@@ -217,6 +230,8 @@ def _find_command(
         return command, [word for word in words if _option_name(word) not in names]
     if any(_option_name(word) in HELP for word in words):
         raise HelpRequested(None)
+    if first.lstrip("-").startswith(VARIABLE_PREFIX):
+        raise UsageError(f"there is no option {first.partition('=')[0]}{_suggest_variable(first)}")
     raise UsageError(
         "no command is given: -l launches, -t terminates, and any other command, such as list, is the first word"
     )
@@ -264,7 +279,8 @@ def _parse_option(
         raise HelpRequested(command.name)
     if name not in options:
         raise UsageError(
-            f"gsaas {command.name} has no option -{name}{_suggest_option(name, command, options)}"
+            f"gsaas {command.name} has no option -{name}"
+            f"{_suggest_option(name, value or (rest[-1] if rest else ''), command, options)}"
         )
     option = options[name]
     if option.metavar is None:
@@ -275,6 +291,8 @@ def _parse_option(
         return option, option.bare_value
     if not equals:
         value = rest.pop() if rest else ""
+        if _option_name(value) in HELP:
+            raise HelpRequested(command.name)
         # A word that is an option of this command is not a value: the value was left out.
         if (_option_name(value.partition("=")[0]) or "") in options:
             value = ""
@@ -287,10 +305,29 @@ def _suggest_command(name: str, commands: Mapping[str, CommandSpec]) -> str:
     return _did_you_mean(meant or _similar(name, commands))
 
 
-def _suggest_option(name: str, command: CommandSpec, options: Mapping[str, Option]) -> str:
-    """Return `; did you mean …?` for an option that does not exist, or an empty string."""
-    meant = [option.name for option in command.options if name in option.mistaken_names]
-    return _did_you_mean([f"-{known}" for known in meant or _similar(name, options)])
+def _suggest_option(
+    name: str, value: str, command: CommandSpec, options: Mapping[str, Option]
+) -> str:
+    """Return a suggestion for an option that does not exist, or an empty string.
+
+    *value* is the value that was given with it, or the word that follows.
+    """
+    if name.startswith(VARIABLE_PREFIX):
+        return _suggest_variable(name)
+    meant = [
+        f"-{option.name}={value}" if option.is_value(value) else f"-{option.name}"
+        for option in command.options
+        if name in option.mistaken_names
+    ]
+    # The value of an option, written like an option: --json.
+    meant += [f"-{option.name}={name}" for option in command.options if option.is_value(name)]
+    return _did_you_mean(meant or [f"-{known}" for known in _similar(name, options)])
+
+
+def _suggest_variable(word: str) -> str:
+    """Return a suggestion for one of the options with which other programs of OpenStack take credentials."""
+    name = word.lstrip("-").partition("=")[0]
+    return f"; set {name.upper().replace('-', '_')} in the environment instead"
 
 
 def _similar(name: str, known: Iterable[str]) -> list[str]:

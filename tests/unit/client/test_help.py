@@ -11,7 +11,7 @@ import pytest
 from gsaasclient.cli import help
 from gsaasclient.cli.cgpus import from_options
 from gsaasclient.cli.commands import COMMANDS
-from gsaasclient.cli.parser import parse
+from gsaasclient.cli.parser import HelpRequested, parse
 
 
 def test_the_help_shows_every_command():
@@ -45,3 +45,11 @@ def test_the_help_of_a_command_has_its_options_and_an_example_that_can_be_typed(
 def test_every_command_has_its_handler(word):
     module, function = COMMANDS[word].handler.split(":")
     assert callable(getattr(importlib.import_module(f"gsaasclient.cli.{module}"), function))
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_help_is_the_answer_to_help_after_any_option_of_a_command(word):
+    for option in COMMANDS[word].options:
+        with pytest.raises(HelpRequested) as wanted:
+            parse([word, f"-{option.name}", "--help"], COMMANDS)
+        assert wanted.value.command == word

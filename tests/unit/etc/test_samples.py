@@ -6,6 +6,8 @@ The generators run in processes of their own: they load whatever offers options,
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from oslo_config import cfg
 
 from gsaas import conf
 from gsaas.api import rbac
-from tests.unit.etc.conftest import generate
+from tests.unit.etc.conftest import ETC, generate
 
 OPTIONS = {
     (group.name, option.dest): option
@@ -95,3 +97,29 @@ def test_the_sample_of_access_rules_shows_every_rule(tmp_path: Path):
     generate("oslopolicy-sample-generator", "gsaas-policy-generator.conf", path)
     text = re.sub(r'^#(?=")', "", path.read_text(), flags=re.MULTILINE)
     assert yaml.safe_load(text) == {rule.name: rule.check_str for rule in rbac.list_rules()}
+
+
+def test_oslo_configs_validator_accepts_every_option_of_the_sample_and_refuses_others(sample: Path):
+    names = "|".join(name for _, name in OPTIONS)
+    text = re.sub(rf"^#({names}) = (?!<None>)", r"\1 = ", sample.read_text(), flags=re.MULTILINE)
+    everything = sample.with_name("validated.conf")
+    everything.write_text(text)
+    assert validate(everything).returncode == 0
+    everything.write_text(f"{text}\n[api]\ncolour = blue\n")
+    refused = validate(everything)
+    assert refused.returncode == 1
+    assert "colour" in refused.stderr
+
+
+def validate(settings: Path) -> subprocess.CompletedProcess[str]:
+    """Run the validator as the operator's guide says."""
+    program = Path(sys.executable).with_name("oslo-config-validator")
+    return subprocess.run(
+        [
+            *(program, "--config-file", ETC / "gsaas-config-generator.conf"),
+            *("--input-file", settings),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )

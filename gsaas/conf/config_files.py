@@ -1,0 +1,118 @@
+"""What is wrong with the configuration files in use: options that no process reads, and deprecated ones.
+
+oslo.config ignores options and sections that it does not know, so that several programs can share a file; a typing
+error would change nothing and say nothing. This module reports what looks like an option of GSaaS and is none. Sections
+that belong to GSaaS alone are checked completely; in those that libraries share, such as [DEFAULT] and [nova], only
+names that resemble an option of GSaaS are reported.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from oslo_config import cfg
+
+Sections = Mapping[str, Collection[str]]
+"""Section -> the names of options in it."""
+
+SHARED = frozenset({"DEFAULT", "nova"})
+"""Sections in which libraries have options as well, which are registered only when they are needed."""
+
+CLOSE = 0.8
+"""How similar two names must be, by `difflib`, for one to be taken for a typing error in the other."""
+
+
+def problems(conf: cfg.ConfigOpts, own: Mapping[str, Collection[cfg.Opt]]) -> list[str]:
+    """Return a sentence for each unknown or deprecated option in the files that *conf* was read from.
+
+    *own* are the options of GSaaS by section; what *conf* has registered besides is known as well.
+    """
+    found = read(conf)
+    known = {section: {option.dest for option in options} for section, options in own.items()}
+    registered = {
+        section: set(
+            conf if section == "DEFAULT" else (conf[section] if section in conf else ())  # noqa: SIM401  (it has no working `get`)
+        )
+        for section in found
+    }
+    return [*deprecated(found, own), *unknown(found, known, registered, own)]
+
+
+def read(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
+    """Return the names of all options in the files that *conf* was read from, by section."""
+    paths = [Path(path) for path in conf.config_file or ()]
+    for folder in conf.config_dir or ():
+        paths += sorted(Path(folder).glob("*.conf"))
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(path), sections).parse()
+        for section, options in sections.items():
+            found.setdefault(section, set()).update(_dest(name) for name in options)
+    return found
+
+
+def deprecated(found: Sections, own: Mapping[str, Collection[cfg.Opt]]) -> Iterator[str]:
+    """Yield a sentence for each option of *found* that has another name now, or will be removed."""
+    for section, options in own.items():
+        for option in options:
+            for old in option.deprecated_opts:
+                where = old.group or section
+                if _dest(old.name or option.name) in found.get(where, ()):
+                    yield (
+                        f"[{where}]{old.name or option.name} is deprecated: "
+                        f"write [{section}]{option.name} instead"
+                    )
+            if option.deprecated_for_removal and option.dest in found.get(section, ()):
+                since = f" since {option.deprecated_since}" if option.deprecated_since else ""
+                yield (
+                    f"[{section}]{option.name} is deprecated{since} and will be removed: "
+                    f"{option.deprecated_reason}"
+                )
+
+
+def unknown(
+    found: Sections,
+    known: Sections,
+    registered: Sections,
+    own: Mapping[str, Collection[cfg.Opt]],
+) -> Iterator[str]:
+    """Yield a sentence for each name of *found* that looks like one of *known* and is none.
+
+    Names in *registered* are options of libraries; deprecated names of *own* options have a sentence of their own.
+    """
+    old = {
+        (name.group or section, _dest(name.name or option.name))
+        for section, options in own.items()
+        for option in options
+        for name in option.deprecated_opts
+    }
+    for section in sorted(found):
+        if section not in known:
+            if not registered[section] and (nearest := _nearest(section, known)):
+                yield f"no process reads the section [{section}]: do you mean [{nearest}]?"
+            continue
+        for name in sorted(found[section]):
+            if name in {*known[section], *registered[section]} or (section, name) in old:
+                continue
+            nearest = _nearest(name, known[section])
+            elsewhere = [other for other in sorted(known) if name in known[other]]
+            if nearest:
+                yield f"no process reads [{section}]{name}: do you mean [{section}]{nearest}?"
+            elif elsewhere:
+                places = " or ".join(f"[{other}]{name}" for other in elsewhere)
+                yield f"no process reads [{section}]{name}: do you mean {places}?"
+            elif section not in SHARED:
+                yield f"no process reads [{section}]{name}: GSaaS has no such option"
+
+
+def _nearest(name: str, names: Collection[str]) -> str | None:
+    """Return the one of *names* that *name* is most likely a typing error of; None if none is similar."""
+    return next(iter(difflib.get_close_matches(name, sorted(names), 1, CLOSE)), None)
+
+
+def _dest(name: str) -> str:
+    """Return the name as programs write it; in files, oslo.config takes a hyphen for an underscore as well."""
+    return name.replace("-", "_")
