@@ -50,6 +50,11 @@ OnCommit = Callable[[Sequence[Change]], None]
 """Called with what a transaction has changed. It must neither block nor raise: whoever has committed waits for it."""
 
 
+def is_wanted(connection: Connection) -> bool:
+    """Return whether anybody is told what the transaction of *connection* changes."""
+    return NOTED in connection.info
+
+
 def note(connection: Connection, *happened: Change) -> None:
     """Note what the transaction of *connection* has changed."""
     noted: list[Change] | None = connection.info.get(NOTED)

@@ -186,9 +186,15 @@ class Database:
         """
         noted: list[changes.Change] = []
         with self._write_lock, self._writers.begin() as connection:
-            if self.on_commit is not None:
-                connection.info[changes.NOTED] = noted
-            yield connection
+            if self.on_commit is None:
+                yield connection
+            else:
+                info = connection.info  # of the connection to the database, which others use later
+                info[changes.NOTED] = noted
+                try:
+                    yield connection
+                finally:
+                    del info[changes.NOTED]
         if self._storage is not None:
             if async_commit:
                 self._storage.sync_soon()

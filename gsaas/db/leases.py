@@ -185,16 +185,7 @@ def page(
     if marker is not None:
         last = marked(connection, marker, project_id)
         after = [getattr(last, key.column.name) for key in order.keys]
-    if not sort and changed_since is None:
-        return read(connection, order.page(query, limit, after))
-    # No index has the order, so the database sorts: ids and keys only, as whole rows would not fit into its memory.
-    narrow = query.with_only_columns(_LEASES.c.id)
-    ids = list(connection.scalars(order.page(narrow, limit, after)))
-    found: dict[str, Lease] = {}
-    for first in range(0, len(ids), _AT_ONCE):
-        rows = _SELECT.where(_LEASES.c.id.in_(ids[first : first + _AT_ONCE]))
-        found.update((lease.id, lease) for lease in read(connection, rows))
-    return [found[lease_id] for lease_id in ids]
+    return read(connection, order.page(query, limit, after))
 
 
 def read(connection: Connection, query: Select[Any]) -> list[Lease]:
@@ -279,10 +270,10 @@ def record_events(connection: Connection, lease_id: str, happened: Sequence[Leas
     at = timeutils.utcnow()
     rows = [{"lease_id": lease_id, "at": at, **one._asdict()} for one in happened]
     _INSERT_EVENTS.run_all(connection, rows)
-    committed.note(
-        connection,
-        *(committed.LeaseChange(lease_id, one.event, one.status, at) for one in happened),
-    )
+    if committed.is_wanted(connection):
+        for one in happened:
+            change = committed.LeaseChange(lease_id, one.event, one.status, at)
+            committed.note(connection, change)
 
 
 def insert(connection: Connection, lease: Lease) -> None:

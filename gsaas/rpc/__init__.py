@@ -154,12 +154,16 @@ def server(
 
 
 def listener(
-    conf: cfg.ConfigOpts, url: str | None, targets: Sequence[Target], pool: str, endpoint: object
+    conf: cfg.ConfigOpts,
+    url: str | None,
+    targets: Sequence[Target],
+    pool: str | None,
+    endpoint: object,
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a listener, not yet started, to the notifications that others send to *targets*.
 
     *url* names the bus, by default the `transport_url` of *conf*. The methods of *endpoint* are named after priorities.
-    Each notification goes to one listener of every *pool*.
+    Each notification goes to one listener of every *pool*; without a pool, to one of all listeners without one.
     """
     _declare_missing_options(conf)
     return oslo_messaging.get_notification_listener(

@@ -74,6 +74,11 @@ class Inbox:
         assert len(found) == count, [one.event_type for one in found]
         return found
 
+    def leases(self) -> set[str]:
+        """Return the ids of the leases that notifications have arrived about."""
+        with self._lock:
+            return {one.data["id"] for one in self._received}
+
     def types(self, count: int) -> list[str]:
         return [one.event_type for one in self.wait(count)]
 
@@ -82,7 +87,7 @@ class Inbox:
 def listening(conf: Any, url: str, topic: str) -> Iterator[Inbox]:
     """Listen to a topic, as a program of an operator does."""
     inbox = Inbox()
-    listener = rpc.listener(conf, url, [rpc.Target(exchange="gsaas", topic=topic)], "test", inbox)
+    listener = rpc.listener(conf, url, [rpc.Target(exchange="gsaas", topic=topic)], None, inbox)
     listener.start()
     try:
         yield inbox
