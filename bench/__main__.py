@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m bench`: list the benchmarks, or run one.
 
 Exit status: 0 when it ran, whether or not its bounds hold; 2 when there is no such benchmark.

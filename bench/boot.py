@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What GSaaS adds to a VM's boot: with 0 to 75 cGPUs, and for 15 to 90 VMs, beside what was published.
 
 On `gsaas-standalone`, where a VM is a namespace and boots at once, and on the OpenStack test bed if it is up or can be

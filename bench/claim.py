@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What it costs to claim a GPU and release it: 16 to 16,384 GPUs, most of them free or busy.
 
 Measured in the pool alone (the core), and through the whole API with its database (SQLite, the WSGI application called

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long the command line takes: `gsaas --help` and `gsaas list` beside bare Python.
 
 Each command is a new process from the same virtual environment. `gsaas list` sends its request to an HTTP server in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A generic request: one GPU, an empty script, the GPU back; beside Slurm, with 16 to 1,024 GPUs.
 
 `gsaas run`, and Slurm's `srun` and `salloc`, start one process per request: one request alone, batches of concurrent

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a grant costs: signing it with the environment, verifying it, redeeming it in the database.
 
 A grant is signed for every lease that is given real addresses, so the cost is also measured there: a lease without a VM

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What RODVR costs packets: time to connect, round trip time and throughput, beside plain routing.
 
 A VM and a GPU host are namespaces of the test lab. Connections go through a masked address, and to the daemon's own

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all benchmarks report: the machine, medians, and whether bounds hold.
 
 The function `run()` of a benchmark returns one plain object:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What 1,024 GPUs cost that report every 10 seconds: the engine's CPU time, and the monitor's memory.
 
 Reports are decoded from JSON, validated and stored (SQLite). The CPU time of this process is measured, the median of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long RODVR takes to install one VM's mappings, beside one `iptables` process per cGPU.
 
 Both work in one network namespace, on an empty node and beside 1,000 VMs of 25 cGPUs. RODVR: a call of `Endpoint.apply`

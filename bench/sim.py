@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recipes of `studies`: what the papers claim, and what is measured here.
 
 All recipes run, some of them in as many processes as there are cores; the results do not depend on how many. The claims

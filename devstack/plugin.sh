@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
 # DevStack sources this at each of its phases: `plugin.sh MODE [PHASE]`.

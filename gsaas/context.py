@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The caller of an API request, as Keystone or a token file describes it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors that GSaaS reports to callers: each has a code that never changes, an HTTP status, and a sentence.
 
 API clients match on `code`; `status` is the HTTP status of the answer. A subclass gives its sentence as `fmt`, a format
@@ -36,6 +37,16 @@ class UserDataTooLarge(BadRequest):
     fmt = (
         "user data is %(size)d bytes after base64, but Nova allows at most %(limit)d; "
         "shorten yours by %(excess)d bytes, or have it download the rest at boot"
+    )
+
+
+class UnstorableText(BadRequest):
+    """A text of the request has a character that the service's database cannot hold; the database refused it."""
+
+    code = "gsaas.text.unstorable"
+    fmt = (
+        "a text of the request has a character that the database of this service cannot hold; "
+        "leave out characters such as emoji, or ask your operator for a database with all of Unicode"
     )
 
 

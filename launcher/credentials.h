@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the credentials file that gsaasclient.credentials describes, as far as this program supports it. */
 #ifndef GSAAS_CREDENTIALS_H
 #define GSAAS_CREDENTIALS_H

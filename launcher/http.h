@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An HTTP/1.1 client (RFC 9112) for one server, over one persistent connection. */
 #ifndef GSAAS_HTTP_H
 #define GSAAS_HTTP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A strict JSON reader (RFC 8259) without a tree: a value is the position in the text where it begins.
  *
  * Every function accepts NULL as a position and then returns NULL or false, so that calls can be nested and checked

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A lease of cGPUs: requested, kept alive, released. */
 #ifndef GSAAS_LEASE_H
 #define GSAAS_LEASE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command `gsaas`.
  *
  * It implements `gsaas run`, where users wait for every millisecond until the command begins. For all other commands,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the command line of `gsaas run` into the body of POST /v1/leases and the command. */
 #ifndef GSAAS_REQUEST_H
 #define GSAAS_REQUEST_H

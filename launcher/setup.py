@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the program `gsaas`, which setup.cfg cannot describe: it is compiled from the C sources in this folder.
 
 The program needs a C library and nothing else. Where no compiler can build it, a Python script of the same name is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exit statuses of `gsaas run` besides those of the command; `gsaas run --help` lists them. */
 #ifndef GSAAS_STATUS_H
 #define GSAAS_STATUS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A buffer for text that grows. Without memory the program exits: a lease that exists then ends by itself, because it
  * is not kept alive any more. */
 #ifndef GSAAS_TEXT_H

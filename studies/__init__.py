@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulations that reproduce published results, with models of other schedulers. They are not installed.
 
 `./dev bench sim` runs all recipes and prints what the papers claim beside what was measured.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Published claims beside what was measured here: the rows of the claims table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTML page of the recipes: the claims table, and charts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many inputs Hypothesis tries, 100 for each test and fewer in `./dev test quick`, and no search for garbage where
 there is none.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boots to measure: the same launches on a cloud in one process, and on a real OpenStack."""
 
 from __future__ import annotations

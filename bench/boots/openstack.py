@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boots on the OpenStack test bed: guests that really boot, and servers on Nova's fake driver.
 
 A guest is ready when it has run its user data and its lease is ACTIVE; a server of the fake driver when its lease is

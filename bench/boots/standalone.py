@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boots on `gsaas-standalone`, with hosts as in the published measurements. VMs are namespaces and boot at once."""
 
 from __future__ import annotations

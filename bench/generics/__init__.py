@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The systems under test of the benchmark `generic`, GSaaS and Slurm, and small C programs that are their clients."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* batch COUNT COMMAND [ARGUMENT ...]: start so many copies of a command at once, wait for all of them, and print
  * {"seconds": from the first start to the last end, "failed": how many did not end with status 0}. */
 #include <fcntl.h>

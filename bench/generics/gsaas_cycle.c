@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gsaas_cycle COUNT: allocate one GPU through the API and give it back, so many times one after the other over one
  * connection, as the launcher speaks. Prints a JSON list of the seconds that each took. */
 #include <err.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-standalone` with a given number of simulated GPUs, and its database on disk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Debian's Slurm on this machine with simulated GPUs, configured to start jobs as soon as possible.
 
 Several slurmd on one host act as nodes; the GPUs of each are device files that are copies of /dev/null. Allocations are

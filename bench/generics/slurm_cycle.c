@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slurm_cycle COUNT: allocate one GPU through libslurm and give it back, so many times one after the other. Prints a
  * JSON list of the seconds that each took. */
 #include <errno.h>

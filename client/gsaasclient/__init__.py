@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of the GSaaS API: requests and answers as JSON values, and errors as exceptions with one sentence each.
 
     client = Client(find_credentials(os.environ))

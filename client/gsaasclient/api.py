@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API client: JSON values in and out, and errors as exceptions."""
 
 from __future__ import annotations

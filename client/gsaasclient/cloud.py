@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The transport to the API of an OpenStack cloud: Keystone issues the token, and its catalogue has the URL.
 
 The SDK reads the configuration, so it is the same as for other OpenStack clients: clouds.yaml and OS_CLOUD, the OS_*

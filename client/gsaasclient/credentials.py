@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the client finds the API and its token.
 
 The first of these that exists is used, so that a file which is named explicitly goes before everything else in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The transport to an API whose URL and token are known, over the standard library's HTTP client."""
 
 from __future__ import annotations

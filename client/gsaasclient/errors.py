@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exceptions of the API client. The message of each is one sentence for the user."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Presenting a grant at a gate. Only the standard library: it runs where the consumer does, and starts fast."""
 
 from __future__ import annotations

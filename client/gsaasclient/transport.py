@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface between the API client and what carries its requests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The WSGI application: one view per route, and the same steps for every request.
 
 Authentication, microversion, access rule, path parameters, query, body, and then the handler. The access rule comes

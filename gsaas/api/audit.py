@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Security events of the API: refused access, grants and tokens, and changes by administrators."""
 
 from __future__ import annotations

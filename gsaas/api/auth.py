@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Authentication by a file of tokens, which needs no Keystone.
 
 An authenticator is any callable that takes the Flask request and returns the caller's `RequestContext`, or raises

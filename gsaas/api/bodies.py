@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads JSON bodies, and refuses JSON that cannot be stored or returned.
 
 Python's JSON reader accepts more than JSON allows and more than a database stores: NaN, numbers that no double can

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Converts the `cgpus` of a body to a request for GPGPUMS, and what a lease asked for back to `cgpus`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dry runs: whether a request would fit and where, or why not and what would fit instead."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which leases do not have all the GPUs that they claimed in working order, and why. Pure: no I/O."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a client has disconnected. WSGI does not define how to find out; each server has its own way."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RODVR endpoints and their last reports."""
 
 from __future__ import annotations

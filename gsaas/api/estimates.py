@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Estimates of how long a request in the queue still waits."""
 
 from __future__ import annotations

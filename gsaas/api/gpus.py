@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs: totals for all callers, each GPU for admins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Grants: daemons and proxies redeem here the grants that consumers present to them."""
 
 from __future__ import annotations

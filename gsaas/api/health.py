@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Health checks by load balancers, without a token."""
 
 from __future__ import annotations

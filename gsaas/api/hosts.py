@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts: totals for all callers, each host for admins."""
 
 from __future__ import annotations

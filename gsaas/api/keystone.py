@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Authentication by Keystone: keystonemiddleware's auth_token as an authenticator of the API.
 
 The middleware usually wraps an application and passes requests on to it. Here the API calls it, with a copy of each

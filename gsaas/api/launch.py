@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launch of a lease, from a validated body to a lease that has its GPUs or waits for them."""
 
 from __future__ import annotations

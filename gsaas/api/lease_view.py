@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lease as responses contain it, with as much of its placement as the caller may see."""
 
 from __future__ import annotations

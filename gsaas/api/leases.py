@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases: launch, list, show, environment, terminate."""
 
 from __future__ import annotations

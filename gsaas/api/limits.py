@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits: the quota of a project, and how much of it is used."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Long polls: requests that are answered as soon as a lease changes its status."""
 
 from __future__ import annotations

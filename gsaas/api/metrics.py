@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics for Prometheus, without a token."""
 
 from __future__ import annotations

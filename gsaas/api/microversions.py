@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The microversions of the API, and which one a request asks for.
 
 A request asks for one with the header `OpenStack-API-Version: gpu-scheduling 1.0`. A request without this header gets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The OpenAPI document, generated from the table of routes and from the schemas that requests are validated with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scheduling policies: which are installed, which ones a request may name, and which one is the default.
 
 The description of a policy is the docstring of its module, so that operators read the same text everywhere.

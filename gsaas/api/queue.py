@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue of requests that wait for GPUs: the list of it, a lease's place in it, and how a request is to wait."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a handler receives and returns: one HTTP request, and the response to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One route of the API: its URL, method, handler, access rule and schemas."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of routes: every URL and method of the API with its handler, access rule and schemas.
 
 `app` registers the routes with Flask and `openapi` generates the OpenAPI document from the same table, so the two

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings: what an operator may change while the service runs."""
 
 from __future__ import annotations

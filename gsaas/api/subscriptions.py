@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subscriptions of requests that stay open until a lease changes (long polls), each in a thread of its own."""
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class LeaseSubscriptions:
         for subscription in subscriptions:
             subscription.set()
         return bool(subscriptions)
+
+    def leases(self) -> list[str]:
+        """Return the leases that requests of this process wait for. Takes no lock, for reports."""
+        return sorted(self._by_lease.copy())
 
     def _add(self, lease_id: str) -> LeaseSubscription | None:
         with self._lock:

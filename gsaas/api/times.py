@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times in requests and responses: ISO 8601, UTC, with a Z at the end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Usage: the GPU-hours that projects used in a period."""
 
 from __future__ import annotations

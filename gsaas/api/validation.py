@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Validates bodies and queries against their schemas, and explains in one sentence what is wrong.
 
     check = Schema({"type": "object", ...}).check

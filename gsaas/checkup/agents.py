@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the agents of GPU hosts and compute hosts report, and that they report no problem."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the message bus accepts messages, and that an engine receives them."""
 
 from __future__ import annotations

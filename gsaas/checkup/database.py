@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the revision of the database, and that its clock agrees with this controller's.
 
 Controllers write times into the database that other controllers compare with their own clocks, for instance to find

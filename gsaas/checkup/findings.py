@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The findings of a check-up, and whether they are failures. Pure."""
 
 from __future__ import annotations

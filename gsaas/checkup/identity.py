@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check GSaaS's users and their roles in Keystone, and its endpoint in the catalogue."""
 
 from __future__ import annotations

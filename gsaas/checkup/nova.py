@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that OpenStack's services answer, that Nova sends notifications, and that its compute hosts have endpoints.
 
 Not checked: whether Nova lets GSaaS, but not tenants, choose a server's host. Only launching a VM can show that (with

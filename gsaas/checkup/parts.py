@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run all checks, in an order in which an earlier finding may explain later ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that Keystone has a registered limit for each resource that GSaaS limits."""
 
 from __future__ import annotations

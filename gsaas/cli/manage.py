@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-manage`: what an operator runs before the services start, and to check an installation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-rodvr`: the RODVR endpoint of a compute host. The only privilege that it needs is CAP_NET_ADMIN."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from gsaas import service
+from gsaas import reports, service
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
 
@@ -76,6 +77,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         report_interval=options.audit_interval,
     )
     endpoint_service.start()
+    reports.add_section("RODVR endpoint", endpoint_service.describe)
     parts.callback(endpoint_service.stop)
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-sim`: replay a history of requests on a simulated cloud, compare results, and plan how many GPUs to buy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-standalone`: the whole service in one process, for a first look and for tests."""
 
 from __future__ import annotations

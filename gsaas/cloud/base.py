@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of the clouds that boot VMs: what an entry point of `gsaas.cloud` implements.
 
 The engine calls these methods repeatedly until the servers are in their desired state. So every method is idempotent,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tag that links a server to its lease. A tag, because Nova can search for servers by tag.
 
 The server's owner can change its tags, so a tag alone proves nothing: a reader checks it against the database, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts that a server runs at every boot, which set its environment and its route. Busybox runs them, too.
 
 The route: masked addresses are on the link of the server's first network interface, where RODVR

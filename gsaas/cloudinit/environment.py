@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client environment of a lease, in the formats of all programs of a server that read an environment.
 
 Rules:

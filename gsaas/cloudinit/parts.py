@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """User data of several parts: the tenant's, unchanged, and that of GSaaS. The tenant is called the caller here.
 
 Rules:

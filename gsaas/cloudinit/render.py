@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The user data of a server with cGPUs. Pure: no I/O."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration: one module for each option group. Options are registered on a new `ConfigOpts`, never the global one.
 
 conf = gsaas.conf.load(["--config-file", "/etc/gsaas/gsaas.conf"])
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oslo_config import cfg
-from oslo_db import options as db_options
 from oslo_log import log
 
 from gsaas.conf import (
@@ -49,6 +49,8 @@ MODULES = (
     rodvr,
     standalone,
 )
+QUIET = ("alembic=WARN", "pyroute2=INFO", "hpack=INFO")
+"""Log levels of libraries, beside oslo.log's own: with `debug`, these would log every message that they encode."""
 LOG = log.getLogger(__name__)
 
 FOLDER = Path("/etc/gsaas")
@@ -72,8 +74,7 @@ def load(
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
-    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
-    conf.register_opts(db_options.database_opts, "database")
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *QUIET])
     for module in MODULES:
         # A group object of its own for each ConfigOpts: oslo.config stores a group's options in the object, so that
         # using the module's would share them among all ConfigOpts of the process.

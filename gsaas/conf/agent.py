@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of both agents, gsaas-rodvr and gsaas-monitor: the name of their host."""
 
 from __future__ import annotations

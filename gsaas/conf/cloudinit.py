@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of the user data by which GSaaS configures servers through cloud-init."""
 
 from __future__ import annotations

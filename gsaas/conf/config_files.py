@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong with the configuration files in use: options that no process reads, and deprecated ones.
 
 oslo.config ignores options and sections that it does not know, so that several programs can share a file; a typing

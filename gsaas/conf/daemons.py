@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """[daemons]: the server side of the middleware on GPU hosts."""
 
 from __future__ import annotations

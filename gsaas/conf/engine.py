@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of gsaas-engine, which drives leases to their desired state."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of grants, by which consumers without masked addresses prove that real ones are meant for them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """[healthcheck]: what besides the database makes `/healthcheck` answer 503.
 
 The options are those of oslo.middleware's health check whose backends the API asks. They are registered by

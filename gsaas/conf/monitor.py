@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of gsaas-monitor, the agent of a GPU host."""
 
 from __future__ import annotations

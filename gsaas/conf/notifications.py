@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of notifications: what this service tells other programs of operators, over the message bus."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of a cloud run by Nova (`[engine]cloud = nova`): its notifications, and how to reach OpenStack's services.
 
 The addresses of the services ([nova], [neutron], [glance], [placement]) and the service user ([service_user]) are set

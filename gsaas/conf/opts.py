@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All options of GSaaS, for oslo-config-generator (entry point `oslo.config.opts`)."""
 
 from __future__ import annotations

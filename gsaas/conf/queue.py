@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of the queue: how requests wait for GPUs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of quotas: how much a project may have at once, and where its limits come from."""
 
 from __future__ import annotations

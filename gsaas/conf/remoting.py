@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options for the remote-CUDA middleware: which one, and what its clients find in a server."""
 
 from __future__ import annotations

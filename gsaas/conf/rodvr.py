@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """[rodvr]: the datapath endpoint of a compute host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of gsaas-standalone, the whole service in one process; its command line sets the same values."""
 
 from __future__ import annotations

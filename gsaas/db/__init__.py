@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The database: its tables, and the functions that read and write them.
 
 database   connections and transactions        models      the tables           migration  upgrades of the tables

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What claims and their return do to the rows of GPUs and claims."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access to the database: one SQLAlchemy engine, and short transactions that read or write.
 
     database = Database.connect(conf)
@@ -22,6 +23,7 @@ from typing import Any, Protocol, TypeVar, cast
 import sqlalchemy
 from oslo_config import cfg
 from oslo_db import api as db_api
+from oslo_db import options as db_options
 from oslo_db.sqlalchemy import engines
 from sqlalchemy import orm
 from stevedore import driver as stevedore_driver
@@ -94,6 +96,13 @@ class Storage(Protocol):
         """Sync all that was committed to the disk a moment later, without waiting for it."""
 
 
+def section(conf: cfg.ConfigOpts) -> cfg.ConfigOpts.GroupAttr:
+    """Return the section `[database]`: oslo.db's options, which agents lack, because they use no database."""
+    conf.register_opts(db_options.database_opts, "database")
+    options: cfg.ConfigOpts.GroupAttr = conf.database
+    return options
+
+
 class Database:
     """Sessions on one SQLAlchemy engine; safe to share between threads."""
 
@@ -123,7 +132,7 @@ class Database:
 
         *overrides* are engine options of oslo.db; they replace those of *conf*.
         """
-        options = conf.database
+        options = section(conf)
         configured = {
             "connection_recycle_time": options.connection_recycle_time,
             "max_pool_size": options.max_pool_size,

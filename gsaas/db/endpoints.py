@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RODVR endpoints: what each one reported last, and when."""
 
 from __future__ import annotations

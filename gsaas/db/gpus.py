@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inventory of GPUs, as their monitors report it.
 
 1. A report names every GPU of its host. A GPU that is not named is gone. Its row is deleted once no lease claims it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading hosts, taking them out of service, and forgetting those that are gone for good.
 
 The rows of a host are inserted when its agents first report. A host that is forgotten goes in two steps: its leases

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading, writing and moving leases; `gsaas.gpgpums` makes them. Rows become `gsaas.objects.lease.Lease` values here.
 
 1. A status changes only by `transition` or `move`, which ask `gsaas.objects.lifecycle` and return the event to record.

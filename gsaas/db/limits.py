@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What counts for the quotas of a project, and the row that its claims lock while it is counted."""
 
 from __future__ import annotations

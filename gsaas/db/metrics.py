@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The numbers behind the gauges of `/metrics`: a few sums over the present state. History is not read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables, and a class of rows for each. Constraints refuse states that must never occur, whichever code writes.
 
 The database itself checks that no more of a GPU is claimed than its memory, that a GPU in exclusive mode is claimed as
@@ -361,6 +362,17 @@ class LeaseEventRow(Base):
     status: Mapped[str] = mapped_column(String(16))
     """The lease's status after it."""
     detail: Mapped[str | None] = mapped_column(Text)
+
+
+class ProcessRow(Base):
+    """An API or engine that runs, or ran lately. Several processes of one program on one host have one row."""
+
+    __tablename__ = "processes"
+
+    program: Mapped[str] = mapped_column(String(64), primary_key=True)
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    release: Mapped[str] = mapped_column(String(64))
+    seen_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
 
 
 class SettingRow(Base):

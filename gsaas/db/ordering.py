@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders of lists, and the condition with which a page begins after a given row of them.
 
     order = Order((SortKey(LeaseRow.name), SortKey(LeaseRow.id)))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statements of SQLAlchemy's Core that are executed so often that their overhead matters.
 
 On a database server they are executed like any other statement: the server's time outweighs SQLAlchemy's, and oslo.db

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue as the database has it: leases that are QUEUED, in the order in which they are served.
 
 1. The order is by priority, descending, then `queued_at`, then id. Positions are not stored; they are counted.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that the configured database can be used by this release, and says in sentences what is wrong if not."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from oslo_config import cfg
 from oslo_db import exception as db_exception
 
 from gsaas.db import migration
-from gsaas.db.database import Database
+from gsaas.db.database import Database, section
 
 ERRORS = (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError)
 """Errors of a database that cannot do what it is asked."""
@@ -19,7 +20,7 @@ class Unusable(Exception):
 
 def connect(conf: cfg.ConfigOpts) -> Database:
     """Connect as `[database]` says, with one attempt, so that an error is reported at once. Raises `Unusable`."""
-    url = conf.database.connection
+    url = section(conf).connection
     if not url:
         raise Unusable("no database is configured: set connection in the section [database]")
     try:

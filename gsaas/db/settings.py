@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings that an admin changed while the service ran. They override the configuration files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing rows that may be there already, in one statement on each of the three databases."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What leases had in a period, from their history."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine drives each lease to the state that the database asks for, one idempotent step at a time.
 
 steps          decides the next step of a lease: pure      driver         observes a lease and executes its steps

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contexts of the callers that leases are launched for, with their tokens.
 
 They are kept in memory until the server of the lease is made, and are stored nowhere else.

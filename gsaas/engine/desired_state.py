@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The desired state of a GPU host, and the differences from its reported state. Pure: no database and no message bus.
 
 1. A lease that is over is left out of the desired state of its GPU hosts. A daemon that a host no longer reports after

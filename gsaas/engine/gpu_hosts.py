@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends GPU hosts their desired state, and stores what their monitors report.
 
 A desired state is numbered under a lock of the row of its host, and read under the same lock. Of two messages, the one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Listens to Nova's notifications about servers, so that the engine drives their leases at once.
 
 A notification says only that something happened to a server; the engine then asks Nova for its state. So no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of engine processes, as the database records them on the leases that they own.
 
 A name contains what it takes to find out, on the same machine, that its process has ended. So an engine that was killed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serves the topic of the engine on the message bus. Every argument of a message is validated.
 
 Agents announce themselves and report; the engine answers with their desired state. Where a report does not agree with
@@ -38,6 +39,7 @@ from gsaas.rpc.rodvr import EndpointClient
 LOG = logging.getLogger(__name__)
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255}
+_RELEASE = {"type": "string", "maxLength": 64}
 _ID = jsonschema.Draft202012Validator(_NAME)
 _GRANT = jsonschema.Draft202012Validator({"type": "string", "maxLength": 4096})
 _HOST = jsonschema.Draft202012Validator({"type": "string", "pattern": host_names.PATTERN})
@@ -58,6 +60,7 @@ _ENDPOINT_REPORT = jsonschema.Draft202012Validator(
                 },
             },
             "problems": {"type": "array", "items": {"type": "string"}},
+            "release": _RELEASE,
             "gpu_address": {"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "null"}]},
         },
     }
@@ -100,6 +103,7 @@ _GPU_HOST_REPORT = jsonschema.Draft202012Validator(
                 },
             },
             "problems": {"type": "array", "items": _TEXT},
+            "release": _RELEASE,
         },
     }
 )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine as a service: its workers, its audit and its endpoint on the message bus, started and stopped together."""
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from oslo_config import cfg
 from oslo_utils import timeutils
@@ -104,6 +106,16 @@ class Engine:
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what this engine does now, for a report."""
+        processing, waiting = self._queue.describe()
+        return {
+            "name": self._driver.engine,
+            "leases that are driven now": processing,
+            "leases that wait, and for how many seconds": waiting,
+            "database connections": self._database.engine.pool.status(),
+        }
 
     def _work(self) -> None:
         """Drive the leases of the queue, one after the other, until the queue is closed."""

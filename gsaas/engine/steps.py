@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decides the next step of a lease, from its row in the database and its observed state.
 
 1. A step is decided from what is observed now, never from earlier steps. So any engine can continue after a crash, or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A queue of keys to be processed now or later, each by one worker at a time.
 
 It is the work queue of Kubernetes' controllers:
@@ -59,6 +60,15 @@ class WorkQueue:
             if key in self._due:
                 heapq.heappush(self._heap, (self._due[key], next(self._serial), key))
                 self._changed.notify()
+
+    def describe(self) -> tuple[list[str], dict[str, float]]:
+        """Return the keys that are being processed, and the others with the seconds until each is due.
+
+        Takes no lock, so that it returns whatever other threads do; the two may be a moment apart.
+        """
+        now = self._clock()
+        waiting = {key: round(max(0.0, due - now), 1) for key, due in self._due.copy().items()}
+        return sorted(self._processing.copy()), waiting
 
     def close(self) -> None:
         """End the queue: every `get`, waiting ones included, returns None."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPGPUMS, the management of GPUs: places requests on GPUs, claims and returns GPUs, and serves the queue.
 
 claims            claims, in one transaction each     returns           returns of claims, and ends of leases

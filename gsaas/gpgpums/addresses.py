@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The masked addresses that consumers are given instead of the real addresses of their GPUs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allocation: what a lease gets with its placement: claims, and how its consumer reaches them.
 
 Writes in the caller's transaction.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The GPUs of the pool that fit a request, as scheduling policies see them: in the order that a policy requests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Claims: writes the placements that the scheduler proposes to the database, each completely or not at all.
 
 1. A claim is one transaction. It compares each GPU's generation with the one that the choice was based on; if another

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explains a refusal: the reason in one sentence, and the largest similar request that would fit.
 
 It looks at every GPU, and is called for refusals only. All cGPUs of a request have the same size, so counting is exact:

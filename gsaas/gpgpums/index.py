@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Indexes of slots by the amount of memory that each offers, so that a search need not look at every slot.
 
 A slot is the position of a GPU in pool order; its amount is the MiB that the GPU offers, 0 if none. Changing one amount

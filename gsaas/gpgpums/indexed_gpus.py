@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs, and the indexes that find them in several orders; each index is updated with every GPU that changes.
 
 Pool order is (host, device index). An index is built when it is first used. Nothing here knows a database, a clock or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policies that requests may name, and the default policy for requests that name none.
 
 The configuration sets both. An administrator may set another default while the service runs: it is stored in the

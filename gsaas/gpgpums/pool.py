@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pool of GPUs: decides where a request would go, or why it goes nowhere.
 
 1. A policy proposes, the pool decides. The policy sees `Candidates` and yields GPUs, best first; the pool takes the

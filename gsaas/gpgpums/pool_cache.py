@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A copy of the database's GPUs in memory, kept up to date by reading only what has changed.
 
 1. Every change of a GPU's row increases its generation. So the number of rows and the sum of their generations show

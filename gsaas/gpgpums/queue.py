@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rules of the queue of requests that wait for GPUs: which request is served next.
 
 1. Requests with a higher priority come first, and requests of the same priority in the order in which they joined the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decides which lease of the queue in the database is served next, from the pool, the policies and the quotas."""
 
 from __future__ import annotations

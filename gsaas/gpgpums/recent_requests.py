@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The most recent requests, counted by what one cGPU of each needs."""
 
 from __future__ import annotations

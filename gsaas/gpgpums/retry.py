@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Retrying transactions that lost a race against others, with a growing random pause."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Returning what leases have claimed, and ending leases that have nothing else."""
 
 from __future__ import annotations

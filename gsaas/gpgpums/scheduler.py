@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheduler of a process: it proposes placements from a copy of the database's GPUs that it keeps up to date.
 
 One lock guards the pool. It is acquired for as long as a claim chooses and writes, so claims of one process never

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue of leases that wait for GPUs: joining it, leaving it, and serving those that are next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What runs on a GPU host, as gsaas-monitor: it reports the GPUs, runs their daemons, and controls access to these.
 
 agent      reports on the message bus              sources      what reads the GPUs

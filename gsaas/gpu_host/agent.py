@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent of a GPU host: reports the GPUs to the engine, and runs their daemons.
 
 1. Its report is the host's heartbeat: when it stops, the host's GPUs are no longer offered.
@@ -89,6 +90,16 @@ class Monitor:
         if self._daemons is not None:
             self._daemons.stop()
         self._source.close()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what this monitor does now, for a report. Takes no lock."""
+        daemons = {} if self._daemons is None else self._daemons.describe()
+        return {
+            "host": self.host,
+            "seconds between two reports": self._interval,
+            "problems of GPUs": sorted(self._problems),
+            **daemons,
+        }
 
     def report_every(self, context: RequestContext, seconds: float | None) -> None:
         """RPC method: report now, and from now on at this interval; None: at the configured one."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate of a GPU host: a TCP port where consumers present their grants, to be admitted to the daemons' ports.
 
 One line in, one line out, and the connection ends:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts and GPUs that a file declares: those that gsaas-standalone simulates, and those of GPU hosts with
 `[monitor]source = declared`. Pure except for `load`, which reads the file.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mean utilisation of a GPU, from samples at irregular intervals. Pure: no I/O."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Grants: how a consumer that uses real addresses proves, once, that it may use the GPUs of its lease.
 
 keyring     signs grants and verifies them: no I/O

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signs grants and verifies them. Pure: no I/O.
 
 A grant is a JSON Web Token (RFC 7519), signed with HMAC-SHA256 by PyJWT. Its claims:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Redeems grants: admits the address that a grant is presented from to the GPUs of its lease, or refuses it.
 
 1. A lease's grant is redeemed once. One conditional UPDATE does it, so of several attempts at the same time exactly

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quotas: the limits of what a project may have at once, from the configuration or from Keystone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The resources that are limited, and the rule: used + requested must not exceed the limit. Pure.
 
 The names are those of Keystone's registered limits, of the options in `[quotas]`, and of the API.

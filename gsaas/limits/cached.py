@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cache of limits, for callers that read them often and can use values that are a few seconds old."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits from the configuration: the same for every project."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits from Keystone, through oslo.limit.
 
 oslo.limit can also count usage and compare. It would do so before the claim, so that two concurrent claims could both

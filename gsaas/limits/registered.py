@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Create GSaaS's registered limits in Keystone, so that operators can set limits for projects."""
 
 from __future__ import annotations

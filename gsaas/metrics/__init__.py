@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics for Prometheus.
 
 stored   gauges of the cloud's state, from the database     counted  counters of what happened in this process

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counters and histograms of what has happened in this process since it started.
 
 Each event is counted once, by the process in which it happens: an API worker counts the launches that it answers, an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics as the text that Prometheus reads, and the server at which it reads those of an engine.
 
 Prometheus scrapes one of several API workers. All workers share a directory, in prometheus_client's multiprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gauges of the cloud's state as the database has it: every API worker reports the same. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rule expressions and base objects of nftables, encoded by pyroute2.
 
 Registers are the 4-byte ones: `R`, `R + 1`, … A value longer than four bytes fills the following ones too.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyroute2.netlink import NLM_F_APPEND, NLM_F_CREATE
@@ -15,21 +17,18 @@ from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_NFTABLES
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 from pyroute2.nftables.expressions import genex
 
+from gsaas.netlink import pyroute2_releases, wire
+from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.wire import Message
 
-# pyroute2 0.9.7 gives NFTA_FWD_NFPROTO the type "u32", which it does not have: any `fwd` raises
-# AttributeError. Corrected here, before the first use; pyproject.toml pins the release.
-nft.nft_contains_expr.nft_expr.nft_fwd.nla_map = (
-    ("NFTA_FWD_UNSPEC", "none"),
-    ("NFTA_FWD_SREG_DEV", "regs"),
-    ("NFTA_FWD_SREG_ADDR", "regs"),
-    ("NFTA_FWD_NFPROTO", "be32"),
-)
+pyroute2_releases.correct_fwd()
 
 Expression = dict[str, Any]
 """An expression in the form that pyroute2 encodes."""
 
 SUBSYSTEM = NFNL_SUBSYS_NFTABLES << 8
+_TABLE_USERDATA = 6
+"""The number of NFTA_TABLE_USERDATA."""
 R = 8
 """The first 4-byte register (NFT_REG32_00)."""
 DROP, ACCEPT = 0, 1
@@ -51,8 +50,8 @@ def verdict(code: int) -> Expression:
     return _expression("immediate", {"dreg": 0, "data": {"attrs": [("NFTA_DATA_VERDICT", value)]}})
 
 
-def meta(key: int, register: int) -> Expression:
-    """Load what the kernel knows about the packet, such as its interface (NFT_META_*)."""
+def meta(key: Meta, register: int) -> Expression:
+    """Load what the kernel knows about the packet, such as its interface."""
     return _expression("meta", {"key": key, "dreg": register})
 
 
@@ -146,11 +145,13 @@ def clamp_mss(register: int) -> list[Expression]:
 
 
 def add_table(family: int, name: str, flags: int, comment: str) -> Message:
-    """Add a table, or become the owner of one that has none."""
+    """Add a table, or become the owner of one that has none; `ValueError` if the comment is too long."""
     fields: list[tuple[str, Any]] = [("NFTA_TABLE_NAME", name), ("NFTA_TABLE_FLAGS", flags)]
-    if comment:
-        fields.append(("NFTA_TABLE_USERDATA", comment))
-    return encode(nft.nft_table_msg, nft.NFT_MSG_NEWTABLE, family, fields, NLM_F_CREATE, name)
+    message = encode(nft.nft_table_msg, nft.NFT_MSG_NEWTABLE, family, fields, NLM_F_CREATE, name)
+    if not comment:
+        return message
+    userdata = wire.attribute(_TABLE_USERDATA, wire.comment(comment))
+    return replace(message, body=message.body + userdata)
 
 
 def delete_table(family: int, name: str) -> Message:

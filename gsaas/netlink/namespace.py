@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Opens sockets and files inside a named network namespace.
 
 Each thread has a network namespace of its own. Only the calling thread enters the other one, and it always

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Netfilter netlink: atomic batches, requests and dumps. Errors name the message that failed.
 
-pyroute2 0.9.7 has sockets for this too. They are not used because they never report a batch that is
+pyroute2 has sockets for this too. They are not used because they never report a batch that is
 refused as a whole (out of memory, for example), and because a table owner is a *socket*: it has to live as
 long as the service, whichever thread is calling.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Netlink attributes and messages as bytes.
 
 pyroute2 encodes what is built once (rules, base chains). What is built for every VM, or read by the
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 NESTED = 0x8000
 COMMENT = 0
 """The kind of user data that is a comment, as `nft` writes it."""
+_COMMENT_LIMIT = 253
+"""The kernel's limit of user data is 256 bytes: two of header and the null byte are among them."""
 _TYPE_MASK = 0x3FFF
 _HEADER = struct.Struct("=HH")
 
@@ -72,6 +75,14 @@ def by_kind(buffer: bytes) -> dict[int, bytes]:
 def string(payload: bytes | None) -> str:
     """Return the string in the payload of an attribute that `text` made; empty for None, a missing attribute."""
     return (payload or b"").rstrip(b"\0").decode(errors="replace")
+
+
+def comment(value: str) -> bytes:
+    """Return the user data of a table or chain whose comment is *value*; `ValueError` if it is too long for one."""
+    encoded = value.encode()
+    if len(encoded) > _COMMENT_LIMIT:
+        raise ValueError(f"{value!r} is longer than the {_COMMENT_LIMIT} bytes of a comment")
+    return bytes([COMMENT, len(encoded) + 1]) + encoded + b"\0"
 
 
 def read_comment(userdata: bytes | None) -> str:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notifications for operators' programs, such as Ceilometer and Watcher: what happened to leases, GPUs and access.
 
 events    which notifications a change leads to, and their priorities (pure)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Security events in the form of CADF (DMTF's DSP0262), as keystonemiddleware's audit and Keystone send them.
 
     audit.gsaas.authenticate   a request without a valid token

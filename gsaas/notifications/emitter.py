@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emits notifications: from what transactions have changed, from refusals, and from security events."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which notifications a committed change leads to. Pure.
 
 queue     a lease is stored that waits                      lease.create.start

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends notifications in a thread of its own, so that nobody waits for the bus.
 
 1. `put` never blocks. If the buffer is full, the notification is dropped and counted.

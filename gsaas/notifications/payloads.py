@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The payloads of notifications, in the form that oslo.versionedobjects gives to those of Nova. Pure.
 
     {"gsaas_object.name": "QuotaPayload", "gsaas_object.namespace": "gsaas",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits how many events each source may cause. Pure: the caller has the clock.
 
 A source has a bucket of *per_source* tokens, which is full again after `PERIOD` seconds; each event takes one. All

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The values that all parts of GSaaS exchange. These modules import nothing else of GSaaS.
 
 lifecycle   a lease's states                  timings          the phases of a launch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the consumer of a lease reaches its GPUs. The claim decides it, from the hosts of both.
 
 1. A VM that GSaaS boots uses masked addresses; the RODVR endpoint of its compute host translates them.

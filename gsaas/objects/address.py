@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TCP address: masked, or the real one of a daemon."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bindings: which masked addresses a consumer may use, and which real addresses they lead to.
 
 A consumer is a VM, identified by its port, or programs of the host itself. `gsaas.rodvr.plan` decides how a binding is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Daemons and admissions, as the engine and the monitors of GPU hosts exchange them."""
 
 from __future__ import annotations

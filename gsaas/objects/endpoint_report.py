@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a RODVR endpoint reports, as values with a JSON form."""
 
 from __future__ import annotations

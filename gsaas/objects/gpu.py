@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU as GPGPUMS sees it: its properties, how much of it is claimed, and whether new leases may get it."""
 
 from __future__ import annotations

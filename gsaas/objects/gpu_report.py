@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a monitor reports: the GPUs of its host and their readings, as values and as JSON on the message bus."""
 
 from __future__ import annotations

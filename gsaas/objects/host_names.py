@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names that hosts may have: one rule for inventories, agents and engines.
 
 Nova takes letters, digits, dots, hyphens and underscores, so full names and capitals are among them. Shorter than

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lease and its claims, as they are read from the database and passed around: frozen values.
 
 The fields of `Lease` and `Claim` are the columns of the tables `leases` and `claims`, with the same names and in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state machine of a lease: a table of which event leads from which status to which.
 
 1. A lease begins as QUEUED if its request waits for GPUs, or as CLAIMED if it has them at once.

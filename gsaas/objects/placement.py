@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two possible answers to a request for GPUs: a placement, or a refusal with its reason."""
 
 from __future__ import annotations

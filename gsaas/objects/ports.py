@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranges of TCP ports, for daemons that serve one cGPU each. Pure: no I/O."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A request for GPUs: a number of cGPUs of equal size, and what their GPUs must have in common."""
 
 from __future__ import annotations

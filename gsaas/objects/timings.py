@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The phases of a launch, whose durations are stored with the lease: name -> seconds.
 
     gpu_selection       the policy proposes GPUs

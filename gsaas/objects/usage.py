@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU usage in a period, summed by project. Pure: no database and no clock.
 
 1. A lease counts from its claim until its GPUs are released, whether or not programs used them.

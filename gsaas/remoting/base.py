@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of drivers for remote-CUDA middlewares: what their clients read, their limits, and their daemons.
 
 A driver is an entry point of `gsaas.remoting`. It only describes the middleware and does no I/O. The docstring of its

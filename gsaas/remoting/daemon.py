@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the daemons of a middleware are started and checked, as templates. Pure: no I/O.
 
 A driver brings a `DaemonTemplate`; the options of `gsaas.conf.daemons` override it. All templates are filled in once

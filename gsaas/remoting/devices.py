@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cGPUs of a lease as its consumer sees them."""
 
 from __future__ import annotations

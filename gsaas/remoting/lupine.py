@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LUPINE (Apache-2.0, once SCUDA): the CUDA driver API over a TCP connection per process and cGPU.
 
 What an operator should know of it, as seen with its release of August 2026:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No middleware: the consumer runs on the GPU host itself and uses its GPUs with its own CUDA.
 
 For leases without a server, where `[remoting]native` allows it. Nothing between the program and the GPU enforces the

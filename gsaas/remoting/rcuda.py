@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """rCUDA, which operators bring themselves: it is proprietary and given on request.
 
 A server's image holds the client libraries; programs have to be linked with the shared CUDA

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Composes the user data of a lease's server. Pure, so that the API can check the result before it claims anything."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RODVR, the datapath endpoint of a compute host. Begin with `endpoint`.
 
 endpoint        begins here: the desired bindings  service        the endpoint on the message bus

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The RODVR endpoint of one host: keeps the kernel equal to the desired bindings.
 
 Its rules:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The thread of an endpoint: waits for events and deadlines, and has the kernel reconciled when they come."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries out plans in the kernel, and keeps the state of its tables that plans start from."""
 
 from __future__ import annotations

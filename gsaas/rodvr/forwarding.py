@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds forward chains of other programs that drop RODVR's packets.
 
 A packet that any base chain of the forward hook drops is gone, whatever other chains accept. This module

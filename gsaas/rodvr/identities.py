@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identity addresses: which node-local address stands for which VM port on this host.
 
 An identity never leaves the host. It distinguishes ports where tenants may use equal addresses, so two

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which bindings are in the kernel, how long that took, and which of them to announce."""
 
 from __future__ import annotations

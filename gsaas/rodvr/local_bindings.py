@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The desired bindings of programs of the host itself, and what the kernel has to contain for them.
 
 Such programs have no tap and no chain: their bindings are elements of one map.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kernel contains, what it should contain, and the operations that lead from one to the other.
 
 This module computes with values only. It knows the shape of the datapath: a chain per tap; a return path

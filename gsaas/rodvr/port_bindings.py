@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The desired bindings of VM ports: which of them owns which tap, and what each tap's chain has to be.
 
 Two ports may name the same tap for a short time, when a VM is replaced; the latest one owns it. A binding

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The problems that an endpoint reports, and when it tries again what failed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the kernel equal to the desired bindings: all of them, or a single one, which is faster.
 
 A single binding is planned against the state that was read last. If the kernel refuses that plan, that state

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel objects that an endpoint has open between its start and its stop."""
 
 from __future__ import annotations

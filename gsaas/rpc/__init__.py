@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The message bus between controllers and agents: oslo.messaging on threads.
 
     bus = rpc.connect(conf)                     # RabbitMQ, or rpc.IN_PROCESS for gsaas-standalone

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Announce to API workers and engines that a lease has left the queue."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages to API workers: which leases have left the queue, so that waiting clients can be answered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of agents and API workers to the engine."""
 
 from __future__ import annotations

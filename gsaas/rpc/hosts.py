@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to the agents of hosts, any of which may be down: with a timeout and a circuit breaker for each host."""
 
 from __future__ import annotations

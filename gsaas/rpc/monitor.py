@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of the engine to the monitors of GPU hosts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """oslo.messaging's notifiers, as `[oslo_messaging_notifications]` and `[notifications]` configure them.
 
 Making one connects to nothing. `gsaas.notifications` decides what is sent with them.

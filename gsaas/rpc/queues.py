@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the queues of RabbitMQ contain, for `gsaas-manage check`.
 
 oslo.messaging has no function for this and no public access to its connections. This is the only module that uses its

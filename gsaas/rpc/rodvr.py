@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of the engine to the RODVR endpoints of hosts."""
 
 from __future__ import annotations

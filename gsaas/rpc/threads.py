@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a process on the operating system's threads. To be called before oslo.messaging is imported.
 
 oslo.service depends on eventlet, so eventlet is installed with it, and futurist, oslo.utils and oslo.messaging import

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator behind `gsaas-sim`: GPGPUMS's own pool, queue and policies, driven by a simulated clock.
 
 history    the requests to replay            scenario  the runs to make of them, from a TOML file

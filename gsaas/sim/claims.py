@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Claims in a pool in memory: what one database transaction does in the service."""
 
 from __future__ import annotations

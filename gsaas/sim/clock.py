@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated clock: a heap of events, ordered by time.
 
 Events at the same time run in the order of their priority, and then in the order in which they were scheduled. The

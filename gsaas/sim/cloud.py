@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run: a history replayed on a simulated site, with GPGPUMS's own pool, queue and policies.
 
 As in the service, a request that finds too few free GPUs waits in the queue, in order of arrival or with backfill,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A history: the requests that a simulation replays, each with its arrival time and its duration.
 
 The file format is CSV with a header line and one request per line. Times are in seconds:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Import of histories from other formats: each importer returns `Demand`s.
 
 csv     the simulator's own format (gsaas.sim.history)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capacity planning: the fewest hosts that meet a level of service, with GPUs tied to their hosts and cloudified.
 
 A level of service is a wait that a given percentage of the requests does not exceed. The smallest number of hosts that

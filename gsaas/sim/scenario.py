@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scenario: a history and the runs to make of it, as a TOML file.
 
 title = "Our GPUs, tied to their hosts and cloudified"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one-process edition, gsaas-standalone: all that only it needs. Begin with `service`.
 
     service      composes all parts                    state_dir       the folder that records what was made

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cloud on one machine: a VM is a network namespace, and its compute host is another one.
 
 1. A small file describes each server. It is written before anything is made and removed after everything is gone. So

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A WSGI server for gsaas-standalone: each thread accepts a connection and answers the requests that arrive over it.
 
 A request is not passed between threads, so it costs little more than its answer, and a request that waits does not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The message bus of gsaas-standalone: a driver of oslo.messaging that stays inside one process.
 
 oslo.messaging has such a driver for its tests, `fake://`. Each of its listeners looks for messages twenty times a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make and remove network interfaces inside network namespaces. Every function is idempotent."""
 
 from __future__ import annotations

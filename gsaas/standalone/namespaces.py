@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network namespaces that gsaas-standalone makes; it finds them again after a crash and never touches others.
 
 For each namespace there is a marker file in the state directory, written before the namespace is made and removed after

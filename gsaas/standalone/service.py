@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole service in one process: simulated hosts, their agents, the engine and the API.
 
 Everything is recorded in the state directory before it is made. VMs and their connections to GPUs outlive the process,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemons of the simulated middleware: each serves one GPU, sends its name, and then echoes.
 
 To a new connection a daemon sends one line, `{"gpu": uuid, "host": name, "peer": "ip"}`, and then echoes what it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulated GPUs with invented readings, for demonstrations, tests and benchmarks.
 
 The utilisation of each GPU is a slow sine wave whose phase follows from its UUID, so it depends on UUID and time alone.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A middleware that computes nothing and only sends the name of the GPU, for demonstrations and tests.
 
 The environment of its leases is rCUDA's, so a demonstration shows what rCUDA's users see. There is no client library:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A supervisor with the interface of `gsaas.gpu_host.daemons.supervisor`, for the simulated middleware.
 
 Its daemons are simulated in this process: they start at once, are always healthy, and end with the process.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Syncs SQLite's write-ahead log to the disk: one sync for all commits that wait for it.
 
 With `synchronous = FULL`, SQLite syncs each commit while the next writer waits, and a sync may take longer than the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prepared statements handed to SQLite's driver as they were compiled once.
 
 SQLAlchemy looks each statement up anew, asks which listeners it has, and wraps its values and its rows. For a claim

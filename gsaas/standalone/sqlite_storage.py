@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SQLite as gsaas-standalone needs it: one writer at a time, and one sync to the disk for several commits.
 
 The entry point `sqlite` of `gsaas.db.storage`: `gsaas.db.database` loads it for a database in a file.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state directory, in which gsaas-standalone records everything that it makes, with these files and folders:
 
 gsaas.db  tokens.json  grant.key  credentials.json  credentials-demo.json  namespaces/  servers/  lock

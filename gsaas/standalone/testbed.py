@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated hosts of gsaas-standalone: a network namespace each, joined by a switch.
 
     <prefix>gpu1 ── gpu0 ─┐

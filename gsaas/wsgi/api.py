@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas.wsgi.api:application`, for uWSGI, gunicorn or any other WSGI server.
 
 The configuration is `/etc/gsaas/gsaas.conf`, or the files that the environment variable GSAAS_CONFIG_FILES names,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The WSGI filters around the API: those of an operator's `api-paste.ini`, or else CORS and the headers of proxies.
 
 A file for PasteDeploy, as other services of OpenStack have one, contains filters of oslo.middleware and of any other

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prepare an API worker for its first request: connections, tokens and caches are made before it arrives.
 
 Some WSGI servers load the application in each worker, others load it once and fork the workers. So a process that has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batch jobs on nodes with GPUs: first come first served, with remote GPUs (RQ), and with migration (MRQ).
 
 Sources: P. Markthub, A. Nomura, S. Matsuoka, *Using rCUDA to Reduce GPU Resource-assignment Fragmentation Caused by Job

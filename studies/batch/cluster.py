@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes of a cluster as batch jobs use them: what is free on each, and which processes run there.
 
 A process is the part of one job on one node. It has GPUs of that node and, under RQ and MRQ, of other nodes: each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batch jobs, and the random variables of the papers from which synthetic jobs are drawn."""
 
 from __future__ import annotations

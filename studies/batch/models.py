@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Execution times as formulas, with all constants of the papers.
 
 Times are in seconds, sizes in bytes, rates in bytes per second. *count* is the number of processes that share a network

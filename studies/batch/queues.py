@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue disciplines of the papers: on which nodes and GPUs the first job of the queue starts, or that it waits.
 
     FCFS  on nodes with enough idle GPUs (2014: figure 5, where a node runs one job; 2016: jobs share nodes)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run: a job set on a cluster under one queue discipline, as a discrete-event simulation.
 
 1. Between two events nothing changes, so a job progresses at a constant rate: per second, 1 / (its execution time under

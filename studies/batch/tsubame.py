@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A year of synthetic jobs like those of TSUBAME2.5's G queue, whose log is not public.
 
 The properties of the log that the papers give are kept: 63,484 jobs on 480 nodes; one, two or three GPUs per process

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster under Slurm with remote GPUs, and malleable jobs.
 
 Source: S. Iserte, *High-throughput Computation through Efficient Resource Management*, PhD thesis, Universitat Jaume I,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The applications of the thesis, and its job sets (Tables 4.1 to 4.5)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs whose number of cGPUs may vary: rigid, moldable (at the start), malleable (while they run), and flexible (both).
 
 1. A job has a minimum, a preferred and a maximum number of cGPUs (thesis, Table 7.4). A rigid job starts with the

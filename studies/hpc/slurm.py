@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job set under Slurm in three modes: local GPUs (CUDA), exclusive remote GPUs, and remote GPUs shared by memory.
 
 1. Jobs start in the order of submission, and a job that has to wait makes all later ones wait.

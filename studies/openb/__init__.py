@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU sharing on a real trace: how much is allocated with tasks tied to one node, and with GPUs from anywhere.
 
 The trace is Alibaba's cluster-trace-gpu-v2023, called openb: 1,213 nodes with 6,212 GPUs, and the tasks that arrived.

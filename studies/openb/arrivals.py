@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrivals: the tasks of the trace in random order, as many as it takes to exceed the capacity."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs with cloudified GPUs: CPU and memory of a task are on one node, its GPUs on any nodes, chosen by GPGPUMS.
 
 GPU memory is in the unit of *sizes*: thousandths of any GPU, or MiB. The node of a task is the one with the least CPU

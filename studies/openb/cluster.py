@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Free resources of the nodes, as arrays with one element per node. GPUs are in thousandths.
 
 Nodes have up to eight GPUs. A node with fewer is represented with additional GPUs on which nothing is free.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fragmentation: how much free GPU capacity is useless to the tasks that are expected.
 
 Free thousandths of a GPU are a fragment for one kind of task if that task cannot use them: because the node lacks CPU,

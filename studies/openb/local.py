@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs with tasks tied to one node: one scheduler each, and how much it allocates over time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An upper bound: how much could be allocated if all tasks could be moved at any time.
 
 Only GPUs are considered, not CPU and memory. Whenever a task does not fit, all shares are packed anew, largest first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published schedulers, which tie a task to one node: each gives a score to every node, and chooses GPUs on it.
 
 Each node with room gets an integer score from 0 to 100; the node with the highest score is chosen, and of equals the

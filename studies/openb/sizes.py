@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size of a share of a GPU, which the trace leaves open.
 
 The trace says how many thousandths of a GPU a task asks for, and nothing about GPU memory. Two readings are possible:

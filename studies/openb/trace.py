@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace: nodes, tasks, and the results that its authors published."""
 
 from __future__ import annotations

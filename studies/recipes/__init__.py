@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Published experiments, one module each.
 
 A recipe has a function that runs the experiment (`run`, in openb_cloudified `rows`), and a function `claims` that

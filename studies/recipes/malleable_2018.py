@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rigid, moldable, malleable and flexible jobs on 128 cGPUs (thesis, section 7.3)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RQ and MRQ against FCFS on job sets that differ in one characteristic (MRQ paper of 2016, sections 4 and 5).
 
 A point is one job set: 10,000 jobs on 100 nodes. One characteristic is varied, the others are those of the paper's

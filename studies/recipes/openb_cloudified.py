@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparison: the same tasks with GPUs from anywhere, under every policy of GPGPUMS, and tied to nodes with FGD.
 
 Both readings of a share are run (`studies.openb.sizes`): thousandths of any GPU, and MiB as GSaaS gives them. In

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RQ against the G queue on a year of TSUBAME-like jobs, and with fewer nodes (PDCAT 2014, section IV, Table III)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remote GPUs under Slurm: three modes on two clusters, and the policies that choose GPUs (thesis, chapter 4)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs `gsaas` in the test's process, against the API on a loopback address."""
 
 from __future__ import annotations

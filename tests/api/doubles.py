@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test doubles of what the API uses: a cloud and an engine that keep everything in memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API on a real WSGI server on a loopback address, for HTTP clients."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mistakes behind two advisories on Cyborg, which gives out accelerators too: not here.
 
 CVE-2026-40213: rules whose default let in everybody with a token, whatever its roles and project.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The token file: its entries, and who may read it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The error for an invalid request names what is wrong with it, and nothing has changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dry runs: the response that a launch would get, without any claim."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line against the real API, on loopback: commands, their output and their exit statuses."""
 
 from __future__ import annotations

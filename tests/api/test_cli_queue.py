@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting on the command line: its exit statuses, its progress, and what an interrupt gives back."""
 
 from __future__ import annotations

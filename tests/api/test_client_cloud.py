@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas` with Keystone's credentials: found where other OpenStack clients find them, and refused in a sentence."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lease whose GPU fails keeps it and is degraded; when the GPU recovers, so does the lease."""
 
 from __future__ import annotations

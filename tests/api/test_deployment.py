@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas.wsgi.api:application` under a real WSGI server with several workers, as operators run it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a client has disconnected, as far as the WSGI server provides its socket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every error has the same form, and every situation a code of its own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients of leases with real addresses present their grant by themselves, and stop if it is refused."""
 
 from __future__ import annotations

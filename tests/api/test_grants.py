@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Grants are redeemed once, in time, and only by the consumer that they were issued to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The health check, by which load balancers decide whether they send requests to this process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs, hosts, endpoints and policies: totals for tenants, everything for admins."""
 
 from __future__ import annotations

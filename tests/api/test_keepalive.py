@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases that end when their client sends no keepalive."""
 
 from __future__ import annotations

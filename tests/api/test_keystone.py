@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Authentication by Keystone: which tokens the API accepts, and how it refuses the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases as tenants use them: launch, show, list, environment, terminate."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quotas: what a project uses is counted exactly, also with concurrent requests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics agree with the database and with the responses."""
 
 from __future__ import annotations

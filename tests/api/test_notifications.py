@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What operators' programs are told of leases, quotas and access, received from the bus inside the process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The OpenAPI document is valid, complete, and true."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The access of every kind of caller to every route."""
 
 from __future__ import annotations

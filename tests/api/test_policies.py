@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which policies are installed, which ones a request may name, and how an admin sets the default."""
 
 from __future__ import annotations

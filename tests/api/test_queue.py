@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for GPUs over HTTP: asking, being notified, giving up and disconnecting."""
 
 from __future__ import annotations

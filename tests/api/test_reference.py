@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples of doc/api.md are true, and it lists every error code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas run`, in C and in Python alike: what the command gets, what its caller gets, and what is given back."""
 
 from __future__ import annotations

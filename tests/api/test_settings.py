@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings that an operator changes while the service runs reach the agents that use them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator imports leases that have ended from the API."""
 
 from __future__ import annotations

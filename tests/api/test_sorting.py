@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists are sorted as asked for, page by page, and tell nobody more than the rows that they may see."""
 
 from __future__ import annotations

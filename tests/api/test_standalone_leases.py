@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases without a VM: claimed, used and released, with one request each."""
 
 from __future__ import annotations

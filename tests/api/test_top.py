@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas top` without a terminal, for scripts and pipes, and for callers that may not see GPUs."""
 
 from __future__ import annotations

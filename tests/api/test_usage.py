@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Usage: which projects a caller sees, and which periods are valid."""
 
 from __future__ import annotations

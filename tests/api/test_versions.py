@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Version discovery and microversions, as other OpenStack services do them."""
 
 from __future__ import annotations

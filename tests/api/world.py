@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small cloud with the API in front of it, and callers with every role."""
 
 from __future__ import annotations
@@ -147,20 +148,22 @@ class World:
         settings: str = "",
         authenticate: Authenticate | None = None,
         bus: str | None = rpc.IN_PROCESS,
+        database: Database | None = None,
     ) -> World:
-        """Return a world with the database in *folder*; if there is none, it is created with *hosts* GPU hosts.
+        """Return a world with *database* or that in *folder*; if there is none, it is created with *hosts* GPU hosts.
 
         *settings* is the content of its configuration file. Callers are those of `CALLERS`, unless *authenticate*
         identifies them. *bus* is the URL for notifications, None the one in *settings*.
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
-        new = not (folder / "gsaas.db").exists()
-        if new:
-            (folder / "gsaas.db").write_bytes(_filled(hosts))
-        database: Database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
-        if new:
-            _report_now(database)
+        if database is None:
+            new = not (folder / "gsaas.db").exists()
+            if new:
+                (folder / "gsaas.db").write_bytes(_filled(hosts))
+            database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
+            if new:
+                _report_now(database)
         subscriptions = LeaseSubscriptions(conf.queue.long_polls)
         # Connecting takes as long as a whole test, and most send nothing.
         wanted = notifiers.SECTION in settings

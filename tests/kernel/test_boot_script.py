@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What GSaaS installs in a server, run as it is, in network namespaces that stand for servers.
 
 Asked afterwards is `ip -j`, not the scripts. Each runs under the system's shell and under busybox.

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests against a real OpenStack, which the test bed in `tests.openstack.bed` brings up."""

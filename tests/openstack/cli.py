@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bed's command line, as a test runs it."""
 
 from __future__ import annotations

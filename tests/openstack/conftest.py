@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One cloud for all tests that need it. It is left as it was found: up, or down."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's guide as something to type: the commands and the files that each of its sections shows."""
 
 from __future__ import annotations

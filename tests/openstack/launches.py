@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases on a real Nova, driven in this process: engine and database are the test's, the cloud is the bed's.
 
 Endpoints are a dictionary that says yes, so that a launch needs no RODVR; the end-to-end tests have that.

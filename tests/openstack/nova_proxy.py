@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A door in front of the real Nova that can be told to misbehave, as networks and busy services do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers that a test boots in the cloud, and what might be left of them."""
 
 from __future__ import annotations

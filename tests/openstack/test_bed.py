@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The test bed is a real cloud: it answers, boots guests, pretends where it says so, and forgets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a tenant sees: one command, a VM with cGPUs, and nothing of it left after another.
 
 Everything is real here: Keystone, Nova, Neutron, the message bus, a guest in QEMU that runs cloud-init, and GSaaS's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that cannot carry the cloud is told why in a few words."""
 
 from __future__ import annotations

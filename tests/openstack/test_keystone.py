@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keystone itself: who may do what with real tokens, quotas as its unified limits, and a client's many ways in."""
 
 from __future__ import annotations

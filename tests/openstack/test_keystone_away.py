@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keystone goes away and comes back: who asks is told so, nothing is lost, and everything goes on by itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whoever has the cloud brought up takes it down; nobody else does, unless they are gone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers of a real Nova: made in their owners' names, refused for reasons, found again, and gone without trace."""
 
 from __future__ import annotations

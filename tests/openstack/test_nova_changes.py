@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What others do to a server with any client of Nova's: its lease follows, by what Nova tells and what it is asked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What its owner does to a real guest: its cGPUs are back whenever it is, and given back when it leaves its host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Daemons are started once, recognised again, started anew when changed, and ended for good."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Neutron's rules are taken out of the firewall, and everybody else's stay as they are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units come up in the order of what they need, and what fails is named."""
 
 from __future__ import annotations

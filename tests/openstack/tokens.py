@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens that have ended: Keystone itself is asked to write them, as nobody can wait for a day."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real database servers, started when the first test asks for them."""
 
 from __future__ import annotations

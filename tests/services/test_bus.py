@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a deployment on a real message bus: they start or say why not, survive both their servers, and end.
 
 One network namespace is the machine: RabbitMQ, two engines, a RODVR endpoint and a monitor run in it and speak over

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Eight processes claim and release at once, each with its own cache, on a real database server.
 
 A ninth looks at the books all the time, in one statement and so at one moment.

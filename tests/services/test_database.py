@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions keep their promises under concurrency, on every database that GSaaS supports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints are known alike on every database that GSaaS supports."""
 
 import pytest

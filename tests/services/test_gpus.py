@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inventory of GPUs is kept alike on every database that GSaaS supports."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One grant shown by many processes' worth of connections at once, on a real database server: one is admitted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts come, are listed and are disabled alike on every database that GSaaS supports."""
 
 import pytest

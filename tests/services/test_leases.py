@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases are read, listed and moved alike on every database that GSaaS supports."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-manage` prepares every database that GSaaS supports, and says plainly what is in its way."""
 
 from __future__ import annotations

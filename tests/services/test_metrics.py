@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sums behind the metrics are the same on every database that GSaaS supports."""
 
 import pytest

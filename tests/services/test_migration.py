@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Migrations leave the tables that the code works with, on every database that GSaaS supports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same states are refused, and the same accepted, by every database that GSaaS supports."""
 
 import pytest

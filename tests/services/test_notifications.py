@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notifications over a real RabbitMQ: they arrive as their schemas say, and a broker that is away delays nobody."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a deployment say in one sentence what keeps them from starting, and end with status 1."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that ask, wait, hold and give back, all at once, on a real database server.
 
 Nobody audits: whoever gives something back has to see to whoever waits, or he waits for ever.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gsaas-manage check looks at the queues of a real RabbitMQ."""
 
 from __future__ import annotations

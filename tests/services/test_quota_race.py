@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One project claims from many processes at once, on a real database server: never more than it may.
 
 GPUs are plentiful, so that claims take different ones and only the quota is in their way.

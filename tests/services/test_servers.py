@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tests' own servers come and go without a trace, and say what they miss."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings are kept alike on every database that GSaaS supports."""
 
 import pytest

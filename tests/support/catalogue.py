@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a database says of itself, in a form that can be compared: asked of its own catalogue."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Certificates for servers of tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cloud-init itself, to ask what it makes of our user data.
 
 Its code is taken out of the Debian or Ubuntu package without installing it, so that it never runs

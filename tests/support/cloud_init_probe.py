@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The other end of `cloud_init.CloudInit`: a process with cloud-init's code that answers questions.
 
 One JSON question a line on stdin, one JSON answer a line on stdout, each given by a child, because

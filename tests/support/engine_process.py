@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gsaas-engine with a cloud of its own: a folder, whose files are the servers.
 
     python -m tests.support.engine_process FOLDER [ARGUMENT OF gsaas-engine ...]

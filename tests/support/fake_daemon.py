@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fake daemon for the supervisor to look after: it does what it is told, and nothing else.
 
     fake_daemon.py PORT GPU [BEHAVIOUR…]

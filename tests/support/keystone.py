@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A very small Keystone on loopback: enough of version 3 for a service that checks tokens."""
 
 from __future__ import annotations

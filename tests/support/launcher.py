@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both implementations of `gsaas run`: the C program, built with sanitizers, and the program in Python."""
 
 from __future__ import annotations

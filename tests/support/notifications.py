@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Receives notifications from a real listener of oslo.messaging, and compares them with their schemas."""
 
 from __future__ import annotations

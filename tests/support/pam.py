@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pam_env itself, to ask which variables a login gets from an `/etc/environment`."""
 
 from __future__ import annotations

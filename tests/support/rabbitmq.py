@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real RabbitMQ for tests: made in a directory of its own, killed and started again at will.
 
 It listens on loopback only (that of a network namespace, if it is given one), runs without privileges in a

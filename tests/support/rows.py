@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Valid rows for tests: a test names only the columns that it is about."""
 
 from __future__ import annotations

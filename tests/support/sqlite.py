@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SQLite databases that are there at once: copies of one that was made before, whose statements are compiled.
 
 Making the tables takes longer than most tests do, and so does compiling statements: SQLAlchemy does it for each engine.

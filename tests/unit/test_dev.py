@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """./dev: what its commands install into the virtual environment, and when.
 
 A stand-in for Python makes an environment whose programs only record how they were called.
@@ -31,12 +32,16 @@ PYTHON = """\
 echo "python $*" >>"$JOURNAL"
 [ "$1 $2" = "-m venv" ] || exit 0
 mkdir -p "$3/bin"
-for program in python pip ruff lint-imports mypy oslo-config-generator oslopolicy-sample-generator; do
+for program in python pip ruff lint-imports mypy reno sphinx-build oslo-config-generator \
+    oslopolicy-sample-generator; do
     printf '#!/bin/bash\\necho "%s $*" >>"$JOURNAL"\\n[[ "$*" != *"$FAIL"* ]]\\n' $program >"$3/bin/$program"
     chmod +x "$3/bin/$program"
 done
 """
-GSAAS = "-e launcher -e client -e .[standalone,sim,mysql,postgresql]"
+SYSTEM = {"id": "echo 0", "dpkg-query": "echo installed"}
+"""Root's machine, on which all packages are installed."""
+DEMO = "-e launcher -e client -e .[standalone]"
+GSAAS = "-e launcher -e client -e .[api,engine,rodvr,monitor,standalone,sim,mysql,postgresql]"
 WITH_TESTS = f"{GSAAS} --group test"
 
 
@@ -49,13 +54,19 @@ class Workshop:
         for name in INPUTS:
             (root / name).parent.mkdir(exist_ok=True)
             shutil.copy(REPOSITORY / name, root / name)
-        (root / "python").write_text(PYTHON)
-        (root / "python").chmod(0o755)
+        self._program("python", PYTHON)
+        for name, line in SYSTEM.items():
+            self._program(name, f"#!/bin/sh\n{line}\n")
+
+    def _program(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text)
+        (self.root / name).chmod(0o755)
 
     def dev(self, *arguments: str, fail: str = "nothing fails") -> int:
         """Run ./dev in the copy; programs fail whose arguments contain *fail*. Return the exit status."""
         self._journal.write_text("")
         environment = os.environ | {
+            "PATH": f"{self.root}:{os.environ['PATH']}",
             "PYTHON": str(self.root / "python"),
             "JOURNAL": str(self._journal),
             "FAIL": fail,
@@ -84,9 +95,12 @@ def workshop(tmp_path: Path) -> Workshop:
 @pytest.mark.parametrize(
     ("command", "installed"),
     [
+        (["demo"], DEMO),
         (["run", "true"], GSAAS),
         (["sample"], GSAAS),
         (["lint"], WITH_TESTS),
+        (["docs"], WITH_TESTS),
+        (["generate"], WITH_TESTS),
         (["bench", "grants"], WITH_TESTS),
     ],
 )
@@ -102,6 +116,14 @@ def test_nothing_is_installed_twice(workshop: Workshop) -> None:
     assert workshop.dev("run", "true") == 0
     assert not workshop.called("pip")
     assert not workshop.called("python")
+
+
+def test_what_demo_lacks_is_added_when_another_command_needs_it(workshop: Workshop) -> None:
+    workshop.dev("demo")
+    workshop.dev("run", "true")
+    assert workshop.installed() == [GSAAS]
+    workshop.dev("demo")
+    assert workshop.installed() == []
 
 
 def test_what_an_installation_leaves_in_the_folders_is_no_input(workshop: Workshop) -> None:
@@ -150,7 +172,7 @@ def test_an_installation_that_failed_is_tried_again(workshop: Workshop, command:
     assert len(workshop.installed()) == 1
 
 
-@pytest.mark.parametrize("tool", ["check .", "format --check", "--no-cache"])
+@pytest.mark.parametrize("tool", ["check .", "format --check", "--no-cache", "lint ."])
 def test_lint_fails_with_any_of_its_tools(workshop: Workshop, tool: str) -> None:
     assert workshop.dev("lint") == 0
     assert workshop.called("mypy")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every file of the source tree and every module that the documentation names exists."""
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """The setup.cfg of each distribution: what it names exists, and what exists or is used is named there."""
 
 from __future__ import annotations
 
 import ast
 import configparser
+import hashlib
 import re
 import subprocess
 import sys
@@ -27,6 +29,10 @@ NEVER_IMPORTED = {
 """Package -> the libraries of its distribution that its code does not import."""
 PRIVATE_NAMES_USED = ("nvidia-ml-py", "oslo.messaging", "oslo.service", "pyroute2")
 """Libraries that gsaas uses beyond their public interface. Each use is in one module, whose docstring says why."""
+
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+"""The SHA-256 of https://www.apache.org/licenses/LICENSE-2.0.txt."""
 
 both = pytest.mark.parametrize("package", FOLDERS)
 
@@ -165,3 +171,30 @@ def test_private_modules_of_libraries_are_imported_where_they_may_be() -> None:
 def test_a_library_whose_private_names_are_used_has_a_newest_release(library: str) -> None:
     versions = requirements("gsaas")[normalised(library)]
     assert "<" in versions or "==" in versions
+
+
+@pytest.mark.parametrize("folder", ["", "client", "launcher"])
+def test_every_distribution_has_the_text_of_its_license(folder: str) -> None:
+    text = (REPOSITORY / folder / "LICENSE").read_text()
+    assert hashlib.sha256(text.encode()).hexdigest() == APACHE_2_0
+
+
+def test_every_source_file_names_its_license() -> None:
+    """In its first lines, as https://spdx.dev/learn/handling-license-info describes."""
+    listed = ("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others")
+    found = subprocess.run(
+        [*listed, "--exclude-standard"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    files = [REPOSITORY / name for name in found.stdout.split("\0") if name]
+    sources = [path for path in files if path.is_file() and is_source(path.read_bytes(), path)]
+    assert len(sources) > 500
+    assert not [
+        str(path.relative_to(REPOSITORY))
+        for path in sources
+        if SPDX not in "".join(path.read_text().splitlines(keepends=True)[:2])
+    ]
+
+
+def is_source(content: bytes, path: Path) -> bool:
+    """Whether *path* is a program of ours, or a part of one."""
+    return bool(content) and (path.suffix in {".py", ".c", ".h", ".sh"} or content[:2] == b"#!")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every process of GSaaS checks before it starts."""
 
 from __future__ import annotations

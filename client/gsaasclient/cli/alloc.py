@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cGPUs without a VM: `gsaas alloc` claims them, `gsaas release` releases them, `gsaas redeem` presents their grant."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A request for cGPUs in its two notations: the options of a command line, and the API's `cgpus`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas check`: whether a request would fit now."""
 
 from __future__ import annotations

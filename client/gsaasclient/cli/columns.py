@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a command prints of a resource: named columns, of which `-c` picks some."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands of `gsaas` and their options, in the order of the help.
 
 Each command names its handler as `module:function` of this package; the module is imported when the command is run.

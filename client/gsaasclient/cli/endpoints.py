@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas endpoints`: what the RODVR endpoints last reported."""
 
 from __future__ import annotations

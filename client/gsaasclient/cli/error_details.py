@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lines under the message of an API error: GPUs by filter, the nearest request that fits, the request id."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas exec`: run a command inside a VM of gsaas-standalone, which is a network namespace.
 
 The VM is found by the end of its namespace's name: the operator configures how that name begins.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exit statuses of `gsaas`, by which scripts distinguish its outcomes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas gpus`: the GPUs of the cloud, and how much of them is free."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas hosts`: the hosts of the cloud. Administrators take them out of service and remove those that are gone."""
 
 from __future__ import annotations

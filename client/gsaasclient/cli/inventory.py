@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `gsaas gpus` and `gsaas hosts` share: they list resources with totals, and disable or enable one of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases on the command line: launch, terminate, list, show, env."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas`, the program: parses the command line, runs the command, and returns its exit status.
 
 Errors are one sentence on standard error; a traceback is printed only if GSAAS_DEBUG is set.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where output goes: answers to standard output, in the format asked for; progress and notes to standard error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists that the API returns page by page."""
 
 from __future__ import annotations

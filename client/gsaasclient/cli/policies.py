@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas policies` and `gsaas policy`: the policies by which GPUs are selected, and the default one."""
 
 from __future__ import annotations

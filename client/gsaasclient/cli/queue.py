@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requesting a lease, waiting for it in the queue, and listing the queue."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas run`: claim cGPUs, run a command with them, and release them however the command ends.
 
 The C program `gsaas` does this by itself where it can (launcher/main.c follows the same rules). This module serves what

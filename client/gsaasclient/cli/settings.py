@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas settings`: what an administrator may change while the service runs."""
 
 from __future__ import annotations

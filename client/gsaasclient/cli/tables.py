@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain tables for terminals, as text. Pure: no I/O.
 
 Characters of East Asian scripts and emoji take two columns of a terminal, combining ones none; prettytable knows.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas usage`: the GPU-hours and MiB-hours of projects over a period."""
 
 from __future__ import annotations

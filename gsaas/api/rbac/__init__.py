@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access rules: one module per kind of resource, each rule with the requests that it guards.
 
 Operators override them in oslo.policy's file `policy.yaml`; `oslopolicy-sample-generator --namespace gsaas` prints a

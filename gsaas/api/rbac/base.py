@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The personas (Keystone's default roles) that all other rules refer to.
 
 A Keystone token contains the implied roles as well (admin implies manager, manager implies member, member implies

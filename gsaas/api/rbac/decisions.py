@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cache of access decisions: each is valid for `MAX_AGE` seconds.
 
 At every question oslo.policy checks whether the operator's files have changed and then evaluates the rule, which takes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access rules of usage."""
 
 from __future__ import annotations

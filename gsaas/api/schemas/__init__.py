@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON schemas of every body and query: one module per kind of resource.
 
 A schema with a `title` becomes a named component of the OpenAPI document, and descriptions are documentation for API

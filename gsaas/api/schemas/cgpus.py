@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schemas of a request for cGPUs, which are the same in a launch, a check and a response."""
 
 from __future__ import annotations

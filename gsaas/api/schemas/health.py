@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schema of the response to a health check."""
 
 from __future__ import annotations

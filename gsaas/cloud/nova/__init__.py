@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cloud run by Nova: VMs are its servers, made in the caller's project with the caller's token.
 
 cloud     `NovaCloud`, the implementation of `gsaas.cloud.base`   clients   clients of OpenStack's services

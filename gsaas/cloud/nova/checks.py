@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that Nova would make a server for its caller, before anything is claimed or made.
 
 Each check asks one service about one object that the request names, with the caller's own token: so it sees exactly

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients of Nova, Neutron, Glance and Placement, authenticated as the service user or as an API caller.
 
 1. Requests to Nova go through python-novaclient, all others through openstacksdk. All requests of a process share one

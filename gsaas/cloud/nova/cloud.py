@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The implementation of `gsaas.cloud.base` for Nova.
 
 1. A server is made with the caller's token, in the caller's project: quotas, keypairs and networks are the caller's.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose the compute host of a VM that must stay off some hosts: a `remote` lease's must not be on those of its GPUs.
 
 A request to Nova can name one host to use, but no host to avoid. So GSaaS asks Placement, as Nova's own scheduler does,

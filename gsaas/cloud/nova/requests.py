@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turn a tenant's server fields into the body of a request to Nova. Pure.
 
 1. A field is passed to Nova as the tenant wrote it, or refused by name; none is dropped silently.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Translate Nova's and Neutron's descriptions of a server into the engine's values. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run by alembic: migrate on the connection that `gsaas.db.migration` has opened."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scheduling policies, found by name among the installed entry points `gsaas.gpgpums.policies`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of scheduling policies, for the entry points `gsaas.gpgpums.policies`.
 
 A policy puts GPUs in order, best first. It cannot claim too much: the pool takes the first GPU that fits the request

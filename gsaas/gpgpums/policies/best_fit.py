@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """best-fit: the GPU with the least free memory that fits.
 
 It keeps large free areas for large requests, and so refuses the fewest of them; in exclusive mode

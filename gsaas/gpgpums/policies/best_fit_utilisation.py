@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """best-fit-utilisation: the GPU with the lowest recent utilisation first.
 
 It compares what GPUs do instead of what was claimed of them: the mean utilisation that the

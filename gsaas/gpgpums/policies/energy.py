@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """energy: fill one GPU completely before the next one is used.
 
 GPUs in use come first, the fullest of them before the others; an idle GPU is used only when none

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fewer-jobs-gpu: the GPU with the fewest leases first; ties by most free memory.
 
 It is the rule of performance, but of several GPUs with equally many leases it chooses the one with

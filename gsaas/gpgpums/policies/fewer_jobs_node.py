@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fewer-jobs-node: the GPU host with the fewest leases first, and another policy within that host.
 
 All GPUs of a host share its network interface, through which remote consumers reach them. So this

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """first-fit: the first GPU in pool order (host, device index) with enough free memory.
 
 It places leases on as few GPUs as possible, and so keeps whole GPUs free for exclusive requests

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """first-local: pool order, with the GPUs of the consumer's own host first.
 
 A local GPU needs no network, so it is fast where the network is slow. The price: consumers and GPUs

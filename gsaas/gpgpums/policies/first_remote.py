@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """first-remote: pool order, with the GPUs of the consumer's own host last.
 
 It keeps local GPUs for consumers that cannot use remote ones, and takes load off the host that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fragmentation-gradient: the GPU where the free memory that no request can use grows least.
 
 Free memory of a GPU is useful only to requests that can use it. For each kind of recent request,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """least-load-fit: the GPU with the most free memory first.
 
 It spreads leases over the emptiest GPUs, so that tenants share a GPU only when they must: best

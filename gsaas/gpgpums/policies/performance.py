@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """performance: the GPU with the fewest leases first; ties in pool order.
 
 A lease that is alone on its GPU has all its cores, so the fewest other leases mean the most speed,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """round-robin: the GPU after the one that was claimed last, in pool order and around.
 
 All GPUs are used in turn, whatever their sizes and loads, so wear and heat are even. It suits

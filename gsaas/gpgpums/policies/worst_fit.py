@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """worst-fit: the GPU with the most free memory that fits.
 
 It is the rule of least-load-fit under the name that users of Slurm know: load is spread evenly,

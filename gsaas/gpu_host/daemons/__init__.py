@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemons of a GPU host: what brings them to the state that the engine desires.
 
 plan        the next actions, from desired and observed state: pure

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # enclose.sh GROUP_FILE USER BOUNDING SCRATCH DEV PROC BUS NODES COMMAND...
 #
 # Become COMMAND: in the control group of GROUP_FILE (empty: none), as USER (empty: the current user), without

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon's own view of the devices: which device nodes it sees, and the command line that starts it so.
 
 CUDA obeys `CUDA_VISIBLE_DEVICES` and NVML does not, so a daemon that sees all of /dev shows every GPU of its host to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemons of a GPU host as its configuration describes them, and the fence around them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Health checks of daemons: one function for each kind; each raises `HealthCheckFailed`, which says what went wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts and ends the processes of daemons, and keeps their records and logs.
 
 What to do, and when, is decided elsewhere (`plan`, through `supervisor`).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logs of daemons: a folder for each lease, a file for each daemon, kept within bounds.
 
 Daemons write to their files themselves, so they can write while no monitor runs. A file that grows beyond its bound is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What to do next about the daemons of a host, from desired and observed state. Pure: no I/O.
 
 1. A daemon that has to go is asked to end (SIGTERM), given `DaemonTimeouts.stop` seconds, and killed with all its

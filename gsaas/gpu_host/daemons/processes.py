@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tracks all processes of a daemon, children and orphans included, so that they are found and killed as a unit.
 
 1. The first process of a daemon is tracked before it becomes the daemon, so all its children are tracked, too, also

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of daemons on disk, so that a monitor that was killed finds its daemons again.
 
 A record is written before a daemon is started and removed after it is gone: every daemon that may run has one.

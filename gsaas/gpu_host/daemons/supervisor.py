@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps the daemons of a host as they are desired: observes them, asks `plan` for actions, and carries these out.
 
 Until the desired daemons are known, those that an earlier monitor left are watched and restarted, and none is ended:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fence of a GPU host: an nftables table that admits addresses to its daemons. Begin with `fence`.
 
 layout   the ports it guards: values             ruleset   the table, as data

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps the fence of a GPU host in its desired state.
 
 1. It reads the kernel, compares, and changes what differs: at the start, at every `apply`, and at every `audit`.

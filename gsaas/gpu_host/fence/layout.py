@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the rules of a fence depend on: its ports and its limit of connections. Pure: no I/O."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table `inet gsaas_fence`, as data.
 
     input   packets to the ports of daemons: those that RODVR has translated on this host and those of an admitted
@@ -18,6 +19,7 @@ from pyroute2.nftables.expressions import genex
 from gsaas.gpu_host.fence.layout import FenceLayout
 from gsaas.netlink import expressions as ex
 from gsaas.netlink.expressions import NETWORK, TRANSPORT, Expression, R
+from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.wire import Message
 
 INET = nft.NFPROTO_INET
@@ -60,7 +62,7 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
     """Return every rule with its chain, in order."""
     accept = [ex.verdict(ex.ACCEPT)]
     refuse = [ex.counter(), ex.reset_connection()]
-    ipv4 = [ex.meta(nft.Meta.NFT_META_NFPROTO, R), ex.compare(R, _IPV4)]
+    ipv4 = [ex.meta(Meta.NFT_META_NFPROTO, R), ex.compare(R, _IPV4)]
     key = [ex.load(NETWORK, 12, 4, R), ex.load(TRANSPORT, 2, 2, R + 1)]
     here = [ex.immediate(R, bytes([127, 0, 0, 1])), ex.load(TRANSPORT, 2, 2, R + 1)]
     # TCP flags: SYN without FIN, RST and ACK opens a connection.
@@ -69,10 +71,10 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
         ex.mask(R, b"\x17"),
         ex.compare(R, b"\x02"),
     ]
-    inside = _device(nft.Meta.NFT_META_OIFNAME, b"lo")
+    inside = _device(Meta.NFT_META_OIFNAME, b"lo")
     chains = [
-        ("guard", [*_device(nft.Meta.NFT_META_IIFNAME, b"lo"), *accept]),
-        ("guard", [*_device(nft.Meta.NFT_META_IIFNAME, RODVR_DEVICE), *accept]),
+        ("guard", [*_device(Meta.NFT_META_IIFNAME, b"lo"), *accept]),
+        ("guard", [*_device(Meta.NFT_META_IIFNAME, RODVR_DEVICE), *accept]),
         (
             "guard",
             [*ipv4, *key, _is_in(ADMITTED, 1), *opens, *key]
@@ -86,7 +88,7 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
     ]
     # Before the last rule of "local", which refuses: root and the monitor's user check the health of daemons.
     for uid in sorted({0, layout.uid}, reverse=True):
-        same = [ex.meta(nft.Meta.NFT_META_SKUID, R), ex.compare(R, ex.host32(uid))]
+        same = [ex.meta(Meta.NFT_META_SKUID, R), ex.compare(R, ex.host32(uid))]
         chains.insert(6, ("local", [*same, *accept]))
     for first, last in layout.ranges:
         chains.append(("input", [*_tcp_to(first, last), _goto("guard")]))
@@ -104,7 +106,7 @@ def rules_per_chain(layout: FenceLayout) -> dict[str, int]:
 
 def _tcp_to(first: int, last: int) -> list[Expression]:
     return [
-        ex.meta(nft.Meta.NFT_META_L4PROTO, R),
+        ex.meta(Meta.NFT_META_L4PROTO, R),
         ex.compare(R, _TCP),
         ex.load(TRANSPORT, 2, 2, R),
         ex.compare(R, first.to_bytes(2, "big"), _AT_LEAST),
@@ -112,7 +114,7 @@ def _tcp_to(first: int, last: int) -> list[Expression]:
     ]
 
 
-def _device(key: int, name: bytes) -> list[Expression]:
+def _device(key: Meta, name: bytes) -> list[Expression]:
     return [ex.meta(key, R), ex.compare(R, name.ljust(16, b"\0"))]
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends connections to daemons of this host (SOCK_DESTROY of sock_diag(7), Linux 4.9).
 
 The daemon's socket fails at once and its client receives a reset, so neither waits for a timeout. Where the kernel was

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fence's table in the kernel: reads, builds and changes it. Each change is one netlink transaction."""
 
 from __future__ import annotations

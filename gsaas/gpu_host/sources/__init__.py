@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources of GPUs: what reads the GPUs of a host. They are entry points of `gsaas.gpu_host.sources`.
 
 `[monitor]source` names one. Each entry point is a function of the configuration, the host's name and the TCP port of

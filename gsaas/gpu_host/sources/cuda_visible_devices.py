@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA_VISIBLE_DEVICES, interpreted as CUDA does. Pure: no I/O."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs that the inventory file declares. Nothing is read from them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A source that reads the GPUs of NVIDIA's driver, through NVML.
 
 1. Each snapshot queries everything anew, so GPUs may come, go, and be divided into MIG instances. While a GPU is in MIG

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """XID errors, which NVIDIA's driver reports of GPUs as they happen: a thread waits for NVML's events."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's side of RODVR: nftables, links and connection tracking through netlink.
 
 This is the only place in `gsaas.rodvr` that uses netlink. `Datapath` is what the endpoint uses; the other

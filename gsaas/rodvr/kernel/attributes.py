@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of netlink attributes, from linux/netfilter/nf_tables.h, and the names that RODVR gives to chains."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The connections that the kernel tracks: finds those of RODVR, and cuts them.
 
 A connection is cut by deleting its entry in the kernel's table. The VM's next packet then belongs to no

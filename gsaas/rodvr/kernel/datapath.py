@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The datapath of one host: what the endpoint reads from the kernel and changes in it.
 
 Its only state is one socket, which owns the tables where the kernel supports table owners (Linux 6.9 and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the two tables: the requests that list them, and the state that their dumps describe."""
 
 from __future__ import annotations

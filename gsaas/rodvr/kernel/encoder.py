@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The netlink messages that carry out the operations of a plan.
 
 The installation of a VM's binding takes this path, so bytes are laid out here by hand: rules are encoded
@@ -48,8 +49,6 @@ from gsaas.rodvr.kernel.ruleset import (
     RulesetConfig,
     tap_rules,
 )
-
-_COMMENT_LIMIT = 254
 
 # A map element is nested as list element > element > key > value, and for its data as > data > value.
 # The headers never change: all addresses and ports have the same size.
@@ -115,7 +114,7 @@ class OperationEncoder:
             + hook
             + wire.be32(CHAIN_POLICY, ex.ACCEPT)
             + wire.text(CHAIN_TYPE, "filter")
-            + wire.attribute(CHAIN_USERDATA, _comment(str(tag)))
+            + wire.attribute(CHAIN_USERDATA, wire.comment(str(tag)))
         )
         kind = SUBSYSTEM | nft.NFT_MSG_NEWCHAIN
         messages = [Message(kind, NETDEV, body, NLM_F_CREATE, f"add chain on {tap}")]
@@ -235,13 +234,6 @@ def _return_path(path: plan.ReturnPath) -> bytes:
     if len(mac) != 6:
         raise ValueError(f"{path.mac!r} is no MAC address")
     return struct.pack("=I6s2x4s", path.ifindex, mac, _address(path.ip))
-
-
-def _comment(comment: str) -> bytes:
-    encoded = comment.encode()
-    if len(encoded) > _COMMENT_LIMIT:
-        raise ValueError(f"{comment!r} is longer than the {_COMMENT_LIMIT} bytes of a comment")
-    return bytes([wire.COMMENT, len(encoded) + 1]) + encoded + b"\0"
 
 
 def _address(ip: str) -> bytes:

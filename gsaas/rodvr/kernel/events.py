@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events of the kernel: links that appear, change and disappear, and changes to RODVR's tables.
 
 An event only says what to read again; its content is not relied on. When some are lost (`overrun`),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the forward chains of other programs, for `gsaas.rodvr.forwarding` to evaluate."""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.netlink import wire
 from gsaas.netlink.expressions import SUBSYSTEM
+from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.rodvr.forwarding import BaseChain, DeviceMatch, ForwardRule, RulesOf, Verdict
@@ -28,8 +30,8 @@ _FAMILIES = {"ip": nft.NFPROTO_IPV4, "inet": nft.NFPROTO_INET}
 _FORWARD_HOOK = 2
 _VERDICTS = {0: Verdict.DROP, 1: Verdict.ACCEPT}
 _VERDICTS |= {-3: Verdict.JUMP, -4: Verdict.GOTO, -5: Verdict.RETURN}
-_IIFNAME, _OIFNAME = nft.Meta.NFT_META_IIFNAME, nft.Meta.NFT_META_OIFNAME
-_L4PROTO, _NFPROTO = nft.Meta.NFT_META_L4PROTO, nft.Meta.NFT_META_NFPROTO
+_IIFNAME, _OIFNAME = Meta.NFT_META_IIFNAME, Meta.NFT_META_OIFNAME
+_L4PROTO, _NFPROTO = Meta.NFT_META_L4PROTO, Meta.NFT_META_NFPROTO
 _ALWAYS_MET = {_L4PROTO: b"\x06", _NFPROTO: b"\x02"}
 """Conditions that every packet of RODVR meets: TCP, and IPv4."""
 _PROTOCOL_FIELD = (1, 9, 1)

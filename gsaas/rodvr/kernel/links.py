@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The veth pair, the routes and the per-device settings; the interface indexes of taps.
 
 Only devices are configured, never the host: forwarding is enabled for rodvr1 and the GPU NIC alone. The
@@ -215,7 +216,9 @@ def _ensure_link(route: IPRoute, index: int, mac: str, *, arp: bool) -> None:
     up = bool(link["flags"] & _UP)
     current = (link.get_attr("IFLA_ADDRESS"), link.get_attr("IFLA_MTU"), no_arp, up)
     if current != (mac, MTU, not arp, True):
-        route.link("set", index=index, address=mac, mtu=MTU, arp=arp, state="up")
+        # Both flags as numbers: of `arp` and `state` in one request, pyroute2 0.8 obeys only one.
+        flags = _UP if arp else _UP | _NO_ARP
+        route.link("set", index=index, address=mac, mtu=MTU, flags=flags, change=_UP | _NO_ARP)
 
 
 def _ensure_route(route: IPRoute, inner: int, network: ipaddress.IPv4Network) -> None:

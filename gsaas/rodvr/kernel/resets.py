@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Provokes the reset of a connection that was cut, also when its client only waits for an answer.
 
 A reset must carry the sequence number that the client expects, which only the client knows. A segment far

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RODVR's two tables, as data.
 
     table netdev rodvr   a chain on every bound tap, and one on rodvr0 for replies
@@ -24,6 +25,7 @@ from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.netlink import expressions as ex
 from gsaas.netlink.expressions import LINK, NETWORK, TRANSPORT, Expression, R
+from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.wire import Message
 from gsaas.objects.binding import INVALID_UID
 
@@ -142,7 +144,7 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
     """Return the rules of the base chains in the ip table, in their order within each chain."""
     from_vm, to_vm = _device("iif", INNER), _device("oif", INNER)
     from_gpu, to_gpu = _device("iif", config.gpu_device), _device("oif", config.gpu_device)
-    tcp = [ex.meta(nft.Meta.NFT_META_L4PROTO, R), ex.compare(R, _TCP)]
+    tcp = [ex.meta(Meta.NFT_META_L4PROTO, R), ex.compare(R, _TCP)]
     translated = _conntrack_has(_CT_STATUS, _STATUS_DNAT)
     is_reply = [ex.conntrack(_CT_DIRECTION, R), ex.compare(R, b"\x01")]
     opens = [*_tcp_flags(0x17), ex.compare(R, b"\x02")]
@@ -198,9 +200,7 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
             [*to_local, *tcp, *_conntrack_has(_CT_STATE, _STATE_NEW), *does_not_open]
             + [ex.counter(), ex.reset_connection()],
         ),
-        ChainRule(
-            "local", [*to_local, *tcp, ex.meta(nft.Meta.NFT_META_SKUID, R), *translate_local]
-        ),
+        ChainRule("local", [*to_local, *tcp, ex.meta(Meta.NFT_META_SKUID, R), *translate_local]),
         ChainRule(
             "local", [*to_local, *tcp, ex.immediate(R, ex.host32(INVALID_UID)), *translate_local]
         ),
@@ -240,7 +240,7 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
     inner = bytes.fromhex(INNER_MAC.replace(":", ""))
     prefix = config.masked_prefix
     answer_arp = [
-        ex.meta(nft.Meta.NFT_META_PROTOCOL, R),
+        ex.meta(Meta.NFT_META_PROTOCOL, R),
         ex.compare(R, _ETHERTYPE_ARP),
         ex.load(NETWORK, 0, 8, R),
         ex.compare(R, bytes.fromhex("0001080006040001")),  # Ethernet, IPv4, request
@@ -258,7 +258,7 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.store(LINK, 6, 6, R),
         ex.immediate(R, b"\x00\x02"),
         ex.store(NETWORK, 6, 2, R),  # reply
-        ex.meta(nft.Meta.NFT_META_IIF, R),
+        ex.meta(Meta.NFT_META_IIF, R),
         ex.counter(),
         ex.forward_to(R),
     ]
@@ -284,7 +284,7 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
 def _in_network(offset: int, network: ipaddress.IPv4Network) -> list[Expression]:
     """Match IPv4 packets whose address at *offset* of the header lies in *network*."""
     return [
-        ex.meta(nft.Meta.NFT_META_PROTOCOL, R),
+        ex.meta(Meta.NFT_META_PROTOCOL, R),
         ex.compare(R, _ETHERTYPE_IPV4),
         ex.load(NETWORK, offset, 4, R),
         ex.mask(R, network.netmask.packed),
@@ -293,7 +293,7 @@ def _in_network(offset: int, network: ipaddress.IPv4Network) -> list[Expression]
 
 
 def _device(side: str, name: str) -> list[Expression]:
-    key = {"iif": nft.Meta.NFT_META_IIFNAME, "oif": nft.Meta.NFT_META_OIFNAME}[side]
+    key = {"iif": Meta.NFT_META_IIFNAME, "oif": Meta.NFT_META_OIFNAME}[side]
     return [ex.meta(key, R), ex.compare(R, name.encode().ljust(16, b"\0"))]
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTML pages and tables, self-contained: no script, font or image is loaded. Light or dark follows the browser."""
 
 from __future__ import annotations

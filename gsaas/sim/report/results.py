@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a scenario: its results as tables for programs, and as an HTML page for people."""
 
 from __future__ import annotations

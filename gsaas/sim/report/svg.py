@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Charts as SVG markup. Colours are CSS classes, which the page defines for light and for dark backgrounds.
 
 Every chart is a `<figure>` with its title as caption. Axes begin at the smallest number, the vertical one at most at 0.

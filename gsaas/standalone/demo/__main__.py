@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m gsaas.standalone.demo`: start GSaaS on simulated GPUs, launch VMs, prove that they work.
 
 Exit status: 0 if every proof held, 1 if one did not or anything else failed, 130 if interrupted. In each case

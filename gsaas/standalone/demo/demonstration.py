@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of the demonstration: five command lines, each followed by proofs that it did what it promises.
 
 A tenant runs the commands. An administrator, to whom the API shows GPUs, hosts and real addresses, verifies them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connect to daemons from inside a VM: `probe.py IP:PORT …` prints one line of JSON for each address.
 
 It is run as a file and uses only the standard library, because a VM has no GSaaS installed.

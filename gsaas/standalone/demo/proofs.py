@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prove that a lease is as promised, from what its VM reaches and what the API shows an administrator. Pure.
 
 `gsaas.standalone.demo.demonstration` collects the facts. A *lease* here is always the API's answer to an administrator,

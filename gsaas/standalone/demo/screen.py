@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The output of the demonstration: plain text, with a little colour on a terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots of this machine's network configuration, to compare before and after. Taken with `ip` and `nft`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gsaas-standalone process of the demonstration: start it, wait until it is ready, stop it, remove everything."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user of the demonstration, who runs `gsaas`: every command is a process of its own, as in a shell."""
 
 from __future__ import annotations

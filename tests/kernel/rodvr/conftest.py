@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One lab for all tests of the datapath; an endpoint of its own for each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both ends of a connection, as small programs that run inside namespaces.
 
     peers.py daemon NAME PORT…         says "NAME:PORT peer=IP" to every client, then echoes

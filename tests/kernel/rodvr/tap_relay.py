@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hypervisor's half of a network card: a real tap on the host, relayed to one that is the VM's card.
 
     tap_relay.py HOST_NAMESPACE TAP VM_NAMESPACE MAC vnet|plain

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a mapping is changed or removed, its connections end at once, and no others do."""
 
 from __future__ import annotations

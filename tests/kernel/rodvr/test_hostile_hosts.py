@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings and firewalls of other programs that must not matter, or must be reported."""
 
 from __future__ import annotations

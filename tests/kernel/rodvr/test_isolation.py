@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A VM reaches nothing else, cannot use the address of another VM, and its refused packets are counted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases of the compute host's own programs: masked addresses without a tap, for one user or for all."""
 
 from __future__ import annotations

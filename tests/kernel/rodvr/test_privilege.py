@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CAP_NET_ADMIN, and nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A VM reaches exactly the daemons its masked addresses are mapped to, however it is set up."""
 
 from __future__ import annotations

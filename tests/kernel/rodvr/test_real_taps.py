@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Taps as hypervisors make them, with and without a virtio-net header."""
 
 from __future__ import annotations

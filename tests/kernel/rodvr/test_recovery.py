@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restarts, interference and hand-made damage: the endpoint finds out and puts it right."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Taps appear, disappear and appear again; the endpoint gets events of the kernel and needs no call."""
 
 from __future__ import annotations

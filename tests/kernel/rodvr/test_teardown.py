@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Teardown leaves a host as it was found, whichever process calls it."""
 
 from __future__ import annotations

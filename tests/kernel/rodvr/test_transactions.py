@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A transaction takes effect as a whole or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An endpoint in a process of the user nobody that has only CAP_NET_ADMIN. It is run as root and drops the rest.
 
 It prints a JSON line after each step, and takes each step when it reads a line:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real gsaas-standalone: tests send it HTTP requests, and inspect its namespaces with iproute2 and nftables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`./dev demo` from its start to its end."""
 
 from __future__ import annotations

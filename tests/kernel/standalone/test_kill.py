@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kill the process at critical moments; the next process completes what was begun."""
 
 from __future__ import annotations

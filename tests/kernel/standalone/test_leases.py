@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tenant's VMs reach exactly their own GPUs, from launch to release."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gsaas-standalone with a daemon for each cGPU: the daemons start and end with their leases."""
 
 from __future__ import annotations

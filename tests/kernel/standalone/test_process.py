@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process gsaas-standalone: it starts, stops, refuses to start and cleans up as it should."""
 
 from __future__ import annotations

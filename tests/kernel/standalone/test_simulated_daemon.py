@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulated daemons inside the network namespaces of simulated GPU hosts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases without a VM on a whole cloud: which consumers reach the GPUs, how, and for how long."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small real OpenStack on one machine, for tests: `python -m tests.openstack.bed up`.
 
 1. The bed is described, not scripted. Each module says what one part of the cloud is (`units()`);

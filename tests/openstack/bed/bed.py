@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bed as a whole: up, status, down, wipe."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a program to its end, and say what it said when it fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Credentials files for people and tests: `clouds.yaml`, and an openrc for each user."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MariaDB: one server, one database and one user per service."""
 
 from __future__ import annotations

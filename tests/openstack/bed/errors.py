@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can go wrong with the bed, said so that it can be mended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run by the cloud's own Python: report an L2 agent for each fake hypervisor named.
 
     python agents.py NEUTRON_CONF ML2_CONF HOST...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write configuration files: only when they change, so that a daemon restarts only when it must."""
 
 from __future__ import annotations

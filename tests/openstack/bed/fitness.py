@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Can this machine carry the bed? Told before anything is installed or started."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GSaaS in the cloud: what an operator installs beside it, as processes of their own.
 
 The controllers' part runs on this machine: the API with several workers, and two engines. Every compute host has a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest: a small Debian 12 with the real cloud-init, whose user data runs 20 s after the power goes on.
 
 Three files, as Nova boots them without a boot loader: a kernel, an initial RAM disk with one static

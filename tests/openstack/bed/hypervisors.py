@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compute hosts: one that runs guests in QEMU, and several that only pretend.
 
 All are `nova-compute` processes of this one machine that go by different host names. The real one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest in Glance, for everybody."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keystone: users, projects, roles, and the catalogue of services."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For whom the bed is up.
 
 Tests have it brought up for themselves and take it down again. If they are killed before that, whoever comes next

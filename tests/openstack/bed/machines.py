@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machines that this one pretends to be: GPU hosts, and compute hosts without guests, a network namespace each.
 
     cloud-gpu1 ─── gpu0, mgmt0 ─┐

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RabbitMQ: the message bus of all services."""
 
 from __future__ import annotations

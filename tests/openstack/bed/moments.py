@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moments as OpenStack writes them."""
 
 from __future__ import annotations

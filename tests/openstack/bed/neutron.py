@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Neutron: ML2 with Open vSwitch, security groups in iptables, DHCP and routers.
 
 A server's tap is the port of a small Linux bridge in front of the switch (hybrid plug). So the kernel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nova without its hypervisors: API, conductor, scheduler."""
 
 from __future__ import annotations

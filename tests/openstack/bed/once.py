@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps that are done once for given inputs, and remembered: installations, images, schemas."""
 
 from __future__ import annotations

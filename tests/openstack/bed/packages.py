@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Debian packages: what the cloud stands on that is not from PyPI. Nothing is started by them."""
 
 from __future__ import annotations

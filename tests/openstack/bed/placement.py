@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placement: what the hypervisors have, and what of it is taken."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Daemons: start them, see them, end them.
 
 1. A daemon is known by its record `run/NAME.json`: its pid and the moment that process began, so a

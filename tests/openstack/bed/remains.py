@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Neutron and Nova leave in the kernel when they end, and how it is taken away.
 
 1. Before the bed starts anything, it notes what of this kind is there. That is somebody else's.

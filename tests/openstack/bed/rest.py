@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenStack's REST interfaces, as far as setting up a cloud asks for them.
 
     cloud = rest.cloud("admin", project="admin")

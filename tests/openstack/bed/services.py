@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the cloud. To put a service under test into it, add its module here.
 
 A part is a module with a function `units()`. It may use `keystone.add_service` for its user and its

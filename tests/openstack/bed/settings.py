@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the bed keeps things and what it calls them. Values only."""
 
 from __future__ import annotations

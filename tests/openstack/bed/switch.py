@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Open vSwitch, its user space datapath: no kernel module is needed, and taps are real taps."""
 
 from __future__ import annotations

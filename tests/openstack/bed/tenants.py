@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two tenants, and what each may use: quotas, flavors, a network with a router.
 
 Their networks have the same name and the same addresses: what one tenant is given must hold whatever

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The virtual environment that OpenStack lives in: exact versions, apart from the project's own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the bed and the order they come in: what needs what, and nothing else about them.
 
 A unit is ready when it has prepared, its daemons run, and it has finished. Every function of a unit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The web services of OpenStack under uWSGI, one process tree each."""
 
 from __future__ import annotations

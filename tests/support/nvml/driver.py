@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fake NVIDIA driver: a real shared library, compiled here, that says what a file says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A libnvidia-ml.so.1 for tests: it says what the file named by FAKE_NVML says, read anew at every call.
  *
  * Lines of that file, in any order; what is left out has a default, and "-" means that it is not supported:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m tests.support.nvml.look`: print, as JSON, what a monitor of this machine would report."""
 
 from __future__ import annotations

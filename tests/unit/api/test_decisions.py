@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access decisions are cached for a moment, for each caller and target."""
 
 from __future__ import annotations

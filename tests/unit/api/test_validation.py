@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A schema refuses the same values whatever it has validated before."""
 
 from __future__ import annotations

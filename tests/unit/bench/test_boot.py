@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stages into which `./dev bench boot` divides a boot."""
 
 from __future__ import annotations

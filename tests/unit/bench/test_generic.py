@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bounds of `./dev bench generic`, computed from measurements."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C client that the benchmark of generic requests measures with is built from the launcher's own parts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each check turns values into a finding of the right level, with advice that helps."""
 
 from __future__ import annotations

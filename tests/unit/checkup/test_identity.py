@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The check of Keystone finds what works, and names what does not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-manage` explains itself, and says in one sentence why it cannot ask the database."""
 
 from __future__ import annotations

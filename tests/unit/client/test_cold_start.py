@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every command is a new process, so it loads only the modules that it needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The help describes what the program does."""
 
 from __future__ import annotations

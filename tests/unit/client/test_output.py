@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The formats and columns in which commands print resources."""
 
 from __future__ import annotations

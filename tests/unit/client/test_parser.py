@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How command lines are parsed: every published one, and frequent mistakes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables are aligned by the width of characters, and nothing in them controls the terminal."""
 
 from __future__ import annotations

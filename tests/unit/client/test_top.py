@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `gsaas top` shows of a snapshot, and how it uses a terminal."""
 
 from __future__ import annotations

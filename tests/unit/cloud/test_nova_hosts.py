@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a flavor requires of Placement, and the free memory of its providers."""
 
 from __future__ import annotations

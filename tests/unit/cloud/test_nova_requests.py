@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tenant's server fields are passed to Nova unchanged or refused by name."""
 
 from __future__ import annotations

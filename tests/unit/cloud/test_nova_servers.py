@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nova's and Neutron's descriptions of a server become the engine's values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every reader inside a server gets the same environment: asked of those readers themselves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our block in `/etc/environment`, a file that has other owners."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In composed user data cloud-init finds exactly what the caller said, and what we say."""
 
 from __future__ import annotations

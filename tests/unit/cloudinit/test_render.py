@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one call that others make."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An SQLite database in memory; tests/services repeats these tests on real servers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a transaction has changed is told once it is committed, and never if it is not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions: what readers leave behind, and what they can still look at."""
 
 from __future__ import annotations

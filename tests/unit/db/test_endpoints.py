@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each compute host's endpoint is known by its last report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inventory follows what monitors report, and never takes from a lease what it holds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts come into being when their agents report; operators take them out of service, and say when one is gone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases are read, listed and moved through one module, which keeps their story."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the gauges are made from is what the tables say, and nothing of history."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """States that must not be are refused by the database itself, whoever writes them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statements that go to SQLite's driver directly do what they do by way of SQLAlchemy."""
 
 from __future__ import annotations

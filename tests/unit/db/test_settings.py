@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A setting goes before the configuration until it is undone."""
 
 from __future__ import annotations

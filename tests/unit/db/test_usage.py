@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """History says what leases held, and when."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases whose cGPUs have daemons of their own, and GPU hosts with fences: in order, and with everything given back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases driven from one end of their life to the other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kill the engine after any effect it has: the next one finishes, and nothing is leaked or claimed twice.
 
 While these run, `World.check_safety` checks after every effect that no binding outlives its claims.

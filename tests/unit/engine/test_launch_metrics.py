@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long launches take is counted once each, and served by the engine."""
 
 from __future__ import annotations

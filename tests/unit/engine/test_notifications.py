@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The server that a notification of Nova's is about."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The name of a process shows whether the process has ended, on the machine that it ran on."""
 
 from __future__ import annotations

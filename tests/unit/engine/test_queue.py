@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lease with a server that has to wait: what the engine does, and that no kill loses its place in the queue."""
 
 from __future__ import annotations

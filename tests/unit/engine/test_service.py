@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An engine that starts drives the leases whose servers changed while no engine ran, and no others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases without a server, driven: bound where their consumer is, given back only after that is undone."""
 
 from __future__ import annotations

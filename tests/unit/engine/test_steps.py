@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The next step of a lease, by its row and its observed state."""
 
 from __future__ import annotations

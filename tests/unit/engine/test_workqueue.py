@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each key is processed by one worker at a time; none is lost, none is processed twice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small cloud in memory that can be killed after any effect, and the engine's driver in front of it.
 
 The cloud and the endpoints do what the real ones do, in as many separate effects; the database and the claims are

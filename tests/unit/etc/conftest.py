@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sample configuration, generated once for all tests that read it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alerts fire when they should and not before, as promtool of Prometheus finds, where it is installed."""
 
 from __future__ import annotations

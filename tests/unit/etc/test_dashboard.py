@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Grafana should accept the dashboard, as far as can be tested without it, and Prometheus accepts its queries."""
 
 from __future__ import annotations

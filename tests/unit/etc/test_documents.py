@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README.md, CONTRIBUTING.md and doc/ name only options, commands, files and headings that exist."""
 
 from __future__ import annotations

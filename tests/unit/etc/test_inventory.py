@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inventories of etc/gsaas are read correctly, and a wrong one is refused in one sentence."""
 
 from __future__ import annotations

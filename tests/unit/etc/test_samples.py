@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The generated samples parse, and explain every option and rule that GSaaS has.
 
 The generators run in processes of their own: they load whatever offers options, eventlet and all.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An SQLite database in memory with all tables; tests/services has the real servers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A second implementation of the pool's rules, as simple as possible: it looks at every GPU for every cGPU."""
 
 from __future__ import annotations

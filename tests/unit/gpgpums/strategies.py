@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small clouds and requests for Hypothesis: small enough that refusals and ties are common."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Claims in a database: what is written, what is returned, and what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any sequence of claims, releases and changes of the inventory, by two workers, keeps the books
 right.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue in a database: which leases wait, which is served next, and how a wait ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sentences that a refused tenant reads."""
 
 from __future__ import annotations

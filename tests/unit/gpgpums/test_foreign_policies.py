@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy of another package is found once the package is installed, even beside broken ones."""
 
 from __future__ import annotations

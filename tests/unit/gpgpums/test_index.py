@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slots come in the order that sorting all of them would give, whatever was set before."""
 
 from __future__ import annotations

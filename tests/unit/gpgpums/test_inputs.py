@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What policies use beside free memory: the last claim, the utilisation of GPUs, and the recent requests."""
 
 from __future__ import annotations

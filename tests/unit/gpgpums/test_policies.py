@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The GPUs that each policy chooses, and how policies are found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pool places: everything or nothing, never more than is free, and only where locality allows it."""
 
 from __future__ import annotations

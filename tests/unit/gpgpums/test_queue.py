@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The next request of the queue: order, fairness and backfill, for any pool and any sequence of events."""
 
 from __future__ import annotations

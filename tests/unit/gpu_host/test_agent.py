@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A monitor reports what its source reads, also while the source or the bus fails."""
 
 from __future__ import annotations

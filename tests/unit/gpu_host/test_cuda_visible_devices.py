@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA_VISIBLE_DEVICES means to a monitor what it means to CUDA."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate, over real connections: a line in, a line out, and no consumer blocks another."""
 
 from __future__ import annotations

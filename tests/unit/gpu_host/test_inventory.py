@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inventory file: what it says, and what it may not say."""
 
 from __future__ import annotations

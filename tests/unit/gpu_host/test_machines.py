@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process sees of a machine's GPUs is what the machine has: on the fake driver, and on NVIDIA's where it is."""
 
 from __future__ import annotations

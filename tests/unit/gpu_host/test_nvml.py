@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a monitor sees through NVML, also when GPUs and their driver fail. The library is a fake, compiled here; all
 between it and us is real.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The private names with which gsaas.gpu_host.sources.nvml unloads NVML. pynvml and ctypes have no public ones."""
 
 from __future__ import annotations

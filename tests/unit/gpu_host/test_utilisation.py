@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mean utilisation is that of the window, however often it was looked at."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this service signed is valid until it expires, and nothing else ever is."""
 
 from __future__ import annotations

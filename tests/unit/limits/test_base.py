@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rule of quotas: used and requested amounts together may reach the limit, but not exceed it."""
 
 from __future__ import annotations

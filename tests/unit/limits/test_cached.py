@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits are cached for a few seconds."""
 
 from __future__ import annotations

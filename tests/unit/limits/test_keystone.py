@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits in Keystone, when it does not answer or is not configured. tests/openstack has a real Keystone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that are laid out by hand are what pyroute2 makes of the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Security events are valid by pycadf, which OpenStack's consumers read them with, and by our schema."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """doc/notifications.md lists every notification, and its examples are as the schemas say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every step of a lease's life leads to its notifications, and nothing else does."""
 
 from __future__ import annotations

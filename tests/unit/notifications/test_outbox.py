@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The outbox does jobs in order in a thread of its own, and nobody waits for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each source, and all of them together, may cause a number of events in a minute."""
 
 from __future__ import annotations

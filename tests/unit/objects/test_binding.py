@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bindings travel as plain values, and what is none is refused where it arrives."""
 
 from __future__ import annotations

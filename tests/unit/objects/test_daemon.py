@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What travels between the engine and a GPU host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports travel as JSON."""
 
 from __future__ import annotations

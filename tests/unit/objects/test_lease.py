@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lease model and the tables say the same."""
 
 from __future__ import annotations

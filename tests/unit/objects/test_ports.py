@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports for daemons of single cGPUs: free ones, spread out, never one twice."""
 
 from __future__ import annotations

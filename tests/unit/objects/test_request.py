@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs and requests as values: what they compute, and which values they refuse."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The usage of projects in a period, calculated by hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How each middleware's daemons are started, and which configurations are refused at the start."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each middleware's clients are told."""
 
 from __future__ import annotations

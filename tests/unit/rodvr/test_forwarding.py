@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether forward chains of other programs drop RODVR's packets."""
 
 from __future__ import annotations

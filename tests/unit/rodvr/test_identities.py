@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identity addresses: one port each, and none used again too soon."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is announced: bindings that become installed, each once, unless a report names them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans are values: what the kernel contains and should contain goes in, operations come out."""
 
 from __future__ import annotations

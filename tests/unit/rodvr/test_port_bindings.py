@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which binding owns a tap, and what stays of one that was removed: without a kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The endpoint of a host on a real bus: in order, in step with the engine, and honest about silence."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is told that a lease has left the queue: everybody who might be waiting for it."""
 
 from __future__ import annotations

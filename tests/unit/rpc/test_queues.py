@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Private names of oslo.messaging that gsaas.rpc.queues uses. tests/services/test_queues.py asks a real RabbitMQ."""
 
 from __future__ import annotations

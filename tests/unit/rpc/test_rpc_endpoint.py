@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What agents and the API tell the engine, over a real bus into a real database."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every process of GSaaS runs on the operating system's threads, although eventlet is installed with oslo.service."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A history on a cloud of GPUs, and how many GPUs it needs: small cases by hand, large ones that lose nothing."""
 
 from __future__ import annotations

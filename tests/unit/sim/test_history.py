@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Histories as files: our own format, and others' that are imported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenarios, the program that runs them, and the report it writes."""
 
 from __future__ import annotations

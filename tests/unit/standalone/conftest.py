@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The message bus inside one process."""
 
 from tests.unit.rpc.conftest import bus as bus

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver of the bus of one process: notifications, and the interface that oslo.messaging expects of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demonstration's proofs hold when they should and fail when they should; its output is readable."""
 
 from __future__ import annotations

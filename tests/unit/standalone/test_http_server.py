@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The WSGI server of gsaas-standalone, tested with the standard library's HTTP client and with bare sockets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bus of one process: who listens is woken, and never looks by himself."""
 
 from __future__ import annotations

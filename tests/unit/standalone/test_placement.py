@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gsaas-standalone's choice of a host for a server."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is on the disk, seen by cutting the power: what was there at the last sync is all there is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SQLite files are set up by whichever connection comes first, whatever others do meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every recipe runs, on job sets small enough for a test; `./dev bench sim` runs them at their size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The WSGI filters around the API."""
 
 from __future__ import annotations

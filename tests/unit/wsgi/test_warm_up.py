@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers are prepared before their first request; processes that only fork workers are not."""
 
 from __future__ import annotations

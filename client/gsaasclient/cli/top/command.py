@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas top`: GPUs, leases and the queue; updated in a terminal, printed once elsewhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The terminal of `gsaas top`: a screen of its own, keys one by one, and a notice when the size changes.
 
 A `with` block restores the terminal in whatever way it ends.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text that `gsaas top` shows of a snapshot. This module uses neither a terminal nor the API.
 
 In a memory bar, `#` is in use, `-` is claimed by leases and not in use, and `.` is free.

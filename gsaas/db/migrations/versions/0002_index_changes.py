@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Index leases by the time of their last change, for the list with `changes-since`."""
 
 from __future__ import annotations

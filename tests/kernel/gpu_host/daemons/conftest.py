@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts for one test each; when it ends, all daemons have to be gone."""
 
 from __future__ import annotations

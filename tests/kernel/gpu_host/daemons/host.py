@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU host's daemons, on this machine: a supervisor with fake daemons, and what the kernel knows of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-monitor --clean`: every daemon that was ever started ends, and only then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a daemon sees of the devices, with made-up device nodes."""
 
 from __future__ import annotations

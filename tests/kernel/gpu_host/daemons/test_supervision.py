@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Daemons as processes: started, watched, started again, ended with everything they left behind."""
 
 from __future__ import annotations

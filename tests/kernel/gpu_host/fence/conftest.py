@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU host with two daemons, two compute hosts and a stranger, on one network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts as network namespaces, and programs in them that connect to each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which hosts reach a daemon and which do not, by real connections and by nft."""
 
 from __future__ import annotations

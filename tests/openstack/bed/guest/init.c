@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guest's first process: load the virtio drivers, mount the disk, hand over to systemd.
  *
  * A real initramfs would take longer to start under an emulated processor than the rest of the boot.

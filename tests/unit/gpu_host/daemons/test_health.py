@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asking daemons whether they are well, over real connections to small servers."""
 
 from __future__ import annotations

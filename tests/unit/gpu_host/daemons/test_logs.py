@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What daemons print: where it goes, how much is kept, and for how long."""
 
 from __future__ import annotations

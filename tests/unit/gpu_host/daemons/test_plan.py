@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is to be done next about daemons, decided from values alone."""
 
 from __future__ import annotations

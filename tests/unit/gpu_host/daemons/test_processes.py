@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading what the kernel says about processes, as text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon service of a GPU host: which desired state it applies, and what it reports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every formula of the papers, computed by hand."""
 
 from __future__ import annotations

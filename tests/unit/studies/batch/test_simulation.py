@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small clusters whose events can be computed by hand, and large ones that lose no GPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When jobs grow and shrink, and what comes of it, computed by hand."""
 
 from __future__ import annotations

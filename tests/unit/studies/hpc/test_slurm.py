@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small sets of jobs on small clusters, computed by hand."""
 
 from __future__ import annotations

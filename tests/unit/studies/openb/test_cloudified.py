@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tasks whose GPUs may be on any node, and how far moving them could go."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fragments for each kind of task, computed by hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each scheduler's choice on three small nodes, computed by hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace, the order of its tasks, and one run of it."""
 
 from __future__ import annotations

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extras of gsaas: each one installs what its process imports, and nothing more.
+
+A new interpreter imports the modules of which a process is composed, with the drivers that it loads by name. Which
+distribution a file belongs to, and what a distribution requires, is read from what is installed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+PROCESSES = {
+    "rodvr": ("gsaas.cli.rodvr",),
+    "monitor": (
+        "gsaas.cli.monitor",
+        "gsaas.gpu_host.sources.declared",
+        "gsaas.gpu_host.sources.nvml",
+        "gsaas.remoting.lupine",
+        "gsaas.remoting.native",
+        "gsaas.remoting.rcuda",
+        "h2.connection",  # imported when it asks the first daemon of LUPINE how it is
+    ),
+    "api": ("gsaas.wsgi.api", "gsaas.limits.keystone"),
+    "engine": (
+        "gsaas.cli.engine",
+        "gsaas.cli.manage",
+        "gsaas.cli.status",
+        "gsaas.checkup.nova",
+        "gsaas.checkup.parts",
+        "gsaas.cloud.nova.cloud",
+        "gsaas.db.migration",
+        "gsaas.limits.keystone",
+        "gsaas.limits.registered",
+        "gsaas.remoting.lupine",
+        "gsaas.remoting.native",
+        "gsaas.remoting.rcuda",
+    ),
+    "standalone": (
+        "gsaas.cli.standalone",
+        "gsaas.standalone.demo.__main__",
+        "gsaas.standalone.service",
+        "gsaas.standalone.sqlite_storage",
+    ),
+    "sim": (
+        "gsaas.cli.sim",
+        "gsaas.sim.cloud",
+        "gsaas.sim.importers",
+        "gsaas.sim.plan",
+        "gsaas.sim.report.results",
+        "gsaas.sim.scenario",
+        "pyarrow.parquet",  # imported when it reads or writes such a file
+    ),
+    "mysql": ("pymysql",),
+    "postgresql": ("psycopg",),
+}
+"""Extra -> what the process that it is named after, or the driver of SQLAlchemy, imports."""
+
+CONTROLLERS_ONLY = {
+    "sqlalchemy",
+    "flask",
+    "openstacksdk",
+    "oslo-db",
+    "alembic",
+    "keystonemiddleware",
+}
+
+API_SETTINGS = """
+[DEFAULT]
+transport_url = rabbit://gsaas:secret@127.0.0.1:1/
+[database]
+connection = sqlite://
+[api]
+auth_strategy = keystone
+[keystone_authtoken]
+auth_type = none
+[engine]
+cloud = nova
+[remoting]
+driver = rcuda
+[service_user]
+auth_type = none
+endpoint = http://127.0.0.1:1
+"""
+
+PROGRAM = """
+import importlib, json, sys
+from importlib.metadata import packages_distributions
+
+def name_of(distribution):
+    return distribution.replace("_", "-").replace(".", "-").lower()
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        here = providers.get(name, ())
+        if here and not installed.intersection(map(name_of, here)):
+            raise ModuleNotFoundError(f"{name} is not installed", name=name)
+
+installed, modules = set(sys.argv[1].split()), sys.argv[2:]
+providers = packages_distributions()
+before = set(sys.modules)
+sys.meta_path.insert(0, NotInstalled())
+for module in modules:
+    importlib.import_module(module)
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+read = {name_of(each) for name in new for each in providers.get(name, ())}
+print(json.dumps(sorted(read)))
+"""
+
+
+def imported_with(root: str, *modules: str, **environment: str) -> set[str]:
+    """Import *modules* in a new interpreter that finds only what `pip install ROOT` installs.
+
+    Returns the distributions that it then has read from. Libraries import some others only where they find them.
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM, " ".join(installed_with(root)), *modules],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    return set(json.loads(process.stdout.splitlines()[-1]))
+
+
+def required_by(name: str, extra: str = "") -> Iterator[Requirement]:
+    """Yield what a distribution requires here, with one of its extras or without any."""
+    for line in requires(name) or ():
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            yield requirement
+
+
+def installed_with(root: str) -> set[str]:
+    """Return all distributions that `pip install ROOT` installs, by the metadata of those that are here."""
+    found: set[str] = set()
+    asked: set[tuple[str, str]] = set()
+    waiting = [Requirement(root)]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        found.add(name)
+        for extra in ("", *requirement.extras):
+            if (name, extra) not in asked:
+                asked.add((name, extra))
+                waiting.extend(required_by(name, extra))
+    return found
+
+
+@functools.cache
+def imported(extra: str) -> set[str]:
+    """Return the distributions that the process of *extra* imports, where it finds only what this extra installs."""
+    with tempfile.NamedTemporaryFile("w") as settings:
+        settings.write(API_SETTINGS)
+        settings.flush()
+        root, modules = f"gsaas[{extra}]", PROCESSES[extra]
+        return imported_with(root, *modules, GSAAS_CONFIG_FILES=settings.name)
+
+
+def test_every_extra_is_tested() -> None:
+    lines = [Requirement(line) for line in requires("gsaas") or ()]
+    named = {extra for extra in PROCESSES for line in lines if f'extra == "{extra}"' in str(line)}
+    every = {
+        str(line.marker).rpartition('"')[0].rpartition('"')[2] for line in lines if line.marker
+    }
+    assert named == every == set(PROCESSES)
+
+
+@pytest.mark.parametrize("extra", PROCESSES)
+def test_a_process_starts_with_what_its_extra_installs(extra: str) -> None:
+    assert imported(extra) - {"gsaas"}
+
+
+@pytest.mark.parametrize("extra", PROCESSES)
+def test_an_extra_names_nothing_that_its_process_does_not_import(extra: str) -> None:
+    always = {requirement.name for requirement in required_by("gsaas")}
+    named = {requirement.name for requirement in required_by("gsaas", extra)} - always
+    assert named
+    assert {canonicalize_name(name) for name in named} <= imported(extra)
+
+
+@pytest.mark.parametrize("extra", ["rodvr", "monitor", "api", "engine", "standalone"])
+def test_what_every_process_requires_each_one_imports(extra: str) -> None:
+    """The simulator and the databases' drivers are no processes of a cloud."""
+    always = {canonicalize_name(requirement.name) for requirement in required_by("gsaas")}
+    assert always <= imported(extra)
+
+
+@pytest.mark.parametrize("extra", ["rodvr", "monitor"])
+def test_an_agent_needs_nothing_of_a_controller(extra: str) -> None:
+    assert not installed_with(f"gsaas[{extra}]") & CONTROLLERS_ONLY
+
+
+def test_the_client_starts_with_its_own_requirements_and_without_the_service() -> None:
+    modules = [
+        ".".join(path.relative_to(REPOSITORY / "client").with_suffix("").parts)
+        for path in (REPOSITORY / "client" / "gsaasclient").rglob("*.py")
+    ]
+    read = imported_with("python-gsaasclient", *modules, "openstack.config", "openstack.connection")
+    assert "python-gsaasclient" in read
+    assert "gsaas" not in installed_with("python-gsaasclient")
