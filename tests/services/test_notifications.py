@@ -66,7 +66,7 @@ def test_they_arrive_valid_on_their_topics(tmp_path: Path, broker: RabbitMQ):
         listening(world.conf, broker.url, "versioned_notifications-audit") as audit,
     ):
         lease = world.launch(mode="shared", memory_mb=512)["id"]
-        inbox.wait(2)
+        world.engine.settle()
         end(world, lease)
         world.call("stranger", "GET", f"/v1/leases/{lease}")
         received = inbox.wait(5)
