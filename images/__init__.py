@@ -1,0 +1,1 @@
+"""Container images of GSaaS: how they are built (`images.build`), and what starts in them (`images/start.py`)."""
