@@ -78,7 +78,9 @@ def build(roles: Sequence[str], base: str | None, arguments: Sequence[str] = ())
 def main() -> int:
     """Build what the command line names; return the exit status."""
     parser = argparse.ArgumentParser(prog="./dev images", description="Build container images.")
-    parser.add_argument("roles", nargs="*", metavar="ROLE", help=f"of {', '.join(ROLES)}; default: all")
+    parser.add_argument(
+        "roles", nargs="*", metavar="ROLE", help=f"of {', '.join(ROLES)}; default: all"
+    )
     parser.add_argument("--base", help="the image to build on (default: Debian 13)")
     options, arguments = parser.parse_known_args()
     if unknown := set(options.roles) - set(ROLES):

@@ -15,10 +15,10 @@ It uses nothing but the standard library, and the Python of the system.
 from __future__ import annotations
 
 import glob
+import grp
 import json
 import os
 import pwd
-import grp
 import re
 import shlex
 import shutil
@@ -86,7 +86,7 @@ def plan(
         for source in sources:
             dest = entry["dest"]
             if dest.endswith("/"):
-                dest += os.path.basename(source)
+                dest += Path(source).name
             placements.append(Placement(source, dest, entry["owner"], _mode(entry["perm"])))
     permissions = []
     for entry in config.get("permissions", []):
@@ -174,7 +174,9 @@ def demotion(user: str, capabilities: Sequence[str], permitted: int) -> list[str
 
 def _permitted() -> int:
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(next(line for line in status.splitlines() if line.startswith("CapPrm:")).split()[1], 16)
+    return int(
+        next(line for line in status.splitlines() if line.startswith("CapPrm:")).split()[1], 16
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -188,7 +190,9 @@ def main(arguments: Sequence[str]) -> int:
         for placement in planned.placements:
             place(placement)
         for permission in planned.permissions:
-            for path in _tree(Path(permission.path)) if permission.recurse else [Path(permission.path)]:
+            for path in (
+                _tree(Path(permission.path)) if permission.recurse else [Path(permission.path)]
+            ):
                 permit(path, permission.owner, permission.mode)
         command = planned.command
         if os.getuid() == 0:

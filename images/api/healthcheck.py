@@ -8,7 +8,7 @@ URL = "http://127.0.0.1:9870/healthcheck"
 
 if __name__ == "__main__":
     try:
-        with urllib.request.urlopen(URL, timeout=8) as answer:  # noqa: S310 (a constant)
-            print(answer.read().decode())  # noqa: T201
+        with urllib.request.urlopen(URL, timeout=8) as answer:
+            print(answer.read().decode())
     except OSError as error:
         sys.exit(f"{URL}: {error}")

@@ -34,7 +34,7 @@ def test_a_build_gets_the_indexes_but_no_folder_of_this_machine():
 
 
 def test_settings_of_pip_are_secrets_of_the_build():
-    command = build_command("api", "localhost/debian", {"pip": Path("/tmp/pip.conf")})
-    assert "--secret=id=pip,src=/tmp/pip.conf" in command
+    command = build_command("api", "localhost/debian", {"pip": Path("/run/pip.conf")})
+    assert "--secret=id=pip,src=/run/pip.conf" in command
     assert "--build-arg=BASE=localhost/debian" in command
     assert not any("pip" in word for word in command if not word.startswith("--secret"))

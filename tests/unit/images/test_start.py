@@ -18,7 +18,12 @@ from images.start import Permission, Placement, Plan, Unusable, demotion, place,
 
 REPOSITORY = Path(start.__file__).parents[1]
 IMAGE = {"GSAAS_COMMAND": "gsaas-engine", "GSAAS_USER": "gsaas"}
-FILE = {"source": "/in/gsaas.conf", "dest": "/etc/gsaas/gsaas.conf", "owner": "gsaas", "perm": "0600"}
+FILE = {
+    "source": "/in/gsaas.conf",
+    "dest": "/etc/gsaas/gsaas.conf",
+    "owner": "gsaas",
+    "perm": "0600",
+}
 ME = f"{pwd.getpwuid(os.getuid()).pw_name}:{grp.getgrgid(os.getgid()).gr_name}"
 
 
@@ -74,7 +79,7 @@ def test_every_file_that_matches_a_pattern_is_placed_in_the_folder():
 
 
 def test_a_file_that_is_missing_is_an_error_unless_it_is_optional():
-    with pytest.raises(Unusable, match="/in/gsaas.conf is missing"):
+    with pytest.raises(Unusable, match=r"/in/gsaas\.conf is missing"):
         plan({"config_files": [FILE]}, [], IMAGE, missing)
     assert plan({"config_files": [FILE | {"optional": True}]}, [], IMAGE, missing).placements == []
 
@@ -118,7 +123,9 @@ def test_a_placed_folder_can_be_entered_by_those_who_may_read_it(tmp_path):
     (tmp_path / "in" / "sub" / "file").write_text("text")
     (tmp_path / "out" / "stale").mkdir(parents=True)
     place(Placement(str(tmp_path / "in"), str(tmp_path / "out"), ME, 0o640))
-    modes = {str(p.relative_to(tmp_path)): p.stat().st_mode & 0o777 for p in tmp_path.rglob("out*/**")}
+    modes = {
+        str(p.relative_to(tmp_path)): p.stat().st_mode & 0o777 for p in tmp_path.rglob("out*/**")
+    }
     assert modes["out/sub"] == 0o750
     assert (tmp_path / "out" / "sub" / "file").stat().st_mode & 0o777 == 0o640
     assert not (tmp_path / "out" / "stale").exists()
