@@ -1,7 +1,7 @@
 """podman with a storage and a configuration of its own, and images built in it on a Debian that mmdebstrap makes.
 
 No registry is asked: the base consists of packages of this machine's own release, from the mirrors that apt uses here.
-It and the layers of the images are kept in `build/images`, so that only the first run takes minutes.
+It and the layers of the images are kept in /var/tmp/gsaas-images, so that only the first run takes minutes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from images.build import REPOSITORY, ROLES, build
 
-STORAGE = REPOSITORY / "build" / "images"
+STORAGE = Path("/var/tmp/gsaas-images")
 BUILT = ROLES if os.environ.get("GSAAS_TEST_IMAGES") == "all" else ("api", "client")
 """The others share their Containerfiles but for a few lines, and `./dev test images` builds them, too."""
 APT_SOURCES = [
