@@ -1,7 +1,7 @@
 """Build the container images of GSaaS with podman: `python -m images.build [ROLE ...] [--base IMAGE]`.
 
-The images are built of the wheels in `build/dist`, which `./dev package` makes. pip in a build uses the settings of pip on this machine, which it gets as
-build secrets, so that no image contains them.
+The images are built of the wheels in `build/dist`, which `./dev package` makes. pip in a build uses the settings of pip
+on this machine, which it gets as build secrets, so that no image contains them.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from images.build import REPOSITORY, ROLES, build
+from images.build import ROLES, build
 
-STORAGE = Path("/var/tmp/gsaas-images")
+STORAGE = Path("/var/tmp/gsaas-images")  # noqa: S108 (root's own, and kept between runs)
 BUILT = ROLES if os.environ.get("GSAAS_TEST_IMAGES") == "all" else ("api", "client")
 """The others share their Containerfiles but for a few lines, and `./dev test images` builds them, too."""
 APT_SOURCES = [
