@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the container images of GSaaS with podman: `python -m images.build [ROLE ...] [--base IMAGE]`.
 
 The images are built of the wheels in `build/dist`, which `./dev package` makes. pip in a build uses the settings of pip

@@ -1,4 +1,5 @@
 #!/usr/bin/python3 -I
+# SPDX-License-Identifier: Apache-2.0
 """The entry point of every image of GSaaS: it places configuration files, then becomes the command of its role.
 
 1. If `CONFIG` is mounted, its files are placed and its permissions set first. It has the form of Kolla's `config.json`

@@ -1,4 +1,5 @@
 #!/usr/bin/python3 -I
+# SPDX-License-Identifier: Apache-2.0
 """Ends with 0 if the API of this container answers that it is healthy."""
 
 import sys

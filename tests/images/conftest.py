@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """podman with a storage and a configuration of its own, and images built in it on a Debian that mmdebstrap makes.
 
 No registry is asked: the base consists of packages of this machine's own release, from the mirrors that apt uses here.

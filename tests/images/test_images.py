@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The images start as they are documented to: as their users, with the rights of their units and no others."""
 
 from __future__ import annotations

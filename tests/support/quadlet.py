@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options of `podman run` that the units in `images/quadlet` stand for."""
 
 from __future__ import annotations

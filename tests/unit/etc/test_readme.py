@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's path in README.md is the guide's, command by command, and fits on one screen."""
 
 from __future__ import annotations

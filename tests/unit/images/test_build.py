@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the images are built: with the settings of pip on this machine, which no image keeps."""
 
 from __future__ import annotations

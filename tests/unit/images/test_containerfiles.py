@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Containerfiles and units of the images, read by parsers of others, and compared with each other and the guide."""
 
 from __future__ import annotations

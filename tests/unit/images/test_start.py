@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The entry point of the images: what it plans from Kolla's `config.json`, and what it does."""
 
 from __future__ import annotations
