@@ -30,6 +30,8 @@ auth_strategy = token-file
 token_file = /etc/gsaas/tokens.json
 [database]
 connection = sqlite:////etc/gsaas/gsaas.db
+[engine]
+cloud = nova
 [remoting]
 driver = simulated
 [service_user]
