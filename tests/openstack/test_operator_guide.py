@@ -11,8 +11,10 @@ The tests go on from each other, in the order of the guide.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,6 +23,8 @@ from typing import Any
 
 import pytest
 from openstack.connection import Connection
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.openstack import guide
 from tests.openstack.bed import (
@@ -43,7 +47,10 @@ from tests.openstack.servers import Servers
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
-REPOSITORY = booted.FOLDER / "repository"
+PACKAGES = booted.FOLDER / "packages"
+"""What ./dev package builds; nothing else of this repository gets onto the machines."""
+CONSTRAINTS = ROOT / "tests" / "constraints" / "upper-constraints-2026.1.txt"
+"""OpenStack's, of its newest release that has a branch."""
 TOOLS = booted.FOLDER / "tools"
 CONTROLLER = "controller"
 COMPUTE_HOST = settings.FAKE_HOSTS[0]
@@ -54,12 +61,18 @@ DECLARED = "gpu01"
 TENANT = settings.TENANTS[0]
 FLAVOR = f"on-{COMPUTE_HOST}"
 TAKE = f"gsaas alloc -ncgpus=1 -poolmem=512 -mode=shared -on={COMPUTE_HOST}"
-OLD, NEW = "gsaas/of_the_old_release.py", "gsaas/of_the_new_release.py"
+OLD, NEW = "gsaas/cli/sim.py", "gsaas/of_the_new_release.py"
+OF_CONTROLLERS = {"alembic", "flask", "keystonemiddleware", "openstacksdk", "oslo-db", "sqlalchemy"}
+
+STEP_1 = "1. On every machine: the program"
+FOR_EVERYBODY, FOR_CONTROLLERS, FOR_COMPUTE_HOSTS, FOR_GPU_HOSTS = range(4)
+"""Its blocks."""
 
 API = f"http://{settings.ADDRESS}:9870"
 """There is no proxy, and no TLS."""
 PLACEHOLDERS = {
-    "GSAAS_REPOSITORY": str(REPOSITORY),
+    "PACKAGES": str(PACKAGES),
+    "UPPER_CONSTRAINTS": str(booted.FOLDER / CONSTRAINTS.name),
     "PASSWORD": secrets.token_hex(8),
     "https://gpu.example.org": API,
     "https://keystone.example.org/v3": settings.KEYSTONE_URL,
@@ -98,27 +111,11 @@ def tool(name: str, *command: str) -> None:
     path.chmod(0o755)
 
 
-def git(*words: str | Path) -> str:
-    # Whoever cloned this repository need not be root.
-    return commands.run("git", "-c", "safe.directory=*", *words)
-
-
-def commit(says: str) -> None:
-    author = ("-c", "user.name=GSaaS", "-c", "user.email=gsaas@example.org")
-    git("-C", REPOSITORY, "add", "--all")
-    git("-C", REPOSITORY, *author, "commit", "--quiet", f"--message={says}")
-
-
 def prepare() -> None:
-    """What there is before the operator comes: a repository, and the tools of a controller."""
-    listed = git("-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    for name in listed.split("\0"):
-        if (ROOT / name).is_file():
-            (REPOSITORY / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, REPOSITORY / name)
-    git("init", "--quiet", REPOSITORY)
-    (REPOSITORY / OLD).touch()
-    commit("The release that is tested")
+    """What there is before the operator comes: the packages, the constraints, and the tools of a controller."""
+    booted.FOLDER.mkdir(exist_ok=True)
+    commands.run(ROOT / "dev", "package", "--output", PACKAGES, env=os.environ)
+    shutil.copy(CONSTRAINTS, booted.FOLDER)
     TOOLS.mkdir()
     for name in ("mariadb", "mariadb-dump"):
         tool(
@@ -126,6 +123,20 @@ def prepare() -> None:
         )
     tool("rabbitmqctl", *messages.CONTROL)
     tool("openstack", venv.program("openstack"))
+
+
+def build_next_release() -> None:
+    """Add the wheel of a service that has one module more and one less."""
+    tree = booted.FOLDER / "next"
+    shutil.copytree(ROOT / "build" / "package", tree)
+    settings_file = tree / "setup.cfg"
+    text = settings_file.read_text()
+    assert "\nversion = 1.0.0\n" in text
+    settings_file.write_text(text.replace("\nversion = 1.0.0\n", "\nversion = 1.0.1\n"))
+    (tree / OLD).unlink()
+    (tree / NEW).touch()
+    build = (sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", PACKAGES)
+    commands.run(*build, tree, env=os.environ)
 
 
 class Operator:
@@ -146,7 +157,7 @@ class Operator:
 
     def install(self, machine: Machine, heading: str, more: str = "") -> None:
         """Install the configuration files of a section, by the command that step 1 has for them."""
-        *_, command = guide.blocks("1. On every machine: the program")
+        *_, command = guide.blocks(STEP_1)
         for path, text in guide.files(heading).items():
             name = Path(path).name
             machine.write(f"/root/{name}", guide.fill_in(text, PLACEHOLDERS) + more)
@@ -185,12 +196,12 @@ def add_flavor(cloud: rest.Cloud) -> str:
 
 @pytest.fixture(scope="module")
 def installed(operator: Operator) -> Machine:
-    """A machine after step 1, switched off, that the others begin with."""
+    """A machine after the first commands of step 1, switched off, that the others begin with."""
     try:
         machine = operator.boot("installed")
     except BedError as error:
         pytest.skip(f"no machine with systemd can be booted here: {error}")
-    operator.follow(machine, "1. On every machine: the program", only=0)
+    operator.follow(machine, STEP_1, only=FOR_EVERYBODY)
     machine.stop()
     return machine
 
@@ -199,6 +210,7 @@ def installed(operator: Operator) -> Machine:
 def controller(operator: Operator, installed: Machine, eventually: Eventually) -> Machine:
     local = f"{settings.ADDRESS} {CONTROLLER}\n"
     machine = operator.boot(CONTROLLER, like=installed, hosts=local, tools=TOOLS)
+    operator.follow(machine, STEP_1, only=FOR_CONTROLLERS)
     operator.follow(machine, "2. Once: database, message bus, Keystone")
     operator.install(machine, "3. On the controllers")
     operator.follow(machine, "3. On the controllers")
@@ -216,6 +228,7 @@ def _beyond(operator: Operator, installed: Machine, name: str, host: str) -> Mac
 @pytest.fixture(scope="module")
 def compute_host(operator: Operator, controller: Machine, installed: Machine) -> Machine:
     machine = _beyond(operator, installed, COMPUTE_HOST, COMPUTE_HOST)
+    operator.follow(machine, STEP_1, only=FOR_COMPUTE_HOSTS)
     operator.install(machine, "5. On every compute host")
     operator.follow(machine, "5. On every compute host", only=0)
     return machine
@@ -224,6 +237,7 @@ def compute_host(operator: Operator, controller: Machine, installed: Machine) ->
 @pytest.fixture(scope="module")
 def gpu_host(operator: Operator, controller: Machine, installed: Machine) -> Machine:
     machine = _beyond(operator, installed, DECLARED, GPU_HOST)
+    operator.follow(machine, STEP_1, only=FOR_GPU_HOSTS)
     stand_in = "/opt/rCUDA/bin/stand_in.py"
     machine.write(stand_in, (ROOT / "tests" / "support" / "fake_daemon.py").read_text())
     machine.write("/opt/rCUDA/bin/rCUDAd", RCUDAD.format(stand_in=stand_in), 0o755)
@@ -262,6 +276,34 @@ def test_the_check_up_finds_all_well(
 ):
     # Of real1, which has no endpoint.
     eventually(lambda: found(controller) == {"fail": set(), "warn": {"compute hosts"}})
+
+
+def test_every_machine_has_what_openstack_constrains_and_agents_nothing_of_controllers(
+    controller: Machine, compute_host: Machine, gpu_host: Machine
+):
+    constrained = releases(CONSTRAINTS.read_text())
+    for machine in (controller, compute_host, gpu_host):
+        installed = releases(machine.type("/opt/gsaas/bin/pip freeze --exclude pip"))
+        assert installed["gsaas"] == "1.0.0"
+        common = installed.keys() & constrained.keys()
+        assert len(common) > 30
+        assert {name: installed[name] for name in common} == {
+            name: constrained[name] for name in common
+        }
+        assert (installed.keys() >= OF_CONTROLLERS) is (machine is controller)
+        assert not installed.keys() & OF_CONTROLLERS or machine is controller
+
+
+def releases(text: str) -> dict[str, str]:
+    """Return distribution -> release of lines of `pip freeze`, or of constraints for this Python."""
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate():
+                name = canonicalize_name(requirement.name)
+                found[name] = str(requirement.specifier).lstrip("=")
+    return found
 
 
 def test_a_tenant_launches_and_ends(
@@ -390,15 +432,14 @@ def listed(operator: Operator) -> list[Any] | None:
 def test_an_update_brings_the_new_release_and_nothing_of_the_old(
     operator: Operator, controller: Machine
 ):
-    packages = "/opt/gsaas/lib/python3*/site-packages/gsaas"
-    (REPOSITORY / OLD).rename(REPOSITORY / NEW)
-    commit("The next release")
+    build_next_release()
     operator.type(controller, guide.said("Updating", "systemctl stop gsaas-api gsaas-engine"))
     operator.follow(controller, "Updating")
     operator.type(controller, guide.said("Updating", "gsaas-manage db upgrade"))
     operator.type(controller, guide.said("Updating", "systemctl start gsaas-api gsaas-engine"))
     assert not found(controller)["fail"]
-    there = controller.type(f"cd {packages}/..; ls {OLD} {NEW} 2>/dev/null || true")
+    packages = "/opt/gsaas/lib/python3*/site-packages"
+    there = controller.type(f"cd {packages}; ls {OLD} {NEW} 2>/dev/null || true")
     assert there.split() == [NEW]
 
 
