@@ -205,6 +205,8 @@ class Lab:
         for place in ("sw", "cmp", *VMS, *GPU_HOSTS):
             _call(["ip", "netns", "add", self.name(place)])
             self.ip(place, "link set lo up")
+            # A new namespace has the setting of the host, where other programs may have enabled forwarding.
+            self.sysctl(place, "ipv4/ip_forward", 0)
         self.ip("sw", "link add gpunet type bridge; link set gpunet up")
         self._join_gpu_network("cmp", "gpu0", COMPUTE_IP)
         for place, address in GPU_HOSTS.items():
