@@ -175,7 +175,7 @@ def test_the_api_answers_on_loopback_and_ends_when_it_is_told_to(
 
 
 def test_the_engine_says_what_is_missing(refusal, tmp_path):
-    etc = configuration(tmp_path, "gsaas.conf", AGENT.format(bus=NO_BUS))
+    etc = configuration(tmp_path, "gsaas.conf", API)
     assert "gsaas-engine: " in (said := refusal("engine", etc, "none"))
     assert "Traceback" not in said
 
