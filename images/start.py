@@ -105,7 +105,8 @@ def _command(
 ) -> list[str]:
     if "KOLLA_BOOTSTRAP" in environment and "GSAAS_BOOTSTRAP_COMMAND" in environment:
         return shlex.split(environment["GSAAS_BOOTSTRAP_COMMAND"])
-    if arguments:
+    # Kolla's tools name its entry point, which is this program.
+    if arguments and list(arguments) != ["kolla_start"]:
         return list(arguments)
     return shlex.split(config.get("command") or environment["GSAAS_COMMAND"])
 

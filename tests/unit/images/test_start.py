@@ -53,6 +53,7 @@ def test_without_a_config_json_the_images_own_command_is_run():
             ["gsaas-manage", "db", "upgrade"],
         ),
         ({}, [], {"KOLLA_BOOTSTRAP": ""}, ["gsaas-engine"]),
+        ({"command": "gsaas-engine -v"}, ["kolla_start"], {}, ["gsaas-engine", "-v"]),
     ],
 )
 def test_arguments_override_the_command_of_config_json_and_this_the_images(
