@@ -40,6 +40,16 @@ class UserDataTooLarge(BadRequest):
     )
 
 
+class UnstorableText(BadRequest):
+    """A text of the request has a character that the service's database cannot hold; the database refused it."""
+
+    code = "gsaas.text.unstorable"
+    fmt = (
+        "a text of the request has a character that the database of this service cannot hold; "
+        "leave out characters such as emoji, or ask your operator for a database with all of Unicode"
+    )
+
+
 class UnknownPolicy(BadRequest):
     """The request names a scheduling policy that is not installed."""
 

@@ -5,7 +5,8 @@
    for what is missing, because it would then look as if it worked; a supervisor such as systemd starts it again.
 2. Once started, a process survives the loss of the message bus or the database, until they are back.
 3. SIGTERM and SIGINT end it in order. SIGHUP makes it read its configuration again and apply what can change while it
-   runs, which is the log level. It opens a new log file by itself when the old one was renamed.
+   runs, which is the log level. It opens a new log file by itself when the old one was renamed. SIGUSR2 makes it
+   print a report (`gsaas.reports`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from oslo_log import log
 from oslo_service import systemd
 
 from gsaas import conf as gsaas_conf
-from gsaas import rpc
+from gsaas import reports, rpc
 from gsaas.objects import host_names
 
 if TYPE_CHECKING:
@@ -70,12 +71,13 @@ def run(
         signal.signal(number, lambda *_: sys.exit(0))
     parts = ExitStack()
     try:
+        reports.setup(conf, name)
         start(conf, parts)
         systemd.notify_once()
         LOG.info("%s has started", name)
         while hangups.get():
             _reload(conf)
-    except Unstartable as error:
+    except (Unstartable, reports.Unusable) as error:
         return _report_failure(name, str(error))
     except SystemExit:
         _ignore_further_signals()

@@ -19,6 +19,7 @@ from oslo_log import log
 from werkzeug import exceptions as werkzeug_exceptions
 
 from gsaas import exceptions
+from gsaas.db.unstorable import is_unstorable_text
 
 LOG = log.getLogger(__name__)
 
@@ -110,6 +111,8 @@ def _gsaas_error(error: exceptions.GsaasError) -> flask.Response:
 def _other_error(error: Exception) -> flask.Response:
     known = next((known for known in LIBRARY_ERRORS if isinstance(error, known)), None)
     if known is None:
+        if is_unstorable_text(error):
+            return _gsaas_error(exceptions.UnstorableText())
         return _internal_error(error)
     status, code, detail = LIBRARY_ERRORS[known]
     limits = {"max_body_bytes": flask.current_app.config["MAX_CONTENT_LENGTH"]}

@@ -62,6 +62,10 @@ class LeaseSubscriptions:
             subscription.set()
         return bool(subscriptions)
 
+    def leases(self) -> list[str]:
+        """Return the leases that requests of this process wait for. Takes no lock, for reports."""
+        return sorted(self._by_lease.copy())
+
     def _add(self, lease_id: str) -> LeaseSubscription | None:
         with self._lock:
             if self._count >= self._limit:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import service
+from gsaas import reports, service
 from gsaas.cloud import base as cloud
+from gsaas.db import processes
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
@@ -80,6 +82,15 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     )
     parts.callback(engine.stop)
     engine.start()
+    reports.add_section("Engine", engine.describe)
+    stopping = threading.Event()
+    parts.callback(stopping.set)
+    threading.Thread(
+        target=processes.keep_recording,
+        args=[database, "gsaas-engine", stopping],
+        name="engine-record",
+        daemon=True,
+    ).start()
     if conf.engine.metrics_listen:
         parts.callback(_serve_metrics(conf.engine.metrics_listen))
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import rpc, service
+from gsaas import reports, rpc, service
 from gsaas.gpu_host import sources
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
@@ -85,6 +85,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             "set [daemons]fence to false"
         ) from error
     parts.callback(monitor.stop)
+    reports.add_section("Monitor", monitor.describe)
     if conf.grants.gate_port:
         parts.callback(_open_gate(bus, gpu_address, conf.grants.gate_port))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from gsaas import service
+from gsaas import reports, service
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
 
@@ -77,6 +77,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         report_interval=options.audit_interval,
     )
     endpoint_service.start()
+    reports.add_section("RODVR endpoint", endpoint_service.describe)
     parts.callback(endpoint_service.stop)
 
 

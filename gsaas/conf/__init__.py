@@ -47,6 +47,8 @@ MODULES = (
     rodvr,
     standalone,
 )
+QUIET = ("alembic=WARN", "pyroute2=INFO", "hpack=INFO")
+"""Log levels of libraries, beside oslo.log's own: with `debug`, these would log every message that they encode."""
 LOG = log.getLogger(__name__)
 
 FOLDER = Path("/etc/gsaas")
@@ -70,7 +72,7 @@ def load(
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
-    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *QUIET])
     for module in MODULES:
         # A group object of its own for each ConfigOpts: oslo.config stores a group's options in the object, so that
         # using the module's would share them among all ConfigOpts of the process.

@@ -364,6 +364,17 @@ class LeaseEventRow(Base):
     detail: Mapped[str | None] = mapped_column(Text)
 
 
+class ProcessRow(Base):
+    """An API or engine that runs, or ran lately. Several processes of one program on one host have one row."""
+
+    __tablename__ = "processes"
+
+    program: Mapped[str] = mapped_column(String(64), primary_key=True)
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    release: Mapped[str] = mapped_column(String(64))
+    seen_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
+
+
 class SettingRow(Base):
     """A setting that an admin changed while the service ran; it overrides the configuration file."""
 

@@ -87,7 +87,7 @@ class LeaseDriver:
         self._remoting = remoting
         self._endpoint = endpoint
         self.gpu_hosts = gpu_hosts
-        self._engine = engine or processes.own_name()
+        self.engine = engine or processes.own_name()
         self.callers = Callers()
         """The callers of leases that have no server yet; `RpcEndpoint` adds them."""
 
@@ -151,14 +151,14 @@ class LeaseDriver:
         owner = lease.driven_by
         former = owner if owner and processes.is_gone(owner) else None
         with self._database.writing() as connection:
-            if not leases.acquire_ownership(connection, lease, self._engine, until, former):
+            if not leases.acquire_ownership(connection, lease, self.engine, until, former):
                 return False
         state.owned_until = until
         return True
 
     def _release_ownership(self, lease_id: str) -> None:
         with self._database.writing() as connection:
-            leases.release_ownership(connection, lease_id, self._engine)
+            leases.release_ownership(connection, lease_id, self.engine)
 
     def _observe(self, lease_id: str, state: _DriveState) -> tuple[Lease, steps.ObservedState]:
         with self._database.reading() as connection:

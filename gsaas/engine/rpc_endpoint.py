@@ -37,6 +37,7 @@ from gsaas.rpc.rodvr import EndpointClient
 LOG = logging.getLogger(__name__)
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255}
+_RELEASE = {"type": "string", "maxLength": 64}
 _ID = jsonschema.Draft202012Validator(_NAME)
 _GRANT = jsonschema.Draft202012Validator({"type": "string", "maxLength": 4096})
 _HOST = jsonschema.Draft202012Validator({"type": "string", "pattern": host_names.PATTERN})
@@ -57,6 +58,7 @@ _ENDPOINT_REPORT = jsonschema.Draft202012Validator(
                 },
             },
             "problems": {"type": "array", "items": {"type": "string"}},
+            "release": _RELEASE,
             "gpu_address": {"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "null"}]},
         },
     }
@@ -99,6 +101,7 @@ _GPU_HOST_REPORT = jsonschema.Draft202012Validator(
                 },
             },
             "problems": {"type": "array", "items": _TEXT},
+            "release": _RELEASE,
         },
     }
 )

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from oslo_config import cfg
 from oslo_utils import timeutils
@@ -102,6 +103,16 @@ class Engine:
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what this engine does now, for a report."""
+        processing, waiting = self._queue.describe()
+        return {
+            "name": self._driver.engine,
+            "leases that are driven now": processing,
+            "leases that wait, and for how many seconds": waiting,
+            "database connections": self._database.engine.pool.status(),
+        }
 
     def _work(self) -> None:
         """Drive the leases of the queue, one after the other, until the queue is closed."""

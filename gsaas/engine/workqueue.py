@@ -61,6 +61,15 @@ class WorkQueue:
                 heapq.heappush(self._heap, (self._due[key], next(self._serial), key))
                 self._changed.notify()
 
+    def describe(self) -> tuple[list[str], dict[str, float]]:
+        """Return the keys that are being processed, and the others with the seconds until each is due.
+
+        Takes no lock, so that it returns whatever other threads do; the two may be a moment apart.
+        """
+        now = self._clock()
+        waiting = {key: round(max(0.0, due - now), 1) for key, due in self._due.copy().items()}
+        return sorted(self._processing.copy()), waiting
+
     def close(self) -> None:
         """End the queue: every `get`, waiting ones included, returns None."""
         with self._changed:

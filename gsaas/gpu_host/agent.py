@@ -91,6 +91,16 @@ class Monitor:
             self._daemons.stop()
         self._source.close()
 
+    def describe(self) -> dict[str, Any]:
+        """Return what this monitor does now, for a report. Takes no lock."""
+        daemons = {} if self._daemons is None else self._daemons.describe()
+        return {
+            "host": self.host,
+            "seconds between two reports": self._interval,
+            "problems of GPUs": sorted(self._problems),
+            **daemons,
+        }
+
     def report_every(self, context: RequestContext, seconds: float | None) -> None:
         """RPC method: report now, and from now on at this interval; None: at the configured one."""
         self._set_interval(seconds)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
-from gsaas import rpc
+from gsaas import rpc, version
 from gsaas.context import RequestContext
 from gsaas.objects.binding import binding_from_dict
 from gsaas.rodvr.endpoint import Endpoint
@@ -53,6 +54,9 @@ class EndpointService:
         self._call_lock = threading.Lock()
         self._report_due = threading.Event()
         self._stopping = threading.Event()
+        self._reported: dict[str, Any] = {}
+        """The last report; empty before the first."""
+        self._reported_at: float | None = None
         self._server = rpc.server(bus, rpc.RODVR, host, self)
         self._reporter = threading.Thread(
             target=self._run_reporter, name=f"endpoint-{host}", daemon=True
@@ -88,6 +92,19 @@ class EndpointService:
         self._report_due.set()
         return report.to_dict()
 
+    def describe(self) -> dict[str, Any]:
+        """Return what this endpoint does, for a report: as it told the engine last, because that takes no lock."""
+        at = self._reported_at
+        return {
+            "host": self.host,
+            "seconds since it reported": None if at is None else round(time.monotonic() - at, 1),
+            "bindings": {
+                port_id: "installed" if binding["installed"] else "waiting"
+                for port_id, binding in self._reported.get("bindings", {}).items()
+            },
+            "problems": self._reported.get("problems", []),
+        }
+
     def _run_reporter(self) -> None:
         try:
             self._fetch_bindings()
@@ -96,7 +113,9 @@ class EndpointService:
         while not self._stopping.is_set():
             self._report_due.clear()
             try:
-                self._engine.endpoint_report(self.host, self._endpoint.report().to_dict())
+                self._reported = self._endpoint.report().to_dict() | {"release": version.RELEASE}
+                self._reported_at = time.monotonic()
+                self._engine.endpoint_report(self.host, self._reported)
             except rpc.BusError as error:
                 LOG.warning("the endpoint of %s could not report: %s", self.host, error)
             self._report_due.wait(self._report_interval)

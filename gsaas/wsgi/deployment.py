@@ -8,16 +8,18 @@ or `warm_up` before it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from oslo_config import cfg
 
-from gsaas import rpc
+from gsaas import reports, rpc
 from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud import base as cloud
+from gsaas.db import processes
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
@@ -30,6 +32,7 @@ from gsaas.rpc.engine import EngineClient
 from gsaas.wsgi import filters
 from gsaas.wsgi.filters import Wsgi
 
+PROCESS = "gsaas-api"
 _ANY_GPU = Request(1, EXCLUSIVE, None, ANY)
 
 
@@ -68,10 +71,20 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         authenticate=_authenticator(conf),
         subscriptions=subscriptions,
     )
+    reports.prepare(conf)
+    reports.add_section(
+        "API",
+        lambda: {
+            "database connections": database.engine.pool.status(),
+            "leases that long polls wait for": subscriptions.leases(),
+        },
+    )
     return filters.surround(app, conf), [
+        lambda: reports.watch(conf, PROCESS),  # in a thread, which would not survive a fork
         lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies
         lambda: rpc.check(bus),
         servers.connect,
+        lambda: processes.keep_recording(database, PROCESS, threading.Event()),
     ]
 
 

@@ -144,20 +144,22 @@ class World:
         driver: str = "simulated",
         settings: str = "",
         authenticate: Authenticate | None = None,
+        database: Database | None = None,
     ) -> World:
-        """Return a world with the database in *folder*; if there is none, it is created with *hosts* GPU hosts.
+        """Return a world with *database* or that in *folder*; if there is none, it is created with *hosts* GPU hosts.
 
         *settings* is the content of its configuration file. Callers are those of `CALLERS`, unless *authenticate*
         identifies them.
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
-        new = not (folder / "gsaas.db").exists()
-        if new:
-            (folder / "gsaas.db").write_bytes(_filled(hosts))
-        database: Database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
-        if new:
-            _report_now(database)
+        if database is None:
+            new = not (folder / "gsaas.db").exists()
+            if new:
+                (folder / "gsaas.db").write_bytes(_filled(hosts))
+            database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
+            if new:
+                _report_now(database)
         subscriptions = LeaseSubscriptions(conf.queue.long_polls)
 
         def announce(lease_id: str, *_: Any) -> None:

@@ -147,8 +147,9 @@ class Daemon(Server):
         if done.returncode:
             raise RuntimeError(f"{command[0]} failed: {done.stdout}{done.stderr}")
 
-    def create(self, name: str) -> str:
-        self._administer(f"CREATE DATABASE {name}")
+    def create(self, name: str, options: str = "") -> str:
+        """Make an empty database, with what follows its name in SQL, and return its URL."""
+        self._administer(f"CREATE DATABASE {name} {options}")
         return self.url(name)
 
     def drop(self, name: str) -> None:

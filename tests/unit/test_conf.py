@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files the configuration is read from, and in which order."""
+"""Which files the configuration is read from, in which order, and what is logged with it."""
+
+import logging
 
 import pytest
 from oslo_config import cfg
+from oslo_log import log
 
 import gsaas.conf
 from gsaas.conf import config_files
@@ -150,3 +153,24 @@ def test_whatever_is_deprecated_for_removal_says_since_when_and_why():
                 if option.deprecated_for_removal:
                     assert option.deprecated_since, option.name
                     assert option.deprecated_reason, option.name
+
+
+@pytest.fixture
+def logging_as_before():
+    """Loggers are of the whole process: they get their handlers and levels back."""
+    names = ("", "gsaas", "pyroute2", "hpack", "alembic")
+    before = [(each, each.level, list(each.handlers)) for each in map(logging.getLogger, names)]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+def test_debugging_gsaas_shows_no_message_that_a_library_encodes(logging_as_before, tmp_path):
+    debugging = tmp_path / "debug.conf"
+    debugging.write_text("[DEFAULT]\ndebug = true\n")
+    log.setup(gsaas.conf.load(files=[str(debugging)]), "gsaas")
+    assert logging.getLogger("gsaas.rodvr.kernel").isEnabledFor(logging.DEBUG)
+    for library in ("pyroute2.netlink.core", "hpack.hpack"):
+        assert not logging.getLogger(library).isEnabledFor(logging.DEBUG)
+        assert logging.getLogger(library).isEnabledFor(logging.INFO)

@@ -33,7 +33,8 @@ PYTHON = """\
 echo "python $*" >>"$JOURNAL"
 [ "$1 $2" = "-m venv" ] || exit 0
 mkdir -p "$3/bin"
-for program in python pip pytest ruff lint-imports mypy oslo-config-generator oslopolicy-sample-generator; do
+for program in python pip pytest ruff lint-imports mypy reno sphinx-build oslo-config-generator \
+    oslopolicy-sample-generator; do
     printf '#!/bin/bash\\necho "%s $*" >>"$JOURNAL"\\n[[ "$*" != *"$FAIL"* ]]\\n' $program >"$3/bin/$program"
     chmod +x "$3/bin/$program"
 done
@@ -109,6 +110,8 @@ def workshop(tmp_path: Path) -> Workshop:
         (["run", "true"], GSAAS),
         (["sample"], GSAAS),
         (["lint"], WITH_TESTS),
+        (["docs"], WITH_TESTS),
+        (["generate"], WITH_TESTS),
         (["bench", "grants"], WITH_TESTS),
     ],
 )
@@ -180,7 +183,7 @@ def test_an_installation_that_failed_is_tried_again(workshop: Workshop, command:
     assert len(workshop.installed()) == 1
 
 
-@pytest.mark.parametrize("tool", ["check .", "format --check", "--no-cache"])
+@pytest.mark.parametrize("tool", ["check .", "format --check", "--no-cache", "lint ."])
 def test_lint_fails_with_any_of_its_tools(workshop: Workshop, tool: str) -> None:
     assert workshop.dev("lint") == 0
     assert workshop.called("mypy")

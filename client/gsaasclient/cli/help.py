@@ -30,18 +30,22 @@ A cGPU is a GPU, or a share of one, on any host of the cloud. Programs use it li
       one whole GPU for the programs of this shell; gsaas release returns it
 """
 
-CONCLUSION = """\
+SUMMARY = "use GPUs, or shares of GPUs, of a cloud"
+NOTATION = """\
 gsaas COMMAND --help describes a command; gsaas --version prints the release. The value of an
 option follows = or a space, and two dashes are accepted as well as one. An ID is the id of a
 lease, the id of its VM, or the name of the lease.
-
+"""
+OUTPUT = """\
 Commands that list or show resources print a table, or with -f=json, csv, value or yaml what
 programs can read. -c=COLUMN picks a column; repeat it for several, in the order wanted.
-
+"""
+CREDENTIALS = """\
 Credentials are read from the JSON file that GSAAS_CREDENTIALS names (the address of the API and
 a token); without it, from Keystone as OS_CLOUD and clouds.yaml or the other OS_ variables say;
 without these, from /run/gsaas/credentials.json, which gsaas-standalone writes.
-
+"""
+EXIT_STATUSES = """\
 The exit status is 0 on success, 1 on failure or refusal, 2 if the command line is not valid,
 3 if the request does not fit now, 4 if it can never fit, and 130 after an interrupt.
 GSAAS_DEBUG=1 prints a traceback for unexpected errors.
@@ -51,7 +55,8 @@ GSAAS_DEBUG=1 prints a traceback for unexpected errors.
 def of_program() -> str:
     """Return the help of `gsaas` itself."""
     commands = "\n".join(f"  {c.name:<11}{c.summary}" for c in COMMANDS.values())
-    return f"{INTRODUCTION}\nCommands:\n{commands}\n\n{CONCLUSION}"
+    conclusion = "\n".join((NOTATION, OUTPUT, CREDENTIALS, EXIT_STATUSES))
+    return f"{INTRODUCTION}\nCommands:\n{commands}\n\n{conclusion}"
 
 
 def of_command(command: CommandSpec) -> str:

@@ -74,15 +74,22 @@ def any_number(value: str) -> int:
     return int(value)
 
 
-def one_of(*allowed: str) -> Callable[[str], str]:
-    """Return a converter that accepts the words *allowed* and raises `ValueError` for any other."""
+class OneOf:
+    """A converter that accepts the words *allowed*."""
 
-    def convert(value: str) -> str:
-        if value not in allowed:
-            raise ValueError(f"is {' or '.join(allowed)}, not '{value}'")
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        self.allowed = allowed
+
+    def __call__(self, value: str) -> str:
+        """Return *value*. Raises `ValueError` unless it is one of the allowed words."""
+        if value not in self.allowed:
+            raise ValueError(f"is {' or '.join(self.allowed)}, not '{value}'")
         return value
 
-    return convert
+
+def one_of(*allowed: str) -> OneOf:
+    """Return a converter that accepts the words *allowed* and raises `ValueError` for any other."""
+    return OneOf(allowed)
 
 
 class Option:
@@ -119,13 +126,7 @@ class Option:
 
     def is_value(self, word: str) -> bool:
         """Return whether *word* is one of the few words that this option accepts, such as `json` of the format."""
-        if self.metavar is None or self.convert is text or not word.isalpha():
-            return False
-        try:
-            self.convert(word)
-        except ValueError:
-            return False
-        return True
+        return isinstance(self.convert, OneOf) and word in self.convert.allowed
 
     def parse_value(self, value: str) -> Any:
         """Return *value* converted. Raises `UsageError` if it is empty or not valid."""

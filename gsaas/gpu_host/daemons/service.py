@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from gsaas import rpc
+from gsaas import rpc, version
 from gsaas.gpu_host.fence.fence import Fence
 from gsaas.objects.daemon import (
     Daemon,
@@ -97,6 +97,8 @@ class DaemonService:
         """GPUs at the last call of `on_change`, as `_unhealthy_gpus` returned them."""
         self._problems: dict[str, str] = {}
         """What could not be done with the fence -> the sentence to report."""
+        self._reported: dict[str, Any] = {}
+        """The last report; empty before the first."""
         self._report_due = threading.Event()
         self._stopping = threading.Event()
         self._reporter = threading.Thread(target=self._run, name=f"daemons-{host}", daemon=True)
@@ -176,6 +178,22 @@ class DaemonService:
                 self._unhealthy = unhealthy
                 self.on_change()
 
+    def describe(self) -> dict[str, Any]:
+        """Return the desired state and the daemons, as they were reported last, for a report. Takes no lock."""
+        desired = self._desired
+        return {
+            "desired state": {
+                "serial": desired.serial,
+                "daemons for leases": sorted(daemon.key for daemon in desired.daemons),
+                "addresses that may connect": sorted(map(str, desired.admissions)),
+            },
+            "daemons": {
+                key: f"{daemon['state']}, {daemon['restarts']} restarts, port {daemon['port']}"
+                for key, daemon in self._reported.get("daemons", {}).items()
+            },
+            "problems of daemons and fence": list(self._problems.copy().values()),
+        }
+
     def _set_gpus(self, snapshot: GpuSnapshot) -> None:
         self._gpus = _daemon_ports(snapshot)
         self._parents = {gpu.uuid: gpu.parent_uuid for gpu in snapshot.gpus}
@@ -246,7 +264,7 @@ class DaemonService:
             self._report_due.clear()
             with self._lock:
                 self._try_fence("set", self._set_fence)
-                report = self._report().to_dict()
+                report = self._reported = self._report().to_dict() | {"release": version.RELEASE}
             try:
                 self._engine.daemons_report(self.host, report)
             except rpc.BusError as error:

@@ -87,12 +87,12 @@ class Machine:
         }
         for name, text in own.items():
             (etc / name).write_text(text)
-        (self._folder / "group").symlink_to(_add_group(f"gsaas-booted-{self.name}"))
+        (self._folder / "group").symlink_to(add_group(f"gsaas-booted-{self.name}"))
         processes.ensure(self._daemon)
 
     def stop(self) -> None:
         """Pull its plug; what it wrote stays."""
-        _pull(self._folder)
+        pull(self._folder)
 
     def type(self, script: str, variables: Mapping[str, str] | None = None) -> str:
         """Have root's shell run *script*, and return what it prints; `BedError` if a line of it fails."""
@@ -143,12 +143,13 @@ class Machine:
 def remove() -> None:
     """Pull the plug of every machine, and forget what it wrote."""
     for group in FOLDER.glob("*/group"):
-        _pull(group.parent)
+        pull(group.parent)
     shutil.rmtree(FOLDER, ignore_errors=True)
     processes.forget()
 
 
-def _pull(folder: Path) -> None:
+def pull(folder: Path) -> None:
+    """End the machine in *folder* and all that runs in it."""
     group = (folder / "group").resolve()
     if not group.exists():
         return
@@ -162,7 +163,7 @@ def _is_empty(group: Path) -> bool:
     return "populated 0" in (group / "cgroup.events").read_text()
 
 
-def _add_group(name: str) -> Path:
+def add_group(name: str) -> Path:
     """Make a control group of version 2 below the one that we are in."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     found = [line.split()[4] for line in mounts if " - cgroup2 " in line]

@@ -24,22 +24,20 @@ STACK = (
     "stack test-config",
 )
 ADDRESS = "127.0.0.1"
-NOVA_CONF = "[notifications]\nnotification_format = unversioned\n"
+NOVA_CONF = """\
+[notifications]
+notification_format = unversioned
+[oslo_messaging_notifications]
+driver = messagingv2
+transport_url = rabbit://stackrabbit:secret@controller:5672/
+"""
+NOVA_CELL_CONF = (
+    "[DEFAULT]\ntransport_url = rabbit://stackrabbit:secret@controller:5672/nova_cell1\n"
+)
 
 CONTROLLER = ("mysql", "rabbit", "key", "n-api", "n-cond", "n-sch")
 COMPUTE_HOST = ("n-cpu",)
 GPU_HOST = ("gsaas-monitor",)
-
-# The plug-in makes its environment with `python -m venv`. The programs in this one only record their calls.
-VENV = """\
-#!/bin/bash
-echo "python $*" >>"$JOURNAL"
-mkdir -p "$3/bin"
-for program in pip gsaas-manage gsaas-rodvr; do
-    printf '#!/bin/bash\\necho "%s $*" >>"$JOURNAL"\\n' $program >"$3/bin/$program"
-    chmod +x "$3/bin/$program"
-done
-"""
 
 
 @dataclass
@@ -55,9 +53,10 @@ class Node:
     def __post_init__(self) -> None:
         for name in ("bin", "commands", "sites", "systemd", "nova"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
-        self._program("python", VENV)
         self._program("uwsgi", "#!/bin/true\n")
         self.nova_conf.write_text(NOVA_CONF)
+        if "n-cond" in self.services:
+            self.nova_cell_conf.write_text(NOVA_CELL_CONF)
 
     @property
     def conf(self) -> Path:
@@ -68,12 +67,18 @@ class Node:
         return self.root / "nova" / "nova.conf"
 
     @property
+    def nova_cell_conf(self) -> Path:
+        """Of the conductor of the only cell."""
+        return self.root / "nova" / "nova_cell1.conf"
+
+    @property
     def nova_policy(self) -> Path:
         return self.root / "nova" / "policy.yaml"
 
     @property
-    def venv(self) -> Path:
-        return self.root / "gsaas.venv"
+    def programs(self) -> Path:
+        """Where the environment that DevStack's services share has its programs."""
+        return self.root / "venv" / "bin"
 
     def unit(self, service: str) -> Path:
         """What is added to the unit that DevStack writes."""
@@ -86,6 +91,7 @@ class Node:
             *(f"{name}={shlex.quote(value)}" for name, value in self._variables().items()),
             f"source {HERE}/standins.sh",
             self.local,
+            f"source {PLUGIN}/override-defaults",
             f"source {PLUGIN}/settings",
             *(f"source {PLUGIN}/plugin.sh {phase}" for phase in phases),
         ]
@@ -118,11 +124,12 @@ class Node:
         return {name: dict(parser[name]) for name in parser.sections()}
 
     def files(self) -> set[str]:
-        """Return every file and link of the node, without the programs of the machine and Nova's files."""
+        """Return every file and link of the node, without programs and Nova's files."""
         return {
             str(path.relative_to(self.root))
             for path in self.root.rglob("*")
-            if not path.is_dir() and path.relative_to(self.root).parts[0] not in ("bin", "nova")
+            if not path.is_dir()
+            and path.relative_to(self.root).parts[0] not in ("bin", "nova", "venv")
         } - {"journal"}
 
     @property
@@ -138,21 +145,22 @@ class Node:
         return {
             "APACHE_SITES": str(self.root / "sites"),
             "BUS": "rabbit://stackrabbit:secret@controller:5672/",
-            "DATABASE": f"sqlite:///{self.root}",
+            "DATABASE": "mysql+pymysql://root:secret@127.0.0.1",
+            "DATABASE_QUERY": "?charset=utf8&plugin=dbcounter",
+            "DATABASE_TYPE": "mysql",
             "DEST": str(self.root),
             "ENABLED_SERVICES": ",".join(self.services),
             "ENABLE_DEBUG_LOG_LEVEL": "True",
-            "GLOBAL_VENV": "True",
             "GSAAS_COMMANDS_DIR": str(self.root / "commands"),
             "GSAAS_CONF_DIR": str(self.root / "etc"),
             "GSAAS_HOST": "node-1",
+            "GSAAS_LOG_DIR": str(self.root / "log"),
+            "GSAAS_RUN_DIR": str(self.root / "run"),
             "HOST_IP": ADDRESS,
             "KEYSTONE_SERVICE_URI": "http://controller/identity",
-            "MYSQL_GATHER_PERFORMANCE": "True",
             "NOVA_CONF": str(self.nova_conf),
             "NOVA_CONF_DIR": str(self.nova_conf.parent),
-            "OFFLINE": "False",
-            "PYTHON": "python",
+            "NOVA_NUM_CELLS": "1",
             "REGION_NAME": "RegionOne",
             "SERVICE_HOST": "controller",
             "SERVICE_PASSWORD": "secret",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2016  # what is in single quotes is for awk
+# shellcheck disable=SC2016  # what is in single quotes is for awk and for programs
+# shellcheck disable=SC2034  # the plug-in reads what is set here
 #
 # Stand-ins for the functions of DevStack that the plug-in calls. Those that write files write what
 # DevStack writes. Those that would change the machine only write their call into $JOURNAL, one per
@@ -104,14 +105,32 @@ function remove_uwsgi_config {
     note remove_uwsgi_config "$2"
 }
 
-function database_connection_url {
-    echo "$DATABASE/$1.sqlite$([[ "$MYSQL_GATHER_PERFORMANCE" == False ]] || echo "?plugin=dbcounter")"
-}
+function database_connection_url { echo "$DATABASE/$1$DATABASE_QUERY"; }
+function get_notification_url { echo "$BUS"; }
+function conductor_conf { echo "$NOVA_CONF_DIR/nova_cell$1.conf"; }
 
 # Functions that would change the machine
 
 function sudo { "$@"; }
 function is_ubuntu { :; }
+function get_python_exec_prefix { echo "$DEST/venv/bin"; }
+
+function join_extras {
+    local IFS=,
+    echo "$*"
+}
+
+# The programs that it installs only record their calls.
+function setup_develop {
+    local program
+    note setup_develop "$@"
+    mkdir -p "$DEST/venv/bin"
+    for program in gsaas gsaas-manage gsaas-rodvr gsaas-monitor; do
+        printf '#!/bin/bash\necho "%s $*" >>"$JOURNAL"\n' "$program" >"$DEST/venv/bin/$program"
+        chmod +x "$DEST/venv/bin/$program"
+    done
+}
+
 function install_package { note install_package "$@"; }
 function install_apache_uwsgi { note install_apache_uwsgi; }
 function create_service_user { note create_service_user "$@"; }
@@ -120,14 +139,38 @@ function get_or_create_endpoint { note get_or_create_endpoint "$@"; }
 function recreate_database { note recreate_database "$@"; }
 function wait_for_service { note wait_for_service "$2"; }
 
+# It writes the unit that DevStack writes, and has nothing to say of the service that does not start.
 function run_process {
-    if is_service_enabled "$1"; then
-        note run_process "$1" "$2$([[ "$2" != *uwsgi* || "$GLOBAL_VENV" == False ]] || echo " --venv devstack")"
+    local unit=$SYSTEMD_DIR/devstack@$1.service command=$2
+    is_service_enabled "$1" || return 0
+    if [[ "$command" == *uwsgi* ]]; then
+        command+=" --venv $DEST/venv"
+        iniset "$unit" Service Type notify
+        iniset "$unit" Service Restart always
+        iniset "$unit" Service NotifyAccess all
     fi
+    iniset "$unit" Unit Description "Devstack $1"
+    iniset "$unit" Service User "$STACK_USER"
+    iniset "$unit" Service ExecStart "$command"
+    iniset "$unit" Service KillMode process
+    iniset "$unit" Install WantedBy multi-user.target
+    note run_process "$1" "$command"
+    true
 }
 
 function stop_process {
     if is_service_enabled "$1"; then
         note stop_process "$1"
     fi
+}
+
+SYSTEMCTL=ask_systemd
+
+# BROKEN names the service that does not start.
+function ask_systemd {
+    case "$*" in
+    "--quiet is-active devstack@${BROKEN:-}.service") return 3 ;;
+    "--quiet is-active "*) ;;
+    *) note systemctl "$@" ;;
+    esac
 }

@@ -9,7 +9,15 @@ import pytest
 
 from tests.unit.devstack.node import HERE, SOURCE
 
-SCRIPTS = ("dev", ".ci/run", "devstack/settings", "devstack/plugin.sh", "devstack/lib/gsaas")
+SCRIPTS = (
+    *("dev", ".ci/run"),
+    *(
+        "devstack/override-defaults",
+        "devstack/settings",
+        "devstack/plugin.sh",
+        "devstack/lib/gsaas",
+    ),
+)
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, str((HERE / "standins.sh").relative_to(SOURCE))])

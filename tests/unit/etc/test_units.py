@@ -89,3 +89,9 @@ def test_a_monitor_may_use_nvidias_devices_and_no_others():
     assert "DevicePolicy=closed" in lines
     assert allowed
     assert all(device.startswith("char-nvidia") for device in allowed)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=NAMES)
+def test_a_stopped_process_leaves_no_folder_in_run(unit: Path):
+    """systemd removes the last folder of a path, not its parents; gsaas-monitor keeps its records."""
+    assert "/" not in read(unit).get("RuntimeDirectory", "")

@@ -1,0 +1,39 @@
+"""The configuration of Sphinx, which builds this folder as a site: `./dev docs`."""
+
+import configparser
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "doc" / "ext")]
+
+_setup = configparser.RawConfigParser()
+_setup.read(ROOT / "setup.cfg")
+
+project = "GSaaS"
+version = release = _setup["metadata"]["version"]
+copyright = "the GSaaS contributors"
+
+extensions = [
+    "myst_parser",
+    "openstackdocstheme",
+    "oslo_config.sphinxext",
+    "oslo_policy.sphinxext",
+    "api_reference",
+    "program_reference",
+    "release_notes",
+    "repository_links",
+]
+exclude_patterns = ["ext"]
+html_theme = "openstackdocs"
+html_theme_options = {"display_global_toc_section": True, "show_other_versions": False}
+html_copy_source = False
+smartquotes = False  # options begin with hyphens, and code has straight quotes
+
+# Headings get the anchors that forges give them, so that a link works on the site and on a repository page.
+myst_heading_anchors = 4
+
+openstackdocs_auto_name = False
+openstackdocs_auto_version = False
+openstackdocs_pdf_link = False
+openstackdocs_use_storyboard = False

@@ -1,0 +1,8 @@
+"""Write every generated file of the source tree."""
+
+from __future__ import annotations
+
+from generate import files
+
+if __name__ == "__main__":
+    files.write()

@@ -1,0 +1,81 @@
+# Completion of gsaas-manage for fish. Written by `./dev generate`: change the commands, or generate/, instead.
+
+# Print the command on the line before the cursor, with "--" if another command line follows; and the number of its
+# arguments.
+function __gsaas_manage_command
+    set -l command
+    set -l words (commandline -opc)
+    set -e words[1]
+    set -l arguments 0
+    set -l skip
+    for word in $words
+        if test -n "$skip"
+            set skip
+            continue
+        end
+        switch $word
+            case --
+                printf '%s
+' "$command --" 0
+                return
+            case --config-file --format -f
+                set skip yes
+            case '-*'
+                continue
+            case '*'
+                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'grant-key' 'limits' 'limits register'
+                    set command (string trim "$command $word")
+                else
+                    set arguments (math $arguments + 1)
+                end
+        end
+    end
+    printf '%s
+' "$command" $arguments
+end
+
+# Whether the command is $argv[1]; and, if it is given, whether it has $argv[2] arguments.
+function __gsaas_manage_at
+    set -l found (__gsaas_manage_command)
+    test "$found[1]" = "$argv[1]"; and test "$found[2]" = "$argv[2]" -o (count $argv) -eq 1
+end
+
+complete -c gsaas-manage -f
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a check -d 'check this installation: database, message bus, agents, Keystone, Nova, quotas'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a db -d 'the database: db upgrade, db version, db check'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a grant-key -d 'print a new key for [grants]key'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a limits -d 'Keystone\'s limits: limits register'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -l help -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -l config-file -r -F -d 'read this configuration instead of /etc/gsaas/gsaas.conf'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'check\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'check\'' -l help -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'check\'' -s f -x -a 'table json' -d 'lines for people (default), or a JSON list of {part, level, said, todo}'
+complete -c gsaas-manage -n '__gsaas_manage_at \'check\'' -l format -x -a 'table json' -d 'lines for people (default), or a JSON list of {part, level, said, todo}'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a upgrade -d 'create the tables, or change them to what this release needs; keeps all data'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a version -d 'print the revision that the database is at, or `none`'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a check -d 'say whether the database is at the revision that this release needs'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'db upgrade\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db upgrade\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'db version\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db version\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'db check\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db check\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'limits\'' -a register -d 'create the registered limits that Keystone lacks, with the values of [quotas]'
+complete -c gsaas-manage -n '__gsaas_manage_at \'limits\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'limits\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'limits register\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'limits register\'' -l help -d 'show this help message and exit'

@@ -1,0 +1,83 @@
+"""A machine with systemd as its first process, which sees what is installed on this one and has a network of its own.
+
+It is booted as those of the test bed are, and needs nothing of the bed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from tests.openstack.bed import booted
+
+PATIENCE = 240
+"""Seconds until it is on."""
+
+
+class Machine:
+    """Use it in a `with` block. *folder* is root's own, and has to be empty; *shared* is seen in the machine, too."""
+
+    def __init__(self, folder: Path, shared: Path) -> None:
+        self._folder = folder
+        self._shared = shared
+
+    def __enter__(self) -> Machine:
+        for made in ("written/etc", "work", "root"):
+            (self._folder / made).mkdir(parents=True)
+        (self._folder / "written/etc/hosts").write_text("127.0.0.1 localhost\n")
+        (self._folder / "written/etc/hostname").write_text("node-1\n")
+        (self._folder / "group").symlink_to(booted.add_group(f"gsaas-{self._folder.name}"))
+        options = [f"--directory={self._folder / 'root'}", "--machine=node-1", "--private-network"]
+        options.append(f"--bind={self._shared}")
+        with (self._folder / "console").open("w") as console:
+            self._process = subprocess.Popen(
+                ["unshare", "--mount", "sh", "-euc", booted.BOOT, "boot", self._folder, *options],
+                env={**os.environ, "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"},
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        booted.pull(self._folder)
+        self._process.wait()
+
+    def type(self, script: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Have root's shell run *script*; fails the test if it fails, unless it may."""
+        spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root")
+        done = subprocess.run(
+            ["nsenter", f"--target={self._leader()}", *spaces, "bash", "-euc", script],
+            env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+            capture_output=True,
+            text=True,
+        )
+        assert not check or done.returncode == 0, f"{script}:\n{done.stdout}{done.stderr}"
+        return done
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not self._is_up():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((self._folder / "console").read_text())
+            time.sleep(0.25)
+
+    def _is_up(self) -> bool:
+        if not self._leader():
+            return False
+        said = self.type("systemctl is-system-running || true", check=False).stdout
+        return said.strip() in ("running", "degraded")  # a machine without hardware may be degraded
+
+    def _leader(self) -> str:
+        """The machine's first process; nothing before there is one."""
+        asked = subprocess.run(
+            ["pgrep", "--parent", str(self._process.pid)], capture_output=True, text=True
+        )
+        return asked.stdout.split("\n", maxsplit=1)[0]

@@ -1,0 +1,118 @@
+"""systemd starts the units of the DevStack plug-in as they are written, and the services run as an ordinary user."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.devstack.machine import Machine
+from tests.openstack.bed.errors import BedError
+from tests.unit.devstack.node import COMPUTE_HOST, PROGRAMS, STACK, Node
+
+pytestmark = pytest.mark.kernel
+
+USER = "nobody"
+FENCE = "nft list table inet gsaas_fence"
+INVENTORY = """\
+gpu_network = "127.0.0.1/32"
+
+[[hosts]]
+name = "node-1"
+gpu_address = "127.0.0.1"
+gpus = 1
+model = "NVIDIA A2"
+memory_mb = 15356
+"""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    """A folder that the machine sees, too, and that its users may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="gsaas-devstack-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def machine(shared: Path) -> Iterator[Machine]:
+    folder = Path(tempfile.mkdtemp(prefix="gsaas-node-", dir="/var/tmp"))
+    try:
+        with Machine(folder, shared) as booted:
+            yield booted
+    except BedError as error:
+        pytest.skip(str(error))
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def stack(shared: Path, machine: Machine, request: pytest.FixtureRequest):
+    """Stacks a compute host with GPUs, all but the start of its services, and gives its units to the machine."""
+
+    def stack(settings: str) -> Node:
+        local = (
+            f"{settings} STACK_USER={USER} BUS=fake://\n"
+            f"function get_python_exec_prefix {{ echo {PROGRAMS}; }}"
+        )
+        node = Node(
+            shared / request.node.name.translate(str.maketrans("[]", "__")), COMPUTE_HOST, local
+        )
+        node.run(*STACK)
+        machine.type(f"cp -r {node.root}/systemd/. /etc/systemd/system; systemctl daemon-reload")
+        return node
+
+    yield stack
+    machine.type(
+        "systemctl stop 'devstack@*'; nft flush ruleset; rm -rf /run/gsaas-monitor /etc/systemd/system/devstack@*"
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "GSAAS_REMOTING_DRIVER=simulated",
+        "GSAAS_REMOTING_DRIVER=rcuda GSAAS_INVENTORY=$DEST/gpus.toml",
+        "GSAAS_REMOTING_DRIVER=lupine GSAAS_INVENTORY=$DEST/gpus.toml",
+    ],
+    ids=["simulated", "rcuda", "lupine"],
+)
+def test_the_monitor_starts_fences_its_daemons_and_cleans_up(
+    stack, machine: Machine, settings: str
+):
+    node = stack(settings)
+    (node.root / "gpus.toml").write_text(INVENTORY)
+    machine.type("systemctl start devstack@gsaas-monitor")
+    assert machine.type("ps -o user= -C gsaas-monitor").stdout.split() == [USER]
+    assert machine.type("stat -c %U /run/gsaas-monitor /var/log/gsaas/daemons").stdout.split() == [
+        USER,
+        USER,
+    ]
+    machine.type(FENCE)
+    machine.type("systemctl stop devstack@gsaas-monitor")
+    machine.type(FENCE)  # GPUs stay fenced in while a monitor is updated
+    machine.type(f"{PROGRAMS}/gsaas-monitor --config-file {node.conf} --clean")
+    assert machine.type("nft list tables").stdout == ""
+
+
+def test_the_endpoint_starts_with_its_one_capability(stack, machine: Machine):
+    node = stack("")
+    machine.type("systemctl start devstack@gsaas-rodvr")
+    assert machine.type("ps -o user= -C gsaas-rodvr").stdout.split() == [USER]
+    assert "gsaas" in machine.type("nft list tables").stdout
+    machine.type("systemctl stop devstack@gsaas-rodvr")
+    machine.type(f"{PROGRAMS}/gsaas-rodvr --config-file {node.conf} --clean")
+    assert machine.type("nft list tables").stdout == ""
+
+
+def test_systemd_knows_when_a_service_does_not_start(stack, machine: Machine):
+    """So the plug-in, which asks systemd, knows it, too."""
+    node = stack("")
+    node.conf.write_text("[DEFAULT]\nhost = no name of a host\n")
+    assert machine.type("systemctl start devstack@gsaas-monitor", check=False).returncode
+    said = machine.type("journalctl --no-pager -u devstack@gsaas-monitor").stdout
+    assert "is no host name" in said
