@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tells whether a database refused a statement because its character set lacks a character of a text.
 
 GSaaS creates its tables with a character set that has all of Unicode. But the connection of MariaDB and MySQL has a

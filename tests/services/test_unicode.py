@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A text that a database cannot hold is refused with a reason, not with an internal error."""
 
 from __future__ import annotations

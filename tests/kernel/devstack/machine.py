@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine with systemd as its first process, which sees what is installed on this one and has a network of its own.
 
 It is booted as those of the test bed are, and needs nothing of the bed.

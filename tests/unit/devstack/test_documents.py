@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator copies from the documents into `local.conf` works as it is written."""
 
 from __future__ import annotations

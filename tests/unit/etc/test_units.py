@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gsaas import conf
+
 ETC = Path(__file__).parents[3] / "etc/gsaas"
 INSTALLED = "/opt/gsaas/bin"
 UNITS = sorted((ETC / "systemd").glob("*.service"))
@@ -95,3 +97,9 @@ def test_a_monitor_may_use_nvidias_devices_and_no_others():
 def test_a_stopped_process_leaves_no_folder_in_run(unit: Path):
     """systemd removes the last folder of a path, not its parents; gsaas-monitor keeps its records."""
     assert "/" not in read(unit).get("RuntimeDirectory", "")
+
+
+def test_clients_that_wait_leave_threads_of_uwsgi_for_others(sample: Path):
+    parser = configparser.RawConfigParser(strict=False)
+    parser.read(ETC / "gsaas-api-uwsgi.ini")
+    assert parser.getint("uwsgi", "threads") > conf.load(files=[str(sample)]).queue.long_polls
