@@ -5,6 +5,8 @@
 
 # shellcheck source=devstack/lib/gsaas
 source "$GSAAS_DIR/devstack/lib/gsaas"
+# shellcheck source=devstack/lib/tempest
+source "$GSAAS_DIR/devstack/lib/tempest"
 
 case "$1/${2:-}" in
 stack/pre-install)
@@ -23,6 +25,13 @@ stack/extra)
     echo_summary "Starting GSaaS"
     init_gsaas
     start_gsaas
+    ;;
+stack/test-config)
+    if is_service_enabled tempest; then
+        echo_summary "Configuring Tempest for GSaaS"
+        install_gsaas_tempest_plugin
+        configure_tempest_for_gsaas
+    fi
     ;;
 unstack/)
     stop_gsaas

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The configuration of Sphinx, which builds this folder as a site: `./dev docs`."""
 
 import configparser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write every generated file of the source tree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion for bash, whose file bash-completion loads when it completes the command for the first time.
 
 A file is what is known of the commands, as `case` statements, and `engine.bash`, which reads the line and asks them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a program: its commands with their options and arguments, as values, whatever declares them."""
 
 from __future__ import annotations

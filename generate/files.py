@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files that are generated: their paths, and what they contain now."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion for fish: one `complete` for each command, option and argument, with the command that it belongs to."""
 
 from __future__ import annotations

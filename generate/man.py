@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manual pages: a program as text of the man macros of roff, man(7)."""
 
 from __future__ import annotations

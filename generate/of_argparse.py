@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands of a program that argparse parses.
 
 argparse has no public way to ask a parser for its options: `_actions` and `_SubParsersAction` are private names, which
@@ -35,9 +36,11 @@ def of_parser(
     return _command(parser, parser.prog, summary, choices)
 
 
-def of_service(name: str, summary: str, description: str, cli: Sequence[cfg.Opt]) -> Command:
-    """Return the command that `gsaas.service.run` would run with these arguments."""
-    settings = gsaas_conf.load([], files=[], prog=name, description=description, cli=cli)
+def of_service(
+    name: str, summary: str, description: str, cli: Sequence[cfg.Opt], argv: Sequence[str] = ()
+) -> Command:
+    """Return the commands of a program that parses with `gsaas.conf.load`, which accepts *argv*."""
+    settings = gsaas_conf.load(argv, files=[], prog=name, description=description, cli=cli)
     parser = settings._oparser
     if parser is None:
         raise RuntimeError("oslo.config keeps no parser any more")
@@ -52,7 +55,7 @@ def _command(
         if isinstance(action, argparse._SubParsersAction):
             summaries = {choice.dest: choice.help or "" for choice in action._get_subactions()}
             commands += [
-                _command(inner, word, summaries[word], choices)
+                _command(inner, word, summaries.get(word, ""), choices)
                 for word, inner in action.choices.items()
             ]
         elif action.option_strings and not _is_noise(action):
@@ -62,7 +65,7 @@ def _command(
     required = [f"{o.names[0]} {o.value.metavar}" for o in options if o.required and o.value]
     words = [parser.prog, *required, *(["[option ...]"] if len(options) > 1 else [])]
     words += [f"{a.value.metavar}{' ...' if a.repeatable else ''}" for a in arguments]
-    description = parser.description or sentence(summary)
+    description = parser.description or (sentence(summary) if summary else "")
     return Command(
         name,
         summary,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands of `gsaas`, from the table in `gsaasclient.cli.commands`."""
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that have a manual page and completion. A program of setup.cfg that is missing here fails a test."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oslo_config import cfg
 
 from generate import of_argparse, of_gsaas
-from generate.commands import Program
-from gsaas.cli import engine, manage, monitor, rodvr, sim, standalone
+from generate.commands import Command, Program, sentence
+from gsaas.cli import engine, manage, monitor, rodvr, sim, standalone, status
 
 SERVICE_EXIT = """\
 0 after a signal has ended it. 1 if it cannot start: a sentence on standard error says what is missing and what to do.
@@ -18,6 +19,12 @@ SERVICE_EXIT = """\
 SIGNALS = """\
 SIGTERM and SIGINT end the process in order. SIGHUP makes it read its configuration again and apply what can change
 while it runs, which is the log level.
+"""
+
+
+CHECK = "check whether this release can run with the configuration and the database as they are"
+CHECK_EXIT = """\
+0 if nothing is wrong, 1 if there are warnings, 2 if something has to be done first, 255 if the checks were not made.
 """
 
 
@@ -59,6 +66,29 @@ def _parsed(
     return program
 
 
+def _status() -> Program:
+    """Return `gsaas-status`; oslo.upgradecheck declares the command `upgrade check` as `upgrade` with an argument."""
+    whole = of_argparse.of_service(
+        "gsaas-status",
+        "check before an update whether the new release of GSaaS can run",
+        status.DESCRIPTION,
+        status.commands(status.Checks()),
+        ["upgrade", "check"],
+    )
+    (upgrade,) = whole.commands
+    check = replace(
+        upgrade,
+        name="check",
+        summary=CHECK,
+        description=sentence(CHECK),
+        synopsis=("gsaas-status upgrade check [--json]",),
+        arguments=(),
+    )
+    upgrade = Command("upgrade", "upgrade check", upgrade.synopsis, commands=(check,))
+    sections = (_configuration("gsaas-status"), ("Exit status", CHECK_EXIT))
+    return Program(replace(whole, commands=(upgrade,)), 8, sections)
+
+
 SERVER = Distribution(
     ".",
     (
@@ -74,6 +104,7 @@ SERVER = Distribution(
             "prepare the database of GSaaS, and check an installation",
             ("Files", "  /etc/gsaas/gsaas.conf"),
         ),
+        _status,
         _service("gsaas-engine", "drive the leases of GSaaS", engine.DESCRIPTION),
         _service(
             "gsaas-rodvr",
@@ -88,7 +119,7 @@ SERVER = Distribution(
             [monitor.CLEAN],
         ),
     ),
-    completed=("gsaas-sim", "gsaas-standalone", "gsaas-manage"),
+    completed=("gsaas-sim", "gsaas-standalone", "gsaas-manage", "gsaas-status"),
 )
 CLIENT = Distribution("client", (of_gsaas.program,), completed=("gsaas",))
 DISTRIBUTIONS = (CLIENT, SERVER)

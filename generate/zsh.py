@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion for zsh: a function for each command, of which `_arguments` does the work; see zshcompsys(1)."""
 
 from __future__ import annotations

@@ -105,7 +105,10 @@ class IdentityUnavailable(GsaasError):
 
 
 class NotFound(GsaasError):
-    """There is no such object, or it is another project's: the answers are the same on purpose."""
+    """There is no such object, or it is another project's: the answers are the same on purpose.
+
+    The fact `foreign`, which no answer contains, says that it is another project's.
+    """
 
     code = "gsaas.not-found"
     status = 404

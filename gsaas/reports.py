@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guru Meditation Reports: what a process does at this moment, printed to its stderr on demand.
 
 A report contains the stacks of all threads, the configuration without secrets, the versions of the libraries, and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The release of GSaaS that is installed here."""
 
 from __future__ import annotations

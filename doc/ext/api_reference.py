@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The directive `api-reference`: every operation of the served OpenAPI document, with examples.
 
 sphinxcontrib-openapi renders OpenAPI 3.0: it shows nothing of the types and `$ref`s of 3.1. The examples are those of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The directive `programs`: what is known of the commands of programs, from which their manual pages are made, too.
 
     .. programs:: gsaas

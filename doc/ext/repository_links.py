@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links that work on a repository page and on the site: to files of the source tree that are pages of the site, too.
 
 A page of doc/ that includes a file, such as devstack.md, stands for that file: a link to `../devstack/README.md` leads

@@ -22,6 +22,7 @@ from werkzeug.sansio.utils import get_current_url
 
 from gsaas import exceptions, limits
 from gsaas.api import (
+    audit,
     bodies,
     disconnects,
     errors,
@@ -45,6 +46,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants import keyring
 from gsaas.metrics import counted
+from gsaas.notifications.emitter import Notifications
 from gsaas.remoting.base import RemotingDriver
 
 Authenticate = Callable[[flask.Request], RequestContext]
@@ -72,6 +74,7 @@ def create_app(
     remoting: RemotingDriver,
     authenticate: Authenticate,
     subscriptions: LeaseSubscriptions | None = None,
+    notifications: Notifications | None = None,
 ) -> flask.Flask:
     """Return the API as a WSGI application.
 
@@ -92,6 +95,7 @@ def create_app(
         subscriptions or LeaseSubscriptions(conf.queue.long_polls),
         QueueEstimates(database),
         keyring.from_conf(conf),
+        notifications or Notifications(conf, database),
         health.load_backends(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
@@ -122,6 +126,7 @@ def _view(
     def view(**path_parameters: str) -> flask.Response:
         flask_request = flask.request
         context = authenticate(flask_request) if route.rule else _anonymous_context(flask_request)
+        flask.g.caller = context
         request = ApiRequest(
             service,
             context,
@@ -147,9 +152,10 @@ def _view(
         if route.body_schema is not None:
             request.body = bodies.read(flask_request)
             route.body_schema.check(request.body)
+            flask.g.body = request.body
         return _flask_response(route.handler(request, **path_parameters))
 
-    return view
+    return audit.audited(view, route, service.notifications)
 
 
 def _anonymous_context(flask_request: flask.Request) -> RequestContext:

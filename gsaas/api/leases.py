@@ -31,8 +31,13 @@ def create(request: ApiRequest) -> ApiResponse:
     project's quota, then by the cloud, which checks the server. A lease without a server that can be used at once is
     returned with its environment.
     """
-    with counted.refusals():
-        lease, notes = launch(request)
+    try:
+        with counted.refusals():
+            lease, notes = launch(request)
+    except exceptions.QuotaExceeded as refusal:
+        cgpus = request.body["lease"]["cgpus"]
+        request.service.notifications.quota_exceeded(request.context, refusal, cgpus)
+        raise
     if lease.queued_at is None and lease.policy is not None:
         counted.granted(lease.policy)
         if lease.status == Status.ACTIVE:
@@ -161,7 +166,7 @@ def _check_access(request: ApiRequest, lease: Lease, rule: str) -> None:
     """Raise what `_find` raises, for a lease that has been read already."""
     own = lease.project_id == request.context.project_id
     if not own and not request.allows(rbac.LIST_ALL_PROJECTS):
-        raise exceptions.NotFound(noun="lease", id=lease.id)
+        raise exceptions.NotFound(noun="lease", id=lease.id, foreign=True)
     request.authorise(rule, lease_view.target(lease))
 
 

@@ -25,6 +25,9 @@ HISTORY = ((1, 0), (1, 1))
      `changes-since`.
 """
 
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+"""The service type of OpenStack's services, in the header."""
+
 SINCE = "x-openstack"
 """The keyword of a query parameter's schema that names its first microversion, as OpenStack's own documents write it:
 `{"min-ver": "1.1"}`."""
@@ -47,7 +50,7 @@ def negotiate(header: str | None) -> str:
     if header is None:
         return OLDEST
     parts = [part.split() for part in header.split(",")]
-    if any(len(words) != 2 for words in parts):
+    if any(len(words) != 2 or not _NAME.fullmatch(words[0]) for words in parts):
         raise errors.MalformedVersion(header=HEADER, given=header)
     versions = [version for service, version in parts if service == SERVICE]
     if not versions:

@@ -40,6 +40,8 @@ class Route:
     """Further statuses of a response without an error."""
     text: bool = False
     """Whether the response may also be plain text."""
+    changes: str | None = None
+    """What administrators change with it, such as `hosts/host`: each request is a security event; None: nothing."""
 
     @cached_property
     def query_schema(self) -> Schema:

@@ -136,6 +136,7 @@ ROUTES = (
         200,
         schemas.gpus.ONE,
         body=schemas.gpus.UPDATE,
+        changes="gpus/gpu",
     ),
     Route(
         "GET",
@@ -155,6 +156,7 @@ ROUTES = (
         200,
         schemas.hosts.ONE,
         body=schemas.hosts.UPDATE,
+        changes="hosts/host",
     ),
     Route(
         "DELETE",
@@ -165,6 +167,7 @@ ROUTES = (
         schemas.hosts.FORGOTTEN,
         query=schemas.hosts.DELETE,
         errors=(409,),
+        changes="hosts/host",
     ),
     Route(
         "GET",
@@ -207,6 +210,7 @@ ROUTES = (
         200,
         schemas.settings.ONE,
         body=schemas.settings.UPDATE,
+        changes="settings",
     ),
     Route(
         "PATCH",
@@ -216,6 +220,7 @@ ROUTES = (
         200,
         schemas.policies.ONE,
         body=schemas.policies.UPDATE,
+        changes="policies",
     ),
     Route(
         "GET", "/v1/policies/{policy}", policies.show, rbac.policies.LIST, 200, schemas.policies.ONE

@@ -19,6 +19,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
 from gsaas.limits.base import Limits
+from gsaas.notifications.emitter import Notifications
 from gsaas.remoting import base as remoting
 from gsaas.remoting.base import RemotingDriver
 
@@ -58,6 +59,7 @@ class ApiService:
     estimates: QueueEstimates
     keyring: Keyring
     """Signs and verifies grants."""
+    notifications: Notifications
     health_backends: Sequence[HealthcheckBaseExtension]
     """What the health check asks besides the database."""
 

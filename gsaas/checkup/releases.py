@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the processes of an installation have releases that work together."""
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ from gsaas.engine.service import Engine
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants import keyring
 from gsaas.metrics import counted, exposition
+from gsaas.notifications.emitter import Notifications
 from gsaas.remoting import base as remoting
+from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient
 from gsaas.rpc.engine import EngineClient
@@ -49,6 +51,8 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)
     parts.callback(database.close)
+    notifications = Notifications(conf, database, *notifiers.connect(conf, "gsaas-engine"))
+    parts.callback(notifications.close)
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
     endpoint = EndpointClient(bus, conf.engine.endpoint_timeout)
@@ -79,6 +83,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         driver=driver,
         claims=claims,
         keyring=keys,
+        audit=notifications.audit,
     )
     parts.callback(engine.stop)
     engine.start()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-status upgrade check`: whether this release can run on what an older one has left, in the form of OpenStack.
 
 It reads the configuration and the database, and asks neither Keystone nor Nova nor the message bus; `gsaas-manage
@@ -120,16 +121,12 @@ class _Skipped(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 for warnings, 2 for failures, 255 if something is unexpected."""
     checks = Checks()
-    # The library registers its command with a ConfigOpts that has read nothing; ours is made by `load`.
-    commands: list[cfg.Opt] = []
-    recorder = SimpleNamespace(register_cli_opt=commands.append)
-    upgradecheck.register_cli_options(cast(cfg.ConfigOpts, recorder), checks)
     try:
         conf = gsaas_conf.load(
             sys.argv[1:] if argv is None else argv,
             prog="gsaas-status",
             description=DESCRIPTION,
-            cli=commands,
+            cli=commands(checks),
         )
     except (cfg.Error, ValueError) as error:
         print(f"gsaas-status: the configuration cannot be used: {error}", file=sys.stderr)
@@ -138,6 +135,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     checks.conf = conf
     upgradecheck.CONF = conf  # where `check` looks for --json
     return int(upgradecheck.run(conf))
+
+
+def commands(checks: Checks) -> list[cfg.Opt]:
+    """Return what the library adds to the command line: `upgrade check`, which makes *checks*."""
+    # The library registers it with a ConfigOpts that has read nothing; ours is made by `load`.
+    found: list[cfg.Opt] = []
+    recorder = SimpleNamespace(register_cli_opt=found.append)
+    upgradecheck.register_cli_options(cast(cfg.ConfigOpts, recorder), checks)
+    return found
 
 
 @contextlib.contextmanager

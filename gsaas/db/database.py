@@ -28,6 +28,8 @@ from oslo_db.sqlalchemy import engines
 from sqlalchemy import orm
 from stevedore import driver as stevedore_driver
 
+from gsaas.db import changes
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 STORAGE = "gsaas.db.storage"
@@ -108,6 +110,8 @@ class Database:
         self.engine = engine
         self.one_writer = engine.dialect.name == "sqlite"
         """Whether transactions that write come one after the other, so that each sees what those before it wrote."""
+        self.on_commit: changes.OnCommit | None = None
+        """Told what each transaction has changed; to be set before the first one."""
         self._storage: Storage | None = None
         """None for a database server, which syncs its commits itself, and for a database in memory."""
         self._readers: Connections
@@ -189,14 +193,24 @@ class Database:
         changes that may be lost in a power failure, and for a caller that calls `sync` after it has released a lock.
         A later change is never on the disk without these.
         """
+        noted: list[changes.Change] = []
         with self._write_lock, self._writers.begin() as connection:
-            yield connection
-        if self._storage is None:
-            return
-        if async_commit:
-            self._storage.sync_soon()
-        else:
-            self._storage.sync()
+            if self.on_commit is None:
+                yield connection
+            else:
+                info = connection.info  # of the connection to the database, which others use later
+                info[changes.NOTED] = noted
+                try:
+                    yield connection
+                finally:
+                    del info[changes.NOTED]
+        if self._storage is not None:
+            if async_commit:
+                self._storage.sync_soon()
+            else:
+                self._storage.sync()
+        if noted and self.on_commit is not None:
+            self.on_commit(noted)
 
     def sync(self) -> None:
         """Wait until all that was committed before is on the disk."""

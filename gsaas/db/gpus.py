@@ -24,7 +24,8 @@ from sqlalchemy import Row, and_, case, distinct, func, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
-from gsaas.db import hosts
+from gsaas.db import changes, hosts
+from gsaas.db.changes import GpuChange
 from gsaas.db.models import ClaimRow, GpuReadingRow, GpuRow, HostRow
 from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
@@ -159,11 +160,13 @@ def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None
     gpu = get(session, uuid)
     gpu.disabled = disabled
     gpu.disabled_reason = reason if disabled else None
+    before = gpu.withdrawn_reason
     if gpu.awaits_operator and not disabled:
         gpu.awaits_operator = False
         gpu.withdrawn_reason = None  # until its monitor says otherwise
     gpu.generation += 1
     session.flush()
+    _note_withdrawal(session, gpu, before)
     return gpu
 
 
@@ -258,11 +261,12 @@ def _take_over(
         moving = [gpu for gpu in remaining if not _keeps_place(gpu, reported, host_name)]
         _park(session, host_name, moving)
     for gpu in remaining:
-        info = reported.get(gpu.uuid)
+        info, before = reported.get(gpu.uuid), gpu.withdrawn_reason
         if info is None:
             _withdraw(gpu, _absence_reason(gpu, blind))
         elif not _matches(gpu, info, host_name):
             _adopt(gpu, info, host_name)
+        _note_withdrawal(session, gpu, before)
     found = {gpu.uuid for gpu in known}
     session.add_all(
         GpuRow(
@@ -309,6 +313,17 @@ def _withdraw(gpu: GpuRow, reason: str | None) -> None:
     if gpu.withdrawn_reason != reason:
         gpu.withdrawn_reason = reason
         gpu.generation += 1
+
+
+def _note_withdrawal(session: Session, gpu: GpuRow, before: str | None) -> None:
+    """Note that a GPU, whose reason for being withdrawn was *before*, has been withdrawn or has returned."""
+    if (gpu.withdrawn_reason is None) == (before is None):
+        return
+    change = GpuChange(
+        *(gpu.uuid, gpu.host_name, gpu.model, gpu.memory_mb),
+        *(gpu.withdrawn_reason, bool(gpu.awaits_operator), timeutils.utcnow()),
+    )
+    changes.note(session.connection(), change)
 
 
 def _adopt(gpu: GpuRow, info: GpuInfo, host_name: str) -> None:

@@ -25,6 +25,7 @@ from sqlalchemy import insert as insert_rows
 from sqlalchemy import update as update_rows
 
 from gsaas import exceptions
+from gsaas.db import changes as committed
 from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow, table_of
 from gsaas.db.ordering import order_of
 from gsaas.db.prepared import Prepared
@@ -123,7 +124,7 @@ def get(connection: Connection, lease_id: str, project_id: str | None = None) ->
         raise exceptions.NotFound(noun="lease", id=lease_id)
     lease = Lease(*rows[0])
     if project_id is not None and lease.project_id != project_id:
-        raise exceptions.NotFound(noun="lease", id=lease_id)
+        raise exceptions.NotFound(noun="lease", id=lease_id, foreign=True)
     return located(connection, lease)
 
 
@@ -270,6 +271,10 @@ def record_events(connection: Connection, lease_id: str, happened: Sequence[Leas
     at = timeutils.utcnow()
     rows = [{"lease_id": lease_id, "at": at, **one._asdict()} for one in happened]
     _INSERT_EVENTS.run_all(connection, rows)
+    if committed.is_wanted(connection):
+        for one in happened:
+            change = committed.LeaseChange(lease_id, one.event, one.status, at)
+            committed.note(connection, change)
 
 
 def insert(connection: Connection, lease: Lease) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What rows of leases contain that this release does not know: left by a newer release, or one that is too old."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The releases of the controllers' processes, for those who look whether an update is complete."""
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ from gsaas.engine.driver import installed_bindings
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.grants import redemption
 from gsaas.grants.keyring import Keyring
+from gsaas.notifications import cadf
+from gsaas.notifications.cadf import SecurityEvent
 from gsaas.objects import host_names
 from gsaas.objects.binding import binding_of
 from gsaas.objects.daemon import DaemonState, DesiredState
@@ -126,9 +128,11 @@ class RpcEndpoint:
         callers: Callers,
         advance_queue: Callable[[], None] = lambda: None,
         keyring: Keyring | None = None,
+        audit: Callable[[SecurityEvent], None] = lambda _: None,
     ) -> None:
         """*requeue* adds a lease to the engine's work queue. *advance_queue* serves the leases that wait for GPUs: a
-        host that reports may offer GPUs again. Without *keyring*, no grant can be redeemed."""
+        host that reports may offer GPUs again. Without *keyring*, no grant can be redeemed. *audit* is called
+        with each grant that is refused."""
         self._database = database
         self._endpoint = endpoint
         self._monitors = monitors
@@ -137,6 +141,7 @@ class RpcEndpoint:
         self._callers = callers
         self._advance_queue = advance_queue
         self._keyring = keyring or Keyring()
+        self._audit = audit
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
         """Drive a lease now. The context of its caller is kept until its server is made."""
@@ -237,6 +242,17 @@ class RpcEndpoint:
         try:
             redemption.redeem(self._database, self._keyring, shown)
         except exceptions.GrantRefused as refusal:
+            self._audit(
+                SecurityEvent(
+                    event_type=cadf.GRANT,
+                    action="authenticate",
+                    succeeded=False,
+                    code=refusal.code,
+                    address=shown.address,
+                    target_type=cadf.LEASE,
+                    target_id=lease_id,
+                )
+            )
             return {"code": refusal.code, "refusal": str(refusal)}
         self._open_fences(lease_id)
         return {"code": None, "refusal": None}

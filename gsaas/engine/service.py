@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oslo_config import cfg
@@ -23,6 +23,7 @@ from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.engine.workqueue import WorkQueue
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
+from gsaas.notifications.cadf import SecurityEvent
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
@@ -35,7 +36,7 @@ _SERVERS_PER_QUERY = 100
 class Engine:
     """One engine. However suddenly it stops, the next engine can continue with every lease.
 
-    Without *keyring*, no grant can be redeemed.
+    Without *keyring*, no grant can be redeemed. *audit* is called with each grant that is refused.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Engine:
         driver: LeaseDriver,
         claims: Claims,
         keyring: Keyring | None = None,
+        audit: Callable[[SecurityEvent], None] = lambda _: None,
     ) -> None:
         self._conf = conf
         self._database = database
@@ -68,6 +70,7 @@ class Engine:
                 driver.callers,
                 claims.queue.advance,
                 keyring,
+                audit,
             ),
         )
         self._threads = [

@@ -47,6 +47,12 @@ GRANTS = Counter(
     ["outcome"],
     registry=REGISTRY,
 )
+NOTIFICATIONS_DROPPED = Counter(
+    "gsaas_notifications_dropped",
+    "Notifications that were not sent, by reason.",
+    ["reason"],
+    registry=REGISTRY,
+)
 PHASES = Histogram(
     "gsaas_launch_phase_seconds",
     "Seconds that each phase of a launch took, for leases that became ACTIVE.",
@@ -110,6 +116,11 @@ def granted(policy: str) -> None:
 def grant(outcome: str) -> None:
     """Count a grant that a consumer showed; *outcome* is `redeemed`, or the `outcome` of a `GrantRefused`."""
     GRANTS.labels(outcome).inc()
+
+
+def notification_dropped(reason: str) -> None:
+    """Count a notification that is not sent: `buffer-full`, `rate` or `error`."""
+    NOTIFICATIONS_DROPPED.labels(reason).inc()
 
 
 def answered(method: str, route: str, status: int, seconds: float | None) -> None:

@@ -2,11 +2,13 @@
 """What differs between releases of pyroute2, and what is wrong in all of them. No other module depends on the release.
 
 OpenStack's constraints have had 0.8.1 for years, while package indexes have 0.9. With what is here, all releases that
-setup.cfg admits encode every message of RODVR and of the fence in the same bytes. Three things are not left to them:
+setup.cfg admits encode every message of RODVR and of the fence in the same bytes. What is not left to them:
 
-- `Meta`: releases before 0.9 have no such numbers.
+- `Meta`: releases before 0.9.2 have no such numbers.
 - Comments on tables: releases before 0.9 write them without the header by which `nft` knows that they are comments.
   `expressions.add_table` writes them itself.
+- Flags of links: of `arp` and `state` in one request, releases before 0.9 obey only one, so both are given as
+  numbers (`gsaas.rodvr.kernel.links`).
 - `fwd`: every release gives an attribute of it a type that does not exist. `correct_fwd` corrects this.
 
 A class of message in pyroute2 is the library's public name; the class of an expression within it is not, so setup.cfg

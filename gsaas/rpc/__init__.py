@@ -7,7 +7,8 @@
 engine    calls of agents and the API to the engine   hosts    calls to agents, with a circuit breaker for each host
 monitor   calls of the engine to monitors             rodvr    calls of the engine to RODVR endpoints
 api       messages to API workers                     announce announces leases that have left the queue
-threads   keeps the process on real threads           queues   the state of RabbitMQ's queues, for checks
+notifiers notifications that this service sends      queues   the state of RabbitMQ's queues, for checks
+threads   keeps the process on real threads
 
 Servers check the arguments of every call: the bus carries whatever its peers send. Other modules import
 oslo.messaging only after this one, which chooses its threading backend.
@@ -36,6 +37,7 @@ BusError: TypeAlias = oslo_messaging.MessagingException
 Timeout: TypeAlias = oslo_messaging.MessagingTimeout
 Undelivered: TypeAlias = oslo_messaging.MessageDeliveryFailure
 Target: TypeAlias = oslo_messaging.Target
+Notifier: TypeAlias = oslo_messaging.Notifier
 
 IN_PROCESS = "in-process://"
 """URL of the transport within one process."""
@@ -153,12 +155,16 @@ def server(
 
 
 def listener(
-    conf: cfg.ConfigOpts, url: str | None, targets: Sequence[Target], pool: str, endpoint: object
+    conf: cfg.ConfigOpts,
+    url: str | None,
+    targets: Sequence[Target],
+    pool: str | None,
+    endpoint: object,
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a listener, not yet started, to the notifications that others send to *targets*.
 
     *url* names the bus, by default the `transport_url` of *conf*. The methods of *endpoint* are named after priorities.
-    Each notification goes to one listener of every *pool*.
+    Each notification goes to one listener of every *pool*; without a pool, to one of all listeners without one.
     """
     _declare_missing_options(conf)
     return oslo_messaging.get_notification_listener(
@@ -168,6 +174,21 @@ def listener(
         executor="threading",
         pool=pool,
     )
+
+
+def notification_transport(
+    conf: cfg.ConfigOpts, default: str | None = None
+) -> oslo_messaging.Transport:
+    """Return the bus of notifications that this service sends.
+
+    `[oslo_messaging_notifications]transport_url` names it; without that the URL *default*, or else `transport_url`.
+    """
+    oslo_messaging.set_transport_defaults(EXCHANGE)
+    _declare_missing_options(conf)
+    configured = oslo_messaging.get_notification_transport(conf)  # declares the options, too
+    if default is None or conf.oslo_messaging_notifications.transport_url:
+        return configured
+    return oslo_messaging.get_notification_transport(conf, default)
 
 
 def _declare_missing_options(conf: cfg.ConfigOpts) -> None:

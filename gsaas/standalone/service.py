@@ -32,9 +32,11 @@ from gsaas.gpu_host.gate import Gate
 from gsaas.grants import keyring
 from gsaas.metrics import counted
 from gsaas.netlink.namespace import entered
+from gsaas.notifications.emitter import Notifications
 from gsaas.remoting.base import load as load_remoting
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
+from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
@@ -85,6 +87,10 @@ class Standalone:
         self._authenticate = TokenFile(state.tokens())
         self._bus = rpc.connect(conf, rpc.IN_PROCESS)
         self._started.callback(self._bus.cleanup)
+        self._notifications = Notifications(
+            conf, self._database, *notifiers.connect(conf, "gsaas-standalone", rpc.IN_PROCESS)
+        )
+        self._started.callback(self._notifications.close)
         self._remoting = functools.cache(functools.partial(load_remoting, conf=conf))
         self._driver = self._remoting(conf.remoting.driver)
 
@@ -159,6 +165,7 @@ class Standalone:
             remoting=self._driver,
             authenticate=self._authenticate,
             subscriptions=self._subscriptions,
+            notifications=self._notifications,
         )
         listen: str = self._conf.standalone.listen
         host, _, port = listen.rpartition(":")
@@ -194,6 +201,7 @@ class Standalone:
             driver=driver,
             claims=self._claims,
             keyring=keyring.from_conf(self._conf),
+            audit=self._notifications.audit,
         )
 
     def _make_gate(self, host: inventory.HostSpec) -> Gate:

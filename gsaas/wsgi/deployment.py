@@ -23,9 +23,11 @@ from gsaas.db import processes
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
+from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.request import ANY, Request
 from gsaas.remoting import base as remoting
+from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient, ApiListener
 from gsaas.rpc.engine import EngineClient
@@ -70,6 +72,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         remoting=driver,
         authenticate=_authenticator(conf),
         subscriptions=subscriptions,
+        notifications=Notifications(conf, database, *notifiers.connect(conf, "gsaas-api")),
     )
     reports.prepare(conf)
     reports.add_section(

@@ -76,6 +76,7 @@ def test_a_version_that_is_not_spoken_is_not_acceptable(world, version):
         "gpu-scheduling 1.0 2.0",
         "gpu-scheduling 1.0, gpu-scheduling 1.0",
         "gpu-scheduling -1.0",
+        "<\tDQ1}az",
         "gpu-scheduling " + "9" * 5000 + ".0",
         "gpu-scheduling 1.\N{ARABIC-INDIC DIGIT ZERO}".encode().decode("latin-1"),
     ],

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 import gsaas.conf
-from gsaas import limits
+from gsaas import limits, rpc
 from gsaas.api import app, auth, schemas
 from gsaas.api.app import Authenticate
 from gsaas.api.route import Route
@@ -30,8 +30,10 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policy_selection import PolicySelection
+from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.remoting import base as remoting
+from gsaas.rpc import notifiers
 from tests.api.doubles import MemoryCloud, MemoryEngine
 from tests.support import sqlite
 
@@ -134,6 +136,7 @@ class World:
     cloud: MemoryCloud
     engine: MemoryEngine
     subscriptions: LeaseSubscriptions
+    notifications: Notifications
     app: flask.Flask
 
     @classmethod
@@ -144,12 +147,13 @@ class World:
         driver: str = "simulated",
         settings: str = "",
         authenticate: Authenticate | None = None,
+        bus: str | None = rpc.IN_PROCESS,
         database: Database | None = None,
     ) -> World:
         """Return a world with *database* or that in *folder*; if there is none, it is created with *hosts* GPU hosts.
 
         *settings* is the content of its configuration file. Callers are those of `CALLERS`, unless *authenticate*
-        identifies them.
+        identifies them. *bus* is the URL for notifications, None the one in *settings*.
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
@@ -161,6 +165,10 @@ class World:
             if new:
                 _report_now(database)
         subscriptions = LeaseSubscriptions(conf.queue.long_polls)
+        # Connecting takes as long as a whole test, and most send nothing.
+        wanted = notifiers.SECTION in settings
+        ours = notifiers.connect(conf, "gsaas-api", bus) if wanted else ()
+        notifications = Notifications(conf, database, *ours)
 
         def announce(lease_id: str, *_: Any) -> None:
             subscriptions.notify(lease_id)
@@ -190,8 +198,9 @@ class World:
             remoting=remoting.load(driver, conf),
             authenticate=authenticate or _token_file(),
             subscriptions=subscriptions,
+            notifications=notifications,
         )
-        return cls(conf, database, claims, cloud, engine, subscriptions, api)
+        return cls(conf, database, claims, cloud, engine, subscriptions, notifications, api)
 
     def call(
         self, caller: str | None, method: str, path: str, body: Any = None, **more: Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pip finds releases for all distributions, with all of their extras, under what OpenStack constrains.
 
 Under the constraints of 2026.1, `./dev test constrained` really installs them, and runs tests with that.

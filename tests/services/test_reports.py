@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real processes of an ordinary user report what they do when they are asked, and tell no secrets."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,10 @@ gpus = 2
 class Reporter:
     """A process that runs as an ordinary user, and what it printed to its stderr."""
 
-    def __init__(self, program: str, folder: Path, more: str = "") -> None:
+    def __init__(
+        self, program: str, folder: Path, more: str = "", before: Sequence[str] = ()
+    ) -> None:
+        """*before* is what the command begins with, if it gives up root's rights itself."""
         connection = f"sqlite:///{folder}/gsaas.db"
         migration.upgrade(connection)
         (folder / "inventory.toml").write_text(INVENTORY)
@@ -78,11 +82,18 @@ class Reporter:
         self.out, self.err = folder / "out", folder / "err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", f"gsaas.cli.{program}", "--config-file", settings],
+                [
+                    *(*before, sys.executable, "-m", f"gsaas.cli.{program}"),
+                    *("--config-file", settings),
+                ],
                 stdout=out,
                 stderr=err,
                 cwd=folder,
-                **({"user": NOBODY, "group": NOBODY, "extra_groups": []} if own else {}),
+                **(
+                    {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+                    if own and not before
+                    else {}
+                ),
             )
         self.wait_for(self.out, f"gsaas-{program} has started")
 
@@ -152,6 +163,39 @@ def test_a_monitor_reports_its_desired_state_and_its_daemons(folder: Path):
     found = sections(report)
     assert "serial = -1" in found["Monitor"]  # no engine has sent one
     assert "host = host1" in found["Monitor"]
+    assert SECRET not in report
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A network namespace with an interface gpu0."""
+    name = f"gsaas-reports-{os.getpid()}"
+    ip = ("ip", "-n", name)
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run([*ip, "link", "add", "gpu0", "type", "veth", "peer", "gpu1"], check=True)
+        subprocess.run([*ip, "address", "add", "192.0.2.1/24", "dev", "gpu0"], check=True)
+        subprocess.run([*ip, "link", "set", "gpu0", "up"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+def test_an_endpoint_with_one_capability_reports_its_bindings(folder: Path, namespace: str):
+    user = (
+        *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+        *("--inh-caps=+net_admin", "--ambient-caps=+net_admin", "--"),
+    )
+    endpoint = Reporter("rodvr", folder, before=("ip", "netns", "exec", namespace, *user))
+    try:
+        endpoint.process.send_signal(signal.SIGUSR2)
+        report = endpoint.wait_for(endpoint.err, "seconds since it reported")
+    finally:
+        endpoint.stop()
+    found = sections(report)
+    assert "host = host1" in found["RODVR endpoint"]
+    assert "bindings = " in found["RODVR endpoint"]
     assert SECRET not in report
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gsaas-status upgrade check`, the program, says on each database whether this release can run there."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ UPPER_CONSTRAINTS = sorted(constraints.UPPER_CONSTRAINTS.glob("upper-constraints
 IN_FORCE = Path(os.environ.get("GSAAS_CONSTRAINTS", constraints.REPOSITORY / "constraints.txt"))
 """The constraints that ./dev installed this environment with."""
 UNCONSTRAINED = {
-    *("gsaas", "gsaas-launcher", "python-gsaasclient"),
+    *("gsaas-launcher", "python-gsaasclient"),
     # Only GPU hosts, gsaas-standalone, gsaas-sim and clouds on PostgreSQL need these.
     *("httptools", "nvidia-ml-py", "psycopg", "pyarrow"),
 }

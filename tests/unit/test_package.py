@@ -105,7 +105,8 @@ def test_the_wheel_of_the_server_brings_what_operators_install(built: Path) -> N
     """Units, samples, alerts, dashboard, plug-in of DevStack and documents, in the folders of the repository."""
     brought = {name.removeprefix(SHARE) for name in names(built / SERVER) if SHARE in name}
     generated = {"etc/gsaas/gsaas.conf.sample", "etc/gsaas/policy.yaml.sample"}
-    assert {*tracked("etc", "devstack", "doc"), *generated} <= brought
+    documents = {name for name in tracked("doc") if name.endswith(".md")}
+    assert {*tracked("etc", "devstack"), *documents, *generated} <= brought
     assert {"LICENSE", "README.md", "CONTRIBUTING.md"} <= brought
 
 
@@ -142,6 +143,22 @@ def test_every_sdist_has_the_text_of_the_license(built: Path) -> None:
     for sdist in SDISTS:
         with tarfile.open(built / sdist) as archive:
             assert f"{sdist.removesuffix('.tar.gz')}/LICENSE" in archive.getnames()
+
+
+def test_the_wheels_bring_man_pages_and_completion_where_programs_look_for_them(
+    built: Path,
+) -> None:
+    for wheel, folder, here in ((SERVER, "share", ""), (CLIENT, "client/share", "client/")):
+        parts = (name.partition(".data/data/") for name in names(built / wheel))
+        brought = {f"{here}{path}" for _, found, path in parts if found}
+        assert tracked(folder)
+        assert tracked(folder) <= brought
+
+
+def test_the_sdist_of_the_service_has_the_source_of_its_documentation(built: Path) -> None:
+    with tarfile.open(built / f"gsaas-{VERSION}.tar.gz") as archive:
+        there = {name.partition("/")[2] for name in archive.getnames()}
+    assert tracked("doc", "releasenotes", "etc", "devstack", "share", "gsaas") <= there
 
 
 def test_no_file_of_a_wheel_is_younger_than_source_date_epoch(built: Path) -> None:

@@ -32,7 +32,7 @@ _VERDICTS = {0: Verdict.DROP, 1: Verdict.ACCEPT}
 _VERDICTS |= {-3: Verdict.JUMP, -4: Verdict.GOTO, -5: Verdict.RETURN}
 _IIFNAME, _OIFNAME = Meta.NFT_META_IIFNAME, Meta.NFT_META_OIFNAME
 _L4PROTO, _NFPROTO = Meta.NFT_META_L4PROTO, Meta.NFT_META_NFPROTO
-_ALWAYS_MET = {_L4PROTO: b"\x06", _NFPROTO: b"\x02"}
+_ALWAYS_MET: dict[int, bytes] = {_L4PROTO: b"\x06", _NFPROTO: b"\x02"}
 """Conditions that every packet of RODVR meets: TCP, and IPv4."""
 _PROTOCOL_FIELD = (1, 9, 1)
 """Base (network header), offset and length: the field of IPv4 that equals `meta l4proto`."""

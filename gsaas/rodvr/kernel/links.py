@@ -216,7 +216,7 @@ def _ensure_link(route: IPRoute, index: int, mac: str, *, arp: bool) -> None:
     up = bool(link["flags"] & _UP)
     current = (link.get_attr("IFLA_ADDRESS"), link.get_attr("IFLA_MTU"), no_arp, up)
     if current != (mac, MTU, not arp, True):
-        # Both flags as numbers: of `arp` and `state` in one request, pyroute2 0.8 obeys only one.
+        # As numbers: of `arp` and `state` in one request, some releases of pyroute2 obey only one.
         flags = _UP if arp else _UP | _NO_ARP
         route.link("set", index=index, address=mac, mtu=MTU, flags=flags, change=_UP | _NO_ARP)
 

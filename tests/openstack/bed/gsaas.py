@@ -51,6 +51,9 @@ GPUS = {**dict.fromkeys(machines.GPU_HOSTS, 4), REAL_HOST: 2}
 GPU_MEMORY = 8192
 """MiB of each GPU."""
 
+CGPU_QUOTA = 200
+"""cGPUs of each project: more than any test or benchmark takes, so that only a test of quotas meets it."""
+
 PATIENCE = 240
 """Seconds until all agents have reported."""
 
@@ -221,6 +224,7 @@ def _controller() -> dict[str, dict[str, Any]]:
         "api": {"auth_strategy": "keystone"},
         "database": {"connection": database.url("gsaas", USER)},
         "engine": {"cloud": "nova"},
+        "quotas": {"cgpus": CGPU_QUOTA},
         **keystone.token_check(USER),
         "service_user": user,
         **{

@@ -30,6 +30,7 @@ PACKAGES = {
         "iproute2",
         "iptables",
         "ebtables",
+        "ethtool",
         "conntrack",
         "iputils-arping",
         "procps",

@@ -16,6 +16,7 @@ SCRIPTS = (
         "devstack/settings",
         "devstack/plugin.sh",
         "devstack/lib/gsaas",
+        "devstack/lib/tempest",
     ),
 )
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site that ./dev docs builds: without a warning, every link leads somewhere, and the references are complete."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interactive shells, in which completion is asked for as users do: with the key Tab, on a terminal.
 
 They find the generated files where they find those of an installed distribution.

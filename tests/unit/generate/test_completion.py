@@ -1,7 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bash, zsh and fish offer for the programs, from the generated files."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +42,7 @@ OFFERS = {
     "gsaas-manage ": {"check", "db", "grant-key", "limits"},
     "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check"},
     "gsaas-manage check --format=": {"table", "json"},
+    "gsaas-status upgrade check --j": {"--json"},
     "gsaas-sim import ": {"csv", "leases", "openb", "swf"},
     "gsaas-sim import swf user-": {"user-data", "user-data.yaml"},
     "gsaas-sim compare one two user-": {"user-data", "user-data.yaml"},
@@ -56,6 +59,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("user-data", "user-data.yaml"):
         (folder / name).touch()
     return folder
+
+
+def test_shellcheck_finds_nothing_wrong_with_the_files_for_bash() -> None:
+    files = [path for share in shells.SHARES for path in share.glob("bash-completion/*/*")]
+    assert len(files) == len({path.name for path in files}) >= 4
+    done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.__name__)

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """The generated files are what is generated now, and are installed where shells and man look for them."""
 
 from __future__ import annotations
 
 import configparser
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -43,12 +44,13 @@ def test_every_generated_file_is_installed_in_the_folder_of_its_name(
     """/usr/share/man/man1, /usr/share/bash-completion/completions and so on, below the prefix of the installation."""
     root = files.REPOSITORY / distribution.folder
     installed = {
-        PurePosixPath(folder) / Path(path).name: path
-        for folder, paths in setup_cfg(distribution.folder)["options.data_files"].items()
-        for path in paths.split()
-        if folder.startswith("share/")
+        str(PurePosixPath(folder) / path.name): path
+        for folder, patterns in setup_cfg(distribution.folder)["options.data_files"].items()
+        for pattern in patterns.split()
+        for path in root.glob(pattern)
     }
-    shipped = {path.relative_to(root) for path in (root / files.SHARE).rglob("*") if path.is_file()}
-    assert {str(path): path.as_posix() for path in shipped} == {
-        str(target): source for target, source in installed.items() if source.startswith("share/")
+    shipped = {path for path in (root / files.SHARE).rglob("*") if path.is_file()}
+    assert shipped
+    assert {path: installed.get(path.relative_to(root).as_posix()) for path in shipped} == {
+        path: path for path in shipped
     }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manual pages: formatters find nothing wrong with them, and they have what the programs' own help has."""
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def commands_of(name: str) -> list[list[str]]:
     return {
         "gsaas-manage": [["check"], ["db", "upgrade"], ["db", "version"], ["db", "check"]]
         + [["grant-key"], ["limits", "register"]],
+        "gsaas-status": [["upgrade", "check"]],
         "gsaas-sim": [["run"], ["compare"], ["import"], ["plan"], ["example"]],
     }.get(name, [])
 

@@ -16,6 +16,7 @@ from gsaas.db import endpoints, gpus, hosts, leases, models, settings
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.rpc_endpoint import RpcEndpoint
+from gsaas.notifications.cadf import GRANT, LEASE, SecurityEvent
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, binding_of
 from gsaas.objects.gpu_report import GpuInfo, GpuReport, GpuSnapshot, Reading
@@ -37,6 +38,7 @@ class Desk:
     woken: list[str] = field(default_factory=list)
     removed: list[tuple[str, str]] = field(default_factory=list)
     callers: Callers = field(default_factory=Callers)
+    audited: list[SecurityEvent] = field(default_factory=list)
 
     def remove(self, host: str, port_id: str) -> None:
         self.removed.append((host, port_id))
@@ -47,7 +49,10 @@ def desk(bus, database, running) -> Desk:
     desk = Desk(EngineClient(bus), None)
     monitors = MonitorClient(bus, timeout=2.0)
     gpu_hosts = GpuHosts(database, monitors)
-    desk.inbox = RpcEndpoint(database, desk, monitors, gpu_hosts, desk.woken.append, desk.callers)
+    desk.inbox = RpcEndpoint(
+        *(database, desk, monitors, gpu_hosts, desk.woken.append, desk.callers),
+        audit=desk.audited.append,
+    )
     running(rpc.server(bus, rpc.ENGINE, "engine-1", desk.inbox))
     return desk
 
@@ -306,3 +311,15 @@ def test_what_a_gpu_host_holds_is_noted(desk, database):
 def test_a_report_of_daemons_that_makes_no_sense_is_refused(desk, wrong):
     with pytest.raises(jsonschema.ValidationError):
         desk.inbox.daemons_report(CONTEXT, "gpu7", {**DAEMONS, **wrong})
+
+
+def test_a_grant_that_is_refused_at_a_gate_is_a_security_event(desk):
+    lease_id = str(uuid.uuid4())
+    assert desk.engine.grant_shown("forged", "192.0.2.7", lease_id).refusal is not None
+    assert desk.audited == [
+        SecurityEvent(
+            *(GRANT, "authenticate", False, "gsaas.grant.forged", "192.0.2.7"),
+            target_type=LEASE,
+            target_id=lease_id,
+        )
+    ]

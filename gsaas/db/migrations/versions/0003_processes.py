@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which release each API and engine runs."""
 
 from __future__ import annotations

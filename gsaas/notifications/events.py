@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which notifications a committed change leads to. Pure.
+
+queue     a lease is stored that waits                      lease.create.start
+claim     a lease has claimed its GPUs                      lease.create.end, and before it, unless the lease
+                                                            waited, lease.create.start
+activate  it can be used                                    lease.activate
+fail      a step of its launch has failed                   lease.fail
+release   it is to end                                      lease.release.start
+finish    all that it had is returned                       lease.release.end
+"""
+
+from __future__ import annotations
+
+from gsaas.objects.lifecycle import Event
+
+CREATE_START, CREATE_END = "lease.create.start", "lease.create.end"
+ACTIVATE, FAIL = "lease.activate", "lease.fail"
+RELEASE_START, RELEASE_END = "lease.release.start", "lease.release.end"
+QUOTA_EXCEEDED = "quota.exceeded"
+GPU_WITHDRAWN, GPU_RETURNED = "gpu.withdrawn", "gpu.returned"
+
+INFO, WARN, ERROR = "info", "warn", "error"
+
+PRIORITIES = {
+    CREATE_START: INFO,
+    CREATE_END: INFO,
+    ACTIVATE: INFO,
+    FAIL: ERROR,
+    RELEASE_START: INFO,
+    RELEASE_END: INFO,
+    QUOTA_EXCEEDED: WARN,
+    GPU_WITHDRAWN: ERROR,
+    GPU_RETURNED: INFO,
+}
+"""Event type -> priority: the end of the name of the queue that it goes to, as in `versioned_notifications.info`."""
+
+QUEUE = "queue"
+"""The event of a lease that has joined the queue; it is no event of the state machine."""
+
+_BY_EVENT = {
+    QUEUE: (CREATE_START,),
+    Event.ACTIVATE: (ACTIVATE,),
+    Event.FAIL: (FAIL,),
+    Event.RELEASE: (RELEASE_START,),
+    Event.FINISH: (RELEASE_END,),
+}
+
+
+def of_lease(event: str, *, waited: bool) -> tuple[str, ...]:
+    """Return the types of the notifications about *event* of a lease, in order; none for other events than above.
+
+    *waited* says whether the lease was ever in the queue.
+    """
+    if event == Event.CLAIM:
+        return (CREATE_END,) if waited else (CREATE_START, CREATE_END)
+    return _BY_EVENT.get(event, ())

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The payloads of notifications, in the form that oslo.versionedobjects gives to those of Nova. Pure.
+
+    {"gsaas_object.name": "QuotaPayload", "gsaas_object.namespace": "gsaas",
+     "gsaas_object.version": "1.0", "gsaas_object.data": {...}}
+
+A version changes with its content: the second number grows with a new field, the first one when a field is removed or
+gets another meaning. The schemas are in doc/notification-schemas/. Payloads are for operators: they name GPUs and
+hosts. They contain no grant, no user data and no environment.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from gsaas.objects.lease import Claim, Lease
+
+NAMESPACE = "gsaas"
+
+VERSIONS = {
+    "LeasePayload": "1.0",
+    "LeaseDevicePayload": "1.0",
+    "LeaseFaultPayload": "1.0",
+    "GpuPayload": "1.0",
+    "QuotaPayload": "1.0",
+}
+
+
+def lease(lease: Lease, status: str, at: datetime.datetime) -> dict[str, Any]:
+    """Return the payload about a lease that got *status* at the moment *at*.
+
+    *lease* is read after that, so its other fields may be newer: a lease that is RELEASED by now has no devices.
+    """
+    fault = None
+    if lease.fault_message is not None:
+        fault = _object(
+            "LeaseFaultPayload", {"step": lease.fault_step, "message": lease.fault_message}
+        )
+    return _object(
+        "LeasePayload",
+        {
+            "id": lease.id,
+            "name": lease.name,
+            "project_id": lease.project_id,
+            "user_id": lease.user_id,
+            "status": str(status),
+            "at": _time(at),
+            "created_at": _time(lease.created_at),
+            "updated_at": _time(lease.updated_at),
+            "queued_at": _time(lease.queued_at),
+            "claimed_at": _time(lease.claimed_at),
+            "released_at": _time(lease.released_at),
+            "count": lease.count,
+            "mode": str(lease.mode),
+            "memory_mb": lease.memory_mb,
+            "locality": str(lease.locality),
+            "policy": lease.policy,
+            "priority": lease.priority,
+            "remoting": lease.remoting,
+            "access": lease.access and str(lease.access),
+            "claimed_mb": lease.claimed_mb,
+            "claimed_gpus": lease.claimed_gpus,
+            "server_id": lease.server_id,
+            "server_host": lease.server_host,
+            "consumer_host": lease.consumer_host,
+            "fault": fault,
+            "devices": [_device(claim) for claim in lease.claims],
+        },
+    )
+
+
+def gpu(
+    *,
+    uuid: str,
+    host: str,
+    model: str,
+    memory_mb: int,
+    reason: str | None,
+    awaits_operator: bool,
+    at: datetime.datetime,
+) -> dict[str, Any]:
+    """Return the payload about a GPU that was withdrawn for *reason*, or has returned if that is None."""
+    return _object(
+        "GpuPayload",
+        {
+            "uuid": uuid,
+            "host": host,
+            "model": model,
+            "memory_mb": memory_mb,
+            "withdrawn_reason": reason,
+            "awaits_operator": awaits_operator,
+            "at": _time(at),
+        },
+    )
+
+
+def quota(
+    *, project_id: str, user_id: str, request_id: str, reason: str, cgpus: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the payload about a launch that a quota refused; *cgpus* is what it asked for, as the API validated it."""
+    return _object(
+        "QuotaPayload",
+        {
+            "project_id": project_id,
+            "user_id": user_id,
+            "request_id": request_id,
+            "reason": reason,
+            "count": cgpus.get("count", 1),
+            "mode": cgpus.get("mode", "exclusive"),
+            "memory_mb": cgpus.get("memory_mb"),
+        },
+    )
+
+
+def _device(claim: Claim) -> dict[str, Any]:
+    return _object(
+        "LeaseDevicePayload",
+        {
+            "index": claim.position,
+            "memory_mb": claim.memory_mb,
+            "gpu_uuid": claim.gpu_uuid,
+            "gpu_host": claim.gpu.host_name,
+        },
+    )
+
+
+def _object(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "gsaas_object.name": name,
+        "gsaas_object.namespace": NAMESPACE,
+        "gsaas_object.version": VERSIONS[name],
+        "gsaas_object.data": dict(data),
+    }
+
+
+def _time(when: datetime.datetime | None) -> str | None:
+    return None if when is None else when.isoformat(timespec="microseconds") + "Z"

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./dev package: what it builds, read from the archives.
+
+`build` makes each wheel from the sdist, so that one has all files, too.
+"""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import subprocess
+import tarfile
+import time
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+VERSION = "1.0.0"
+SERVER, CLIENT = (
+    f"gsaas-{VERSION}-py3-none-any.whl",
+    f"python_gsaasclient-{VERSION}-py3-none-any.whl",
+)
+SCRIPT = f"gsaas_launcher-{VERSION}-py3-none-any.whl"
+SDISTS = {f"{name}-{VERSION}.tar.gz" for name in ("gsaas", "gsaas_launcher", "python_gsaasclient")}
+BUILT = 1_700_000_000
+"""SOURCE_DATE_EPOCH."""
+SHARE = f"gsaas-{VERSION}.data/data/share/gsaas/"
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with everything that ./dev package builds."""
+    folder = tmp_path_factory.mktemp("dist")
+    found = subprocess.run(
+        [REPOSITORY / "dev.tmp", "package", "--output", folder],
+        env=os.environ | {"SOURCE_DATE_EPOCH": str(BUILT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.count("PASSED") == len(list(folder.iterdir()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(built: Path) -> Path:
+    """The launcher's wheel for machines like this one."""
+    (found,) = (path for path in built.glob("gsaas_launcher-*.whl") if path.name != SCRIPT)
+    return found
+
+
+def names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def metadata(wheel: Path) -> Message:
+    (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
+    with zipfile.ZipFile(wheel) as archive:
+        return email.message_from_bytes(archive.read(name))
+
+
+def tracked(*folders: str) -> set[str]:
+    command = ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others"]
+    found = subprocess.run(
+        [*command, "--exclude-standard", *folders],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name for name in found.stdout.splitlines() if (REPOSITORY / name).is_file()}
+
+
+def test_there_are_sdists_and_wheels_of_all_three(built: Path, program: Path) -> None:
+    wheels = {SERVER, CLIENT, SCRIPT, program.name}
+    assert {path.name for path in built.iterdir()} == wheels | SDISTS
+    assert re.fullmatch(r"gsaas_launcher-[\d.]+-py3-none-linux_\w+\.whl", program.name)
+
+
+def test_the_wheel_of_the_server_has_every_file_of_the_package_and_no_other_package(
+    built: Path,
+) -> None:
+    packaged = {name for name in names(built / SERVER) if not name.startswith("gsaas-")}
+    assert packaged == tracked("gsaas")
+
+
+def test_the_wheel_of_the_client_has_every_file_of_its_package_and_no_other_package(
+    built: Path,
+) -> None:
+    packaged = {
+        name for name in names(built / CLIENT) if not name.startswith("python_gsaasclient-")
+    }
+    assert {f"client/{name}" for name in packaged} == tracked("client/gsaasclient")
+
+
+def test_the_wheel_of_the_server_brings_what_operators_install(built: Path) -> None:
+    """Units, samples, alerts, dashboard, plug-in of DevStack and documents, in the folders of the repository."""
+    brought = {name.removeprefix(SHARE) for name in names(built / SERVER) if SHARE in name}
+    generated = {"etc/gsaas/gsaas.conf.sample", "etc/gsaas/policy.yaml.sample"}
+    documents = {name for name in tracked("doc") if name.endswith(".md")}
+    assert {*tracked("etc", "devstack"), *documents, *generated} <= brought
+    assert {"LICENSE", "README.md", "CONTRIBUTING.md"} <= brought
+
+
+def test_the_samples_are_generated_from_the_code(built: Path) -> None:
+    with zipfile.ZipFile(built / SERVER) as archive:
+        configuration = archive.read(f"{SHARE}etc/gsaas/gsaas.conf.sample").decode()
+        rules = archive.read(f"{SHARE}etc/gsaas/policy.yaml.sample").decode()
+    assert "#gpu_device = gpu0" in configuration
+    assert "[keystone_authtoken]" in configuration
+    assert '#"gsaas:' in rules
+
+
+def test_the_launcher_is_a_program_here_and_a_script_elsewhere(built: Path, program: Path) -> None:
+    for wheel, beginning in ((program, b"\x7fELF"), (built / SCRIPT, b"#!python")):
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("/scripts/gsaas"))
+            assert archive.read(name).startswith(beginning)
+
+
+def test_every_wheel_names_its_license_and_has_its_text(built: Path) -> None:
+    text = (REPOSITORY / "LICENSE").read_bytes()
+    for wheel in built.glob("*.whl"):
+        said = metadata(wheel)
+        assert said["License-Expression"] == "Apache-2.0"
+        assert said["License-File"] == "LICENSE"
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (
+                name for name in archive.namelist() if name.endswith("dist-info/licenses/LICENSE")
+            )
+            assert archive.read(name) == text
+
+
+def test_every_sdist_has_the_text_of_the_license(built: Path) -> None:
+    for sdist in SDISTS:
+        with tarfile.open(built / sdist) as archive:
+            assert f"{sdist.removesuffix('.tar.gz')}/LICENSE" in archive.getnames()
+
+
+def test_the_wheels_bring_man_pages_and_completion_where_programs_look_for_them(
+    built: Path,
+) -> None:
+    for wheel, folder, here in ((SERVER, "share", ""), (CLIENT, "client/share", "client/")):
+        parts = (name.partition(".data/data/") for name in names(built / wheel))
+        brought = {f"{here}{path}" for _, found, path in parts if found}
+        assert tracked(folder)
+        assert tracked(folder) <= brought
+
+
+def test_the_sdist_of_the_service_has_the_source_of_its_documentation(built: Path) -> None:
+    with tarfile.open(built / f"gsaas-{VERSION}.tar.gz") as archive:
+        there = {name.partition("/")[2] for name in archive.getnames()}
+    assert tracked("doc", "releasenotes", "etc", "devstack", "share", "gsaas") <= there
+
+
+def test_no_file_of_a_wheel_is_younger_than_source_date_epoch(built: Path) -> None:
+    """So that the same tree gives the same wheel."""
+    latest = time.gmtime(BUILT)[:6]
+    for wheel in built.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            assert all(entry.date_time <= latest for entry in archive.infolist())
