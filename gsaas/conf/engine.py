@@ -12,9 +12,8 @@ GROUP = cfg.OptGroup(
 OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "cloud",
-        default="standalone",
-        help="The cloud that boots VMs: the name of an entry point of gsaas.cloud. Set nova; standalone works in "
-        "gsaas-standalone only, where VMs are network namespaces.",
+        default="nova",
+        help="The cloud that boots VMs: the name of an entry point of gsaas.cloud. gsaas-standalone does not read it.",
     ),
     cfg.FloatOpt(
         "audit_interval",
