@@ -35,6 +35,8 @@ _VALIDATED = "gsaas.validated"
 _FIXED = {
     "service_type": microversions.SERVICE,  # for application credentials that are restricted to some requests
     "delay_auth_decision": False,
+    # Before keystonemiddleware 13 the default lets a service token pass whose user is no service.
+    "service_token_roles_required": True,
 }
 
 
