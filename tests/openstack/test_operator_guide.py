@@ -220,15 +220,18 @@ def controller(operator: Operator, installed: Machine, eventually: Eventually) -
     return machine
 
 
-def _beyond(operator: Operator, installed: Machine, name: str, host: str) -> Machine:
+def _beyond(operator: Operator, installed: Machine, name: str, host: str, block: int) -> Machine:
+    """A machine in the network of *host*, after *block* of step 1; that network reaches no package index."""
+    before = operator.boot(f"{name}-installed", like=installed)
+    operator.follow(before, STEP_1, only=block)
+    before.stop()
     bus = f"{machines.management_address(settings.REAL_HOST)} {CONTROLLER}\n"
-    return operator.boot(name, namespace=machines.namespace(host), like=installed, hosts=bus)
+    return operator.boot(name, namespace=machines.namespace(host), like=before, hosts=bus)
 
 
 @pytest.fixture(scope="module")
 def compute_host(operator: Operator, controller: Machine, installed: Machine) -> Machine:
-    machine = _beyond(operator, installed, COMPUTE_HOST, COMPUTE_HOST)
-    operator.follow(machine, STEP_1, only=FOR_COMPUTE_HOSTS)
+    machine = _beyond(operator, installed, COMPUTE_HOST, COMPUTE_HOST, FOR_COMPUTE_HOSTS)
     operator.install(machine, "5. On every compute host")
     operator.follow(machine, "5. On every compute host", only=0)
     return machine
@@ -236,8 +239,7 @@ def compute_host(operator: Operator, controller: Machine, installed: Machine) ->
 
 @pytest.fixture(scope="module")
 def gpu_host(operator: Operator, controller: Machine, installed: Machine) -> Machine:
-    machine = _beyond(operator, installed, DECLARED, GPU_HOST)
-    operator.follow(machine, STEP_1, only=FOR_GPU_HOSTS)
+    machine = _beyond(operator, installed, DECLARED, GPU_HOST, FOR_GPU_HOSTS)
     stand_in = "/opt/rCUDA/bin/stand_in.py"
     machine.write(stand_in, (ROOT / "tests" / "support" / "fake_daemon.py").read_text())
     machine.write("/opt/rCUDA/bin/rCUDAd", RCUDAD.format(stand_in=stand_in), 0o755)
