@@ -19,7 +19,7 @@ INPUTS = (
     "constraints.txt",
     *(
         f"{folder}{file}"
-        for folder in ("", "client/", "launcher/")
+        for folder in ("", "client/", "launcher/", "tempest/")
         for file in ("pyproject.toml", "setup.cfg")
     ),
     "launcher/setup.py",
@@ -81,7 +81,7 @@ class Workshop:
     def installed(self) -> list[str]:
         """What the last command had pip install from this source tree, e.g. `-e . --group test`."""
         calls = [line for line in self._journal.read_text().splitlines() if line.startswith("pip")]
-        return [line[line.index("-e ") :] for line in calls if "-e " in line]
+        return [line[line.index("-e ") :] for line in calls if "-e launcher" in line]
 
     def tested(self) -> list[str]:
         """What the last command told pytest, for each time that it was called."""
@@ -91,6 +91,10 @@ class Workshop:
             for name, _, arguments in (line.partition(" ") for line in lines)
             if name == "pytest"
         ]
+
+    def calls(self) -> str:
+        """What the last command called, one line for each call."""
+        return self._journal.read_text()
 
     def called(self, program: str) -> bool:
         """Whether the last command called *program*."""
@@ -135,6 +139,14 @@ def test_what_demo_lacks_is_added_when_another_command_needs_it(workshop: Worksh
     assert workshop.installed() == [GSAAS]
     workshop.dev("demo")
     assert workshop.installed() == []
+
+
+@pytest.mark.parametrize(("command", "times"), [("run", 0), ("lint", 1)])
+def test_tempests_plugin_is_installed_for_the_tests_alone(
+    workshop: Workshop, command: str, times: int
+) -> None:
+    assert workshop.dev(command, "true") == 0
+    assert workshop.calls().count("--no-deps -e tempest") == times
 
 
 def test_what_an_installation_leaves_in_the_folders_is_no_input(workshop: Workshop) -> None:
