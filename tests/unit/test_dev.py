@@ -33,12 +33,15 @@ PYTHON = """\
 echo "python $*" >>"$JOURNAL"
 [ "$1 $2" = "-m venv" ] || exit 0
 mkdir -p "$3/bin"
-for program in python pip pytest ruff lint-imports mypy reno sphinx-build oslo-config-generator \
+for program in python pip pytest ruff lint-imports mypy reno sphinx-build twine oslo-config-generator \
     oslopolicy-sample-generator; do
     printf '#!/bin/bash\\necho "%s $*" >>"$JOURNAL"\\n[[ "$*" != *"$FAIL"* ]]\\n' $program >"$3/bin/$program"
     chmod +x "$3/bin/$program"
 done
 """
+PACKAGED = ("CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "README.md")
+PACKAGED_FOLDERS = ("devstack", "doc", "etc", "gsaas", "releasenotes", "share")
+"""With INPUTS, what `./dev package` copies; they are empty here."""
 SYSTEM = {"id": "echo 0", "dpkg-query": "echo installed"}
 """Root's machine, on which all packages are installed."""
 DEMO = "-e launcher -e client -e .[standalone]"
@@ -56,6 +59,10 @@ class Workshop:
         for name in INPUTS:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, root / name)
+        for name in PACKAGED:
+            (root / name).touch()
+        for name in PACKAGED_FOLDERS:
+            (root / name).mkdir()
         self._program("python", PYTHON)
         for name, line in SYSTEM.items():
             self._program(name, f"#!/bin/sh\n{line}\n")
