@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tests.openstack.bed import booted
 
+REPOSITORY = Path(__file__).parents[3]
+"""Also where the machine has a folder of its own, such as /tmp."""
 PATIENCE = 240
 """Seconds until it is on."""
 
@@ -31,7 +33,7 @@ class Machine:
         (self._folder / "written/etc/hostname").write_text("node-1\n")
         (self._folder / "group").symlink_to(booted.add_group(f"gsaas-{self._folder.name}"))
         options = [f"--directory={self._folder / 'root'}", "--machine=node-1", "--private-network"]
-        options.append(f"--bind={self._shared}")
+        options += [f"--bind={self._shared}", f"--bind-ro={REPOSITORY}"]
         with (self._folder / "console").open("w") as console:
             self._process = subprocess.Popen(
                 ["unshare", "--mount", "sh", "-euc", booted.BOOT, "boot", self._folder, *options],
