@@ -141,6 +141,7 @@ def _clean(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     gc.disable()  # importing modules makes many objects and no garbage: collecting takes a tenth of the startup time
     from gsaas.api.auth import TokenFileError
+    from gsaas.db import database
     from gsaas.gpu_host.inventory import InventoryError
     from gsaas.standalone.namespaces import ForeignNamespace
     from gsaas.standalone.service import CannotListen, Standalone
@@ -154,6 +155,7 @@ def _run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         state.lock()
+        database.section(conf)  # registers its options
         conf.set_default("connection", state.database_url, "database")
         try:
             service = Standalone(conf, state)
