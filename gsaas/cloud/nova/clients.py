@@ -97,7 +97,7 @@ class ClientFactory:
         with self._lock:
             shared = self._shared_session()
         caller_auth = _CallerAuth(token, project_id, self._auth)
-        wrapped = service_token.ServiceTokenAuthWrapper(caller_auth, self._auth)
+        wrapped = _WithServiceToken(caller_auth, self._auth)
         return self._clients(_session_like(shared, wrapped, self._discovery_cache))
 
     def _shared_session(self) -> Session:
@@ -201,6 +201,16 @@ class _CallerAuth(plugin.BaseAuthPlugin):
 
     def get_endpoint_data(self, session: Session, **kwargs: Any) -> Any:
         return self._catalogue.get_endpoint_data(session, **kwargs)
+
+
+class _WithServiceToken(service_token.ServiceTokenAuthWrapper):
+    """Adds a service token to a caller's requests, and finds endpoints and their versions as *user_auth* does.
+
+    keystoneauth's own class does the latter only in releases newer than those that OpenStack constrains in 2026.1.
+    """
+
+    def get_endpoint_data(self, session: Session, **kwargs: Any) -> Any:
+        return self.user_auth.get_endpoint_data(session, **kwargs)
 
 
 def run_in_parallel(functions: Sequence[Callable[[], Any]]) -> list[Any]:
