@@ -323,7 +323,9 @@ def test_a_tenant_launches_and_ends(
     before = {server.id for server in tenant.compute.servers()}
 
     def booting() -> list[Any]:
-        """The new server, once it has a port."""
+        """The new server, once it has a port; raises `BedError` if the launch is refused."""
+        if launching.done():
+            launching.result()
         return [
             server
             for server in tenant.compute.servers()

@@ -26,7 +26,7 @@ import novaclient.client
 import novaclient.exceptions
 import openstack.connection
 import openstack.exceptions
-from keystoneauth1 import loading, plugin, service_token
+from keystoneauth1 import discover, loading, plugin, service_token
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
@@ -97,7 +97,7 @@ class ClientFactory:
         with self._lock:
             shared = self._shared_session()
         caller_auth = _CallerAuth(token, project_id, self._auth)
-        wrapped = service_token.ServiceTokenAuthWrapper(caller_auth, self._auth)
+        wrapped = _WithServiceToken(caller_auth, self._auth)
         return self._clients(_session_like(shared, wrapped, self._discovery_cache))
 
     def _shared_session(self) -> Session:
@@ -198,6 +198,29 @@ class _CallerAuth(plugin.BaseAuthPlugin):
 
     def get_endpoint(self, session: Session, **kwargs: Any) -> str | None:
         return self._catalogue.get_endpoint(session, **kwargs)
+
+    def get_endpoint_data(self, session: Session, **kwargs: Any) -> discover.EndpointData | None:
+        return self._catalogue.get_endpoint_data(session, **kwargs)
+
+    def get_api_major_version(
+        self, session: Session, **kwargs: Any
+    ) -> tuple[int | float, ...] | None:
+        return self._catalogue.get_api_major_version(session, **kwargs)
+
+
+class _WithServiceToken(service_token.ServiceTokenAuthWrapper):  # type: ignore[misc]  # the library has no types
+    """Adds a service token to a caller's requests, and finds endpoints and their versions as *user_auth* does.
+
+    keystoneauth's own class asks *user_auth* for both only in releases that are newer than those OpenStack constrains.
+    """
+
+    def get_endpoint_data(self, session: Session, **kwargs: Any) -> discover.EndpointData | None:
+        return self.user_auth.get_endpoint_data(session, **kwargs)
+
+    def get_api_major_version(
+        self, session: Session, **kwargs: Any
+    ) -> tuple[int | float, ...] | None:
+        return self.user_auth.get_api_major_version(session, **kwargs)
 
     def get_endpoint_data(self, session: Session, **kwargs: Any) -> Any:
         return self._catalogue.get_endpoint_data(session, **kwargs)
