@@ -222,9 +222,6 @@ class _WithServiceToken(service_token.ServiceTokenAuthWrapper):  # type: ignore[
     ) -> tuple[int | float, ...] | None:
         return self.user_auth.get_api_major_version(session, **kwargs)
 
-    def get_endpoint_data(self, session: Session, **kwargs: Any) -> Any:
-        return self._catalogue.get_endpoint_data(session, **kwargs)
-
 
 def run_in_parallel(functions: Sequence[Callable[[], Any]]) -> list[Any]:
     """Call *functions* in one thread each; return their results in order, or raise what the first failed one raised."""
