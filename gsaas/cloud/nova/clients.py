@@ -208,7 +208,7 @@ class _CallerAuth(plugin.BaseAuthPlugin):
         return self._catalogue.get_api_major_version(session, **kwargs)
 
 
-class _WithServiceToken(service_token.ServiceTokenAuthWrapper):  # type: ignore[misc]  # the library has no types
+class _WithServiceToken(service_token.ServiceTokenAuthWrapper):
     """Adds a service token to a caller's requests, and finds endpoints and their versions as *user_auth* does.
 
     keystoneauth's own class asks *user_auth* for both only in releases that are newer than those OpenStack constrains.
