@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import reports, service
+from gsaas import reports, rpc, service
 from gsaas.cloud import base as cloud
 from gsaas.db import processes
 from gsaas.engine.driver import LeaseDriver
@@ -51,10 +51,15 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)
     parts.callback(database.close)
-    notifications = Notifications(conf, database, *notifiers.connect(conf, "gsaas-engine"))
-    parts.callback(notifications.close)
     bus = service.bus(conf)
     parts.callback(bus.cleanup)
+    try:
+        notifications = Notifications(conf, database, *notifiers.connect(conf, "gsaas-engine"))
+    except rpc.BusError as error:
+        raise service.Unstartable(
+            f"notifications cannot be sent: {error}; correct transport_url in [oslo_messaging_notifications]"
+        ) from error
+    parts.callback(notifications.close)
     endpoint = EndpointClient(bus, conf.engine.endpoint_timeout)
     try:
         claims = Claims.from_conf(

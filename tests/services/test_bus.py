@@ -59,6 +59,7 @@ connection = {database}
 max_retries = 0
 
 [engine]
+cloud = of-the-test
 audit_interval = 0.5
 endpoint_timeout = 3
 

@@ -82,8 +82,9 @@ def test_a_value_that_cannot_be_one_wherever_it_is(refusal: Refusal, program: st
     assert "Value for option workers" in said
 
 
-def test_an_engine_without_openstack(refusal: Refusal):
-    assert "gsaas-standalone only" in refusal("engine", "")
+def test_an_engine_of_a_cloud_that_is_not_installed(refusal: Refusal):
+    said = refusal("engine", "[engine]\ncloud = standalone\n")
+    assert said.endswith("there is no cloud 'standalone'; those here are nova")
 
 
 def test_an_engine_that_does_not_know_as_whom_to_ask_nova(refusal: Refusal):
@@ -115,6 +116,17 @@ def test_an_engine_with_a_message_bus_of_no_known_kind(refusal: Refusal, databas
     pigeons = "[DEFAULT]\ntransport_url = pigeon://loft/\n"
     said = refusal("engine", pigeons + NOVA + SERVICE_USER + database)
     assert said.startswith("gsaas-engine: there is no message bus: ")
+    assert "pigeon" in said
+
+
+def test_an_engine_with_a_bus_for_notifications_of_no_known_kind(refusal: Refusal, database: str):
+    migration.upgrade(database.partition("= ")[2].strip())
+    buses = (
+        "[DEFAULT]\ntransport_url = fake://\n"
+        "[oslo_messaging_notifications]\ntransport_url = pigeon://loft/\n"
+    )
+    said = refusal("engine", buses + NOVA + SERVICE_USER + database)
+    assert said.startswith("gsaas-engine: notifications cannot be sent: ")
     assert "pigeon" in said
 
 

@@ -26,7 +26,7 @@ import novaclient.client
 import novaclient.exceptions
 import openstack.connection
 import openstack.exceptions
-from keystoneauth1 import loading, plugin, service_token
+from keystoneauth1 import discover, loading, plugin, service_token
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
@@ -199,8 +199,28 @@ class _CallerAuth(plugin.BaseAuthPlugin):
     def get_endpoint(self, session: Session, **kwargs: Any) -> str | None:
         return self._catalogue.get_endpoint(session, **kwargs)
 
-    def get_endpoint_data(self, session: Session, **kwargs: Any) -> Any:
+    def get_endpoint_data(self, session: Session, **kwargs: Any) -> discover.EndpointData | None:
         return self._catalogue.get_endpoint_data(session, **kwargs)
+
+    def get_api_major_version(
+        self, session: Session, **kwargs: Any
+    ) -> tuple[int | float, ...] | None:
+        return self._catalogue.get_api_major_version(session, **kwargs)
+
+
+class _WithServiceToken(service_token.ServiceTokenAuthWrapper):
+    """Adds a service token to a caller's requests, and finds endpoints and their versions as *user_auth* does.
+
+    keystoneauth's own class asks *user_auth* for both only in releases that are newer than those OpenStack constrains.
+    """
+
+    def get_endpoint_data(self, session: Session, **kwargs: Any) -> discover.EndpointData | None:
+        return self.user_auth.get_endpoint_data(session, **kwargs)
+
+    def get_api_major_version(
+        self, session: Session, **kwargs: Any
+    ) -> tuple[int | float, ...] | None:
+        return self.user_auth.get_api_major_version(session, **kwargs)
 
 
 class _WithServiceToken(service_token.ServiceTokenAuthWrapper):
