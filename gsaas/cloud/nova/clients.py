@@ -223,16 +223,6 @@ class _WithServiceToken(service_token.ServiceTokenAuthWrapper):
         return self.user_auth.get_api_major_version(session, **kwargs)
 
 
-class _WithServiceToken(service_token.ServiceTokenAuthWrapper):
-    """Adds a service token to a caller's requests, and finds endpoints and their versions as *user_auth* does.
-
-    keystoneauth's own class does the latter only in releases newer than those that OpenStack constrains in 2026.1.
-    """
-
-    def get_endpoint_data(self, session: Session, **kwargs: Any) -> Any:
-        return self.user_auth.get_endpoint_data(session, **kwargs)
-
-
 def run_in_parallel(functions: Sequence[Callable[[], Any]]) -> list[Any]:
     """Call *functions* in one thread each; return their results in order, or raise what the first failed one raised."""
     if len(functions) == 1:
