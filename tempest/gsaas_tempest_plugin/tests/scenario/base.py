@@ -77,6 +77,17 @@ class BaseVmTest(base.BaseGpuSchedulingTest):
         super(base.BaseGpuSchedulingTest, cls).setup_credentials()
 
     @classmethod
+    def network(cls, credentials: str) -> Any:
+        """Return a network of the user *credentials*: one of its project, or else the one that the users share."""
+        manager = cls.get_client_manager(credential_type=credentials)
+        # Tempest's own method finds the network of the primary user, whichever credentials it is given.
+        listed = manager.networks_client.list_networks(project_id=manager.credentials.project_id)
+        own = [network for network in listed["networks"] if not network.get("router:external")]
+        if credentials == "primary" or not own:
+            return cls.get_tenant_network(credentials_type=credentials)
+        return own[0]
+
+    @classmethod
     def server(cls, credentials: str, user_data: str = "") -> dict[str, Any]:
         """Return Nova's fields of a server in the network of the user *credentials*."""
         options = CONF.gpu_scheduling
@@ -84,7 +95,7 @@ class BaseVmTest(base.BaseGpuSchedulingTest):
             "imageRef": options.image_ref or CONF.compute.image_ref,
             "flavorRef": options.flavor_ref or CONF.compute.flavor_ref,
         }
-        network = cls.get_tenant_network(credentials_type=credentials)
+        network = cls.network(credentials)
         if network and network.get("id"):
             server["networks"] = [{"uuid": network["id"]}]
         if user_data:
