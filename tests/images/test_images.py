@@ -103,7 +103,7 @@ def test_an_image_runs_as_its_user_says_what_it_is_and_keeps_no_setting_of_pip(p
     assert about["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert about["Labels"]["org.opencontainers.image.title"] == f"gsaas-{role}"
     assert bool(about.get("Healthcheck")) == (role == "api")
-    script = "id -u; ls /etc/pip.conf /run/pip-ca.crt /root/.cache 2>&1 | grep -c cannot; ls /opt/gsaas/bin/pip"
+    script = "id -u; ls /etc/pip.conf /run/pip-ca.crt /var/cache/pip 2>&1 | grep -c cannot; ls /opt/gsaas/bin/pip"
     done = podman("run", "--rm", "--network=none", name, "sh", "-c", script, check=False)
     assert done.stdout.split() == [str(UID), "3"]
     history = podman("history", "--no-trunc", "--format={{.CreatedBy}}", name).stdout
