@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import base64
+import binascii
+import contextlib
+import hashlib
 import json
 import re
 import time
@@ -22,7 +25,7 @@ CONF = config.CONF
 MARK = "GSAAS-REPORT"
 REPORT = """\
 #!/usr/bin/env python3
-import json, os, socket, subprocess, time
+import base64, hashlib, json, socket, subprocess, time
 
 def answers(address, patience):
     host, _, port = address.rpartition(":")
@@ -42,11 +45,15 @@ report = {
     "answered": [address for address in %(own)r if answers(address, %(patience)d)]
     + [address for address in %(foreign)r if answers(address, 0)],
 }
-console = os.open("/dev/console", os.O_WRONLY)
-os.write(console, ("\\n%(mark)s " + json.dumps(report) + "\\n").encode())
+report = json.dumps(report).encode()
+line = "\\n%%s %%s %%s\\n" %% ("%(mark)s", hashlib.sha256(report).hexdigest(), base64.b64encode(report).decode())
+for _ in range(6):
+    with open("/dev/console", "w") as console:
+        console.write(line)
+    time.sleep(5)
 """
-"""User data: reports what a login shell finds in its environment, and which addresses answer. All at once, because
-other programs write to the console, too.
+"""User data: reports what a login shell finds in its environment, and which addresses answer. Several times, each with
+a check sum, because other programs write to the console at the same time.
 """
 PATIENCE = 60
 """Seconds for which a VM keeps asking its own addresses: it may be faster than its host."""
@@ -145,8 +152,11 @@ class BaseGuestTest(BaseVmTest):
         deadline = time.monotonic() + CONF.gpu_scheduling.guest_timeout
         while True:
             console = servers_client.get_console_output(server_id)["output"].replace("\r", "")
-            if found := re.search(rf"^{MARK} (\{{.*\}})$", console, re.MULTILINE):
-                return json.loads(found[1])
+            for checksum, encoded in re.findall(rf"^{MARK} (\S+) (\S+)$", console, re.MULTILINE):
+                with contextlib.suppress(binascii.Error):
+                    report = base64.b64decode(encoded, validate=True)
+                    if hashlib.sha256(report).hexdigest() == checksum:
+                        return json.loads(report)
             if time.monotonic() >= deadline:
                 raise exceptions.TimeoutException(
                     f"VM {server_id} has not reported; its console ends with: {console[-500:]}"
