@@ -106,7 +106,7 @@ def mixed(tmp_path):
         "one host": ({"count": 4, "hosts": "one"}, {"gpu1"}),
         "spread": ({"count": 2, "hosts": "spread"}, {"gpu1", "gpu2"}),
     }.values(),
-    ids=repr,
+    ids=lambda value: repr(sorted(value) if isinstance(value, set) else value),
 )
 def test_a_requirement_is_met_by_checks_and_by_launches(mixed, wanted, hosts):
     shared = {"mode": "shared", "memory_mb": 100, "policy": "first-fit", **wanted}
