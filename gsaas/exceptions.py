@@ -191,6 +191,28 @@ class QueueFull(GsaasError):
     )
 
 
+class QueueTooLarge(GsaasError):
+    """The server fields of the project's requests in the queue take as much room as the operator allows."""
+
+    code = "gsaas.queue.too-large"
+    status = 403
+    fmt = (
+        "the server fields of the project's requests in the queue would take %(kb)d KiB, and %(limit)d are the most; "
+        "shorten user_data, or try again when some requests have left the queue"
+    )
+
+
+class TooManyLeases(GsaasError):
+    """The project has as many leases in the database, released ones included, as the operator allows."""
+
+    code = "gsaas.leases.too-many"
+    status = 403
+    fmt = (
+        "the project has launched more than %(limit)d leases, released ones included, that the service still stores; "
+        "ask your operator to delete old ones"
+    )
+
+
 class GrantRefused(GsaasError):
     """A consumer showed a grant that does not admit it. The base of the reasons."""
 

@@ -39,6 +39,7 @@ from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.route import PATH_PARAMETER, Route
 from gsaas.api.schemas import common
 from gsaas.api.service import ApiService, EngineNotifier
+from gsaas.api.stored_leases import StoredLeases
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
@@ -96,6 +97,7 @@ def create_app(
         QueueEstimates(database),
         keyring.from_conf(conf),
         notifications or Notifications(conf, database),
+        StoredLeases(database, conf.api.most_leases_stored),
         health.load_backends(conf),
     )
     app = flask.Flask(__name__, static_folder=None)

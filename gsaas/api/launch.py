@@ -38,6 +38,7 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     wait_policy = queue.wait_policy(request, body)
     lease = _new_lease(request, body, gpu_request)
     _check_user_data(service, lease)
+    service.stored_leases.add(lease.project_id)
     quota = service.limits.of(request.project_id)
     notes: list[str] = []
     if lease.has_server:

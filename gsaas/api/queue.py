@@ -81,7 +81,8 @@ def wait_policy(request: ApiRequest, body: dict[str, Any]) -> WaitPolicy | None:
     if seconds is not None:
         until = timeutils.utcnow() + datetime.timedelta(seconds=seconds)
     attended = body.get("attended", False)
-    return WaitPolicy(until, attended, request.service.conf.queue.most_per_project)
+    options = request.service.conf.queue
+    return WaitPolicy(until, attended, options.most_per_project, options.most_kb_per_project)
 
 
 def _check_priority(request: ApiRequest, priority: int) -> None:

@@ -12,6 +12,7 @@ from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension
 
 from gsaas.api.estimates import QueueEstimates
 from gsaas.api.rbac.decisions import DecisionCache
+from gsaas.api.stored_leases import StoredLeases
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
@@ -60,6 +61,7 @@ class ApiService:
     keyring: Keyring
     """Signs and verifies grants."""
     notifications: Notifications
+    stored_leases: StoredLeases
     health_backends: Sequence[HealthcheckBaseExtension]
     """What the health check asks besides the database."""
 

@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
+from oslo_utils import timeutils
 
 from gsaas import conf
-from gsaas.db import migration, ready
-from gsaas.db.database import Database
+from gsaas.db import leases, migration, ready
+from gsaas.db.database import Database, retried
 
 DESCRIPTION = """\
 Prepare the database in which GSaaS keeps its leases and GPUs, register its limits with Keystone, and check an
@@ -48,6 +49,12 @@ nothing. A service that does not answer delays it by half a minute at most.
 UPGRADE = "create the tables, or change them to what this release needs; keeps all data"
 VERSION = "print the revision that the database is at, or `none`"
 CHECK = "say whether the database is at the revision that this release needs"
+PURGE = "delete the rows of leases that were released long ago"
+PURGE_MORE = """\
+Delete the rows of leases that were released more than so many days ago, and of their events. Leases that are not
+released are never deleted. What is deleted no longer counts in `gsaas usage`. The services may run meanwhile: each
+batch is a transaction of its own.
+"""
 REGISTER = "create the registered limits that Keystone lacks, with the values of [quotas]"
 REGISTER_MORE = """\
 Create the registered limits that Keystone lacks. The values of [quotas] become what every project gets unless
@@ -114,6 +121,39 @@ def check(database: Database) -> int:
         return _fail(problem, EXIT_PROBLEM)
     print(f"the database is at revision {current}, as this release needs it")
     return EXIT_OK
+
+
+def purge(
+    settings: cfg.ConfigOpts, older_than: int | None, batch: int, dry_run: bool, format: str
+) -> int:
+    """Delete leases that were released more than *older_than* days ago, *batch* at a time. Returns the exit status."""
+    days = settings.engine.keep_released if older_than is None else older_than
+    moment = timeutils.utcnow() - datetime.timedelta(days=days)
+    with _database(settings) as database:
+        if dry_run:
+            with database.reading() as connection:
+                found = leases.released_before(connection, moment)
+        else:
+            found = sum(_purged(database, moment, batch))
+    if format == "json":
+        before = f"{moment.isoformat(timespec='seconds')}Z"
+        print(json.dumps({"released_before": before, "leases": found, "dry_run": dry_run}))
+    else:
+        did = "would delete" if dry_run else "deleted"
+        print(f"{did} {found} leases that were released before {moment:%Y-%m-%d %H:%M} UTC")
+    return EXIT_OK
+
+
+def _purged(database: Database, moment: datetime.datetime, batch: int) -> Iterator[int]:
+    """Delete one batch after the other, each in a transaction of its own, and yield the number of its leases."""
+
+    @retried
+    def delete() -> int:
+        with database.writing() as connection:
+            return leases.purge(connection, moment, batch)
+
+    while deleted := delete():
+        yield deleted
 
 
 def register(settings: cfg.ConfigOpts) -> int:
@@ -183,11 +223,36 @@ def _parser() -> argparse.ArgumentParser:
         help="lines for people (default), or a JSON list of {part, level, said, todo}",
     )
     command.set_defaults(run=check_installation)
-    db = nouns.add_parser("db", help="the database: db upgrade, db version, db check")
+    db = nouns.add_parser("db", help="the database: db upgrade, version, check, purge")
     verbs = db.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for run, text in ((upgrade, UPGRADE), (version, VERSION), (check, CHECK)):
         command = verbs.add_parser(run.__name__, help=text, description=f"{text.capitalize()}.")
         command.set_defaults(run=_with_database(run))
+    command = verbs.add_parser("purge", help=PURGE, description=PURGE_MORE)
+    command.add_argument(
+        "--older-than",
+        metavar="DAYS",
+        type=_number(0, 36500),
+        help="delete what was released more than DAYS days ago, instead of [engine]keep_released",
+    )
+    command.add_argument(
+        "--batch",
+        metavar="N",
+        type=_number(1, 10000),
+        default=500,
+        help="delete N leases in each transaction (default: 500)",
+    )
+    command.add_argument(
+        "--dry-run", action="store_true", help="only say how many leases would be deleted"
+    )
+    command.add_argument(
+        "-f",
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="a line for people (default), or a JSON object of {released_before, leases, dry_run}",
+    )
+    command.set_defaults(run=purge)
     command = nouns.add_parser("grant-key", help=GRANT_KEY, description=GRANT_KEY_MORE)
     command.set_defaults(run=grant_key)
     limits = nouns.add_parser("limits", help="Keystone's limits: limits register")
@@ -224,6 +289,17 @@ def _database(settings: cfg.ConfigOpts) -> Iterator[Database]:
         raise ready.Unusable(f"{where} failed: {ready.cause(error)}") from error
     finally:
         database.close()
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    """Return a function that reads a whole number of a command line from *least* to *most*."""
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text} is no whole number from {least} to {most}")
+        return int(text)
+
+    return number
 
 
 def _fail(sentence: str, status: int) -> int:

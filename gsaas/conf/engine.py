@@ -79,6 +79,16 @@ OPTS: list[cfg.Opt] = [
         "goes to ERROR and everything that it claimed is released. If too short, VMs with slow images never "
         "become usable; if too long, VMs that never boot block GPUs.",
     ),
+    cfg.IntOpt(
+        "keep_released",
+        default=90,
+        min=1,
+        max=36500,
+        help="Days for which the rows of released leases are kept: `gsaas-manage db purge`, which a timer of systemd "
+        "runs, deletes older ones. `gsaas usage` knows only what is kept. At 1, nobody can say today what a project "
+        "used the day before yesterday; at ten years, the database grows by about two kilobytes with each launch, for "
+        "ten years.",
+    ),
     cfg.StrOpt(
         "metrics_listen",
         regex=r"^([^:\s]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$",

@@ -41,6 +41,14 @@ OPTS: list[cfg.Opt] = [
         help="Most requests of one project that may wait at once; -1 is no limit; at 0, no request may wait. Each "
         "takes a row in the database and, while its client waits, a thread of an API worker.",
     ),
+    cfg.IntOpt(
+        "most_kb_per_project",
+        default=16384,
+        min=-1,
+        help="Most KiB of server fields, such as user data, that the requests of one project may have in the database "
+        "while they wait; -1 is no limit. At 0, only requests without server fields may wait. The fields of a request "
+        "are removed as soon as its server exists or it leaves the queue.",
+    ),
     cfg.FloatOpt(
         "client_timeout",
         default=60.0,

@@ -4,10 +4,12 @@
 1. A status changes only by `transition` or `move`, which ask `gsaas.objects.lifecycle` and return the event to record.
 2. `lock` keeps the row of a lease until the transaction ends, so two engines cannot both change it. Every change of a
    lease begins with it.
-3. Released leases are history: they are found by their id, and listed only when asked for.
+3. Released leases are history: they are found by their id, and listed only when asked for. `purge` deletes them.
 4. The statements of a claim and a release are prepared, because every request waits for them.
 5. An engine takes the steps of a lease only while it owns the lease (`acquire_ownership`, `release_ownership`). The row
    lock of rule 2 covers one change; ownership covers what happens outside the database between two changes.
+6. What the caller asked of the cloud may contain passwords (`adminPass`, `user_data`). It is stored until the server
+   exists or the lease ends, and no longer: `move` removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Select, and_, bindparam, exists, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy import insert as insert_rows
 from sqlalchemy import update as update_rows
 
@@ -34,6 +47,8 @@ from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, ClaimedGpu, GpuHost, Lease
 from gsaas.objects.lifecycle import ENTITLED, Status
 
+ASKING = (Status.QUEUED, Status.CLAIMED)
+"""Statuses in which the server fields of the caller are still needed: the cloud has not been asked for the server."""
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
 COLUMNS = tuple(field.name for field in dataclasses.fields(Lease) if field.name != "claims")
 CHANGEABLE = frozenset(COLUMNS) - {"id", "status", "driven_by", "driven_until"}
@@ -236,10 +251,7 @@ def transition(
     before = lock(connection, lease_id)
     lease, recorded = move(connection, before, event, detail, **changes)
     record_events(connection, lease_id, [recorded])
-    columns = {"status", *changes}
-    if lease.released_at != before.released_at:
-        columns.add("released_at")
-    return write(connection, lease, *columns)
+    return write(connection, lease, *changes, *moved_columns(before, lease))
 
 
 def move(
@@ -263,7 +275,19 @@ def move(
         )
     if status is Status.RELEASED and lease.released_at is None:
         changes.setdefault("released_at", timeutils.utcnow())
+    if status not in ASKING and lease.server_request:
+        changes["server_request"] = {}
     return lease.with_(status=status, **changes), LeaseEvent(event, status, detail)
+
+
+def moved_columns(before: Lease, after: Lease) -> set[str]:
+    """Return the columns that `move` has changed between these two, other than those that its caller named."""
+    columns = {"status"}
+    if after.released_at != before.released_at:
+        columns.add("released_at")
+    if after.server_request != before.server_request:
+        columns.add("server_request")
+    return columns
 
 
 def record_events(connection: Connection, lease_id: str, happened: Sequence[LeaseEvent]) -> None:
@@ -447,6 +471,30 @@ def note(connection: Connection, lease_id: str, event: str, detail: str) -> None
         record_events(connection, lease_id, [LeaseEvent(event, status, detail)])
 
 
+def stored(connection: Connection, project_id: str) -> int:
+    """Return how many leases of a project are stored, released ones included."""
+    query = select(func.count()).select_from(_LEASES).where(_LEASES.c.project_id == project_id)
+    return connection.scalars(query).one()
+
+
+def released_before(connection: Connection, moment: datetime.datetime) -> int:
+    """Return how many leases were released before *moment* (UTC), and are still stored."""
+    query = select(func.count()).select_from(_LEASES).where(*_ended_before(moment))
+    return connection.scalars(query).one()
+
+
+def purge(connection: Connection, moment: datetime.datetime, at_most: int) -> int:
+    """Delete up to *at_most* leases that were released before *moment* (UTC), with their events; return how many."""
+    # MariaDB takes no LIMIT in the sub-query of an IN, so the ids are read first.
+    query = select(_LEASES.c.id).where(*_ended_before(moment)).order_by(_LEASES.c.released_at)
+    ids = list(connection.scalars(query.limit(at_most)))
+    for first in range(0, len(ids), _AT_ONCE):
+        some = ids[first : first + _AT_ONCE]
+        connection.execute(delete(_EVENTS).where(_EVENTS.c.lease_id.in_(some)))
+        connection.execute(delete(_LEASES).where(_LEASES.c.id.in_(some)))
+    return len(ids)
+
+
 def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
     """Note that no daemon of its own is left of a lease on *host*; their ports may be given to other leases."""
     connection.execute(
@@ -454,6 +502,11 @@ def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
         .where(_CLAIMS.c.lease_id == lease_id, _CLAIMS.c.daemon_host == host)
         .values(daemon_host=None, daemon_port=None)
     )
+
+
+def _ended_before(moment: datetime.datetime) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions for leases that nothing can change any more, and that were released before *moment*."""
+    return _LEASES.c.status == Status.RELEASED, _LEASES.c.released_at < moment
 
 
 def _oldest_first(query: Select[Any]) -> Select[Any]:

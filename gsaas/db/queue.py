@@ -15,7 +15,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import aliased
 
 from gsaas.db import leases
@@ -188,6 +199,13 @@ def length(connection: Connection, project_id: str | None = None) -> int:
     if project_id is not None:
         query = query.where(LeaseRow.project_id == project_id)
     return connection.scalars(query).one()
+
+
+def characters(connection: Connection, project_id: str) -> int:
+    """Return how many characters the server fields of the requests of a project take that are in the queue, as JSON."""
+    query = select(func.coalesce(func.sum(func.length(cast(LeaseRow.server_request, Text))), 0))
+    query = query.where(_IN_QUEUE, LeaseRow.project_id == project_id)
+    return int(connection.scalars(query).one())
 
 
 def page(

@@ -114,7 +114,8 @@ class Returns:
                 lease, event = leases.move(connection, lease.with_(claims=()), Event.FINISH)
                 happened.append(event)
             leases.record_events(connection, lease_id, happened)
-            lease = leases.write(connection, lease, "status", "released_at", "waiter_seen_at")
+            columns = leases.moved_columns(before, lease)
+            lease = leases.write(connection, lease, "waiter_seen_at", *columns)
         self._scheduler.put_returned(changed)
         return lease, may_serve_queue
 

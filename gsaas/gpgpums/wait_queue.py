@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import json
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from oslo_utils import timeutils
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
@@ -50,6 +53,8 @@ class WaitPolicy:
     """Its client announces to poll, and counts as gone when it stops polling."""
     max_waiting: int = limits.UNLIMITED
     """The most requests of its project that may wait at once, this one included."""
+    max_kb: int = limits.UNLIMITED
+    """The most KiB of server fields that these may have together."""
 
 
 class _Departure(NamedTuple):
@@ -106,7 +111,7 @@ class WaitQueue:
         Use it for a request that does not fit now, but may fit later. *lease* is new, as for `Claims.claim`.
 
         Raises `QuotaExceeded` if its project's quota could never allow it, `QueueFull`, `UnknownPolicy`,
-        `PolicyNotAllowed`, `BadRequest` if there are too few masked addresses.
+        `PolicyNotAllowed`, `BadRequest` if there are too few masked addresses, `QueueTooLarge`.
         """
         if policy_name is not None:
             with self._database.read() as session:
@@ -242,11 +247,7 @@ class WaitQueue:
     def _join(self, lease: Lease, policy_name: str | None, policy: WaitPolicy) -> Lease:
         now = timeutils.utcnow()
         with self._database.writing() as connection:
-            if policy.max_waiting != limits.UNLIMITED:
-                limit_rows.lock_project(connection, lease.project_id)
-                waiting = queue_rows.length(connection, lease.project_id)
-                if waiting >= policy.max_waiting:
-                    raise exceptions.QueueFull(waiting=waiting)
+            _check_room(connection, lease, policy)
             queued = lease.with_(
                 status=Status.QUEUED,
                 policy=policy_name,
@@ -257,6 +258,21 @@ class WaitQueue:
             leases.insert(connection, queued)
             leases.record_events(connection, lease.id, [LeaseEvent("queue", Status.QUEUED)])
         return queued
+
+
+def _check_room(connection: Connection, lease: Lease, policy: WaitPolicy) -> None:
+    """Raise `QueueFull` or `QueueTooLarge` if the project of *lease* may not store another request in the queue."""
+    if policy.max_waiting == limits.UNLIMITED and policy.max_kb == limits.UNLIMITED:
+        return
+    limit_rows.lock_project(connection, lease.project_id)
+    waiting = queue_rows.length(connection, lease.project_id)
+    if policy.max_waiting != limits.UNLIMITED and waiting >= policy.max_waiting:
+        raise exceptions.QueueFull(waiting=waiting)
+    if policy.max_kb != limits.UNLIMITED and lease.server_request:
+        own = len(json.dumps(lease.server_request))
+        kb = math.ceil((own + queue_rows.characters(connection, lease.project_id)) / 1024)
+        if kb > policy.max_kb:
+            raise exceptions.QueueTooLarge(kb=kb, limit=policy.max_kb)
 
 
 class _UnreachableError(Exception):

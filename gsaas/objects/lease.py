@@ -138,7 +138,7 @@ class Lease:
     admitted_address: str | None = None
     """The address that the fences of its GPU hosts admit; it has to be removed before the GPUs are returned."""
     server_request: Mapping[str, Any] = field(default_factory=dict)
-    """The caller's server fields, as Nova takes them."""
+    """The caller's server fields, as Nova takes them; empty once the server exists, or the lease has ended."""
     server_id: str | None = None
     server_host: str | None = None
     port_id: str | None = None

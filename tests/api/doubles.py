@@ -25,6 +25,8 @@ class MemoryCloud(Cloud):
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = tuple(hosts)
         self.servers: dict[str, Server] = {}
+        self.asked: list[dict[str, Any]] = []
+        """The server fields of each server that was made, in order."""
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         image = request.get("imageRef")
@@ -51,6 +53,7 @@ class MemoryCloud(Cloud):
             port = Port(str(uuid.uuid4()), f"tap{lease_id[:8]}", "fa:16:3e:00:00:01", "10.0.0.5")
             server = Server(str(uuid.uuid4()), ServerStatus.ACTIVE, chosen, port)
             self.servers[lease_id] = server
+            self.asked.append(request)
         return self.servers[lease_id]
 
     def find(self, owner: Owner) -> Server | None:

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import datetime
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy
+from oslo_utils import timeutils
 
 from gsaas.cli import manage
 from gsaas.db import migration
 from gsaas.db.database import Database
+from gsaas.db.models import LeaseEventRow, LeaseRow
+from tests.support import rows
 
 pytestmark = pytest.mark.services
 
@@ -71,3 +77,56 @@ def test_a_newer_gsaas_has_the_last_word(run, database_url: str):
     )
     assert run("db", "check") == (1, "", complaint)
     assert run("db", "upgrade") == (1, "", complaint)
+
+
+@pytest.fixture
+def leases(run, database_url: str) -> Iterator[Callable[[], set[str]]]:
+    """A database with seven leases, of which five were released; return a function that lists those that are left."""
+    run("db", "upgrade")
+    now = timeutils.utcnow()
+    database = Database.open(database_url)
+    with database.write() as session:
+        for days in (1, 30, 100, 101, 400):
+            ended = now - datetime.timedelta(days=days)
+            session.add(rows.lease(f"{days}", status="RELEASED", released_at=ended))
+        long_ago = now - datetime.timedelta(days=1000)
+        session.add(rows.lease("alive", created_at=long_ago))
+        session.add(
+            rows.lease("failed", status="ERROR", fault_message="it failed", released_at=long_ago)
+        )
+        session.flush()
+        for lease_id in ("1", "400", "alive"):
+            session.add(LeaseEventRow(lease_id=lease_id, event="claim", status="CLAIMED"))
+
+    def left() -> set[str]:
+        with database.read() as session:
+            return set(session.scalars(sqlalchemy.select(LeaseRow.id)))
+
+    yield left
+    database.close()
+
+
+def test_a_purge_deletes_leases_released_longer_ago_than_configured(run, leases):
+    status, printed, _ = run("db", "purge", "--dry-run")
+    assert (status, printed[:50]) == (0, "would delete 3 leases that were released before 20")
+    assert len(leases()) == 7
+    status, printed, _ = run("db", "purge", "--batch", "2")
+    assert (status, printed[:46]) == (0, "deleted 3 leases that were released before 202")
+    assert leases() == {"1", "30", "alive", "failed"}
+    assert run("db", "purge")[1].startswith("deleted 0 leases")
+
+
+def test_a_purge_says_in_json_what_it_did(run, leases):
+    status, printed, _ = run("db", "purge", "--older-than", "20", "--format", "json")
+    told = json.loads(printed)
+    assert (status, told["leases"], told["dry_run"]) == (0, 4, False)
+    before = datetime.datetime.fromisoformat(told["released_before"])
+    assert datetime.datetime.now(datetime.UTC) - before >= datetime.timedelta(days=20)
+    assert leases() == {"1", "alive", "failed"}
+
+
+@pytest.mark.parametrize("words", [["--older-than", "-1"], ["--batch", "0"], ["--batch", "many"]])
+def test_a_purge_refuses_numbers_that_make_no_sense(run, words: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        run("db", "purge", *words)
+    assert ended.value.code == 2

@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 
 from gsaas.db import migration, models
 from gsaas.db.database import Database
-from tests.support import catalogue
+from tests.support import catalogue, rows
 from tests.support.databases import Server
 
 pytestmark = pytest.mark.services
@@ -73,6 +73,25 @@ def test_four_upgrades_at_once_are_one(database_url: str):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(migration.upgrade, [database_url] * 4))
     assert migration.version(database_url) == migration.head()
+
+
+def test_an_upgrade_removes_the_passwords_of_leases_whose_servers_exist(database: Database):
+    migration.downgrade(database, "0003")
+    asked = {"adminPass": "secret", "user_data": "c2VjcmV0"}
+    statuses = {"QUEUED": asked, "CLAIMED": asked, "ACTIVE": {}, "RELEASED": {}, "ERROR": {}}
+    with database.write() as session:
+        for status in statuses:
+            more = {
+                "QUEUED": {"queued_at": rows.second(1)},
+                "ACTIVE": {"server_id": "s1"},
+                "RELEASED": {"released_at": rows.second(2)},
+                "ERROR": {"fault_message": "it failed"},
+            }.get(status, {})
+            session.add(rows.lease(status, status=status, server_request=asked, **more))
+    migration.upgrade(database)
+    with database.read() as session:
+        found = session.query(models.LeaseRow.id, models.LeaseRow.server_request).all()
+    assert dict(map(tuple, found)) == statuses
 
 
 def test_downgrading_to_the_base_leaves_no_table_and_the_way_up_open(database: Database):

@@ -18,12 +18,12 @@ function __gsaas_manage_command
                 printf '%s
 ' "$command --" 0
                 return
-            case --config-file --format -f
+            case --batch --config-file --format --older-than -f
                 set skip yes
             case '-*'
                 continue
             case '*'
-                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'grant-key' 'limits' 'limits register'
+                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'db purge' 'grant-key' 'limits' 'limits register'
                     set command (string trim "$command $word")
                 else
                     set arguments (math $arguments + 1)
@@ -43,7 +43,7 @@ end
 complete -c gsaas-manage -f
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a check -d 'check this installation: database, message bus, agents, Keystone, Nova, quotas'
-complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a db -d 'the database: db upgrade, db version, db check'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a db -d 'the database: db upgrade, version, check, purge'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a grant-key -d 'print a new key for [grants]key'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a limits -d 'Keystone\'s limits: limits register'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -s h -d 'show this help message and exit'
@@ -58,6 +58,7 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'check\'' -l format -x -a 'table
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a upgrade -d 'create the tables, or change them to what this release needs; keeps all data'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a version -d 'print the revision that the database is at, or `none`'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a check -d 'say whether the database is at the revision that this release needs'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a purge -d 'delete the rows of leases that were released long ago'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -l help -d 'show this help message and exit'
 
@@ -69,6 +70,14 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'db version\'' -l help -d 'show 
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'db check\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db check\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l help -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l older-than -x -d 'delete what was released more than DAYS days ago, instead of [engine]keep_released'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l batch -x -d 'delete N leases in each transaction (default: 500)'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l dry-run -d 'only say how many leases would be deleted'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -s f -x -a 'table json' -d 'a line for people (default), or a JSON object of {released_before, leases, dry_run}'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l format -x -a 'table json' -d 'a line for people (default), or a JSON object of {released_before, leases, dry_run}'
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -l help -d 'show this help message and exit'

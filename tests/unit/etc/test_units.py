@@ -15,7 +15,9 @@ from gsaas import conf
 
 ETC = Path(__file__).parents[3] / "etc/gsaas"
 INSTALLED = "/opt/gsaas/bin"
-UNITS = sorted((ETC / "systemd").glob("*.service"))
+PURGE = ETC / "systemd/gsaas-purge.service"
+UNITS = sorted(set((ETC / "systemd").glob("*.service")) - {PURGE})
+"""The units of processes that run all the time."""
 NAMES = [unit.stem for unit in UNITS]
 
 
@@ -32,17 +34,23 @@ def test_each_process_of_a_deployment_has_a_unit():
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
-@pytest.mark.parametrize("unit", UNITS, ids=NAMES)
+@pytest.mark.parametrize(
+    "unit",
+    [*UNITS, PURGE, PURGE.with_suffix(".timer")],
+    ids=[*NAMES, "gsaas-purge", "gsaas-purge.timer"],
+)
 def test_systemd_accepts_each_unit(unit: Path, tmp_path: Path):
     """systemd checks that the programs exist: a copy of the unit names links in a temporary folder."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("uwsgi", *NAMES):
+    for name in ("uwsgi", "gsaas-manage", *NAMES):
         (programs / name).symlink_to(sys.executable)
-    copy = tmp_path / unit.name
-    copy.write_text(unit.read_text().replace(INSTALLED, str(programs)))
+    for each in (ETC / "systemd").iterdir():  # a timer is verified with its service
+        (tmp_path / each.name).write_text(each.read_text().replace(INSTALLED, str(programs)))
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True
+        ["systemd-analyze", "verify", "--man=no", tmp_path / unit.name],
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
@@ -62,7 +70,7 @@ def test_daemons_outlive_their_monitor():
     )
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=NAMES)
+@pytest.mark.parametrize("unit", [*UNITS, PURGE], ids=[*NAMES, "gsaas-purge"])
 def test_only_agents_have_capabilities_and_only_those_they_need(unit: Path):
     service = read(unit)
     expected = CAPABILITIES.get(unit.stem, "")
