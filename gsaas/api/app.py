@@ -18,7 +18,7 @@ from flask.json.provider import DefaultJSONProvider
 from oslo_config import cfg
 from oslo_context.context import generate_request_id
 from oslo_middleware import request_id
-from werkzeug.sansio.utils import get_current_url
+from werkzeug.exceptions import NotFound
 
 from gsaas import exceptions, limits
 from gsaas.api import (
@@ -53,6 +53,8 @@ from gsaas.remoting.base import RemotingDriver
 Authenticate = Callable[[flask.Request], RequestContext]
 """Returns the caller's context, which has the id of the request; raises `Unauthorized`."""
 
+EXACT = frozenset(route.path for route in routes.ROUTES if route.exact)
+"""Paths that are served in exactly this spelling."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _NAME = re.compile(common.NAME_PATTERN.removesuffix("$"))
 _NOUNS = {
@@ -184,16 +186,30 @@ def _check_name(noun: str, name: str) -> None:
 
 
 def _base_url(conf: cfg.ConfigOpts, flask_request: flask.Request) -> str:
-    url: str = conf.api.public_url or _root_url(
-        flask_request.scheme, flask_request.host, flask_request.root_path
-    )
+    """Return the beginning of links: the configured one, or that of a link relative to the host.
+
+    The header Host, which a client chooses, is not used: a cache or a mail with such a link would lead others to it.
+    """
+    url: str = conf.api.public_url or flask_request.root_path
     return url.rstrip("/")
 
 
-@functools.lru_cache(maxsize=64)
-def _root_url(scheme: str, host: str, path: str) -> str:
-    """Return what Flask's `root_url` returns; Flask computes it anew for every request, which takes long."""
-    return get_current_url(scheme, host, path)
+def _refuse_other_spellings(request: flask.Request) -> None:
+    """Raise `werkzeug.exceptions.NotFound` for a path that a proxy could take for another one than Flask does.
+
+    Flask corrects the slashes at the beginning of a path. `/metrics`, which needs no token, is served in one spelling
+    only, so that a proxy can refuse it.
+    """
+    environ = request.environ
+    path = environ.get("PATH_INFO", "")
+    if "//" in path:
+        raise NotFound
+    if request.path.rstrip("/") in EXACT:
+        # What the client has sent, according to uWSGI or gsaas-standalone, or to gunicorn.
+        sent: str = environ.get("REQUEST_URI") or environ.get("RAW_URI") or path
+        sent = sent.partition("?")[0]
+        if path not in EXACT or "%" in sent or not sent.endswith(path):
+            raise NotFound
 
 
 def _flask_response(response: ApiResponse) -> flask.Response:
@@ -211,6 +227,7 @@ def _start_request() -> None:
     flask.g.started_at = time.perf_counter()
     environ = flask.request.environ
     environ[request_id.ENV_REQUEST_ID] = generate_request_id()
+    _refuse_other_spellings(flask.request)
     global_id = flask.request.headers.get(request_id.INBOUND_HEADER, "")
     if re.fullmatch(request_id.ID_FORMAT, global_id):
         environ[request_id.GLOBAL_REQ_ID] = global_id

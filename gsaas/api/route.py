@@ -40,6 +40,8 @@ class Route:
     """Further statuses of a response without an error."""
     text: bool = False
     """Whether the response may also be plain text."""
+    exact: bool = False
+    """Whether it is served in exactly this spelling of its path, without a slash at the end or escapes."""
     changes: str | None = None
     """What administrators change with it, such as `hosts/host`: each request is a security event; None: nothing."""
 

@@ -33,7 +33,7 @@ ROUTES = (
     Route("GET", "/v1", versions.show, None, 200, schemas.versions.ONE),
     Route("GET", "/v1/openapi.json", openapi.show, None, 200, {"type": "object"}),
     Route("GET", "/healthcheck", health.show, None, 200, schemas.health.HEALTHY, errors=(503,)),
-    Route("GET", "/metrics", metrics.show, None, 200, None, text=True),
+    Route("GET", "/metrics", metrics.show, None, 200, None, text=True, exact=True),
     Route(
         "POST",
         "/v1/leases",

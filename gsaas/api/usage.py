@@ -13,7 +13,7 @@ from gsaas.api import times
 from gsaas.api.rbac import usage as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.db import usage as history
-from gsaas.objects.usage import ProjectUsage, by_project
+from gsaas.objects.usage import ProjectUsage
 
 
 def show(request: ApiRequest) -> ApiResponse:
@@ -22,9 +22,8 @@ def show(request: ApiRequest) -> ApiResponse:
     start, end = _period(request, now)
     own = request.project_id
     all_projects = request.allows(rbac.SHOW_ALL_PROJECTS)
-    with request.service.database.read() as session:
-        found = history.lease_usages(session, start, end, None if all_projects else own)
-        used = by_project(found, start, end, now)
+    with request.service.database.reading() as connection:
+        used = history.by_project(connection, start, end, now, None if all_projects else own)
     if not all_projects and not used:
         used = [ProjectUsage(own, 0, 0.0, 0.0)]
     shown = {

@@ -24,6 +24,15 @@ MAX_QUOTED_LENGTH = 60
 """Characters of an invalid value that the error message repeats."""
 CACHE_SIZE = 1000
 """Values that a schema remembers as valid."""
+TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "string": "text",
+}
+"""JSON Schema's name of a type -> what error messages call it."""
 MAX_CACHED_LENGTH = 1000
 """Characters of the longest value that is remembered."""
 
@@ -159,10 +168,15 @@ def _allowed(schema: Mapping[str, Any]) -> str:
             return "an object"
         case "array" if schema.get("uniqueItems"):
             return f"given at most {schema['maxItems']} times, each time with another value"
-        case "array":
+        case "array" if "enum" in schema["items"]:  # of a query
             return f"given at most {schema['maxItems']} times"
+        case "array":
+            return f"a list: {schema['description']}"
         case "string" if "maxLength" in schema:
             shortest, longest = schema["minLength"], schema["maxLength"]
             return f"one line of {shortest} to {longest} characters, without control characters"
+        case list(types):
+            what = " or ".join(TYPES[name] for name in types)
+            return f"{what}: {schema['description']}" if "description" in schema else what
         case _:
             return f"text: {schema['description']}" if "description" in schema else "text"

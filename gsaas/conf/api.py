@@ -31,8 +31,8 @@ OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "public_url",
         help="URL at which clients reach this API, such as https://gpu.example.org: the beginning of every "
-        "link in its answers. If unset, links begin with the address that the request was sent to, which "
-        "is wrong behind a proxy that terminates TLS or rewrites addresses.",
+        "link in its answers. If unset, links are relative to the host, such as /v1/leases, which is wrong behind a "
+        "proxy that serves the API under another path. The host that a request names is never used.",
     ),
     cfg.StrOpt(
         "paste_config",

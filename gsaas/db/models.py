@@ -238,7 +238,11 @@ class LeaseRow(Base):
         Index("ix_leases_queue", "status", "priority", "queued_at", "id", **_set_only("queued_at")),
         Index("ix_leases_project_created", "project_id", "status", "created_at", "id"),
         Index("ix_leases_updated", "updated_at", "id"),
-        Index("ix_leases_released", "released_at", **_set_only("released_at")),
+        Index(
+            "ix_leases_usage",
+            *("project_id", "released_at", "claimed_at", "claimed_gpus", "claimed_mb"),
+            **_set_only("released_at"),
+        ),
         Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
         Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
         STORAGE,

@@ -1,38 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leases had in a period, from their history."""
+"""What projects used in a period, from the history of leases. The database adds it up: there may be a million rows."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections import defaultdict
+from typing import Any
 
-from sqlalchemy import or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, DateTime, Float, Select, case, func, literal, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
+from gsaas.db.leases import LIVE
 from gsaas.db.models import LeaseRow
-from gsaas.objects.usage import LeaseUsage
+from gsaas.objects.usage import ProjectUsage
 
-AT_ONCE = 1000
-"""Rows fetched at a time: there may be a million of them in a month."""
+HOUR = 3600.0
+"""Seconds."""
 
 
-def lease_usages(
-    session: Session,
+class seconds_between(FunctionElement[float]):  # noqa: N801  (SQLAlchemy's functions have such names)
+    """The seconds from one time to another, as a number with a fraction: each database has a function of its own."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(seconds_between, "sqlite")
+def _sqlite(element: seconds_between, compiler: SQLCompiler, **more: Any) -> str:
+    begin, until = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"((julianday({until}) - julianday({begin})) * 86400.0)"
+
+
+@compiles(seconds_between, "postgresql")
+def _postgresql(element: seconds_between, compiler: SQLCompiler, **more: Any) -> str:
+    begin, until = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"CAST(EXTRACT(EPOCH FROM ({until}) - ({begin})) AS DOUBLE PRECISION)"
+
+
+@compiles(seconds_between, "mysql")
+@compiles(seconds_between, "mariadb")
+def _mysql(element: seconds_between, compiler: SQLCompiler, **more: Any) -> str:
+    begin, until = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"(TIMESTAMPDIFF(MICROSECOND, {begin}, {until}) / 1e6)"
+
+
+def by_project(
+    connection: Connection,
     start: datetime.datetime,
     end: datetime.datetime,
+    now: datetime.datetime,
     project_id: str | None = None,
-) -> Iterator[LeaseUsage]:
-    """Return what leases had from *start* until *end* (UTC): those of one project, or of all."""
-    query = select(
-        LeaseRow.project_id,
-        LeaseRow.claimed_at,
-        LeaseRow.released_at,
-        LeaseRow.claimed_gpus,
-        LeaseRow.claimed_mb,
-    ).where(
-        LeaseRow.claimed_at < end,
-        or_(LeaseRow.released_at.is_(None), LeaseRow.released_at > start),
+) -> list[ProjectUsage]:
+    """Return the usage of one project, or of each, from *start* until *end*, or until *now* if that is earlier (UTC).
+
+    The projects are in the order of their ids; those without usage in the period are left out.
+    """
+    end = min(end, now)
+    if start >= end:
+        return []
+    first, last = literal(start, DateTime), literal(end, DateTime)
+    begin, until = LeaseRow.claimed_at, LeaseRow.released_at
+    since = case((begin > first, begin), else_=first)
+    released = _sums(seconds_between(since, case((until < last, until), else_=last)))
+    alive = _sums(seconds_between(since, last))
+    # Two queries, each of which an index serves; one with OR would read every row.
+    queries = (
+        released.where(until > first, until > begin, begin < last),
+        alive.where(LeaseRow.status.in_(LIVE), until.is_(None), begin < last),
     )
-    if project_id is not None:
-        query = query.where(LeaseRow.project_id == project_id)
-    return map(LeaseUsage._make, session.execute(query.execution_options(yield_per=AT_ONCE)))
+    totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+    for query in queries:
+        if project_id is not None:
+            query = query.where(LeaseRow.project_id == project_id)
+        for project, *sums in connection.execute(query):
+            totals[project] = [
+                total + float(more) for total, more in zip(totals[project], sums, strict=True)
+            ]
+    return [
+        ProjectUsage(project, int(leases), gpu_seconds / HOUR, memory_mb_seconds / HOUR)
+        for project, (leases, gpu_seconds, memory_mb_seconds) in sorted(totals.items())
+    ]
+
+
+def _sums(seconds: seconds_between) -> Select[Any]:
+    """Return the query for the sums over the leases of each project, each of which had its GPUs for *seconds*."""
+    return select(
+        LeaseRow.project_id,
+        func.count(),
+        func.sum(LeaseRow.claimed_gpus * seconds),
+        func.sum(LeaseRow.claimed_mb * seconds),
+    ).group_by(LeaseRow.project_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU usage in a period, summed by project. Pure: no database and no clock.
+"""GPU usage of a project in a period; `gsaas.db.usage` adds it up.
 
 1. A lease counts from its claim until its GPUs are released, whether or not programs used them.
 2. Only the part of that time within the period counts. A lease that still has its GPUs counts until now.
@@ -8,27 +8,7 @@
 
 from __future__ import annotations
 
-import datetime
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
-
-HOUR = 3600.0
-"""Seconds."""
-
-
-class LeaseUsage(NamedTuple):
-    """The GPUs of one lease, and from when until when it had them; times are UTC."""
-
-    project_id: str
-    begin: datetime.datetime
-    end: datetime.datetime | None
-    """None if the lease still has them."""
-    gpus: float
-    """The number of GPUs; a part of a GPU counts as that fraction."""
-    memory_mb: int
-    """MiB of GPU memory."""
 
 
 @dataclass(frozen=True)
@@ -42,29 +22,3 @@ class ProjectUsage:
     """GPUs times hours."""
     memory_mb_hours: float
     """MiB of GPU memory times hours."""
-
-
-def by_project(
-    usages: Iterable[LeaseUsage],
-    start: datetime.datetime,
-    end: datetime.datetime,
-    now: datetime.datetime,
-) -> list[ProjectUsage]:
-    """Return the usage of each project from *start* until *end*, or until *now* if that is earlier.
-
-    The projects are in the order of their ids; those without usage in the period are left out.
-    """
-    end = min(end, now)
-    totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    for usage in usages:
-        until = end if usage.end is None else min(usage.end, end)
-        hours = (until - max(usage.begin, start)).total_seconds() / HOUR
-        if hours > 0:
-            total = totals[usage.project_id]
-            total[0] += 1
-            total[1] += hours * usage.gpus
-            total[2] += hours * usage.memory_mb
-    return [
-        ProjectUsage(project_id, int(leases), gpu_hours, memory_mb_hours)
-        for project_id, (leases, gpu_hours, memory_mb_hours) in sorted(totals.items())
-    ]

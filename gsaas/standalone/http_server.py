@@ -258,6 +258,7 @@ class _Connection:
         path, _, query = self._target.decode("latin-1").partition("?")
         environ["REQUEST_METHOD"] = self._parser.get_method().decode("latin-1")
         environ["PATH_INFO"] = unquote(path, "latin-1")
+        environ["REQUEST_URI"] = self._target.decode("latin-1")
         environ["QUERY_STRING"] = query
         environ["SERVER_PROTOCOL"] = f"HTTP/{self._parser.get_http_version()}"
         environ["wsgi.input"] = io.BytesIO(b"".join(self._body))

@@ -69,7 +69,7 @@ def test_pages_of_the_inventory_follow_one_another_to_the_end(world, noun):
         page = world.call("admin", "GET", path).json
         seen += page[noun]
         links = {link["rel"]: link["href"] for link in page.get(f"{noun}_links", [])}
-        path = links.get("next", "").removeprefix("http://localhost")
+        path = links.get("next", "")
     assert seen == whole
     assert len(seen) == {"gpus": 8, "hosts": 3, "endpoints": 3}[noun]
 

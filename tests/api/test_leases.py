@@ -28,7 +28,7 @@ def test_a_launch_answers_with_the_lease_its_address_and_what_the_cloud_notes(wo
 
     assert response.status_code == 202
     lease = response.json["lease"]
-    assert response.headers["Location"] == f"http://localhost/v1/leases/{lease['id']}"
+    assert response.headers["Location"] == f"/v1/leases/{lease['id']}"
     assert lease["links"] == [{"rel": "self", "href": response.headers["Location"]}]
     assert response.json["notes"] == ["flavorRef: ignored by this cloud"]
     assert list(lease.pop("timings")) == ["gpu_selection", "check", "claim"]
@@ -285,7 +285,7 @@ def test_pages_follow_one_another_to_the_end(world):
         seen += [lease["id"] for lease in page["leases"]]
         sizes.append(len(page["leases"]))
         links = {link["rel"]: link["href"] for link in page.get("leases_links", [])}
-        path = links.get("next", "").removeprefix("http://localhost")
+        path = links.get("next", "")
     assert (seen, sizes) == (leases, [2, 2, 1])
 
 

@@ -229,7 +229,7 @@ def test_the_queue_comes_in_pages(world):
         page = world.call("member", "GET", path).json
         found += [place["lease_id"] for place in page["places"]]
         links = page.get("places_links")
-        path = links and links[0]["href"].removeprefix("http://localhost")
+        path = links and links[0]["href"]
 
     assert found == expected
 

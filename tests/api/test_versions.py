@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import pytest
+from keystoneauth1.discover import Discover
+from keystoneauth1.session import Session
 
 from gsaas.api import microversions
+from tests.api import server
 from tests.api.world import World, only_error
 
 HEADER = "OpenStack-API-Version"
@@ -26,8 +29,8 @@ def test_the_root_names_the_versions_and_v1_describes_itself(world):
         "min_version": "1.0",
         "max_version": "1.1",
         "links": [
-            {"rel": "self", "href": "http://localhost/v1/"},
-            {"rel": "describedby", "href": "http://localhost/v1/openapi.json"},
+            {"rel": "self", "href": "/v1/"},
+            {"rel": "describedby", "href": "/v1/openapi.json"},
         ],
     }
     response = world.call(None, "GET", "/")
@@ -93,3 +96,9 @@ def test_discovery_works_with_an_unsupported_microversion(world):
 
 def test_microversions_only_grow():
     assert list(microversions.HISTORY) == sorted(set(microversions.HISTORY))
+
+
+def test_an_openstack_client_finds_version_1_by_relative_links(world):
+    with server.serving(world.app) as url:
+        (version,) = Discover(Session(), url).version_data()
+        assert version["url"] == f"{url}/v1/"

@@ -4,15 +4,27 @@
 from __future__ import annotations
 
 import datetime
+import re
+import unicodedata
+import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from oslo_utils import timeutils
 
+from gsaas import exceptions
+from gsaas.api import schemas
+from gsaas.api.validation import Schema
+from gsaas.cloud.nova import checks, requests
 from gsaas.db import leases, models
+from tests.api import server
 from tests.api.world import World, only_error
 
 PASSWORD = "correct-horse-battery-staple"
@@ -119,3 +131,182 @@ def test_a_purge_deletes_what_was_released_long_ago_and_nothing_that_lives(world
         assert leases.purge(connection, now - datetime.timedelta(days=90), 10) == 1
     assert {row[0] for row in world.rows()["leases"]} == {new, alive}
     assert old not in stored(world)
+
+
+# What is sent
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"networks": [1]}, "lease.server.networks[0] is 1; it must be an object"),
+        (
+            {"networks": [{"uuid": 5}]},
+            "lease.server.networks[0].uuid is 5; it must be text or null",
+        ),
+        ({"networks": {}}, "lease.server.networks is {}; it must be a list or text: "),
+        ({"tags": 5}, "lease.server.tags is 5; it must be a list: "),
+        ({"tags": [5]}, "lease.server.tags[0] is 5; it must be text"),
+        ({"flavorRef": []}, "lease.server.flavorRef is []; it must be text or a whole number"),
+        ({"security_groups": ["web"]}, 'lease.server.security_groups[0] is "web"; it must be an '),
+        ({"networks": [{"uuid": "a"}] * 1000}, "at most 64 objects"),
+    ],
+    ids=repr,
+)
+def test_server_fields_of_other_types_are_refused_by_their_path(world, fields, detail):
+    before = world.rows()
+    error = only_error(launch(world, server=fields))
+    assert (error["status"], error["code"]) == (400, "gsaas.bad-request")
+    assert detail in error["detail"]
+    assert world.rows() == before
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["uuid", "port", "name", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+FIELDS = st.dictionaries(st.sampled_from(sorted(schemas.servers.FIELDS)), ANYTHING, max_size=4)
+VALID = {"flavorRef": "small", "imageRef": "debian"}
+
+
+class Found:
+    """A service of OpenStack that finds whatever is asked for by a name, and fails as clients do for anything else."""
+
+    def __getattr__(self, _collection: str) -> Any:
+        return self._get
+
+    def _get(self, name: Any = "", **query: Any) -> Any:
+        for each in (name, *query.values()):
+            assert each is None or isinstance(each, str | int)
+        return [SimpleNamespace(id="found", name="found")]
+
+
+class FoundOne(Found):
+    def _get(self, name: Any = "", **query: Any) -> Any:
+        super()._get(name, **query)
+        port = {"device_id": None, "binding_vnic_type": None, "fixed_ips": []}
+        return SimpleNamespace(id=name, status="active", min_ram=0, min_disk=0, **port)
+
+
+def clients() -> Any:
+    """Return clients of a cloud in which every name that is a text exists."""
+    flavor = SimpleNamespace(name="small", ram=1, disk=1, vcpus=1)
+    usage = ("totalInstancesUsed", "totalCoresUsed", "totalRAMUsed")
+    limits = ("maxTotalInstances", "maxTotalCores", "maxTotalRAMSize")
+    values = [SimpleNamespace(name=each, value=0) for each in usage]
+    values += [SimpleNamespace(name=each, value=-1) for each in limits]
+    absolute = SimpleNamespace(absolute=values)
+    found, one = Found(), FoundOne()
+    network = SimpleNamespace(
+        networks=found.networks,
+        subnets=found.subnets,
+        security_groups=found.security_groups,
+        get_port=one.get,
+        get_network=one.get,
+    )
+    return SimpleNamespace(
+        nova=SimpleNamespace(
+            flavors=SimpleNamespace(get=lambda name: flavor),
+            limits=SimpleNamespace(get=lambda: absolute),
+            keypairs=one,
+        ),
+        sdk=SimpleNamespace(image=one, network=network),
+    )
+
+
+@given(FIELDS)
+def test_whatever_passes_the_schema_is_refused_by_name_or_reaches_nova_as_it_was_written(given):
+    schema = Schema(schemas.servers.SERVER)
+    server = VALID | given
+    try:
+        schema.check(server)
+        body = requests.body(server, "", "lease", None)
+        checks.check(clients(), "blue", requests.fields(server))
+    except (exceptions.BadRequest, exceptions.ServerRefused):
+        return
+    sent = body["server"] | body
+    for name, value in given.items():
+        if name in sent and name not in ("tags", "user_data"):
+            assert sent[name] == value
+
+
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""The characters with the property Bidi_Control of Unicode."""
+
+
+def test_a_name_that_would_change_how_a_terminal_shows_it_is_refused(world):
+    for character in ("\x1b", "\x7f", "\x85", "\x9b", "\u2028", *BIDI):
+        error = only_error(launch(world, name=f"in{character}voice"))
+        assert (error["status"], error["code"]) == (400, "gsaas.bad-request")
+        assert "without control characters" in error["detail"]
+
+
+def test_names_may_have_all_characters_of_unicode_but_those_that_control():
+    allowed = re.compile(schemas.common.NAME_PATTERN.replace("$", r"\Z"))
+    refused = {chr(number) for number in range(0x110000) if not allowed.match(chr(number))}
+    controls = {
+        chr(number)
+        for number in range(0x110000)
+        if unicodedata.category(chr(number)) in ("Cc", "Zl", "Zp")
+    }
+    assert refused == controls | set(BIDI)
+
+
+OTHER_SPELLINGS = [
+    "//metrics",
+    "///metrics",
+    "/%2fmetrics",
+    "/%2Fmetrics",
+    "/metrics/",
+    "/metrics//",
+    "/metrics%2f",
+    "/%6detrics",
+    "/metric%73",
+    "/./metrics",
+    "/v1/../metrics",
+]
+
+
+@pytest.mark.parametrize("path", OTHER_SPELLINGS)
+def test_no_other_spelling_of_a_path_slips_past_a_proxy_that_refuses_metrics(world, path):
+    with server.serving(world.app) as url:
+        assert urllib.request.urlopen(f"{url}/metrics").status == 200
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(url + path)
+        assert refused.value.code == 404
+
+
+def test_a_server_that_does_not_tell_what_was_sent_serves_metrics_at_its_path_alone(world):
+    unknown = {"REQUEST_URI": "", "RAW_URI": ""}
+    for path, status in (
+        ("/metrics", 200),
+        ("/metrics/", 404),
+        ("//metrics", 404),
+        ("metrics", 404),
+    ):
+        environ = {**unknown, "PATH_INFO": path}
+        with world.app.test_client() as client:
+            assert client.open("/", environ_overrides=environ).status_code == status, path
+
+
+def test_the_host_that_a_request_names_is_in_no_link_of_the_answer(world):
+    evil = {"Host": "evil.example.org", "X-Forwarded-Host": "evil.example.org"}
+    for _ in range(2):
+        launch(world, server=None)
+    for method, path, body in (
+        ("GET", "/", None),
+        ("GET", "/v1", None),
+        ("GET", "/v1/leases?limit=1", None),
+        ("GET", "/v1/gpus?limit=1", None),
+        ("POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}, "server": None}}),
+    ):
+        answer = world.call(
+            "member" if "lease" in path else "admin", method, path, body, headers=evil
+        )
+        assert answer.status_code < 400
+        assert "href" in answer.text
+        assert "evil" not in answer.text + str(answer.headers)

@@ -88,7 +88,8 @@ def leases(run, database_url: str) -> Iterator[Callable[[], set[str]]]:
     with database.write() as session:
         for days in (1, 30, 100, 101, 400):
             ended = now - datetime.timedelta(days=days)
-            session.add(rows.lease(f"{days}", status="RELEASED", released_at=ended))
+            moments = {"created_at": ended, "released_at": ended}
+            session.add(rows.lease(f"{days}", status="RELEASED", **moments))
         long_ago = now - datetime.timedelta(days=1000)
         session.add(rows.lease("alive", created_at=long_ago))
         session.add(

@@ -11,7 +11,13 @@ MAX_INTEGER = 2**31 - 1
 
 NAME_MIN, NAME_MAX = 1, 255
 """The shortest and longest name or identifier, in characters."""
-NAME_PATTERN = "^[^\\u0000-\\u001f\\u007f]*$"
+NAME_PATTERN = (
+    "^[^\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]*$"
+)
+"""Text without the characters of Unicode's general categories Cc, Zl and Zp, and those with its property Bidi_Control.
+
+Printed, the former move the cursor or end the line, and the latter show other text than there is. Joiners, which emoji and
+several scripts need, are allowed."""
 
 TEXT: dict[str, Any] = {
     "type": "string",
@@ -19,7 +25,7 @@ TEXT: dict[str, Any] = {
     "maxLength": NAME_MAX,
     "pattern": NAME_PATTERN,
 }
-"""A name or an identifier: one line without control characters."""
+"""A name or an identifier: one line without control characters of terminals or of the direction of text."""
 
 TIME = {"type": "string", "format": "date-time"}
 MIB = {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER}

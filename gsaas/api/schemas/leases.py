@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gsaas.api.schemas import cgpus, common, queue
+from gsaas.api.schemas import cgpus, common, queue, servers
 from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
@@ -17,20 +17,7 @@ CREATE = common.record(
                     "description": "The name of the lease; by default `lease-` and the first 8 characters of its id.",
                 },
                 "cgpus": cgpus.REQUEST,
-                "server": {
-                    "type": ["object", "null"],
-                    "description": "Nova's own fields of a server: imageRef, flavorRef, networks, "
-                    "key_name, user_data and so on. null: no VM is created; an existing program or VM uses the "
-                    "cGPUs.",
-                    "properties": {
-                        "user_data": {
-                            "type": "string",
-                            "contentEncoding": "base64",
-                            "description": "user data in base64, as Nova requires",
-                        }
-                    },
-                    "default": {},
-                },
+                "server": servers.SERVER,
                 "consumer": common.record(
                     {
                         "host": {

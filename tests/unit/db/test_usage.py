@@ -1,50 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History says what leases held, and when."""
+"""The usage of projects in a period, calculated by hand."""
 
 from __future__ import annotations
 
 import datetime
 
+import pytest
+
 from gsaas.db import usage
 from gsaas.db.database import Database
-from gsaas.objects.usage import LeaseUsage
+from gsaas.objects.usage import ProjectUsage
 from tests.support import rows
 
 
-def at(hour: int) -> datetime.datetime:
-    return datetime.datetime(2026, 11, 1) + datetime.timedelta(hours=hour, microseconds=1)
+def at(hour: float) -> datetime.datetime:
+    return datetime.datetime(2026, 11, 1) + datetime.timedelta(hours=hour)
 
 
-def held(database: Database, start: int, end: int, **more: str) -> set[LeaseUsage]:
-    with database.read() as session:
-        return set(usage.lease_usages(session, at(start), at(end), **more))
+START, END, NOW = at(0), at(24), at(100)
+
+HISTORY = [
+    ("blue", at(2), at(5), 2, 16384),  # 3 h
+    ("blue", at(-10), at(1), 1, 8192),  # 1 h of it in the period
+    ("blue", at(23.5), at(30), 0.25, 2048),  # half an hour of it
+    ("red", at(-10), None, 0.5, 4096),  # all 24 h, and still
+    ("green", at(-5), at(0), 8, 65536),  # ended as the period began
+    ("green", at(24), at(25), 8, 65536),  # began as it ended
+    ("green", None, at(12), None, None),  # waited in vain
+    ("grey", at(3), at(3), 1, 2**40),  # given back at once
+    ("huge", at(3), at(4), 1, 2**40),
+]
+"""Project, claim, release, GPUs and MiB of each lease."""
 
 
-def add(
-    database: Database, name: str, begin: int | None, end: int | None, project: str = "blue"
-) -> LeaseUsage:
-    """Store a lease of half a GPU that was held so; return what is to be read of it."""
-    held = {"claimed_at": None, "claimed_gpus": None, "claimed_mb": None}
-    if begin is not None:
-        held = {"claimed_at": at(begin), "claimed_gpus": 0.5, "claimed_mb": 2**40}
-    over = {} if end is None else {"status": "RELEASED", "released_at": at(end)}
+@pytest.fixture
+def history(database: Database) -> Database:
     with database.write() as session:
-        session.add(rows.lease(name, project_id=project, **held, **over))
-    return LeaseUsage(project, at(begin or 0), over.get("released_at"), 0.5, 2**40)
+        for number, (project, begin, end, gpus, memory_mb) in enumerate(HISTORY):
+            over = {} if end is None else {"status": "RELEASED", "released_at": end}
+            had = {"claimed_at": begin, "claimed_gpus": gpus, "claimed_mb": memory_mb}
+            session.add(rows.lease(f"lease-{number}", project_id=project, **had, **over))
+    return database
 
 
-def test_leases_are_read_that_held_something_in_the_period(database):
-    add(database, "before", 0, 10)
-    ends = add(database, "ends in it", 0, 11)
-    begins = add(database, "begins in it", 19, 30)
-    lasts = add(database, "lasts", 0, None)
-    add(database, "after", 20, None)
-    add(database, "waited in vain", None, 12)
-    assert held(database, 10, 20) == {ends, begins, lasts}
+def used(database: Database, start=START, end=END, now=NOW, **more) -> list[ProjectUsage]:
+    with database.reading() as connection:
+        return usage.by_project(connection, start, end, now, **more)
 
 
-def test_one_projects_history_is_read_by_itself(database):
-    blue = add(database, "lease-1", 1, 2)
-    red = add(database, "lease-2", 1, None, "red")
-    assert held(database, 0, 3, project_id="red") == {red}
-    assert held(database, 0, 3) == {blue, red}
+def near(project: str, leases: int, gpu_hours: float, memory_mb_hours: float) -> ProjectUsage:
+    """Return such usage, equal to any that differs by less than a hundred-thousandth of it."""
+    hours = pytest.approx(gpu_hours, rel=1e-5), pytest.approx(memory_mb_hours, rel=1e-5)
+    return ProjectUsage(project, leases, *hours)
+
+
+def test_hours_are_those_within_the_period_in_which_a_lease_had_gpus(history):
+    assert used(history) == [
+        near("blue", 3, 6 + 1 + 0.125, 49152 + 8192 + 1024),
+        near("huge", 1, 1, 2**40),
+        near("red", 1, 12, 98304),
+    ]
+
+
+def test_a_fraction_of_a_second_counts(database):
+    with database.write() as session:
+        end = START + datetime.timedelta(milliseconds=4500)
+        had = {"claimed_at": START, "claimed_gpus": 800, "claimed_mb": 1}
+        session.add(rows.lease(status="RELEASED", released_at=end, **had))
+    assert used(database) == [near("project-1", 1, 1, 0.00125)]
+
+
+def test_one_projects_usage_is_read_by_itself(history):
+    assert used(history, project_id="red") == [near("red", 1, 12, 98304)]
+    assert used(history, project_id="green") == []
+
+
+def test_an_open_lease_counts_until_now_and_not_into_the_future(history):
+    assert used(history, now=at(6), project_id="red") == [near("red", 1, 3, 24576)]
+
+
+def test_a_period_in_the_future_has_no_usage(history):
+    assert used(history, at(200), at(300)) == []
+
+
+@pytest.mark.parametrize("cut", [0.5, 4, 23.75])
+def test_two_halves_of_a_period_are_the_whole(history, cut):
+    halves = [used(history, START, at(cut)), used(history, at(cut), END)]
+    for whole in used(history):
+        parts = [used for half in halves for used in half if used.project_id == whole.project_id]
+        assert sum(part.gpu_hours for part in parts) == pytest.approx(whole.gpu_hours)
+        assert sum(part.memory_mb_hours for part in parts) == pytest.approx(whole.memory_mb_hours)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove what callers asked of the cloud, passwords included, once it is not needed; index leases by their release."""
+"""Remove what callers asked of the cloud, passwords included, once it is not needed; index what GET /v1/usage adds up."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NEEDED = ("QUEUED", "CLAIMED")
 def upgrade() -> None:
     condition = sa.text("released_at IS NOT NULL")
     op.create_index(
-        "ix_leases_released",
+        "ix_leases_usage",
         "leases",
-        ["released_at"],
+        ["project_id", "released_at", "claimed_at", "claimed_gpus", "claimed_mb"],
         sqlite_where=condition,
         postgresql_where=condition,
     )
@@ -27,4 +27,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.drop_index("ix_leases_released", "leases")
+    op.drop_index("ix_leases_usage", "leases")
