@@ -172,6 +172,28 @@ class NoMaskedAddress(NoCapacity):
     )
 
 
+class DirectDisabled(GsaasError):
+    """The consumer would have to be told real addresses of GPUs, which the operator does not allow."""
+
+    code = "gsaas.access.direct-disabled"
+    status = 403
+    fmt = (
+        "this cloud tells nobody where its GPUs are: launch with a VM, or name in lease.consumer.host a host that has "
+        "a RODVR endpoint"
+    )
+
+
+class LocalShareExceeded(GsaasError):
+    """The project's leases have as many masked addresses of a host as one project may have."""
+
+    code = "gsaas.quota.local-addresses"
+    status = 403
+    fmt = (
+        "the program needs %(count)d masked addresses of its host, where the project has %(used)d of at most "
+        "%(limit)d; release leases that are used there"
+    )
+
+
 class NeverFits(GsaasError):
     """The request asks for more than the cloud has, so waiting would not help."""
 

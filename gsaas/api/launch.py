@@ -14,6 +14,7 @@ from oslo_utils import timeutils
 
 from gsaas import exceptions
 from gsaas.api import cgpus, limits, queue
+from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest
 from gsaas.api.service import ApiService
 from gsaas.gpgpums.allocation import UNREACHABLE
@@ -33,6 +34,8 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     neither is possible; nothing is changed then.
     """
     service, body = request.service, request.body["lease"]
+    if body.get("server", {}) is None:
+        request.authorise(rbac.CREATE_WITHOUT_SERVER)
     policy = body["cgpus"].get("policy")
     gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))
     wait_policy = queue.wait_policy(request, body)

@@ -24,7 +24,7 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 from gsaas import conf as gsaas_conf
 from gsaas.api import rbac
 from gsaas.checkup import database as database_check
-from gsaas.checkup import releases
+from gsaas.checkup import defaults, releases
 from gsaas.checkup.findings import Finding, Level, fail, ok, reason, warn
 from gsaas.db import leftovers, migration, ready
 from gsaas.db.database import Database
@@ -93,6 +93,12 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     @_guarded
+    def check_defaults(self) -> Result:
+        """No default of this release refuses what was accepted before."""
+        with _current(self.conf) as database, database.reading() as connection:
+            return _result(defaults.check(self.conf, connection))
+
+    @_guarded
     def check_access_rules(self) -> Result:
         """The operator's access rules are among those of this release."""
         return _result(_check_rules(self.conf))
@@ -109,6 +115,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Releases of controllers", check_controllers),
         ("Releases of agents", check_agents),
         ("Configuration files", check_configuration),
+        ("Changed defaults", check_defaults),
         ("Access rules", check_access_rules),
         ("Format of the access rules", check_policy_json),
     )

@@ -30,7 +30,9 @@ NOVA_LIMIT = 65_535
 """Upper bound of the bytes of user data that Nova takes, after base64."""
 
 _BARE = "text/x-not-multipart"
-_MAX_UNPACKED = 16 * 2**20  # bytes; far beyond any user data, far below what a gzip bomb makes
+_MAX_UNPACKED = 2**20
+"""Bytes of unpacked user data. Packed again it has to fit into 48 KiB, which text of more than this seldom does; and
+it is held in memory several times, for each of the requests that a process answers at once."""
 
 MERGE_HOW = [
     {"name": "list", "settings": ["append"]},

@@ -32,6 +32,19 @@ OPTS = [
         "as its lease. A consumer whose grant has expired requests the environment again. Too short, and programs that "
         "start slowly come too late; very long, and a grant that is found in an old log can still be redeemed.",
     ),
+    cfg.StrOpt(
+        "direct",
+        default="with-key",
+        choices=[
+            ("never", "no lease's owner is told a real address"),
+            ("with-key", "only if a key is set: then the fences admit only who redeems a grant"),
+            ("always", "also without a key: every machine on the GPU network reaches the GPUs"),
+        ],
+        help="Whether the owner of a lease without a server is told the real addresses of its daemons, and the gate, "
+        "if its consumer can have neither masked addresses nor the GPUs of its own host. With never, masking holds for "
+        "all tenants, and such launches are refused. Who may launch without a server at all, the access rule "
+        "gsaas:leases:create-without-server says.",
+    ),
     cfg.PortOpt(
         "gate_port",
         help="TCP port of every GPU host, at its address on the GPU network, where its gsaas-monitor accepts grants; "
@@ -39,6 +52,12 @@ OPTS = [
         "API. Consumers have to reach this port, and no other machine has to.",
     ),
 ]
+
+
+def allows_direct(conf: cfg.ConfigOpts) -> bool:
+    """Return whether owners of leases may be told real addresses."""
+    direct: str = conf.grants.direct
+    return direct == "always" or (direct == "with-key" and bool(conf.grants.key))
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

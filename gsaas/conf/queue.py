@@ -21,6 +21,16 @@ OPTS: list[cfg.Opt] = [
         "it delays no other request.",
     ),
     cfg.IntOpt(
+        "reserve_for",
+        default=3600,
+        min=-1,
+        max=31536000,
+        help="Seconds, from when a request joined the queue, for which it keeps later requests from the GPUs that it "
+        "waits for. After that it keeps its place and is served as soon as it fits, but others are served meanwhile. "
+        "At 0, small requests always go before a large one that does not fit, which may then wait for ever; at -1, the "
+        "order is strict, and one request for all GPUs bars everybody until all leases have ended.",
+    ),
+    cfg.IntOpt(
         "lowest_priority",
         default=-100,
         max=0,

@@ -23,9 +23,10 @@ OPTS: list[cfg.Opt] = [
     ),
     cfg.IntOpt(
         "cgpus",
-        default=-1,
+        default=16,
         min=-1,
-        help="Most cGPUs of a project, over all its leases. -1 is no limit; at 0, no launch is granted.",
+        help="Most cGPUs of a project, over all its leases. -1 is no limit: one project may then have every GPU; at 0, "
+        "no launch is granted. The default of gsaas-standalone is -1.",
     ),
     cfg.IntOpt(
         "gpu_memory_mb",

@@ -25,6 +25,14 @@ OPTS = [
         "169.254.169.254, or be used by anything else on compute hosts. Change it only on a cloud without "
         "such leases.",
     ),
+    cfg.IntOpt(
+        "local_per_project",
+        default=256,
+        min=-1,
+        help="Most addresses of local_prefix that the leases of one project may have on one host, one for each cGPU; "
+        "-1 is no limit. Controllers read it. With a large value, one project can leave none to others; a "
+        "small one limits the cGPUs of a program on a compute host.",
+    ),
     cfg.StrOpt(
         "gpu_device",
         default="gpu0",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 
 from gsaas.db import queue
-from gsaas.db.models import ClaimRow, GpuRow, table_of
+from gsaas.db.models import ClaimRow, GpuRow, LeaseRow, table_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Claim
@@ -123,6 +123,13 @@ def masked_ips(connection: Connection, host: str) -> list[str]:
     """Return the masked addresses that consumers on *host* use now."""
     query = select(_CLAIMS.c.masked_ip).where(_CLAIMS.c.masked_host == host)
     return [ip for ip in connection.scalars(query) if ip is not None]
+
+
+def masked_ips_of(connection: Connection, host: str, project_id: str) -> int:
+    """Return how many masked addresses consumers of a project's leases use on *host* now."""
+    query = select(func.count()).select_from(_CLAIMS.join(table_of(LeaseRow)))
+    query = query.where(_CLAIMS.c.masked_host == host, LeaseRow.project_id == project_id)
+    return connection.scalars(query).one()
 
 
 def daemon_ports(connection: Connection, host: str) -> list[int]:

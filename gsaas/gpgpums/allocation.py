@@ -36,8 +36,13 @@ LOG = logging.getLogger(__name__)
 NATIVE = "native"
 """The remoting driver of leases whose access is native."""
 
-UNREACHABLE = (exceptions.NoDaemonPort, exceptions.NoMaskedAddress)
-"""There are GPUs, but no port or address by which their consumer could reach them."""
+UNREACHABLE = (
+    exceptions.NoDaemonPort,
+    exceptions.NoMaskedAddress,
+    exceptions.LocalShareExceeded,
+    exceptions.DirectDisabled,
+)
+"""There are GPUs, but no port or address by which their consumer could reach them, or none that it may have."""
 
 
 class Allocator:
@@ -45,7 +50,8 @@ class Allocator:
 
     *masked* are the addresses that a VM sees. *daemon_ports* are, by remoting driver, the ports for daemons that serve
     one cGPU each. With *native*, consumers on a GPU host use its GPUs without a middleware; *local* are the masked
-    addresses for programs of a compute host, None if these are told the real addresses.
+    addresses for programs of a compute host, None if these are told the real addresses; *local_per_project* is how many
+    of these on one host one project may have, -1 any number. *direct* is whether consumers may be told real addresses.
     """
 
     def __init__(
@@ -56,12 +62,16 @@ class Allocator:
         *,
         native: bool,
         local: MaskedAddresses | None,
+        local_per_project: int = -1,
+        direct: bool = True,
     ) -> None:
         self._cache = cache
         self._masked = masked
         self._daemon_ports = daemon_ports
         self._native = native
         self._local = local
+        self._local_per_project = local_per_project
+        self._direct = direct
 
     def check_masked(self, count: int) -> None:
         """Raise `BadRequest` if a VM cannot be told *count* masked addresses."""
@@ -153,7 +163,10 @@ class Allocator:
         if access == Access.NATIVE:
             return {"access": access, "remoting": NATIVE}, [{}] * lease.count
         if access != Access.MASKED or local is None or host is None:
+            if not self._direct:
+                raise exceptions.DirectDisabled
             return {"access": access}, [{}] * lease.count
+        self._check_local_share(connection, lease, host)
         taken = claim_rows.masked_ips(connection, host)
         addresses = local.choose(taken, lease.count, host)
         # The endpoint is going to be told, so from now on there is a binding to remove.
@@ -162,6 +175,15 @@ class Allocator:
             {"masked_ip": address.ip, "masked_port": address.port, "masked_host": host}
             for address in addresses
         ]
+
+    def _check_local_share(self, connection: Connection, lease: Lease, host: str) -> None:
+        """Raise `LocalShareExceeded` if the project of *lease* would have too many addresses of *host* with it."""
+        most = self._local_per_project
+        if most < 0:
+            return
+        used = claim_rows.masked_ips_of(connection, host, lease.project_id)
+        if used + lease.count > most:
+            raise exceptions.LocalShareExceeded(count=lease.count, used=used, limit=most)
 
 
 def _chosen(

@@ -33,6 +33,7 @@ from oslo_utils import timeutils
 
 from gsaas import exceptions
 from gsaas import limits as quota_drivers
+from gsaas.conf.grants import allows_direct
 from gsaas.db import claims as claim_rows
 from gsaas.db import leases
 from gsaas.db import limits as limit_rows
@@ -68,12 +69,14 @@ class Claims:
     *request_mix* requests. *daemon_ports* are, by remoting driver, the ports for daemons that serve one cGPU each;
     without any, GPUs' own daemons serve them. *native* lets consumers on a GPU host use its GPUs without any
     middleware; *local* are the masked addresses for programs of a host with a RODVR endpoint; without *local*, these
-    programs get the real addresses.
+    programs get the real addresses. *local_per_project* is how many of these addresses one project may have on a host;
+    without *direct*, no consumer gets real addresses.
 
-    For the queue: *quotas* are those of leases that wait; with *backfill* some may be served before others;
-    *client_timeout* is how long a client that announced to poll may be silent, in seconds; *announce* is called for
-    each lease that has left the queue, after the commit; *is_client_waiting* returns whether a request of the lease's
-    own client waits for it in this process.
+    For the queue: *quotas* are those of leases that wait; with *backfill* some may be served before others; for
+    *reserve_for* seconds a request keeps later ones from the GPUs that it waits for, -1 is for ever; *client_timeout*
+    is how long a client that announced to poll may be silent, in seconds; *announce* is called for each lease that
+    has left the queue, after the commit; *is_client_waiting* returns whether a request of the lease's own client
+    waits for it in this process.
     """
 
     def __init__(
@@ -89,8 +92,11 @@ class Claims:
         daemon_ports: Mapping[str, PortRange] | None = None,
         native: bool = False,
         local: MaskedAddresses | None = None,
+        local_per_project: int = limits.UNLIMITED,
+        direct: bool = True,
         quotas: Limits | None = None,
         backfill: bool = False,
+        reserve_for: float = limits.UNLIMITED,
         client_timeout: float = 60.0,
         announce: Announce = lambda *_: None,
         is_client_waiting: Callable[[str], bool] = lambda _: False,
@@ -108,9 +114,18 @@ class Claims:
             cached,
             request_mix=request_mix,
             backfill=backfill,
+            reserve_for=reserve_for,
             client_timeout=client_timeout,
         )
-        self._allocator = Allocator(cache, masked, daemon_ports or {}, native=native, local=local)
+        self._allocator = Allocator(
+            cache,
+            masked,
+            daemon_ports or {},
+            native=native,
+            local=local,
+            local_per_project=local_per_project,
+            direct=direct,
+        )
         self.queue = WaitQueue(
             database,
             self.scheduler,
@@ -156,8 +171,11 @@ class Claims:
             daemon_ports=daemon_ports,
             native=conf.remoting.native,
             local=MaskedAddresses(conf.rodvr.local_prefix, default_port),
+            local_per_project=conf.rodvr.local_per_project,
+            direct=allows_direct(conf),
             quotas=quota_drivers.load(conf),
             backfill=conf.queue.backfill,
+            reserve_for=conf.queue.reserve_for,
             client_timeout=conf.queue.client_timeout,
             announce=announce,
             is_client_waiting=is_client_waiting,

@@ -7,7 +7,9 @@
 3. Without *backfill*, no other request is passed over: while the first one does not fit, no request is served.
 4. With *backfill*, a later request may be served if it uses no GPU that any request before it could use if that GPU
    were idle. How long leases last is not known, so no weaker rule is sure to delay no request.
-5. A new request is the last of its priority. The same rules apply to it, so it overtakes no request even when GPUs are
+5. A request keeps later ones from GPUs only for a time. After that it stays where it is, is served as soon as it fits,
+   and is passed over while it does not: else a request for all GPUs could bar everybody for ever.
+6. A new request is the last of its priority. The same rules apply to it, so it overtakes no request even when GPUs are
    free.
 
 This module knows no database, clock or socket.
@@ -49,13 +51,22 @@ Allows = Callable[[QueuedRequest, Placement | None], bool]
 """Whether the quota of its project allows a request now, with this placement (None: wherever it is placed)."""
 
 
+Reserves = Callable[[QueuedRequest], bool]
+"""Whether a request that does not fit keeps later ones from the GPUs that it waits for."""
+
+
 def no_quotas(_queued: QueuedRequest, _placement: Placement | None) -> bool:
     """Allow every request."""
     return True
 
 
 def choose_next(
-    pool: Pool, queue: Iterable[QueuedRequest], *, backfill: bool, allows: Allows = no_quotas
+    pool: Pool,
+    queue: Iterable[QueuedRequest],
+    *,
+    backfill: bool,
+    allows: Allows = no_quotas,
+    reserves: Reserves = lambda _: True,
 ) -> tuple[QueuedRequest, Placement] | None:
     """Return the request of *queue* that is served next, and its placement; None if none can be served now.
 
@@ -70,6 +81,8 @@ def choose_next(
                 continue
             placement = pool.place(queued.request, queued.policy)
             if placement is None:
+                if not reserves(queued):
+                    continue
                 if not backfill:
                     return None
                 if queued.request not in reserved_for:

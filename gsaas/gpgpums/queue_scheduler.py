@@ -7,6 +7,7 @@ import datetime
 import logging
 from collections.abc import Callable, Sequence
 
+from oslo_utils import timeutils
 from sqlalchemy import Connection
 
 from gsaas import exceptions
@@ -32,7 +33,8 @@ class QueueScheduler:
     """Schedules the queue on the pool of *cache*, which the caller keeps up to date. Not thread-safe.
 
     *policy* returns the policy that a request names, or the default; *quotas* are those of leases in the queue; with
-    *backfill* some may be served before others; *client_timeout* is how long a client that announced to poll
+    *backfill* some may be served before others; *reserve_for* is for how many seconds one keeps later ones from the
+    GPUs that it waits for, -1 for ever; *client_timeout* is how long a client that announced to poll
     may be silent, in seconds.
     """
 
@@ -43,12 +45,14 @@ class QueueScheduler:
         quotas: Limits,
         *,
         backfill: bool,
+        reserve_for: float,
         client_timeout: float,
     ) -> None:
         self._cache = cache
         self._policy = policy
         self._quotas = quotas
         self._backfill = backfill
+        self._reserve_for = reserve_for
         self._client_timeout = client_timeout
 
     def next(
@@ -68,10 +72,19 @@ class QueueScheduler:
             passed_over = passed_over or not allowed
             return allowed
 
+        def reserves(one: QueuedRequest) -> bool:
+            nonlocal passed_over
+            reserving = one is new or self._reserve_for < 0 or one.queued_at >= reserving_since
+            passed_over = passed_over or not reserving
+            return reserving
+
+        reserving_since = timeutils.utcnow() - datetime.timedelta(
+            seconds=max(0.0, self._reserve_for)
+        )
         head = queue_rows.head(connection, self._client_timeout)
         if head is not None:
             first = self._waiting(connection, [head])
-            found = queue.choose_next(pool, first, backfill=False, allows=allows)
+            found = queue.choose_next(pool, first, backfill=False, allows=allows, reserves=reserves)
             if found is not None or not (passed_over or self._backfill):
                 return found
         lowest = None if new is None else new.priority
@@ -79,7 +92,9 @@ class QueueScheduler:
         waiting = self._waiting(connection, rows)
         if new is not None:
             waiting.append(new)
-        return queue.choose_next(pool, waiting, backfill=self._backfill, allows=allows)
+        return queue.choose_next(
+            pool, waiting, backfill=self._backfill, allows=allows, reserves=reserves
+        )
 
     def place_new(
         self, connection: Connection, request: Request, policy: Policy, priority: int

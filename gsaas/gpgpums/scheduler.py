@@ -30,7 +30,8 @@ class GpuScheduler:
     """Proposes placements by the policies of *policies* from the pool of *cache*.
 
     Policies may look at the last *request_mix* requests. *quotas* are those of leases in the queue; with *backfill* a
-    lease may be served before others; *client_timeout* is how long a client that announced to poll may be
+    lease may be served before others; *reserve_for* is for how many seconds a lease keeps later ones from the GPUs
+    that it waits for; *client_timeout* is how long a client that announced to poll may be
     silent, in seconds. Methods that say so are called with `lock` acquired.
     """
 
@@ -43,12 +44,18 @@ class GpuScheduler:
         *,
         request_mix: int,
         backfill: bool,
+        reserve_for: float,
         client_timeout: float,
     ) -> None:
         self.lock = threading.Lock()
         self.policies = policies
         self.queue = QueueScheduler(
-            cache, self.policy, quotas, backfill=backfill, client_timeout=client_timeout
+            cache,
+            self.policy,
+            quotas,
+            backfill=backfill,
+            reserve_for=reserve_for,
+            client_timeout=client_timeout,
         )
         self._database = database
         self._cache = cache

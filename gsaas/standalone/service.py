@@ -30,6 +30,7 @@ from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
 from gsaas.gpu_host.gate import Gate
 from gsaas.grants import keyring
+from gsaas.limits.base import UNLIMITED
 from gsaas.metrics import counted
 from gsaas.netlink.namespace import entered
 from gsaas.notifications.emitter import Notifications
@@ -78,6 +79,7 @@ class Standalone:
         """
         self._conf = conf
         self._state = state
+        conf.set_default("cgpus", UNLIMITED, group="quotas")  # for the users of one machine
         if not conf.grants.key:
             conf.set_override("key", [state.grant_key()], group="grants")
         self._started = ExitStack()

@@ -25,11 +25,13 @@ from gsaas.api.app import Authenticate
 from gsaas.api.route import Route
 from gsaas.api.routes import ROUTES
 from gsaas.api.subscriptions import LeaseSubscriptions
+from gsaas.conf.grants import allows_direct
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policy_selection import PolicySelection
+from gsaas.limits.base import UNITS, UNLIMITED
 from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.remoting import base as remoting
@@ -157,6 +159,10 @@ class World:
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
+        # Most tests are about other things, and have more leases than a project gets by default, or no key for grants.
+        for resource in UNITS:
+            conf.set_default(resource, UNLIMITED, "quotas")
+        conf.set_default("direct", "always", "grants")
         if database is None:
             new = not (folder / "gsaas.db").exists()
             if new:
@@ -180,8 +186,11 @@ class World:
             masked=MaskedAddresses(conf.rodvr.masked_prefix, 8308),
             native=conf.remoting.native,
             local=MaskedAddresses(conf.rodvr.local_prefix, 8308),
+            local_per_project=conf.rodvr.local_per_project,
+            direct=allows_direct(conf),
             quotas=limits.load(conf),
             backfill=conf.queue.backfill,
+            reserve_for=conf.queue.reserve_for,
             client_timeout=conf.queue.client_timeout,
             announce=announce,
             is_client_waiting=subscriptions.is_client_waiting,

@@ -4,31 +4,38 @@
 from __future__ import annotations
 
 import datetime
+import gzip
+import http.client
+import json
 import re
+import tracemalloc
 import unicodedata
-import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oslo_utils import timeutils
 
+import gsaas.conf
 from gsaas import exceptions
 from gsaas.api import schemas
 from gsaas.api.validation import Schema
 from gsaas.cloud.nova import checks, requests
+from gsaas.conf.grants import allows_direct
 from gsaas.db import leases, models
 from tests.api import server
 from tests.api.world import World, only_error
 
 PASSWORD = "correct-horse-battery-staple"
 USER_DATA = b64encode(b"#!/bin/sh\necho very-secret\n").decode()
+KEY = "k1:" + "a" * 43
+"""A key for grants."""
 SECRETS = {"adminPass": PASSWORD, "user_data": USER_DATA}
 
 
@@ -210,7 +217,7 @@ def clients() -> Any:
     )
     return SimpleNamespace(
         nova=SimpleNamespace(
-            flavors=SimpleNamespace(get=lambda name: flavor),
+            flavors=SimpleNamespace(get=lambda _name: flavor),
             limits=SimpleNamespace(get=lambda: absolute),
             keypairs=one,
         ),
@@ -232,6 +239,43 @@ def test_whatever_passes_the_schema_is_refused_by_name_or_reaches_nova_as_it_was
     for name, value in given.items():
         if name in sent and name not in ("tags", "user_data"):
             assert sent[name] == value
+
+
+def bomb(size: int) -> str:
+    """Return user data that unpacks to *size* bytes."""
+    return b64encode(gzip.compress(b"#!/bin/sh\n" + bytes(size - 10))).decode()
+
+
+def test_user_data_that_unpacks_to_much_is_refused_and_takes_little_memory(world):
+    """24 such requests at once took 1.8 GB."""
+    packed = bomb(15 * 2**20)
+    assert len(packed) < 22_000
+    tracemalloc.start()
+    with ThreadPoolExecutor(24) as pool:
+        answers = [pool.submit(launch, world, server={"user_data": packed}) for _ in range(24)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    details = {only_error(answer.result())["detail"] for answer in answers}
+    assert details == {"user data unpacks to more than 1048576 bytes"}
+    assert peak < 128 * 2**20
+
+
+def test_user_data_that_is_just_small_enough_takes_little_memory_too(world):
+    packed = bomb(2**20)
+    tracemalloc.start()
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(launch, world, server={"user_data": packed}) for _ in range(8)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert {answer.result().status_code for answer in answers} == {202}
+    assert peak < 128 * 2**20
+
+
+def test_a_compressed_body_is_not_unpacked(world):
+    body = gzip.compress(json.dumps({"lease": {"cgpus": {"count": 1}}}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    error = only_error(world.call("member", "POST", "/v1/leases", data=body, headers=headers))
+    assert (error["status"], error["code"]) == (400, "gsaas.bad-request")
 
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -271,13 +315,20 @@ OTHER_SPELLINGS = [
 ]
 
 
+def status_of(url: str, path: str) -> int:
+    """Return the status of a request whose path is sent as it is."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"))
+    connection.request("GET", path)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
 @pytest.mark.parametrize("path", OTHER_SPELLINGS)
 def test_no_other_spelling_of_a_path_slips_past_a_proxy_that_refuses_metrics(world, path):
     with server.serving(world.app) as url:
-        assert urllib.request.urlopen(f"{url}/metrics").status == 200
-        with pytest.raises(HTTPError) as refused:
-            urllib.request.urlopen(url + path)
-        assert refused.value.code == 404
+        assert status_of(url, "/metrics") == 200
+        assert status_of(url, path) == 404
 
 
 def test_a_server_that_does_not_tell_what_was_sent_serves_metrics_at_its_path_alone(world):
@@ -310,3 +361,88 @@ def test_the_host_that_a_request_names_is_in_no_link_of_the_answer(world):
         assert answer.status_code < 400
         assert "href" in answer.text
         assert "evil" not in answer.text + str(answer.headers)
+
+
+# What one member may take from all others
+
+
+def test_real_addresses_are_told_to_nobody_where_the_operator_wants_masking_to_hold(build):
+    world = build(f"[grants]\ndirect = never\nkey = {KEY}\ngate_port = 8307\n")
+    before = world.rows()
+    error = only_error(launch(world, server=None))
+    assert (error["status"], error["code"]) == (403, "gsaas.access.direct-disabled")
+    assert "192.168." not in error["detail"]
+    assert world.rows()["claims"] == before["claims"]
+    masked = launch(world, server=None, consumer={"host": "compute1"})
+    assert masked.json["lease"]["access"] == "masked"
+    assert "192.168." not in masked.text
+
+
+def test_a_request_that_waits_is_told_no_real_address_either(build):
+    world = build("[grants]\ndirect = never\n")
+    taken = [world.launch()["id"] for _ in range(8)]
+    lease = launch(world, server=None, wait=None).json["lease"]
+    world.call("admin", "DELETE", f"/v1/leases/{taken[0]}")
+    world.engine.settle()
+    shown = world.call("member", "GET", f"/v1/leases/{lease['id']}")
+    assert (shown.json["lease"]["status"], shown.json["lease"]["devices"]) == ("RELEASED", [])
+    assert "192.168." not in shown.text
+
+
+@pytest.mark.parametrize(("key", "status"), [("", 403), (f"key = {KEY}", 201)])
+def test_by_default_real_addresses_need_a_key_for_grants(build, key, status):
+    world = build(f"[grants]\ndirect = with-key\n{key}\n")
+    assert launch(world, server=None).status_code == status
+
+
+def test_an_operator_may_keep_members_from_launching_without_a_vm(build, tmp_path):
+    rules = tmp_path / "policy.yaml"
+    rules.write_text('"gsaas:leases:create-without-server": "role:admin"\n')
+    world = build(f"[oslo_policy]\npolicy_file = {rules}\n")
+    error = only_error(launch(world, server=None))
+    assert (error["status"], error["code"]) == (403, "gsaas.forbidden")
+    assert launch(world, server={}).status_code == 202
+    assert launch(world, "admin", server=None).status_code == 201
+
+
+def test_one_project_has_no_more_than_its_share_of_a_hosts_addresses(build):
+    world = build("[rodvr]\nlocal_per_project = 100\n")
+    here = {"server": None, "consumer": {"host": "compute1"}}
+
+    def take(count: int, caller: str = "member") -> Any:
+        cgpus = {"count": count, "mode": "shared", "memory_mb": 1}
+        return launch(world, caller, cgpus=cgpus, **here)
+
+    assert only_error(take(101))["code"] == "gsaas.quota.local-addresses"
+    assert [take(60).status_code, take(41).status_code, take(40).status_code] == [202, 403, 202]
+    assert take(60, "stranger").status_code == 202
+
+
+def test_by_default_no_member_has_every_gpu():
+    conf = gsaas.conf.load(files=[])
+    assert (conf.quotas.driver, conf.quotas.cgpus) == ("config", 16)
+    assert 0 < conf.queue.reserve_for < 86400
+    assert 0 < conf.rodvr.local_per_project < 2046
+    assert not allows_direct(conf)
+
+
+def test_a_request_for_all_gpus_does_not_bar_a_stranger_for_ever(world):
+    one = world.launch()["id"]
+    greedy = launch(world, server=None, cgpus={"count": 8}, wait=None).json["lease"]
+    assert greedy["status"] == "QUEUED"
+    refused = only_error(launch(world, "stranger", server=None))
+    assert "may not be overtaken" in refused["detail"]  # for now
+    waiting = launch(world, "stranger", server=None, wait=None).json["lease"]
+    with world.database.write() as session:
+        row = session.get(models.LeaseRow, greedy["id"])
+        row.queued_at -= datetime.timedelta(seconds=world.conf.queue.reserve_for + 1)
+    world.claims.run_audit()
+    shown = world.call("stranger", "GET", f"/v1/leases/{waiting['id']}").json["lease"]
+    assert shown["status"] == "ACTIVE"
+    assert launch(world, "stranger", server=None).status_code == 201
+    # It has kept its place, and is served as soon as it fits.
+    for caller, lease_id in (("admin", one), ("admin", waiting["id"])):
+        world.call(caller, "DELETE", f"/v1/leases/{lease_id}")
+    world.engine.settle()
+    shown = world.call("member", "GET", f"/v1/leases/{greedy['id']}").json["lease"]
+    assert (shown["status"], shown["queue"]["position"]) == ("QUEUED", 1)

@@ -19,6 +19,7 @@ from gsaas import version
 from gsaas.db import endpoints, migration, processes
 from gsaas.db.database import Database
 from gsaas.db.models import ProcessRow
+from tests.support import rows
 
 pytestmark = pytest.mark.services
 
@@ -113,6 +114,24 @@ def test_a_lease_in_a_state_that_this_release_does_not_know_is_a_failure(check: 
     said = results["Leases"]["details"]
     assert "a status that this release does not know: SUSPENDED (1)" in said
     assert "a remoting driver that this release does not know: warp (1)" in said
+
+
+def test_what_a_changed_default_would_refuse_is_a_warning(check: Check, sqlite: str):
+    database = Database.open(sqlite)
+    with database.write() as session:
+        session.add(rows.host())
+        session.flush()
+        session.add(rows.gpu())
+        session.add(rows.lease(has_server=False, status="ACTIVE", access="direct", count=17))
+        session.flush()
+        for position in range(17):
+            session.add(rows.claim(position=position, memory_mb=1))
+    database.close()
+    status, results = check(sqlite)
+    assert (status, codes(results)) == (WARNING, {"Changed defaults": WARNING})
+    said = results["Changed defaults"]["details"]
+    assert "1 projects have more than 16 cGPUs" in said
+    assert "1 leases use real addresses" in said
 
 
 def test_processes_of_other_releases_are_named(check: Check, sqlite: str):

@@ -12,6 +12,7 @@ LIST_ALL_PROJECTS = "gsaas:leases:list-all-projects"
 SHOW = "gsaas:leases:show"
 SHOW_PLACEMENT = "gsaas:leases:show-placement"
 CREATE = "gsaas:leases:create"
+CREATE_WITHOUT_SERVER = "gsaas:leases:create-without-server"
 ENVIRONMENT = "gsaas:leases:environment"
 DELETE = "gsaas:leases:delete"
 KEEP = "gsaas:leases:keep"
@@ -70,6 +71,14 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             CREATE,
             base.MEMBER,
             "Launch a lease: claim cGPUs, with or without a VM.",
+            [{"method": "POST", "path": COLLECTION}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            CREATE_WITHOUT_SERVER,
+            base.MEMBER,
+            "Launch a lease without a VM, for a program that runs already. Unless [grants]direct is never, its owner "
+            "may be told the real addresses of GPUs.",
             [{"method": "POST", "path": COLLECTION}],
             scope_types=["project"],
         ),

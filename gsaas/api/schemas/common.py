@@ -16,8 +16,8 @@ NAME_PATTERN = (
 )
 """Text without the characters of Unicode's general categories Cc, Zl and Zp, and those with its property Bidi_Control.
 
-Printed, the former move the cursor or end the line, and the latter show other text than there is. Joiners, which emoji and
-several scripts need, are allowed."""
+Printed, the former move the cursor or end the line, and the latter show other text than there is. Joiners, which emoji
+and several scripts need, are allowed."""
 
 TEXT: dict[str, Any] = {
     "type": "string",

@@ -225,6 +225,7 @@ def _controller() -> dict[str, dict[str, Any]]:
         "database": {"connection": database.url("gsaas", USER)},
         "engine": {"cloud": "nova"},
         "quotas": {"cgpus": CGPU_QUOTA},
+        "grants": {"direct": "always"},
         **keystone.token_check(USER),
         "service_user": user,
         **{

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove what callers asked of the cloud, passwords included, once it is not needed; index what GET /v1/usage adds up."""
+"""Remove what callers asked of the cloud, passwords included, once it is not needed; index what usage adds up."""
 
 from __future__ import annotations
 

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find what a cloud has that defaults of this release refuse, if the configuration does not set these options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oslo_config import cfg
+from sqlalchemy import Connection, func, select
+
+from gsaas.checkup.findings import Finding, ok, warn
+from gsaas.conf.grants import allows_direct
+from gsaas.db.limits import COUNTED
+from gsaas.db.models import ClaimRow, LeaseRow
+from gsaas.objects.access import Access
+
+PART = "defaults"
+
+
+def check(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
+    """Yield a warning for each default that would refuse a launch like one that was accepted before."""
+    found = [*_quota(conf, connection), *_direct(conf, connection)]
+    yield from found or [ok(PART, "no default refuses what there is")]
+
+
+def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
+    limit = conf.quotas.cgpus
+    if conf.quotas.driver != "config" or limit < 0 or not _is_default(conf, "cgpus", "quotas"):
+        return
+    used = (
+        select(LeaseRow.project_id)
+        .join_from(LeaseRow, ClaimRow)
+        .where(LeaseRow.status.in_(COUNTED), LeaseRow.released_at.is_(None))
+        .group_by(LeaseRow.project_id)
+        .having(func.count() > limit)
+    )
+    if over := len(connection.execute(used).all()):
+        yield warn(
+            PART,
+            f"{over} projects have more than {limit} cGPUs, the default of [quotas]cgpus, and get no more",
+            "set [quotas]cgpus; -1 is no limit",
+        )
+
+
+def _direct(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
+    if allows_direct(conf) or not _is_default(conf, "direct", "grants"):
+        return
+    direct = select(func.count()).select_from(LeaseRow)
+    direct = direct.where(LeaseRow.access == Access.DIRECT, LeaseRow.status.in_(COUNTED))
+    if leases := connection.scalars(direct).one():
+        yield warn(
+            PART,
+            f"{leases} leases use real addresses of GPUs, and without [grants]key no new ones may",
+            "set [grants]key; or [grants]direct, to always or never",
+        )
+
+
+def _is_default(conf: cfg.ConfigOpts, name: str, group: str) -> bool:
+    location = conf.get_location(name, group)
+    return location is None or location.location is cfg.Locations.opt_default
