@@ -28,7 +28,8 @@ from gsaas.api.disconnects import CONNECTION
 LOG = logging.getLogger(__name__)
 
 SOCKET_TIMEOUT = 60.0
-"""Seconds for which a client may send nothing, or accept nothing of an answer; then its connection is closed."""
+"""Seconds within which a client has to send a whole request, from when it has connected or has the answer to the one
+before, however many pieces it sends; and within which it has to accept an answer. Then its connection is closed."""
 BACKLOG = 4096
 """Connections that may wait for a thread."""
 RECEIVE_BYTES = 65536
@@ -47,8 +48,10 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 class HttpServer:
     """Serves *app* on *host* and *port*; port 0 takes a free one. Raises `OSError` if it cannot listen there.
 
-    It serves at most *connections* at a time, each in a thread of its own; further ones wait in the listen queue. At
-    most *body_bytes* of a request's body reach the application, which refuses longer ones by their Content-Length.
+    It serves at most *connections* at a time, each in a thread of its own. When all threads have a connection, the
+    one that has gone longest without a whole request is closed, so that clients which send slowly, or nothing, do not
+    keep others waiting; while all are being answered, further ones wait in the listen queue. At most *body_bytes* of
+    a request's body reach the application, which refuses longer ones by their Content-Length.
     """
 
     def __init__(
@@ -73,8 +76,8 @@ class HttpServer:
         self._state = threading.Condition()
         """Guards the four attributes that follow; notified when an answer is complete."""
         self._threads = self._accepting = self._answering = 0
-        self._idle: set[socket.socket] = set()
-        """Connections over which no request is being answered."""
+        self._idle: dict[socket.socket, None] = {}
+        """Connections over which no request is being answered; the one that is so for the longest time comes first."""
         self._stopped = threading.Event()
 
     def serve(self) -> None:
@@ -116,7 +119,7 @@ class HttpServer:
 
         with self._state:
             self._answering += 1
-            self._idle.discard(connection)
+            self._idle.pop(connection, None)
         try:
             answer = self.app(environ, start_response)
             try:
@@ -127,7 +130,7 @@ class HttpServer:
         finally:
             with self._state:
                 self._answering -= 1
-                self._idle.add(connection)
+                self._idle[connection] = None
                 self._state.notify_all()
         return head[0], head[1], b"".join(body)
 
@@ -138,6 +141,17 @@ class HttpServer:
         threading.Thread(
             target=self._serve_connections, name=f"api-{self._threads}", daemon=True
         ).start()
+
+    def _close_idlest(self) -> None:
+        """Close the connection that has gone longest without a whole request, if there is one; call it with the lock.
+
+        Only its reading end is shut down: a request that has arrived completely is still answered.
+        """
+        idlest = next(iter(self._idle), None)
+        if idlest is not None:
+            del self._idle[idlest]
+            with suppress(OSError):  # the client may have closed the connection
+                idlest.shutdown(socket.SHUT_RD)
 
     def _serve_connections(self) -> None:
         """Accept and serve one connection after the other, in a thread of its own."""
@@ -151,10 +165,12 @@ class HttpServer:
                 continue
             with self._state:
                 self._accepting -= 1
-                self._idle.add(connection)
                 # At least one thread is always ready to accept, until there are as many as allowed.
                 if not self._accepting and self._threads < self._max_threads:
                     self._add_thread()
+                elif not self._accepting:
+                    self._close_idlest()
+                self._idle[connection] = None
             try:
                 with connection:
                     _Connection(connection, client[0], self).serve()
@@ -165,7 +181,7 @@ class HttpServer:
             finally:
                 with self._state:
                     self._accepting += 1
-                    self._idle.discard(connection)
+                    self._idle.pop(connection, None)
 
 
 class _Connection:
@@ -184,16 +200,22 @@ class _Connection:
 
     def serve(self) -> None:
         """Answer requests until either side closes the connection; raise `OSError` if it is lost."""
-        self._socket.settimeout(SOCKET_TIMEOUT)
-        while data := self._socket.recv(RECEIVE_BYTES):
+        deadline = time.monotonic() + SOCKET_TIMEOUT
+        while data := self._receive(deadline):
             refusal = self._parse(data)
             for environ, keep_alive in self._complete:
                 if not self._answer(environ, keep_alive):
                     return
+                deadline = time.monotonic() + SOCKET_TIMEOUT
             self._complete.clear()
             if refusal:
                 self._send(*refusal, keep_alive=False)
                 return
+
+    def _receive(self, deadline: float) -> bytes:
+        """Return the next bytes, none if the client has closed; raise `TimeoutError` at *deadline*."""
+        self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+        return self._socket.recv(RECEIVE_BYTES)
 
     def _parse(self, data: bytes) -> tuple[str, Headers, bytes] | None:
         """Parse the next bytes from the client; return the answer to send if they are no valid request."""
@@ -284,6 +306,7 @@ class _Connection:
             lines.append(f"Content-Length: {len(body)}")
         if not keep_alive:
             lines.append("Connection: close")
+        self._socket.settimeout(SOCKET_TIMEOUT)  # for all of it
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What anybody who reaches the server of gsaas-standalone tries, without a token."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from gsaas.standalone import http_server
+from gsaas.standalone.http_server import HttpServer
+from tests.unit.standalone.test_http_server import serving
+
+CONNECTIONS = 24
+
+
+def hello(_environ: dict, start_response: Callable) -> list[bytes]:
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    with serving(hello, connections=CONNECTIONS) as made:
+        yield made
+
+
+def ask(server: HttpServer, timeout: float = 20.0) -> int:
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
+    client.request("GET", "/")
+    status = client.getresponse().status
+    client.close()
+    return status
+
+
+def test_a_client_that_sends_its_request_byte_by_byte_is_cut_off_at_a_deadline(server, monkeypatch):
+    """Each byte used to give it as much time again."""
+    monkeypatch.setattr(http_server, "SOCKET_TIMEOUT", 0.5)
+    for beginning in (b"GET / HTTP/1.1\r\nX: ", b"\r\n" * 10):  # of a request, or before one
+        with socket.create_connection(("127.0.0.1", server.port)) as slow:
+            slow.sendall(beginning)
+            slow.settimeout(0.05)
+            for _ in range(400):
+                try:
+                    slow.sendall(b"x" if beginning.startswith(b"G") else b"\r\n")
+                    if slow.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    break
+            else:
+                pytest.fail("it is still listened to")
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+)
+def test_more_slow_connections_than_there_are_threads_do_not_keep_others_waiting(server, beginning):
+    with ExitStack() as slow:
+        for _ in range(3 * CONNECTIONS):
+            connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            slow.enter_context(connection)
+            connection.sendall(beginning)
+        for _ in range(5):
+            assert ask(server, http_server.SOCKET_TIMEOUT / 3) == 200
