@@ -6,8 +6,10 @@ One line in, one line out, and the connection ends:
     LEASE GRANT\\n      ->      admitted\\n      or      refused CODE sentence\\n
 
 Any machine on the GPU network can connect. So the gate reads no more than one line, waits at most `LINE_TIMEOUT`
-seconds for it, serves `MAX_CONNECTIONS` at a time, and trusts nothing: it passes the grant to the engine, which has the
-keys, and the address that is admitted is the one that the connection came from.
+seconds for it, and serves `MAX_CONNECTIONS` at a time. `MAX_PER_ADDRESS` of them may be from one address, and further
+ones are closed at once; when all are taken, the one that has been silent for longest makes room for the next. The
+gate trusts nothing: it passes the grant to the engine, which has the keys, and the address that is admitted is the
+one that the connection came from.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import socket
 import socketserver
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from gsaas import rpc
@@ -31,6 +35,8 @@ LINE_TIMEOUT = 5.0
 """Seconds within which the whole line has to arrive."""
 MAX_CONNECTIONS = 64
 """Upper bound of connections at a time; further ones wait in the kernel's queue."""
+MAX_PER_ADDRESS = 8
+"""Upper bound of connections at a time from one address: a host has one for each program that begins at that moment."""
 
 
 Redeem = Callable[[str, str, str], RedemptionResult]
@@ -74,17 +80,51 @@ class _GateServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.socket.close()
         self.socket = listener
         self.redeem = redeem
-        self.slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._state = threading.Condition()
+        """Guards the attributes that follow; notified when a connection has ended."""
+        self._per_address: Counter[str] = Counter()
+        self._reading: dict[socket.socket, None] = {}
+        """Connections whose line has not arrived; the oldest comes first."""
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether the address may have another connection; it is closed otherwise."""
+        with self._state:
+            return self._per_address[client_address[0]] < MAX_PER_ADDRESS
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self.slots.acquire()  # blocks the thread that accepts connections: that is the limit
+        with self._state:
+            if self._connections >= MAX_CONNECTIONS and self._reading:
+                self._close_oldest()
+            # Blocks the thread that accepts connections: that is the limit.
+            self._state.wait_for(lambda: self._connections < MAX_CONNECTIONS)
+            self._per_address[client_address[0]] += 1
+            self._reading[request] = None
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.slots.release()
+            with self._state:
+                self._reading.pop(request, None)
+                self._per_address[client_address[0]] -= 1
+                self._per_address += Counter()  # forgets addresses without connections
+                self._state.notify()
+
+    def line_arrived(self, request: socket.socket) -> None:
+        """Note that the line of a connection has arrived: from now on it does not make room for others."""
+        with self._state:
+            self._reading.pop(request, None)
+
+    @property
+    def _connections(self) -> int:
+        return self._per_address.total()
+
+    def _close_oldest(self) -> None:
+        oldest = next(iter(self._reading))
+        del self._reading[oldest]
+        with suppress(OSError):  # its client may have closed it
+            oldest.shutdown(socket.SHUT_RD)  # a line that is there already is still answered
 
     def handle_error(self, request: object, client_address: object) -> None:
         LOG.debug("a connection to the gate ended early", exc_info=True)
@@ -96,6 +136,7 @@ class _GrantHandler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         words = self._read_line().split()
+        self.server.line_arrived(self.connection)
         if len(words) != 2 or not all(map(bytes.isascii, words)):
             self._answer(
                 "refused gsaas.bad-request send the id of a lease and its grant, in one line"

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable, Mapping
 
 from gsaas.objects.daemon import Daemon
 
 TIMEOUT = 3.0
-"""Seconds for each step of the conversation with a daemon."""
+"""Seconds for a whole check, however often the daemon sends something: it runs what a tenant has sent."""
 
 HealthCheck = Callable[[str, Daemon], None]
 """Checks the daemon at this IPv4 address; raises `HealthCheckFailed`."""
@@ -33,6 +34,7 @@ def http2(address: str, daemon: Daemon) -> None:
     import h2.events
     import h2.exceptions
 
+    deadline = time.monotonic() + TIMEOUT
     with _connect(address, daemon.port) as stream:
         connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
         connection.initiate_connection()
@@ -41,7 +43,7 @@ def http2(address: str, daemon: Daemon) -> None:
         connection.send_headers(1, list(fields.items()), end_stream=True)
         try:
             stream.sendall(connection.data_to_send())
-            while data := stream.recv(65536):
+            while data := _receive(stream, 65536, deadline):
                 for event in connection.receive_data(data):
                     if isinstance(event, h2.events.ResponseReceived):
                         _check_status(dict(event.headers))
@@ -57,9 +59,16 @@ def http2(address: str, daemon: Daemon) -> None:
 
 def simulated(address: str, daemon: Daemon) -> None:
     """Check that it names its GPU, in one line of JSON."""
+    deadline = time.monotonic() + TIMEOUT
+    line = b""
     try:
-        with _connect(address, daemon.port) as stream, stream.makefile("rb") as lines:
-            answer = json.loads(lines.readline(4096))
+        with _connect(address, daemon.port) as stream:
+            while b"\n" not in line and len(line) < 4096:
+                received = _receive(stream, 4096 - len(line), deadline)
+                if not received:
+                    break
+                line += received
+            answer = json.loads(line.partition(b"\n")[0])
     except (OSError, ValueError) as error:
         raise HealthCheckFailed(f"does not name its GPU ({error})") from None
     if not isinstance(answer, dict) or answer.get("gpu") != daemon.gpu_uuid:
@@ -75,6 +84,18 @@ def _connect(address: str, port: int) -> socket.socket:
         return socket.create_connection((address, port), TIMEOUT)
     except OSError as error:
         raise HealthCheckFailed(f"takes no connection on port {port} ({error})") from None
+
+
+def _receive(stream: socket.socket, most: int, deadline: float) -> bytes:
+    """Return the next bytes, none at the end; raise `TimeoutError` at *deadline*, by `time.monotonic`.
+
+    What is sent until the next call has to be sent by then, too.
+    """
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    stream.settimeout(left)
+    return stream.recv(most)
 
 
 def _check_status(headers: Mapping[bytes | str, bytes | str]) -> None:

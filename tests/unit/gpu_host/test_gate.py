@@ -113,17 +113,35 @@ def test_a_client_that_sends_single_bytes_is_not_waited_for_longer(gate, engine,
     assert engine.presented == []
 
 
-def test_idle_clients_do_not_block_others(gate):
+def silent(gate: str, address: str = "127.0.0.1") -> socket.socket:
+    """Connect from a loopback address, and send nothing."""
     host, port = gate.split(":")
+    return socket.create_connection((host, int(port)), timeout=10, source_address=(address, 0))
+
+
+def test_idle_clients_of_any_number_of_addresses_do_not_block_others(gate, monkeypatch):
+    """All connections were taken for as long as their clients were silent, and a grant waited for that time."""
+    monkeypatch.setattr(module._GrantHandler, "timeout", 600)
     idle = [
-        socket.create_connection((host, int(port)), timeout=10)
-        for _ in range(module.MAX_CONNECTIONS - 1)
+        silent(gate, f"127.0.1.{number % 32 + 1}") for number in range(2 * module.MAX_CONNECTIONS)
     ]
     try:
         grant_client.present(gate, "lease-1", "grant")
     finally:
         for connection in idle:
             connection.close()
+
+
+def test_one_address_has_no_more_connections_than_its_share(gate, engine, monkeypatch):
+    monkeypatch.setattr(module._GrantHandler, "timeout", 600)
+    first = [silent(gate, "127.0.1.1") for _ in range(module.MAX_PER_ADDRESS)]
+    with silent(gate, "127.0.1.1") as one_more:
+        assert one_more.recv(1) == b""
+    grant_client.present(gate, "lease-1", "grant")
+    for connection in first:  # none of them had to make room
+        connection.sendall(b"lease-2 grant\n")
+        assert connection.makefile("rb").read() == b"admitted\n"
+        connection.close()
 
 
 def test_a_gate_that_is_not_there_is_told_apart_from_one_that_refuses():

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import h2.config
 import h2.connection
@@ -76,6 +77,36 @@ def test_silence_ends(monkeypatch):
         with pytest.raises(HealthCheckFailed, match="does not answer"):
             health.http2("127.0.0.1", daemon)
         gone.set()
+
+
+def test_a_daemon_that_keeps_sending_is_not_listened_to_for_longer(monkeypatch):
+    """Each PING gave it as much time again, so four daemons could keep all others from being checked."""
+    monkeypatch.setattr(health, "TIMEOUT", 0.3)
+
+    def ping(stream: socket.socket) -> None:
+        connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        connection.initiate_connection()
+        with suppress(OSError):
+            for _ in range(600):
+                connection.ping(b"8 bytes!")
+                stream.sendall(connection.data_to_send())
+                time.sleep(0.02)
+            pinged_to_the_end.append(True)
+
+    pinged_to_the_end: list[bool] = []
+    with server(ping) as daemon, pytest.raises(HealthCheckFailed, match="does not answer"):
+        health.http2("127.0.0.1", daemon)
+
+    def drip(stream: socket.socket) -> None:
+        with suppress(OSError):
+            for _ in range(600):
+                stream.sendall(b" ")
+                time.sleep(0.02)
+            pinged_to_the_end.append(True)
+
+    with server(drip) as daemon, pytest.raises(HealthCheckFailed, match="does not name"):
+        health.simulated("127.0.0.1", daemon)
+    assert not pinged_to_the_end
 
 
 def test_nobody_there():
