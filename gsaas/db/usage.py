@@ -86,9 +86,6 @@ def by_project(
 
 def _sums(seconds: seconds_between) -> Select[Any]:
     """Return the query for the sums over the leases of each project, each of which had its GPUs for *seconds*."""
-    return select(
-        LeaseRow.project_id,
-        func.count(),
-        func.sum(LeaseRow.claimed_gpus * seconds),
-        func.sum(LeaseRow.claimed_mb * seconds),
-    ).group_by(LeaseRow.project_id)
+    sums = func.sum(LeaseRow.claimed_gpus * seconds), func.sum(LeaseRow.claimed_mb * seconds)
+    columns: tuple[Any, ...] = (LeaseRow.project_id, func.count(), *sums)
+    return select(*columns).group_by(LeaseRow.project_id)
