@@ -23,6 +23,7 @@ from tests.openstack.bed import (
     loan,
     machines,
     messages,
+    ownership,
     processes,
     remains,
     services,
@@ -56,8 +57,10 @@ def up(say: Say, borrower: int | None = None) -> None:
             say("the cloud is up already")
             return
         _raise_file_limit()
-        for directory in (settings.TMP, settings.LOG, settings.STATE):
-            directory.mkdir(parents=True, exist_ok=True)
+        for directory in (settings.TMP, settings.LOG, settings.STATE, settings.BIN, settings.CACHE):
+            ownership.make(directory)
+        if settings.VENV.exists():  # programs of it run as root
+            ownership.expect_ours(settings.VENV / "bin")
         COMPLETE.unlink(missing_ok=True)
         remains.remember()
         booted.remove()
@@ -170,7 +173,9 @@ def _made_from() -> str:
 @contextlib.contextmanager
 def _alone(say: Say) -> Iterator[None]:
     """Hold the bed's lock: one `up` or `down` at a time, others wait for it."""
-    settings.DIR.mkdir(parents=True, exist_ok=True)
+    if settings.GIVEN != settings.DIR:
+        ownership.expect_ours(settings.GIVEN)  # the link, too
+    ownership.make(settings.DIR)
     with LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

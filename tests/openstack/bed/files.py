@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,8 +16,12 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:
         unfinished = path.with_name(path.name + ".new")
-        unfinished.write_text(text)
-        unfinished.chmod(mode)
+        unfinished.unlink(missing_ok=True)
+        # Nobody else can read it at any moment, and a file or link that is there is not followed.
+        new = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(new, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(new, mode)
         unfinished.replace(path)
     return path
 

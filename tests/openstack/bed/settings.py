@@ -7,8 +7,12 @@ import os
 import secrets
 from pathlib import Path
 
-DIR = Path(os.environ.get("GSAAS_CLOUD_DIR", "/var/tmp/gsaas-cloud")).resolve()  # noqa: S108
-"""Root's own directory, on a file system with about 4 GB of room."""
+from tests.openstack.bed import ownership
+
+GIVEN = Path(os.environ.get("GSAAS_CLOUD_DIR", "/var/tmp/gsaas-cloud")).absolute()  # noqa: S108
+"""What `DIR` is called; it may be a symbolic link."""
+DIR = GIVEN.resolve()
+"""Root's own directory, on a file system with about 4 GB of room; `ownership` makes sure of that."""
 
 CACHE = DIR / "cache"
 """What takes long to make and depends on nothing here: kept by `wipe`."""
@@ -59,8 +63,8 @@ VERSION_LOCK = Path(__file__).with_name("requirements.lock")
 def password(user: str) -> str:
     """The password of *user*, made up when first asked for; only root can read it."""
     path = PASSWORDS / user
-    PASSWORDS.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
+        ownership.make(PASSWORDS, mode=0o700)
         unfinished = path.with_suffix(f".{secrets.token_hex(4)}")
         unfinished.touch(mode=0o600)
         unfinished.write_text(secrets.token_urlsafe(18))
