@@ -192,11 +192,11 @@ def test_a_dashboard_of_the_cloud_may_ask_from_a_browser(deployed):
     assert "Access-Control-Allow-Origin" not in headers
 
 
-def test_links_name_the_proxy_that_clients_speak_to(deployed):
+def test_links_begin_with_the_path_under_which_a_proxy_serves_the_api_and_name_no_host(deployed):
     _, _, body = deployed.ask(
-        "GET", "/v1", **{"X-Forwarded-Proto": "https", "X-Forwarded-Host": "gpu.example.org"}
+        "GET", "/v1", **{"X-Forwarded-Prefix": "/gpu", "X-Forwarded-Host": "evil.example.org"}
     )
-    assert json.loads(body)["version"]["links"][0]["href"] == "https://gpu.example.org/v1/"
+    assert json.loads(body)["version"]["links"][0]["href"] == "/gpu/v1/"
 
 
 FILTER_OF_ANOTHER_PACKAGE = """
