@@ -52,7 +52,7 @@ def test_tempest_may_fill_a_devstack_and_boots_what_it_boots_elsewhere(tmp_path:
     node.run(*STACK)
     assert options(node) == {
         "service_available": {"gsaas": "True"},
-        "gpu_scheduling": {"region": "RegionOne", "fill_cloud": "True", "cgpu_quota": "-1"},
+        "gpu_scheduling": {"region": "RegionOne", "fill_cloud": "True", "cgpu_quota": "16"},
     }
     assert not node.did("openstack")
 
@@ -61,10 +61,10 @@ def test_tempest_knows_what_gsaas_is_configured_with(tmp_path: Path) -> None:
     node = node_with_tempest(tmp_path, "GSAAS_REMOTING_DRIVER=lupine GSAAS_INVENTORY=/srv/gpus")
     node.run("stack post-config")
     with node.conf.open("a") as conf:
-        conf.write("[quotas]\ncgpus = 16\n[rodvr]\nmasked_prefix = 198.18.0.0/24\n")
+        conf.write("[quotas]\ncgpus = 24\n[rodvr]\nmasked_prefix = 198.18.0.0/24\n")
     node.run("stack test-config")
     written = options(node)["gpu_scheduling"]
-    assert written["cgpu_quota"] == "16"
+    assert written["cgpu_quota"] == "24"
     assert written["masked_prefix"] == "198.18.0.0/24"
     assert written["masked_port"] == "14833"
 
@@ -88,7 +88,7 @@ def test_a_node_that_only_tests_has_no_configuration_of_gsaas(tmp_path: Path) ->
     node = node_with_tempest(tmp_path, "", "tempest")
     node.run(*STACK)
     assert not node.conf.exists()
-    assert options(node)["gpu_scheduling"]["cgpu_quota"] == "-1"
+    assert options(node)["gpu_scheduling"]["cgpu_quota"] == "16"
 
 
 def test_offline_nothing_is_installed(tmp_path: Path) -> None:
