@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oslo_config import cfg
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from gsaas.checkup.findings import Finding, ok, warn
 from gsaas.conf.grants import allows_direct
-from gsaas.db.limits import COUNTED
-from gsaas.db.models import ClaimRow, LeaseRow
+from gsaas.db import limits
 from gsaas.objects.access import Access
 
 PART = "defaults"
@@ -27,14 +26,7 @@ def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
     limit = conf.quotas.cgpus
     if conf.quotas.driver != "config" or limit < 0 or not _is_default(conf, "cgpus", "quotas"):
         return
-    used = (
-        select(LeaseRow.project_id)
-        .join_from(LeaseRow, ClaimRow)
-        .where(LeaseRow.status.in_(COUNTED), LeaseRow.released_at.is_(None))
-        .group_by(LeaseRow.project_id)
-        .having(func.count() > limit)
-    )
-    if over := len(connection.execute(used).all()):
+    if over := limits.projects_above(connection, limit):
         yield warn(
             PART,
             f"{over} projects have more than {limit} cGPUs, the default of [quotas]cgpus, and get no more",
@@ -45,9 +37,7 @@ def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
 def _direct(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
     if allows_direct(conf) or not _is_default(conf, "direct", "grants"):
         return
-    direct = select(func.count()).select_from(LeaseRow)
-    direct = direct.where(LeaseRow.access == Access.DIRECT, LeaseRow.status.in_(COUNTED))
-    if leases := connection.scalars(direct).one():
+    if leases := limits.leases_with(connection, Access.DIRECT):
         yield warn(
             PART,
             f"{leases} leases use real addresses of GPUs, and without [grants]key no new ones may",

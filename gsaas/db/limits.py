@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, insert, select
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
 from gsaas.db.models import ClaimRow, LeaseRow, ProjectRow
+from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
 
 COUNTED = tuple(status for status in LIVE if status is not Status.QUEUED)
@@ -34,6 +35,25 @@ def usage(connection: Connection, project_id: str) -> dict[str, int]:
         )
     ).one()
     return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
+
+
+def projects_above(connection: Connection, cgpus: int) -> int:
+    """Return how many projects have more than *cgpus* cGPUs now."""
+    query = (
+        select(LeaseRow.project_id)
+        .join_from(LeaseRow, ClaimRow)
+        .where(LeaseRow.status.in_(COUNTED), LeaseRow.released_at.is_(None))
+        .group_by(LeaseRow.project_id)
+        .having(func.count() > cgpus)
+    )
+    return len(connection.execute(query).all())
+
+
+def leases_with(connection: Connection, access: Access) -> int:
+    """Return how many leases that are not released have this *access*."""
+    query = select(func.count()).select_from(LeaseRow)
+    query = query.where(LeaseRow.access == access, LeaseRow.status.in_(COUNTED))
+    return connection.scalars(query).one()
 
 
 def lock_project(connection: Connection, project_id: str) -> None:
