@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = (REPOSITORY, REPOSITORY / "client", REPOSITORY / "launcher")
-"""The three distributions."""
+"""The distributions that are installed beside OpenStack's services."""
 UPPER_CONSTRAINTS = REPOSITORY / "tests" / "constraints"
 """Copies of OpenStack's constraints, one for each release that GSaaS is to run under."""
 

@@ -20,12 +20,14 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VERSION = "1.0.0"
-SERVER, CLIENT = (
-    f"gsaas-{VERSION}-py3-none-any.whl",
-    f"python_gsaasclient-{VERSION}-py3-none-any.whl",
+SERVER, CLIENT, SCRIPT, TEMPEST = (
+    f"{name}-{VERSION}-py3-none-any.whl"
+    for name in ("gsaas", "python_gsaasclient", "gsaas_launcher", "gsaas_tempest_plugin")
 )
-SCRIPT = f"gsaas_launcher-{VERSION}-py3-none-any.whl"
-SDISTS = {f"{name}-{VERSION}.tar.gz" for name in ("gsaas", "gsaas_launcher", "python_gsaasclient")}
+SDISTS = {
+    f"{name}-{VERSION}.tar.gz"
+    for name in ("gsaas", "gsaas_launcher", "gsaas_tempest_plugin", "python_gsaasclient")
+}
 BUILT = 1_700_000_000
 """SOURCE_DATE_EPOCH."""
 SHARE = f"gsaas-{VERSION}.data/data/share/gsaas/"
@@ -79,8 +81,8 @@ def tracked(*folders: str) -> set[str]:
     return {name for name in found.stdout.splitlines() if (REPOSITORY / name).is_file()}
 
 
-def test_there_are_sdists_and_wheels_of_all_three(built: Path, program: Path) -> None:
-    wheels = {SERVER, CLIENT, SCRIPT, program.name}
+def test_there_are_sdists_and_wheels_of_all_four(built: Path, program: Path) -> None:
+    wheels = {SERVER, CLIENT, SCRIPT, TEMPEST, program.name}
     assert {path.name for path in built.iterdir()} == wheels | SDISTS
     assert re.fullmatch(r"gsaas_launcher-[\d.]+-py3-none-linux_\w+\.whl", program.name)
 
@@ -99,6 +101,25 @@ def test_the_wheel_of_the_client_has_every_file_of_its_package_and_no_other_pack
         name for name in names(built / CLIENT) if not name.startswith("python_gsaasclient-")
     }
     assert {f"client/{name}" for name in packaged} == tracked("client/gsaasclient")
+
+
+def test_the_wheel_of_the_tests_has_every_file_of_its_package_and_no_other_package(
+    built: Path,
+) -> None:
+    packaged = {name for name in names(built / TEMPEST) if ".dist-info/" not in name}
+    assert {f"tempest/{name}" for name in packaged} == tracked("tempest/gsaas_tempest_plugin")
+
+
+def test_tempest_finds_the_tests_in_the_wheel_where_they_are(built: Path) -> None:
+    with zipfile.ZipFile(built / TEMPEST) as archive:
+        (name,) = (
+            name for name in archive.namelist() if name.endswith("dist-info/entry_points.txt")
+        )
+        text = archive.read(name).decode()
+    assert [line for line in text.splitlines() if line] == [
+        "[tempest.test_plugins]",
+        "gsaas = gsaas_tempest_plugin.plugin:GsaasTempestPlugin",
+    ]
 
 
 def test_the_wheel_of_the_server_brings_what_operators_install(built: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_library_whose_private_names_are_used_has_a_newest_release(library: st
     assert "<" in versions or "==" in versions
 
 
-@pytest.mark.parametrize("folder", ["", "client", "launcher"])
+@pytest.mark.parametrize("folder", ["", "client", "launcher", "tempest"])
 def test_every_distribution_has_the_text_of_its_license(folder: str) -> None:
     text = (REPOSITORY / folder / "LICENSE").read_text()
     assert hashlib.sha256(text.encode()).hexdigest() == APACHE_2_0

@@ -12,6 +12,7 @@ import pytest
 
 from tests.kernel.devstack.machine import Machine
 from tests.openstack.bed.errors import BedError
+from tests.support.nvml import driver as nvml
 from tests.unit.devstack.node import COMPUTE_HOST, PROGRAMS, STACK, Node
 
 pytestmark = pytest.mark.kernel
@@ -98,6 +99,24 @@ def test_the_monitor_starts_fences_its_daemons_and_cleans_up(
     machine.type(FENCE)  # GPUs stay fenced in while a monitor is updated
     machine.type(f"{PROGRAMS}/gsaas-monitor --config-file {node.conf} --clean")
     assert machine.type("nft list tables").stdout == ""
+
+
+def test_the_monitor_of_real_gpus_asks_their_driver(stack, machine: Machine, shared: Path):
+    """Of two GPUs, the driver has lost one: the monitor says so, and nothing of the other."""
+    driver = nvml.FakeDriver(shared / "driver")
+    driver.have(2)
+    driver.lose(1)
+    machine.type(f"cp {nvml.build(shared)} /usr/local/lib; ldconfig")
+    stack("GSAAS_REMOTING_DRIVER=lupine")
+    unit = "/etc/systemd/system/devstack@gsaas-monitor.service.d"
+    machine.type(
+        f"printf '[Service]\nEnvironment=FAKE_NVML={driver.path}\n' >{unit}/driver.conf; "
+        "systemctl daemon-reload; systemctl start devstack@gsaas-monitor"
+    )
+    said = machine.type("journalctl --no-pager -u devstack@gsaas-monitor").stdout
+    assert "GPU number 1 of the driver's list fails" in said
+    assert "GPU number 0" not in said
+    machine.type(FENCE)
 
 
 def test_the_endpoint_starts_with_its_one_capability(stack, machine: Machine):

@@ -442,6 +442,9 @@ def test_the_endpoint_has_tls_where_devstack_has(tmp_path: Path) -> None:
     assert node.did("get_or_create_endpoint") == [
         "gpu-scheduling RegionOne https://controller/gpu-scheduling"
     ]
+    assert node.did("wait_for_service") == ["https://controller/gpu-scheduling/healthcheck"]
+    settings = conf.load(files=[str(node.conf)])
+    assert settings.api.public_url == "https://controller/gpu-scheduling"
 
 
 def test_an_empty_database_gets_its_tables(stacked: Node) -> None:
