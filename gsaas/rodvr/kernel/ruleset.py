@@ -28,6 +28,7 @@ from gsaas.netlink.expressions import LINK, NETWORK, TRANSPORT, Expression, R
 from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.wire import Message
 from gsaas.objects.binding import INVALID_UID
+from gsaas.rodvr.limits import ConnectionLimits
 
 NETDEV, IPV4 = nft.NFPROTO_NETDEV, nft.NFPROTO_IPV4
 TABLE = "rodvr"
@@ -35,15 +36,32 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-VERSION = 2
+VERSION = 5
 """Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
 rebuilds the tables."""
 
+_FIRST_OF_NAT = -199
+"""The least priority that the kernel admits for nat chains; those of other programs usually have -100.
+
+The first nat chain that translates a connection is the last one that sees it.
+"""
 _INGRESS, _PREROUTING, _INPUT, _FORWARD, _OUTPUT, _POSTROUTING = 0, 0, 1, 2, 3, 4
 _ETHERTYPE_IPV4, _ETHERTYPE_ARP, _TCP = b"\x08\x00", b"\x08\x06", b"\x06"
+_MORE_FRAGMENTS_OR_OFFSET = b"\x3f\xff"
 _CT_STATE, _CT_DIRECTION, _CT_STATUS = 0, 1, 2
-_STATE_INVALID, _STATE_NEW, _STATUS_DNAT = 1, 8, 0x20
+_STATE_INVALID, _STATE_NEW = 1, 8
+_STATUS_CONFIRMED, _STATUS_DNAT = 0x8, 0x20
+_JUST_TRANSLATED = b"RODV"
+"""The priority of a connection's first packet between `translate`, which found its address in `real`, and `guard`.
+
+A translation by a rule of another program looks the same to connection tracking, so `guard` has to be told. Nothing
+reads a packet's priority between these two chains, and `guard` sets it to 0 again, as it came.
+"""
 _COUNTED_IDENTITIES = 65535
+_COUNTED_DAEMONS = 1 << 20
+"""Upper bound of the (identity, daemon) pairs whose connections are counted: far beyond the mappings of a host."""
+_CONNECTIONS, _CONNECTIONS_TO_DAEMON = "connections", "connections-to-daemon"
+_CONNECTIONS_ID, _CONNECTIONS_TO_DAEMON_ID = 5, 6
 
 
 @dataclass(frozen=True)
@@ -61,6 +79,7 @@ class RulesetConfig:
     """Interface index of rodvr0: tap chains name it by number."""
     guard_gpu_device: bool
     """Whether RODVR enabled forwarding on the GPU NIC; then only RODVR's packets may be forwarded from it."""
+    limits: ConnectionLimits
 
     @property
     def comment(self) -> str:
@@ -68,7 +87,7 @@ class RulesetConfig:
         guard = "guarded" if self.guard_gpu_device else "open"
         return (
             f"rodvr {VERSION} {self.masked_prefix} {self.identity_network} {self.local_prefix} "
-            f"{self.gpu_device} {self.outer_index} {guard}"
+            f"{self.limits} {self.gpu_device} {self.outer_index} {guard}"
         )
 
 
@@ -106,8 +125,15 @@ def base(config: RulesetConfig) -> list[Message]:
         ex.add_set(IPV4, TABLE, "unmapped", 2, identity, 4, counts=_COUNTED_IDENTITIES),
         ex.add_set(IPV4, TABLE, "local", 3, user_requested, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped-local", 4, identity, 4, counts=_COUNTED_IDENTITIES),
+        ex.add_set(
+            IPV4, TABLE, _CONNECTIONS, _CONNECTIONS_ID, identity, 4, counts=_COUNTED_IDENTITIES
+        ),
+        ex.add_set(
+            *(IPV4, TABLE, _CONNECTIONS_TO_DAEMON, _CONNECTIONS_TO_DAEMON_ID, requested, 12),
+            counts=_COUNTED_DAEMONS,
+        ),
         ex.add_chain(IPV4, TABLE, "stale", _PREROUTING, -150),
-        ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, -100, type="nat"),
+        ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, _FIRST_OF_NAT, type="nat"),
         ex.add_chain(IPV4, TABLE, "guard", _PREROUTING, -90),
         ex.add_chain(IPV4, TABLE, "forward", _FORWARD, -10),
         ex.add_chain(IPV4, TABLE, "input", _INPUT, -10),
@@ -147,12 +173,22 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
     tcp = [ex.meta(Meta.NFT_META_L4PROTO, R), ex.compare(R, _TCP)]
     translated = _conntrack_has(_CT_STATUS, _STATUS_DNAT)
     is_reply = [ex.conntrack(_CT_DIRECTION, R), ex.compare(R, b"\x01")]
-    opens = [*_tcp_flags(0x17), ex.compare(R, b"\x02")]
+    opens = _opens()
     does_not_open = [*_tcp_flags(0x17), ex.compare(R, b"\x02", ex.NOT_EQUAL)]
     is_syn = [*_tcp_flags(0x02), ex.compare(R, b"\x00", ex.NOT_EQUAL)]
     accept = [ex.verdict(ex.ACCEPT)]
     counted_accept = [ex.counter(), *accept]
     source_identity = [ex.load(NETWORK, 12, 4, R)]
+    # Past `guard`, every translated packet from rodvr1 is one that RODVR translated: `guard` admits the first packet
+    # of a connection only if `translate` marked it, and connection tracking confirms no connection before that.
+    admitted = [
+        ex.conntrack(_CT_STATUS, R),
+        ex.mask(R, ex.host32(_STATUS_CONFIRMED | _STATUS_DNAT)),
+        ex.compare(R, ex.host32(_STATUS_CONFIRMED | _STATUS_DNAT)),
+    ]
+    mark = [ex.immediate(R + 2, _JUST_TRANSLATED), ex.set_meta(Meta.NFT_META_PRIORITY, R + 2)]
+    marked = [ex.meta(Meta.NFT_META_PRIORITY, R), ex.compare(R, _JUST_TRANSLATED)]
+    unmark = [ex.immediate(R, bytes(4)), ex.set_meta(Meta.NFT_META_PRIORITY, R)]
     to_local = _in_network(16, config.local_prefix)[2:]  # this table sees IPv4 only
     translate_local = [
         *[ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)],
@@ -170,11 +206,16 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
             "translate",
             [*from_vm, *tcp, *source_identity, ex.load(NETWORK, 16, 4, R + 1)]
             + [ex.load(TRANSPORT, 2, 2, R + 2), ex.lookup("real", R, R)]
-            + [ex.translate_destination(R, R + 1)],
+            + [*mark, ex.translate_destination(R, R + 1)],
         ),
-        ChainRule("guard", [*from_vm, *translated, *accept]),
+        ChainRule("guard", [*from_vm, *admitted, *accept]),
         # No reset here: it could end a live connection because of one packet out of its window.
         ChainRule("guard", [*from_vm, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
+        *[
+            ChainRule("guard", [*from_vm, *marked, *beyond, ex.counter(), ex.reset_connection()])
+            for beyond in _beyond(config.limits)
+        ],
+        ChainRule("guard", [*from_vm, *marked, *unmark, *accept]),
         ChainRule(
             "guard",
             [*from_vm, *tcp, *opens, *source_identity, ex.count_in("unmapped", 2, R)]
@@ -233,7 +274,7 @@ def rules_per_chain(config: RulesetConfig) -> dict[tuple[int, str], int]:
 
 
 def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Expression]]:
-    """Return the rules of one tap's chain: answer ARP, forward what is right, drop what is not.
+    """Return the rules of one tap's chain: answer ARP, limit new connections, forward what is right, drop what is not.
 
     *ip* is the port's fixed address, *identity* its identity, 4 bytes each.
     """
@@ -262,12 +303,25 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.counter(),
         ex.forward_to(R),
     ]
+    limit = [
+        *_in_network(16, prefix),
+        ex.load(NETWORK, 9, 1, R),
+        ex.compare(R, _TCP),
+        *_opens(),
+        # Dropped and not refused: TCP tries again after a second, and a burst is only spread.
+        ex.over_rate(config.limits.new_per_second, config.limits.burst),
+        *_drop(),
+    ]
     carry = [
         *_in_network(16, prefix),
         ex.load(NETWORK, 12, 4, R),
         ex.compare(R, ip),
         ex.load(NETWORK, 9, 1, R),
         ex.compare(R, _TCP),
+        # No fragments, which connection tracking would reassemble: the memory for that is the whole host's.
+        ex.load(NETWORK, 6, 2, R),
+        ex.mask(R, _MORE_FRAGMENTS_OR_OFFSET),
+        ex.compare(R, bytes(2)),
         ex.immediate(R, identity),
         ex.store(NETWORK, 12, 4, R, checksum=10),
         # rodvr1 takes only frames addressed to it.
@@ -278,7 +332,28 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.forward_to(R),
     ]
     refuse = [*_in_network(16, prefix), *_drop()]
-    return [answer_arp, carry, refuse]
+    if not config.limits.new_per_second:
+        return [answer_arp, carry, refuse]
+    return [answer_arp, limit, carry, refuse]
+
+
+def rules_per_tap(config: RulesetConfig) -> int:
+    """Return how many rules a tap's chain has; if it has another number, another program changed it."""
+    return len(tap_rules(config, bytes(4), bytes(4)))
+
+
+def _beyond(limits: ConnectionLimits) -> list[list[Expression]]:
+    """Return matches of a first packet, already translated, whose connection would be beyond one of *limits*."""
+    source = ex.load(NETWORK, 12, 4, R)
+    matches = []
+    if limits.per_daemon:
+        daemon = [source, ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)]
+        name, set_id = _CONNECTIONS_TO_DAEMON, _CONNECTIONS_TO_DAEMON_ID
+        matches.append([*daemon, ex.over_connections(name, set_id, R, limits.per_daemon)])
+    if limits.per_vm:
+        name, set_id = _CONNECTIONS, _CONNECTIONS_ID
+        matches.append([source, ex.over_connections(name, set_id, R, limits.per_vm)])
+    return matches
 
 
 def _in_network(offset: int, network: ipaddress.IPv4Network) -> list[Expression]:
@@ -300,6 +375,11 @@ def _device(side: str, name: str) -> list[Expression]:
 def _conntrack_has(key: int, bit: int) -> list[Expression]:
     is_set = ex.compare(R, bytes(4), ex.NOT_EQUAL)
     return [ex.conntrack(key, R), ex.mask(R, ex.host32(bit)), is_set]
+
+
+def _opens() -> list[Expression]:
+    """Match a SYN without FIN, RST and ACK."""
+    return [*_tcp_flags(0x17), ex.compare(R, b"\x02")]
 
 
 def _tcp_flags(bits: int) -> list[Expression]:
