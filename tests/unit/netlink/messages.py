@@ -19,7 +19,9 @@ from gsaas.rodvr.kernel import ruleset as rodvr
 from gsaas.rodvr.limits import USUAL
 
 OWNED = ex.OWNER | ex.PERSIST
-FENCE = fence_layout.FenceLayout(((8308, 8400), (20000, 29999)), 64, 990)
+FENCE = fence_layout.FenceLayout(
+    ((8308, 8400), (20000, 29999)), 64, fence_layout.ControlGroup(4711, 2)
+)
 
 
 def rodvr_messages(guarded: bool) -> list[Message]:
