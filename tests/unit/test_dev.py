@@ -220,8 +220,12 @@ def test_constraints_that_admit_no_release_end_the_tests(workshop: Workshop) -> 
 
 def test_all_tests_run_even_if_some_fail_under_openstacks_constraints(workshop: Workshop) -> None:
     assert workshop.dev("test") == 0
-    assert len(workshop.tested()) == 2
+    assert len(workshop.tested()) == 3
     assert workshop.dev("test", fail="--hypothesis-profile=quick") != 0
-    assert len(workshop.tested()) == 2
-    assert "tests/kernel" in workshop.tested()[1]
+    constrained, first, others = workshop.tested()
+    assert "tests/unit" in constrained
+    assert "tests/unit tests/api" in first
+    assert "tests/kernel" in others
+    assert workshop.dev("test", fail="tests/unit tests/api") != 0
+    assert len(workshop.tested()) == 3
     assert workshop.dev("test", fail="tests/openstack") != 0
