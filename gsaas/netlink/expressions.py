@@ -55,6 +55,11 @@ def meta(key: Meta, register: int) -> Expression:
     return _expression("meta", {"key": key, "dreg": register})
 
 
+def set_meta(key: Meta, register: int) -> Expression:
+    """Set what the kernel knows about the packet to the value in the register, where *key* can be set."""
+    return _expression("meta", {"key": key, "sreg": register})
+
+
 def compare(register: int, value: bytes, operator: int = EQUAL) -> Expression:
     """End this rule unless the register equals *value*, or with `NOT_EQUAL` differs from it."""
     return _expression("cmp", {"sreg": register, "op": operator, "data": _data(value)})

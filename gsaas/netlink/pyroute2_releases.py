@@ -23,9 +23,10 @@ from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 
 class Meta(enum.IntEnum):
-    """What `expressions.meta` can load, of those that gsaas uses: enum nft_meta_keys of linux/netfilter/nf_tables.h."""
+    """What `expressions.meta` loads and `set_meta` sets: enum nft_meta_keys of linux/netfilter/nf_tables.h."""
 
     NFT_META_PROTOCOL = 1
+    NFT_META_PRIORITY = 2
     NFT_META_IIF = 4
     NFT_META_IIFNAME = 6
     NFT_META_OIFNAME = 7

@@ -35,14 +35,26 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-VERSION = 2
+VERSION = 3
 """Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
 rebuilds the tables."""
 
+_FIRST_OF_NAT = -199
+"""The least priority that the kernel admits for nat chains; those of other programs usually have -100.
+
+The first nat chain that translates a connection is the last one that sees it.
+"""
 _INGRESS, _PREROUTING, _INPUT, _FORWARD, _OUTPUT, _POSTROUTING = 0, 0, 1, 2, 3, 4
 _ETHERTYPE_IPV4, _ETHERTYPE_ARP, _TCP = b"\x08\x00", b"\x08\x06", b"\x06"
 _CT_STATE, _CT_DIRECTION, _CT_STATUS = 0, 1, 2
-_STATE_INVALID, _STATE_NEW, _STATUS_DNAT = 1, 8, 0x20
+_STATE_INVALID, _STATE_NEW = 1, 8
+_STATUS_CONFIRMED, _STATUS_DNAT = 0x8, 0x20
+_JUST_TRANSLATED = b"RODV"
+"""The priority of a connection's first packet between `translate`, which found its address in `real`, and `guard`.
+
+A translation by a rule of another program looks the same to connection tracking, so `guard` has to be told. Nothing
+reads a packet's priority between these two chains, and `guard` sets it to 0 again, as it came.
+"""
 _COUNTED_IDENTITIES = 65535
 
 
@@ -107,7 +119,7 @@ def base(config: RulesetConfig) -> list[Message]:
         ex.add_set(IPV4, TABLE, "local", 3, user_requested, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped-local", 4, identity, 4, counts=_COUNTED_IDENTITIES),
         ex.add_chain(IPV4, TABLE, "stale", _PREROUTING, -150),
-        ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, -100, type="nat"),
+        ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, _FIRST_OF_NAT, type="nat"),
         ex.add_chain(IPV4, TABLE, "guard", _PREROUTING, -90),
         ex.add_chain(IPV4, TABLE, "forward", _FORWARD, -10),
         ex.add_chain(IPV4, TABLE, "input", _INPUT, -10),
@@ -153,6 +165,16 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
     accept = [ex.verdict(ex.ACCEPT)]
     counted_accept = [ex.counter(), *accept]
     source_identity = [ex.load(NETWORK, 12, 4, R)]
+    # Past `guard`, every translated packet from rodvr1 is one that RODVR translated: `guard` admits the first packet
+    # of a connection only if `translate` marked it, and connection tracking confirms no connection before that.
+    admitted = [
+        ex.conntrack(_CT_STATUS, R),
+        ex.mask(R, ex.host32(_STATUS_CONFIRMED | _STATUS_DNAT)),
+        ex.compare(R, ex.host32(_STATUS_CONFIRMED | _STATUS_DNAT)),
+    ]
+    mark = [ex.immediate(R + 2, _JUST_TRANSLATED), ex.set_meta(Meta.NFT_META_PRIORITY, R + 2)]
+    marked = [ex.meta(Meta.NFT_META_PRIORITY, R), ex.compare(R, _JUST_TRANSLATED)]
+    unmark = [ex.immediate(R, bytes(4)), ex.set_meta(Meta.NFT_META_PRIORITY, R)]
     to_local = _in_network(16, config.local_prefix)[2:]  # this table sees IPv4 only
     translate_local = [
         *[ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)],
@@ -170,11 +192,12 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
             "translate",
             [*from_vm, *tcp, *source_identity, ex.load(NETWORK, 16, 4, R + 1)]
             + [ex.load(TRANSPORT, 2, 2, R + 2), ex.lookup("real", R, R)]
-            + [ex.translate_destination(R, R + 1)],
+            + [*mark, ex.translate_destination(R, R + 1)],
         ),
-        ChainRule("guard", [*from_vm, *translated, *accept]),
+        ChainRule("guard", [*from_vm, *admitted, *accept]),
         # No reset here: it could end a live connection because of one packet out of its window.
         ChainRule("guard", [*from_vm, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
+        ChainRule("guard", [*from_vm, *marked, *unmark, *accept]),
         ChainRule(
             "guard",
             [*from_vm, *tcp, *opens, *source_identity, ex.count_in("unmapped", 2, R)]
