@@ -16,7 +16,7 @@ class BindingReport:
     unmapped: int = 0
     """Connections to masked addresses without a mapping; each was answered with a reset."""
     refused: int = 0
-    """Packets dropped at the tap: their source is not the port's address, or they are not TCP."""
+    """Packets dropped at the tap: their source is not the port's address, or they are no TCP, or fragments."""
     seconds: float | None = None
     """How long it took to install, in seconds, from when its tap was there; None while it is not installed."""
 

@@ -95,7 +95,7 @@ def count_rules(rules: Iterable[bytes]) -> dict[str, int]:
 
 
 def read_refused(rules: Iterable[bytes]) -> dict[str, int]:
-    """Return tap -> packets that its chain dropped: forged source, or not TCP."""
+    """Return tap -> packets that its chain dropped: forged source, no TCP, or fragments."""
     refused = {}
     for body in rules:
         fields = wire.by_kind(body)

@@ -35,7 +35,7 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-VERSION = 3
+VERSION = 4
 """Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
 rebuilds the tables."""
 
@@ -46,6 +46,7 @@ The first nat chain that translates a connection is the last one that sees it.
 """
 _INGRESS, _PREROUTING, _INPUT, _FORWARD, _OUTPUT, _POSTROUTING = 0, 0, 1, 2, 3, 4
 _ETHERTYPE_IPV4, _ETHERTYPE_ARP, _TCP = b"\x08\x00", b"\x08\x06", b"\x06"
+_MORE_FRAGMENTS_OR_OFFSET = b"\x3f\xff"
 _CT_STATE, _CT_DIRECTION, _CT_STATUS = 0, 1, 2
 _STATE_INVALID, _STATE_NEW = 1, 8
 _STATUS_CONFIRMED, _STATUS_DNAT = 0x8, 0x20
@@ -291,6 +292,10 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.compare(R, ip),
         ex.load(NETWORK, 9, 1, R),
         ex.compare(R, _TCP),
+        # No fragments, which connection tracking would reassemble: the memory for that is the whole host's.
+        ex.load(NETWORK, 6, 2, R),
+        ex.mask(R, _MORE_FRAGMENTS_OR_OFFSET),
+        ex.compare(R, bytes(2)),
         ex.immediate(R, identity),
         ex.store(NETWORK, 12, 4, R, checksum=10),
         # rodvr1 takes only frames addressed to it.
