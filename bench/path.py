@@ -26,12 +26,15 @@ from bench.report import machine, median
 from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
 from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.limits import ConnectionLimits
 from tests.kernel.rodvr.lab import GPU_HOSTS, Lab, binding
 
 ROUNDS = 9
 CONNECTS = 1500
 ROUND_TRIPS = 3000
 SECONDS = 1
+BEYOND_REACH = ConnectionLimits(1_000_000, 1_000_000, 1_000_000)
+"""Checked for every connection, and never reached."""
 ECHO, IPERF = 8400, 5201
 MASKED, REAL = "169.254.71.1", GPU_HOSTS["g1"]
 MAPPINGS = {Address(MASKED, port): Address(REAL, port) for port in (ECHO, IPERF)}
@@ -152,7 +155,7 @@ def _echo(namespace: str, ready: Connection) -> None:
 
 @contextmanager
 def _rodvr(lab: Lab) -> Iterator[None]:
-    endpoint = Endpoint("cmp", "gpu0", netns=lab.compute)
+    endpoint = Endpoint("cmp", "gpu0", netns=lab.compute, limits=BEYOND_REACH)
     endpoint.start()
     try:
         report = endpoint.replace([binding("vm1", MAPPINGS)])

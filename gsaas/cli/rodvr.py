@@ -14,6 +14,7 @@ from oslo_config import cfg
 
 from gsaas import reports, service
 from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.limits import ConnectionLimits
 from gsaas.rodvr.service import EndpointService
 
 DESCRIPTION = """\
@@ -53,6 +54,11 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             masked_prefix=options.masked_prefix,
             identity_network=options.identity_network,
             local_prefix=options.local_prefix,
+            limits=ConnectionLimits(
+                options.connections_per_vm,
+                options.connections_per_daemon,
+                options.new_connections_per_second,
+            ),
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             grace=options.grace,

@@ -48,6 +48,36 @@ OPTS = [
         "limits the VM ports of one host: /16 allows 65,534, /24 allows 254. Changing it rebuilds "
         "the datapath and ends all connections.",
     ),
+    cfg.IntOpt(
+        "connections_per_vm",
+        default=4096,
+        min=0,
+        max=65535,
+        help="Most connections that one VM may have to daemons at a time; more are refused. They fill the table of "
+        "connections that all VMs of the host share (net.netfilter.nf_conntrack_max, often 262,144). With a "
+        "small value, VMs with many cGPUs fail; 0 is no limit, and one VM can then end the connections of all. "
+        "Changing it rebuilds the datapath; connections go on, and those that exist are not counted.",
+    ),
+    cfg.IntOpt(
+        "connections_per_daemon",
+        default=64,
+        min=0,
+        max=65535,
+        help="Most connections that one VM may have to one daemon at a time; more are refused. Every process of the VM "
+        "that uses the GPU has one or more. Keep it below [daemons]connections_per_source of GPU hosts divided by "
+        "the VMs of one compute host that may share a GPU: that limit counts the compute host as a whole, and a VM "
+        "that may reach it alone locks the others out. 0 is no limit.",
+    ),
+    cfg.IntOpt(
+        "new_connections_per_second",
+        default=100,
+        min=0,
+        max=1_000_000,
+        help="New connections that one VM may open per second on average; it may open those of ten seconds at once. "
+        "What is beyond is dropped, and TCP tries again after a second. A closed connection takes an entry in the "
+        "table of connections and a port of the host for two minutes more. With a small value, programs that "
+        "start many processes start slowly; 0 is no limit.",
+    ),
     cfg.FloatOpt(
         "audit_interval",
         default=30.0,

@@ -35,6 +35,8 @@ DROP, ACCEPT = 0, 1
 EQUAL, NOT_EQUAL = 0, 1
 LINK, NETWORK, TRANSPORT = 0, 1, 2
 """The header from which a payload offset counts."""
+_BEYOND_RATE = 1
+"""NFT_LIMIT_F_INV: match what is beyond the limit."""
 OWNER, PERSIST = 0x2, 0x4
 """Table flags, of Linux 5.12 and 6.9: only the owner may change the table; it outlives the owner's socket."""
 
@@ -98,6 +100,19 @@ def count_in(name: str, set_id: int, key: int) -> Expression:
     """Add to the packet counter that set *name* keeps for the key in the register."""
     fields = {"set_name": name, "set_id": set_id, "op": 0, "sreg_key": key, "expr": counter()}
     return _expression("dynset", fields)
+
+
+def over_connections(name: str, set_id: int, key: int, count: int) -> Expression:
+    """Match a connection beyond *count* at a time, which set *name* counts for the key in the register."""
+    limit = _expression("connlimit", {"count": count, "flags": {"NFT_LIMIT_F_INV"}})
+    fields = {"set_name": name, "set_id": set_id, "op": 0, "sreg_key": key, "expr": limit}
+    return _expression("dynset", fields)
+
+
+def over_rate(per_second: int, burst: int) -> Expression:
+    """Match a packet beyond *per_second* on average, of which up to *burst* may come at once."""
+    fields = {"rate": per_second, "unit": 1, "burst": burst, "type": 0, "flags": _BEYOND_RATE}
+    return _expression("limit", fields)
 
 
 def counter() -> Expression:

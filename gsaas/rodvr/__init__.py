@@ -8,4 +8,5 @@ executor        carries out plans                  session        what is open i
 plan            what to change: pure               identities     node-local addresses of ports: pure
 problems        what is reported and tried again   installations  what is installed, to announce
 forwarding      other programs' firewalls: pure    kernel         nftables, links, connection tracking
+limits          what one VM may take: pure
 """

@@ -30,6 +30,7 @@ from gsaas.rodvr.event_loop import EventLoop
 from gsaas.rodvr.executor import PlanExecutor
 from gsaas.rodvr.installations import Installations
 from gsaas.rodvr.kernel import Datapath
+from gsaas.rodvr.limits import USUAL, ConnectionLimits
 from gsaas.rodvr.local_bindings import LocalBindings, is_in
 from gsaas.rodvr.port_bindings import PortBindings
 from gsaas.rodvr.problems import Problems
@@ -57,8 +58,9 @@ class Endpoint:
 
     *on_installed* is called with the port id of every binding that becomes installed other than by the
     call that is under way: its tap appeared, or another try succeeded. *grace* is the grace period of
-    rule 4; it and the intervals are in seconds. With *protected* or *filtered_cuts* False, the endpoint
-    does without table owners or deletion of connections by filter, as on older kernels.
+    rule 4; it and the intervals are in seconds. *limits* hold for each VM port. With *protected* or
+    *filtered_cuts* False, the endpoint does without table owners or deletion of connections by filter, as
+    on older kernels.
 
     Raises `ValueError` if the prefixes overlap, cover the metadata service, or are no IPv4 networks.
     """
@@ -72,6 +74,7 @@ class Endpoint:
         masked_prefix: str = MASKED_PREFIX,
         identity_network: str = IDENTITY_NETWORK,
         local_prefix: str = LOCAL_PREFIX,
+        limits: ConnectionLimits = USUAL,
         on_installed: Callable[[str], None] = _ignore,
         audit_interval: float = 30.0,
         retry_interval: float = 5.0,
@@ -96,6 +99,7 @@ class Endpoint:
                 masked,
                 self._identity_network,
                 self._local_prefix,
+                limits=limits,
                 netns=netns,
                 protected=protected,
                 filtered_cuts=filtered_cuts,

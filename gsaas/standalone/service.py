@@ -36,6 +36,7 @@ from gsaas.netlink.namespace import entered
 from gsaas.notifications.emitter import Notifications
 from gsaas.remoting.base import load as load_remoting
 from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.limits import ConnectionLimits
 from gsaas.rodvr.service import EndpointService
 from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
@@ -248,6 +249,11 @@ class Standalone:
             masked_prefix=options.masked_prefix,
             identity_network=options.identity_network,
             local_prefix=options.local_prefix,
+            limits=ConnectionLimits(
+                options.connections_per_vm,
+                options.connections_per_daemon,
+                options.new_connections_per_second,
+            ),
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             grace=options.grace,

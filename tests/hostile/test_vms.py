@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from gsaas.objects.address import Address
 from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.limits import USUAL, ConnectionLimits
 from tests.hostile import packets
 from tests.kernel.rodvr import conftest as fixtures
-from tests.kernel.rodvr.lab import COMPUTE_IP, G2, PORT, VMS, A, B, Lab
+from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, PORT, VMS, A, B, Lab, binding
 
 pytestmark = pytest.mark.kernel
 
@@ -26,6 +29,17 @@ def send(lab: Lab, vm: str, command: str, *arguments: object) -> None:
     """Have a VM send raw packets: a command of `packets`."""
     program = [sys.executable, "-SE", str(packets.__file__), command, *map(str, arguments)]
     lab.run(vm, *program)
+
+
+@contextmanager
+def held(lab: Lab, vm: str, masked: Address, count: int) -> Iterator[int]:
+    """Have a VM try to keep *count* connections; yields how many it got."""
+    program = [sys.executable, "-SE", str(packets.__file__), "hold", masked.ip, str(masked.port)]
+    peer = lab.start(vm, *program, str(count))
+    try:
+        yield int(peer.line())
+    finally:
+        peer.rest()
 
 
 # -- a GPU that the VM was not given --------------------------------------------------------------------
@@ -141,3 +155,122 @@ def test_fragments_to_other_addresses_are_the_business_of_the_vms_own_network(
 ) -> None:
     lab.run("vm1", "ping", "-c", "1", "-W", "3", "-s", "4000", "10.0.0.6")
     assert endpoint.report().bindings["port-vm1"].refused == 0
+
+
+# -- more connections than are its due ------------------------------------------------------------------
+
+
+ALL_PORTS = 64_512
+"""Source ports of one address from 1024 on: the connections that a host can have to one daemon."""
+
+
+def tracked(lab: Lab, identity: str) -> int:
+    """How many connections of a VM the kernel tracks, those that are over included."""
+    return len(lab.connections("-s", identity))
+
+
+@pytest.fixture
+def silent_vm(lab: Lab) -> Iterator[None]:
+    """VM 1 does not answer what it receives, so that connections which it has begun stay as they are."""
+    lab.run("vm1", "nft", "add table ip silent")
+    lab.run("vm1", "nft", "add chain ip silent out { type filter hook output priority 0; }")
+    lab.run("vm1", "nft", "add rule ip silent out tcp flags rst drop")
+    yield
+    lab.run("vm1", "nft", "delete table ip silent")
+    lab.run("cmp", "conntrack", "-F", check=False)
+
+
+@pytest.fixture
+def sharing(make_endpoint: Any) -> Endpoint:
+    """An endpoint on which VMs 1 and 3 share a daemon, and VM 1 has another one."""
+    endpoint = make_endpoint()
+    endpoint.replace([binding("vm1", {A: G1, B: G2}), binding("vm3", {A: G1})])
+    return endpoint
+
+
+def test_a_flood_of_new_connections_takes_neither_ports_nor_daemons_from_others(
+    lab: Lab, sharing: Endpoint, silent_vm: None
+) -> None:
+    talking = lab.talk("vm3", A, 100)
+    assert talking.line().startswith("g1")
+
+    send(lab, "vm1", "syns", VMS["vm1"][2], A.ip, A.port, ALL_PORTS)
+
+    assert tracked(lab, "240.71.0.1") <= USUAL.per_daemon
+    assert [lab.reaches("vm3", A) for _ in range(3)] == ["g1:8308"] * 3
+    assert talking.rest() == ["survived"]
+
+
+def test_floods_to_many_daemons_leave_the_table_of_connections_to_others(
+    lab: Lab, make_endpoint: Any, silent_vm: None
+) -> None:
+    """Four cGPUs of one VM, whose daemons are different ones."""
+    masked = [Address(f"169.254.71.{number}", PORT) for number in range(1, 5)]
+    real = [Address(gpu_host.ip, port) for gpu_host in (G1, G2) for port in (PORT, PORT + 1)]
+    limits = ConnectionLimits(per_vm=100, per_daemon=64, new_per_second=100_000)
+    endpoint = make_endpoint(limits=limits)
+    endpoint.replace([binding("vm1", dict(zip(masked, real, strict=True)))])
+
+    for address in masked:
+        send(lab, "vm1", "syns", VMS["vm1"][2], address.ip, address.port, 1000)
+
+    assert tracked(lab, "240.71.0.1") == limits.per_vm
+
+
+def test_new_connections_beyond_the_rate_are_dropped_before_they_are_tracked(
+    lab: Lab, make_endpoint: Any, silent_vm: None
+) -> None:
+    limits = ConnectionLimits(per_vm=0, per_daemon=0, new_per_second=1)
+    make_endpoint(limits=limits).replace([binding("vm1", {A: G1}), binding("vm3", {A: G1})])
+
+    send(lab, "vm1", "syns", VMS["vm1"][2], A.ip, A.port, 5000)
+
+    let_through = tracked(lab, "240.71.0.1")
+    assert limits.burst <= let_through < 1000
+    assert lab.counter("netdev", f"in-{VMS['vm1'][0]}", 1) == 5000 - let_through
+    assert lab.reaches("vm3", A) == "g1:8308"
+
+
+def test_one_vm_cannot_take_all_connections_of_a_daemon(lab: Lab, sharing: Endpoint) -> None:
+    """A GPU host counts the connections of a compute host, whichever of its VMs has them."""
+    with held(lab, "vm1", A, 100) as got:
+        assert got == USUAL.per_daemon
+        assert lab.reaches("vm1", A) == "ConnectionRefusedError"
+        assert lab.reaches("vm1", B) == "g2:8308"
+        assert lab.reaches("vm3", A) == "g1:8308"
+    assert lab.reaches("vm1", A) == "g1:8308"
+
+
+def test_two_masked_addresses_of_one_daemon_give_no_more_connections(
+    lab: Lab, make_endpoint: Any
+) -> None:
+    make_endpoint().replace([binding("vm1", {A: G1, B: G1})])
+    with held(lab, "vm1", A, 40), held(lab, "vm1", B, 40) as got:
+        assert got == USUAL.per_daemon - 40
+
+
+def test_connections_that_are_over_do_not_count(lab: Lab, make_endpoint: Any) -> None:
+    make_endpoint(limits=ConnectionLimits(4, 2, 0)).replace([binding("vm1", {A: G1})])
+    for _ in range(5):
+        with held(lab, "vm1", A, 3) as got:
+            assert got == 2
+
+
+def test_without_limits_a_vm_takes_what_it_wants(lab: Lab, make_endpoint: Any) -> None:
+    make_endpoint(limits=ConnectionLimits(0, 0, 0)).replace([binding("vm1", {A: G1})])
+    with held(lab, "vm1", A, 80) as got:
+        assert got == 80
+
+
+def test_other_limits_end_no_connection(lab: Lab, make_endpoint: Any) -> None:
+    first = make_endpoint()
+    first.replace([binding("vm1", {A: G1})])
+    talking = lab.talk("vm1", A, 50)
+    assert talking.line().startswith("g1")
+    first.stop()
+
+    make_endpoint(limits=ConnectionLimits(4, 2, 10)).replace([binding("vm1", {A: G1})])
+
+    assert talking.rest() == ["survived"]
+    with held(lab, "vm1", A, 3) as got:
+        assert got == 2

@@ -13,5 +13,3 @@ COUNTER_PACKETS = 2
 
 CHAIN_PREFIX = "in-"
 """The chain on a tap is named after it: `in-tap11111111-11`."""
-RULES_PER_TAP = 3
-"""The rules of `ruleset.tap_rules`."""

@@ -27,6 +27,7 @@ from gsaas.rodvr.kernel.conntrack import Conntrack
 from gsaas.rodvr.kernel.events import Watch
 from gsaas.rodvr.kernel.links import Links
 from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, RulesetConfig
+from gsaas.rodvr.limits import USUAL, ConnectionLimits
 
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
 
@@ -62,6 +63,7 @@ class Datapath:
         identity_network: ipaddress.IPv4Network,
         local_prefix: ipaddress.IPv4Network,
         *,
+        limits: ConnectionLimits = USUAL,
         netns: str | None = None,
         protected: bool = True,
         filtered_cuts: bool = True,
@@ -70,6 +72,7 @@ class Datapath:
         self._masked_prefix = masked_prefix
         self._identity_network = identity_network
         self._local_prefix = local_prefix
+        self._limits = limits
         self._netns = netns
         self._netlink = Nfnetlink(netns)
         # A socket of its own: a long dump must not delay changes.
@@ -134,6 +137,7 @@ class Datapath:
             self.gpu_device,
             outer,
             not forwarded_before,
+            self._limits,
         )
         if config != self._config:
             self._config, self._encoder = config, encoder.OperationEncoder(config)
@@ -156,6 +160,7 @@ class Datapath:
                 back=reader.dump(decoder.list_elements(NETDEV, "back")),
                 real=reader.dump(decoder.list_elements(IPV4, "real")),
                 local=reader.dump(decoder.list_elements(IPV4, "local")),
+                rules_per_tap=ruleset.rules_per_tap(self._config),
             )
         except NetlinkRefused as refusal:
             if refusal.errno != errno.ENOENT:

@@ -32,7 +32,6 @@ from gsaas.rodvr.kernel.attributes import (
     RULE_CHAIN,
     RULE_EXPRESSIONS,
     RULE_TABLE,
-    RULES_PER_TAP,
 )
 from gsaas.rodvr.kernel.ruleset import TABLE
 
@@ -61,13 +60,17 @@ def read_state(
     back: Iterable[bytes],
     real: Iterable[bytes],
     local: Iterable[bytes],
+    rules_per_tap: int,
 ) -> plan.DatapathState:
-    """Return the state that dumps of the two tables describe: chains and rules of netdev, and the three maps."""
+    """Return the state that dumps of the two tables describe: chains and rules of netdev, and the three maps.
+
+    The chain of a tap is intact with *rules_per_tap* rules.
+    """
     state = plan.DatapathState()
     counts = count_rules(rules)
     for name, comment in _read_chains(chains).items():
         if name.startswith(CHAIN_PREFIX):
-            intact = counts.get(name) == RULES_PER_TAP
+            intact = counts.get(name) == rules_per_tap
             state.chains[name.removeprefix(CHAIN_PREFIX)] = _read_tag(comment) if intact else None
     for key, value, _ in _read_elements(back):
         (ifindex,) = struct.unpack_from("=I", value)

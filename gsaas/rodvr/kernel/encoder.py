@@ -70,7 +70,7 @@ class OperationEncoder:
 
     def __init__(self, config: RulesetConfig) -> None:
         rules = tap_rules(config, _TEMPLATE_IP, _TEMPLATE_IDENTITY)
-        self._answer_arp, carry, self._refuse = [_encode_rule(rule) for rule in rules]
+        *self._before, carry, self._refuse = [_encode_rule(rule) for rule in rules]
         # The rule compares the VM's address before it writes the identity.
         self._before_ip, rest = carry.split(_TEMPLATE_IP)
         self._between, self._after_identity = rest.split(_TEMPLATE_IDENTITY)
@@ -122,7 +122,7 @@ class OperationEncoder:
         carry = _address(tag.identity).join((carry, self._after_identity))
         chain = wire.text(RULE_TABLE, TABLE) + wire.text(RULE_CHAIN, name)
         kind = SUBSYSTEM | nft.NFT_MSG_NEWRULE
-        for rule in (self._answer_arp, carry, self._refuse):
+        for rule in (*self._before, carry, self._refuse):
             flags = NLM_F_CREATE | NLM_F_APPEND
             messages.append(Message(kind, NETDEV, chain + rule, flags, f"add rule on {tap}"))
         return messages

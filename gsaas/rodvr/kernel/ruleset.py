@@ -28,6 +28,7 @@ from gsaas.netlink.expressions import LINK, NETWORK, TRANSPORT, Expression, R
 from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.wire import Message
 from gsaas.objects.binding import INVALID_UID
+from gsaas.rodvr.limits import ConnectionLimits
 
 NETDEV, IPV4 = nft.NFPROTO_NETDEV, nft.NFPROTO_IPV4
 TABLE = "rodvr"
@@ -35,7 +36,7 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-VERSION = 4
+VERSION = 5
 """Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
 rebuilds the tables."""
 
@@ -57,6 +58,10 @@ A translation by a rule of another program looks the same to connection tracking
 reads a packet's priority between these two chains, and `guard` sets it to 0 again, as it came.
 """
 _COUNTED_IDENTITIES = 65535
+_COUNTED_DAEMONS = 1 << 20
+"""Upper bound of the (identity, daemon) pairs whose connections are counted: far beyond the mappings of a host."""
+_CONNECTIONS, _CONNECTIONS_TO_DAEMON = "connections", "connections-to-daemon"
+_CONNECTIONS_ID, _CONNECTIONS_TO_DAEMON_ID = 5, 6
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class RulesetConfig:
     """Interface index of rodvr0: tap chains name it by number."""
     guard_gpu_device: bool
     """Whether RODVR enabled forwarding on the GPU NIC; then only RODVR's packets may be forwarded from it."""
+    limits: ConnectionLimits
 
     @property
     def comment(self) -> str:
@@ -81,7 +87,7 @@ class RulesetConfig:
         guard = "guarded" if self.guard_gpu_device else "open"
         return (
             f"rodvr {VERSION} {self.masked_prefix} {self.identity_network} {self.local_prefix} "
-            f"{self.gpu_device} {self.outer_index} {guard}"
+            f"{self.limits} {self.gpu_device} {self.outer_index} {guard}"
         )
 
 
@@ -119,6 +125,13 @@ def base(config: RulesetConfig) -> list[Message]:
         ex.add_set(IPV4, TABLE, "unmapped", 2, identity, 4, counts=_COUNTED_IDENTITIES),
         ex.add_set(IPV4, TABLE, "local", 3, user_requested, 12, data=real, data_length=8),
         ex.add_set(IPV4, TABLE, "unmapped-local", 4, identity, 4, counts=_COUNTED_IDENTITIES),
+        ex.add_set(
+            IPV4, TABLE, _CONNECTIONS, _CONNECTIONS_ID, identity, 4, counts=_COUNTED_IDENTITIES
+        ),
+        ex.add_set(
+            *(IPV4, TABLE, _CONNECTIONS_TO_DAEMON, _CONNECTIONS_TO_DAEMON_ID, requested, 12),
+            counts=_COUNTED_DAEMONS,
+        ),
         ex.add_chain(IPV4, TABLE, "stale", _PREROUTING, -150),
         ex.add_chain(IPV4, TABLE, "translate", _PREROUTING, _FIRST_OF_NAT, type="nat"),
         ex.add_chain(IPV4, TABLE, "guard", _PREROUTING, -90),
@@ -160,7 +173,7 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
     tcp = [ex.meta(Meta.NFT_META_L4PROTO, R), ex.compare(R, _TCP)]
     translated = _conntrack_has(_CT_STATUS, _STATUS_DNAT)
     is_reply = [ex.conntrack(_CT_DIRECTION, R), ex.compare(R, b"\x01")]
-    opens = [*_tcp_flags(0x17), ex.compare(R, b"\x02")]
+    opens = _opens()
     does_not_open = [*_tcp_flags(0x17), ex.compare(R, b"\x02", ex.NOT_EQUAL)]
     is_syn = [*_tcp_flags(0x02), ex.compare(R, b"\x00", ex.NOT_EQUAL)]
     accept = [ex.verdict(ex.ACCEPT)]
@@ -198,6 +211,10 @@ def ipv4_rules(config: RulesetConfig) -> list[ChainRule]:
         ChainRule("guard", [*from_vm, *admitted, *accept]),
         # No reset here: it could end a live connection because of one packet out of its window.
         ChainRule("guard", [*from_vm, *_conntrack_has(_CT_STATE, _STATE_INVALID), *_drop()]),
+        *[
+            ChainRule("guard", [*from_vm, *marked, *beyond, ex.counter(), ex.reset_connection()])
+            for beyond in _beyond(config.limits)
+        ],
         ChainRule("guard", [*from_vm, *marked, *unmark, *accept]),
         ChainRule(
             "guard",
@@ -257,7 +274,7 @@ def rules_per_chain(config: RulesetConfig) -> dict[tuple[int, str], int]:
 
 
 def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Expression]]:
-    """Return the rules of one tap's chain: answer ARP, forward what is right, drop what is not.
+    """Return the rules of one tap's chain: answer ARP, limit new connections, forward what is right, drop what is not.
 
     *ip* is the port's fixed address, *identity* its identity, 4 bytes each.
     """
@@ -286,6 +303,15 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.counter(),
         ex.forward_to(R),
     ]
+    limit = [
+        *_in_network(16, prefix),
+        ex.load(NETWORK, 9, 1, R),
+        ex.compare(R, _TCP),
+        *_opens(),
+        # Dropped and not refused: TCP tries again after a second, and a burst is only spread.
+        ex.over_rate(config.limits.new_per_second, config.limits.burst),
+        *_drop(),
+    ]
     carry = [
         *_in_network(16, prefix),
         ex.load(NETWORK, 12, 4, R),
@@ -306,7 +332,28 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.forward_to(R),
     ]
     refuse = [*_in_network(16, prefix), *_drop()]
-    return [answer_arp, carry, refuse]
+    if not config.limits.new_per_second:
+        return [answer_arp, carry, refuse]
+    return [answer_arp, limit, carry, refuse]
+
+
+def rules_per_tap(config: RulesetConfig) -> int:
+    """Return how many rules a tap's chain has; if it has another number, another program changed it."""
+    return len(tap_rules(config, bytes(4), bytes(4)))
+
+
+def _beyond(limits: ConnectionLimits) -> list[list[Expression]]:
+    """Return matches of a first packet, already translated, whose connection would be beyond one of *limits*."""
+    source = ex.load(NETWORK, 12, 4, R)
+    matches = []
+    if limits.per_daemon:
+        daemon = [source, ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)]
+        name, set_id = _CONNECTIONS_TO_DAEMON, _CONNECTIONS_TO_DAEMON_ID
+        matches.append([*daemon, ex.over_connections(name, set_id, R, limits.per_daemon)])
+    if limits.per_vm:
+        name, set_id = _CONNECTIONS, _CONNECTIONS_ID
+        matches.append([source, ex.over_connections(name, set_id, R, limits.per_vm)])
+    return matches
 
 
 def _in_network(offset: int, network: ipaddress.IPv4Network) -> list[Expression]:
@@ -328,6 +375,11 @@ def _device(side: str, name: str) -> list[Expression]:
 def _conntrack_has(key: int, bit: int) -> list[Expression]:
     is_set = ex.compare(R, bytes(4), ex.NOT_EQUAL)
     return [ex.conntrack(key, R), ex.mask(R, ex.host32(bit)), is_set]
+
+
+def _opens() -> list[Expression]:
+    """Match a SYN without FIN, RST and ACK."""
+    return [*_tcp_flags(0x17), ex.compare(R, b"\x02")]
 
 
 def _tcp_flags(bits: int) -> list[Expression]:

@@ -162,9 +162,12 @@ class Lab:
         return peer
 
     def _start(self, place: str, *arguments: object) -> Peer:
-        command = ["ip", "netns", "exec", self.name(place), sys.executable, "-SE", PEERS]
+        return self.start(place, sys.executable, "-SE", PEERS, *map(str, arguments))
+
+    def start(self, place: str, *command: str) -> Peer:
+        """Start a program in a namespace. It ends with the lab at the latest."""
         process = subprocess.Popen(
-            [*command, *map(str, arguments)],
+            ["ip", "netns", "exec", self.name(place), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -16,6 +16,7 @@ from gsaas.gpu_host.fence import ruleset as fence
 from gsaas.netlink import expressions as ex
 from gsaas.netlink.wire import Message
 from gsaas.rodvr.kernel import ruleset as rodvr
+from gsaas.rodvr.limits import USUAL
 
 OWNED = ex.OWNER | ex.PERSIST
 FENCE = fence_layout.FenceLayout(((8308, 8400), (20000, 29999)), 64, 990)
@@ -30,6 +31,7 @@ def rodvr_messages(guarded: bool) -> list[Message]:
         "gpu0",
         7,
         guarded,
+        USUAL,
     )
     tap = rodvr.tap_rules(config, b"\x0a\0\0\5", b"\xf0\x47\0\1")
     return [
