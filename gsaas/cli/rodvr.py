@@ -59,6 +59,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
                 options.connections_per_daemon,
                 options.new_connections_per_second,
             ),
+            conntrack_threshold=options.conntrack_threshold,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             grace=options.grace,

@@ -79,6 +79,15 @@ OPTS = [
         "start many processes start slowly; 0 is no limit.",
     ),
     cfg.FloatOpt(
+        "conntrack_threshold",
+        default=0.8,
+        min=0.0,
+        max=1.0,
+        help="Part of the host's table of connections (net.netfilter.nf_conntrack_max) that may be taken before the "
+        "endpoint reports a problem. When the table is full, nothing on the host can open connections. At 1 it is "
+        "never reported; with small values, usual load is.",
+    ),
+    cfg.FloatOpt(
         "audit_interval",
         default=30.0,
         min=1.0,

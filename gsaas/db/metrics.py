@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from gsaas.db import hosts
 from gsaas.db.leases import LIVE
 from gsaas.db.models import ClaimRow, EndpointRow, GpuReadingRow, GpuRow, HostRow, LeaseRow
+from gsaas.objects.endpoint_report import ConntrackLevel
 from gsaas.objects.lifecycle import ENTITLED, Status
 
 REASONS = ("unmapped", "refused")
@@ -57,6 +58,8 @@ class BindingTotals:
     """Endpoints with problems."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Reason -> packets of the VMs that have a binding now."""
+    conntrack: float = 0.0
+    """How full the fullest of the hosts' tables of connections is, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -239,10 +242,14 @@ def _bindings(endpoints: Iterable[EndpointRow]) -> BindingTotals:
     installed: Counter[bool] = Counter()
     dropped = Counter(dict.fromkeys(REASONS, 0))
     with_problems = 0
+    conntrack = 0.0
     for endpoint in endpoints:
+        level = endpoint.report.get("conntrack")  # None: of an older release, or nothing is tracked
+        if level:
+            conntrack = max(conntrack, ConntrackLevel(**level).ratio)
         with_problems += bool(endpoint.report.get("problems"))
         for binding in endpoint.report.get("bindings", {}).values():
             installed[binding["installed"]] += 1
             counted = binding.get("dropped_packets", {})
             dropped.update({reason: counted.get(reason, 0) for reason in REASONS})
-    return BindingTotals(installed[True], installed[False], with_problems, dict(dropped))
+    return BindingTotals(installed[True], installed[False], with_problems, dict(dropped), conntrack)

@@ -62,6 +62,14 @@ _ENDPOINT_REPORT = jsonschema.Draft202012Validator(
             "problems": {"type": "array", "items": {"type": "string"}},
             "release": _RELEASE,
             "gpu_address": {"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "null"}]},
+            "conntrack": {
+                "type": ["object", "null"],
+                "required": ["entries", "limit"],
+                "properties": {
+                    "entries": {"type": "integer", "minimum": 0},
+                    "limit": {"type": "integer", "minimum": 0},
+                },
+            },
         },
     }
 )

@@ -146,6 +146,11 @@ def _bindings(bindings: BindingTotals) -> Iterator[Metric]:
         "RODVR endpoints that report a problem for an operator to repair.",
         bindings.with_problems,
     )
+    yield GaugeMetricFamily(
+        "gsaas_endpoint_conntrack_max_ratio",
+        "Part of its table of connections that is taken on the compute host where it is fullest, from 0 to 1.",
+        bindings.conntrack,
+    )
     yield _by_label(
         "gsaas_dropped_packets",
         "Packets dropped of the VMs that are bound now, by reason: to a masked address without a "

@@ -22,6 +22,24 @@ class BindingReport:
 
 
 @dataclass(frozen=True)
+class ConntrackLevel:
+    """How full the kernel's table of connections is, which everything on the host shares."""
+
+    entries: int
+    limit: int
+    """net.netfilter.nf_conntrack_max; 0 stands for no limit."""
+
+    @property
+    def ratio(self) -> float:
+        """The part of the table that is taken, 0 to 1."""
+        return self.entries / self.limit if self.limit else 0.0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the level in JSON's types."""
+        return {"entries": self.entries, "limit": self.limit}
+
+
+@dataclass(frozen=True)
 class EndpointReport:
     """The bindings of a host by port id, and the problems that an operator has to solve (empty if there are none)."""
 
@@ -30,6 +48,8 @@ class EndpointReport:
     problems: tuple[str, ...] = ()
     gpu_address: str | None = None
     """IPv4 address of this host on the GPU network: the source of its VMs' connections, as daemons see it."""
+    conntrack: ConntrackLevel | None = None
+    """None in reports on single bindings, and while the kernel tracks no connections."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON's types; a binding's counters are under `dropped_packets`."""
@@ -48,4 +68,5 @@ class EndpointReport:
             },
             "problems": list(self.problems),
             "gpu_address": self.gpu_address,
+            "conntrack": self.conntrack.to_dict() if self.conntrack else None,
         }

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from gsaas.objects.binding import Binding, LocalBinding
-from gsaas.objects.endpoint_report import EndpointReport
+from gsaas.objects.endpoint_report import ConntrackLevel, EndpointReport
 from gsaas.rodvr.event_loop import EventLoop
 from gsaas.rodvr.executor import PlanExecutor
 from gsaas.rodvr.installations import Installations
@@ -58,7 +58,8 @@ class Endpoint:
 
     *on_installed* is called with the port id of every binding that becomes installed other than by the
     call that is under way: its tap appeared, or another try succeeded. *grace* is the grace period of
-    rule 4; it and the intervals are in seconds. *limits* hold for each VM port. With *protected* or
+    rule 4; it and the intervals are in seconds. *limits* hold for each VM port. A table of
+    connections that is filled beyond *conntrack_threshold*, 0 to 1, is a problem. With *protected* or
     *filtered_cuts* False, the endpoint does without table owners or deletion of connections by filter, as
     on older kernels.
 
@@ -75,6 +76,7 @@ class Endpoint:
         identity_network: str = IDENTITY_NETWORK,
         local_prefix: str = LOCAL_PREFIX,
         limits: ConnectionLimits = USUAL,
+        conntrack_threshold: float = 0.8,
         on_installed: Callable[[str], None] = _ignore,
         audit_interval: float = 30.0,
         retry_interval: float = 5.0,
@@ -100,6 +102,7 @@ class Endpoint:
                 self._identity_network,
                 self._local_prefix,
                 limits=limits,
+                conntrack_threshold=conntrack_threshold,
                 netns=netns,
                 protected=protected,
                 filtered_cuts=filtered_cuts,
@@ -223,7 +226,7 @@ class Endpoint:
         return report
 
     def report(self) -> EndpointReport:
-        """Return the report on all bindings, with counts of refused packets that are read now, and all problems."""
+        """Return the report on all bindings and all problems, with what is counted: refused packets, connections."""
         with self._lock:
             return self._report([*self._ports, *self._local], count=True)
 
@@ -271,9 +274,11 @@ class Endpoint:
         unmapped: dict[str, int] = {}
         unmapped_local: dict[str, int] = {}
         refused: dict[str, int] = {}
+        level: ConntrackLevel | None = None
         datapath = self._session.datapath if self._executor.synced else None
         if count and datapath is not None:
             try:
+                level = datapath.conntrack_level()
                 unmapped, refused = datapath.unmapped(), datapath.refused()
                 unmapped_local = datapath.unmapped_local() if self._local else {}
             except OSError as error:
@@ -281,7 +286,7 @@ class Endpoint:
         bindings = self._ports.reports(port_ids, unmapped, refused)
         bindings |= self._local.reports(port_ids, unmapped_local)
         address = datapath.gpu_address() if datapath is not None else None
-        return EndpointReport(self.host, bindings, self._problems.texts(), address)
+        return EndpointReport(self.host, bindings, self._problems.texts(), address, level)
 
     def _announce(self) -> None:
         """Call `on_installed`. Without the lock: the listener may call this endpoint."""

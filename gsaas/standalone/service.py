@@ -254,6 +254,7 @@ class Standalone:
                 options.connections_per_daemon,
                 options.new_connections_per_second,
             ),
+            conntrack_threshold=options.conntrack_threshold,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             grace=options.grace,

@@ -106,8 +106,12 @@ def test_what_endpoints_report_is_added_up(world):
                 "port-2": binding | {"dropped_packets": {"unmapped": 4, "refused": 0}},
             },
             "problems": ["gpu0 is not there"],
+            "conntrack": {"entries": 64, "limit": 256},
         },
-        "gpu2": {"bindings": {"port-3": {"installed": False}}},
+        "gpu2": {
+            "bindings": {"port-3": {"installed": False}},
+            "conntrack": {"entries": 192, "limit": 256},
+        },
     }
     with world.database.write() as session:
         for host, report in reports.items():
@@ -118,6 +122,7 @@ def test_what_endpoints_report_is_added_up(world):
     assert value(world, "gsaas_dropped_packets", reason="refused") == 1
     assert value(world, "gsaas_endpoints") == 3
     assert value(world, "gsaas_endpoints_with_problems") == 1
+    assert value(world, "gsaas_endpoint_conntrack_max_ratio") == 0.75
 
 
 def test_a_host_that_is_silent_shows_until_it_is_taken_out_of_service(world):

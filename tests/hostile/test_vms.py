@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from gsaas.objects.address import Address
+from gsaas.objects.endpoint_report import ConntrackLevel
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.limits import USUAL, ConnectionLimits
 from tests.hostile import packets
 from tests.kernel.rodvr import conftest as fixtures
-from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, PORT, VMS, A, B, Lab, binding
+from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, PORT, VMS, A, B, Lab, binding, eventually
 
 pytestmark = pytest.mark.kernel
 
@@ -254,6 +255,24 @@ def test_connections_that_are_over_do_not_count(lab: Lab, make_endpoint: Any) ->
     for _ in range(5):
         with held(lab, "vm1", A, 3) as got:
             assert got == 2
+
+
+def test_a_table_of_connections_that_fills_is_a_problem(lab: Lab, make_endpoint: Any) -> None:
+    lab.run("cmp", "conntrack", "-F")  # nothing ends by itself meanwhile
+    limit = int(lab.sysctl("cmp", "netfilter/nf_conntrack_max"))
+    threshold = 5 / limit
+    endpoint = make_endpoint(conntrack_threshold=threshold, audit_interval=0.2)
+    endpoint.replace([binding("vm1", {A: G1})])
+
+    with held(lab, "vm1", A, 20):
+        (problem,) = eventually(lambda: endpoint.report().problems)
+        assert problem.startswith("the table of connections has ")
+        level = endpoint.report().conntrack
+        assert level == ConntrackLevel(int(lab.run("cmp", "conntrack", "-C")), limit)
+        assert level.entries >= 20
+
+    lab.run("cmp", "conntrack", "-F", check=False)
+    eventually(lambda: endpoint.report().problems == ())
 
 
 def test_without_limits_a_vm_takes_what_it_wants(lab: Lab, make_endpoint: Any) -> None:

@@ -14,15 +14,18 @@ import ipaddress
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Set
+from pathlib import Path
 from typing import NamedTuple
 
 from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_CTNETLINK
 from pyroute2.netlink.nfnetlink import nfctsocket as nfct
 
 from gsaas.netlink import wire
+from gsaas.netlink.namespace import entered
 from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
+from gsaas.objects.endpoint_report import ConntrackLevel
 from gsaas.rodvr.kernel import resets
 from gsaas.rodvr.plan import Connection, Cut, LocalCut
 
@@ -47,6 +50,21 @@ class _TrackedConnection(NamedTuple):
     client: Address
     masked: Address
     real: Address
+
+
+_SYSCTLS = Path("/proc/sys/net/netfilter")
+
+
+def table_level(netns: str | None) -> ConntrackLevel | None:
+    """Return how full the kernel's table of connections is in *netns*; None while the kernel tracks none."""
+    try:
+        with entered(netns):
+            entries, limit = (
+                int((_SYSCTLS / f"nf_conntrack_{name}").read_text()) for name in ("count", "max")
+            )
+    except FileNotFoundError:
+        return None
+    return ConntrackLevel(entries, limit)
 
 
 class Conntrack:

@@ -21,9 +21,10 @@ from gsaas.netlink import wire
 from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
+from gsaas.objects.endpoint_report import ConntrackLevel
 from gsaas.rodvr import forwarding, plan
 from gsaas.rodvr.kernel import decoder, encoder, forward_chains, ruleset
-from gsaas.rodvr.kernel.conntrack import Conntrack
+from gsaas.rodvr.kernel.conntrack import Conntrack, table_level
 from gsaas.rodvr.kernel.events import Watch
 from gsaas.rodvr.kernel.links import Links
 from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, RulesetConfig
@@ -51,7 +52,8 @@ class DatapathSnapshot:
 class Datapath:
     """Both tables, the veth pair and the connections of one host.
 
-    *netns* is the name of its network namespace, None for that of this process. *protected* asks for table
+    *netns* is the name of its network namespace, None for that of this process. *limits* hold for each VM port. A
+    table of connections that is filled beyond *conntrack_threshold*, 0 to 1, is an obstacle. *protected* asks for table
     owners, *filtered_cuts* for deletion of connections by filter; kernels without them do without.
     Methods raise `OSError`, mostly as `NetlinkRefused`, if the kernel refuses what they ask for.
     """
@@ -64,6 +66,7 @@ class Datapath:
         local_prefix: ipaddress.IPv4Network,
         *,
         limits: ConnectionLimits = USUAL,
+        conntrack_threshold: float = 1.0,
         netns: str | None = None,
         protected: bool = True,
         filtered_cuts: bool = True,
@@ -73,6 +76,7 @@ class Datapath:
         self._identity_network = identity_network
         self._local_prefix = local_prefix
         self._limits = limits
+        self._conntrack_threshold = conntrack_threshold
         self._netns = netns
         self._netlink = Nfnetlink(netns)
         # A socket of its own: a long dump must not delay changes.
@@ -244,6 +248,10 @@ class Datapath:
         """Return tap -> packets dropped there for a forged source or a protocol other than TCP."""
         return decoder.read_refused(self._reader.dump(decoder.list_rules(NETDEV)))
 
+    def conntrack_level(self) -> ConntrackLevel | None:
+        """Return how full the kernel's table of connections is; None while it tracks none."""
+        return table_level(self._netns)
+
     def obstacles(self) -> list[str]:
         """Return sentences for operators about configuration of this host that keeps the datapath from working."""
         gpu = self.gpu_device
@@ -262,6 +270,13 @@ class Datapath:
             found.append(
                 "net.netfilter.nf_conntrack_tcp_loose is 0: connections to GPUs that were removed "
                 "hang instead of being reset; set it to 1"
+            )
+        level = self.conntrack_level()
+        if level is not None and level.ratio > self._conntrack_threshold:
+            found.append(
+                f"the table of connections has {level.entries} of {level.limit} entries "
+                f"({level.ratio:.0%}): when it is full, nothing on this host can open connections; conntrack -L "
+                "shows whose they are, sysctl net.netfilter.nf_conntrack_max enlarges it"
             )
         return found
 

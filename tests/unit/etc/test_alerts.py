@@ -29,6 +29,7 @@ WELL = {
     'gsaas_api_request_seconds_bucket{le="2.5"}': "0+100x180",
     'gsaas_api_request_seconds_bucket{le="+Inf"}': "0+101x180",
     "gsaas_gpu_hosts_silent": "0x80 1x3 0x100",  # while it was updated
+    "gsaas_endpoint_conntrack_max_ratio": "0.3x180",
     "gsaas_leases_degraded": "0x80 1x3 0x100",
     'gsaas_daemons{state="down"}': "0x80 1x3 0x100",
     'gsaas_daemons{state="healthy"}': "9x180",
@@ -53,6 +54,7 @@ UNHEALTHY = {
     "GsaasEndpointSilent": {"gsaas_endpoints_silent": "0x80 1x100"},
     "GsaasGpuHostProblem": {"gsaas_gpu_hosts_with_problems": "0x80 1x100"},
     "GsaasEndpointProblem": {"gsaas_endpoints_with_problems": "0x80 1x100"},
+    "GsaasConntrackFull": {"gsaas_endpoint_conntrack_max_ratio": "0.3x80 0.9x100"},
     "GsaasLeasesDegraded": {"gsaas_leases_degraded": "0x80 1x100"},
     "GsaasDaemonsDown": {'gsaas_daemons{state="unresponsive"}': "0x80 1x100"},
     "GsaasDaemonsRestart": {"gsaas_daemon_restarts": "7x80 8+1x100"},

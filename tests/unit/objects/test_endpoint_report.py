@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from gsaas.objects.endpoint_report import BindingReport, EndpointReport
+from gsaas.objects.endpoint_report import BindingReport, ConntrackLevel, EndpointReport
 
 
 def test_a_report_is_plain_json() -> None:
@@ -13,7 +13,8 @@ def test_a_report_is_plain_json() -> None:
         "port-1": BindingReport(True, unmapped=2, refused=1, seconds=0.004),
         "port-2": BindingReport(False),
     }
-    plain = EndpointReport("cmp1", bindings, ("something is wrong",), "192.0.2.1").to_dict()
+    problems, level = ("something is wrong",), ConntrackLevel(64, 256)
+    plain = EndpointReport("cmp1", bindings, problems, "192.0.2.1", level).to_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain == {
         "host": "cmp1",
@@ -31,4 +32,10 @@ def test_a_report_is_plain_json() -> None:
         },
         "problems": ["something is wrong"],
         "gpu_address": "192.0.2.1",
+        "conntrack": {"entries": 64, "limit": 256},
     }
+
+
+def test_a_table_of_connections_without_a_limit_is_never_full() -> None:
+    assert ConntrackLevel(1000, 0).ratio == 0
+    assert ConntrackLevel(192, 256).ratio == 0.75
