@@ -3,6 +3,7 @@
 
     packets.py fragments SOURCE IP COUNT      first fragments of COUNT datagrams whose rest never comes
     packets.py syns SOURCE IP PORT COUNT      the beginning of COUNT connections, each from another port
+    packets.py frames HEX...                  frames as they are
     packets.py hold IP PORT COUNT             keeps COUNT connections; prints how many it got, and ends with stdin
 
 Only the standard library, as `tests.kernel.rodvr.peers`.
@@ -28,18 +29,30 @@ def checksum(data):
     return ~total & 0xFFFF
 
 
-def frame(source, ip, protocol, payload, *, number=0, flags=0x4000):
+def frame(source, ip, protocol, payload, *, mac, number=0, flags=0x4000, options=b""):
     """Return an Ethernet frame with one IPv4 packet; *flags* are its flags and fragment offset."""
-    mac = bytes.fromhex(
-        Path(f"/sys/class/net/{DEVICE}/address").read_text().strip().replace(":", "")
-    )
-    ends = socket.inet_aton(source) + socket.inet_aton(ip)
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), number, flags, 64, protocol, 0)
+    words = 5 + len(options) // 4
+    ends = socket.inet_aton(source) + socket.inet_aton(ip) + options
+    size = 4 * words + len(payload)
+    head = struct.pack("!BBHHHBBH", 0x40 | words, 0, size, number, flags, 64, protocol, 0)
     head = head[:10] + struct.pack("!H", checksum(head + ends)) + ends
     return GATEWAY_MAC + mac + b"\x08\x00" + head + payload
 
 
+def tagged(untagged, *tags):
+    """Return *untagged* with 802.1Q tags of these VLANs, the outermost first."""
+    return untagged[:12] + b"".join(struct.pack("!HH", 0x8100, tag) for tag in tags) + untagged[12:]
+
+
+def arp_reply(ip, mac):
+    """Return an ARP reply to all: *ip* is at *mac*."""
+    head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 2)
+    sender = mac + socket.inet_aton(ip)
+    return bytes([255] * 6) + mac + b"\x08\x06" + head + sender + sender
+
+
 def syn(source, ip, source_port, port):
+    """Return the TCP header that begins a connection."""
     ends = socket.inet_aton(source) + socket.inet_aton(ip)
     head = struct.pack("!HHIIBBHHH", source_port, port, 1, 0, 0x50, 0x02, 65535, 0, 0)
     pseudo = ends + struct.pack("!HH", socket.IPPROTO_TCP, len(head))
@@ -54,16 +67,25 @@ def send(frames):
             raw.send(one)
 
 
+def own_mac():
+    text = Path(f"/sys/class/net/{DEVICE}/address").read_text()
+    return bytes.fromhex(text.strip().replace(":", ""))
+
+
+def frames(*texts):
+    send(map(bytes.fromhex, texts))
+
+
 def fragments(source, ip, count):
-    part = bytes(1400)
+    part, mac = bytes(1400), own_mac()
     send(
-        frame(source, ip, socket.IPPROTO_TCP, part, number=number & 0xFFFF, flags=0x2000)
+        frame(source, ip, socket.IPPROTO_TCP, part, mac=mac, number=number & 0xFFFF, flags=0x2000)
         for number in range(int(count))
     )
 
 
 def syns(source, ip, port, count):
-    template = frame(source, ip, socket.IPPROTO_TCP, bytes(20))
+    template = frame(source, ip, socket.IPPROTO_TCP, bytes(20), mac=own_mac())
     send(
         template[:34] + syn(source, ip, source_port, int(port))
         for source_port in range(FIRST_PORT, FIRST_PORT + int(count))
@@ -87,5 +109,5 @@ def hold(ip, port, count):
 
 
 if __name__ == "__main__":
-    commands = (fragments, syns, hold)
+    commands = (fragments, syns, frames, hold)
     {command.__name__: command for command in commands}[sys.argv[1]](*sys.argv[2:])

@@ -6,6 +6,8 @@ VMs 1 and 2 have the same address; VM 3 stands for a VM of another tenant (see `
 
 from __future__ import annotations
 
+import socket
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,6 +109,102 @@ def test_a_connection_that_a_foreign_rule_leads_elsewhere_is_refused(
     """A chain of the least priority comes before RODVR's if it was made later: then no GPU is reached."""
     translate_masked(lab, -199)
     assert lab.reaches("vm1", A) == "ConnectionRefusedError"
+
+
+# -- another VM's address, and other ways around the tap's chain ----------------------------------------
+
+
+FORGED = {"its address": "10.0.0.5", "its identity": "240.71.0.1"}
+"""What belongs to VM 1, and VM 3 sends from."""
+
+
+def first_packet(vm: str, to: Address, source: str, **more: Any) -> bytes:
+    """Return a frame that begins a connection, with right checksums."""
+    head = packets.syn(source, to.ip, 40_000, to.port)
+    return packets.frame(source, to.ip, socket.IPPROTO_TCP, head, mac=mac(vm), **more)
+
+
+def mac(vm: str) -> bytes:
+    return bytes.fromhex(VMS[vm][3].replace(":", ""))
+
+
+def send_frames(lab: Lab, vm: str, *frames: bytes) -> None:
+    send(lab, vm, "frames", *(frame.hex() for frame in frames))
+
+
+@pytest.fixture
+def nothing_tracked(lab: Lab) -> None:
+    lab.run("cmp", "conntrack", "-F", check=False)
+
+
+def test_the_same_packet_of_a_vm_to_its_own_gpu_begins_a_connection(
+    lab: Lab, endpoint: Endpoint, nothing_tracked: None
+) -> None:
+    """Without this, a packet of these attacks might fail for being malformed."""
+    send_frames(lab, "vm1", first_packet("vm1", A, VMS["vm1"][2]))
+    (connection,) = lab.connections("-s", "240.71.0.1")
+    assert f"src={G1.ip} dst={COMPUTE_IP}" in connection
+
+
+@pytest.mark.parametrize("source", FORGED.values(), ids=FORGED.keys())
+@pytest.mark.parametrize("tags", [(), (0,), (5,), (0, 0), (5, 6)])
+def test_a_forged_source_begins_no_connection_whatever_tags_the_frame_has(
+    lab: Lab, endpoint: Endpoint, nothing_tracked: None, source: str, tags: tuple[int, ...]
+) -> None:
+    send_frames(lab, "vm3", packets.tagged(first_packet("vm3", A, source), *tags))
+    assert lab.connections() == []
+
+
+@pytest.mark.parametrize("tags", [(0,), (5,), (0, 0), (5, 6)])
+def test_a_tag_leads_no_vm_beyond_its_mappings(
+    lab: Lab, endpoint: Endpoint, nothing_tracked: None, tags: tuple[int, ...]
+) -> None:
+    send_frames(lab, "vm2", packets.tagged(first_packet("vm2", B, VMS["vm2"][2]), *tags))
+    assert lab.connections() == []
+
+
+@pytest.mark.parametrize("kind", [131, 137], ids=["loose", "strict"])
+def test_a_source_route_leads_no_vm_to_another_gpu(
+    lab: Lab, endpoint: Endpoint, nothing_tracked: None, kind: int
+) -> None:
+    """An option of IPv4 that names the next hop: VM 1, which is given G1, names G2."""
+    option = bytes([kind, 7, 4]) + socket.inet_aton(G2.ip) + b"\0"
+    own = VMS["vm1"][2]
+    send_frames(lab, "vm1", first_packet("vm1", A, own, options=option))
+    assert f"={G2.ip} " not in "".join(lab.connections())
+
+    send_frames(lab, "vm3", first_packet("vm3", A, VMS["vm3"][2], options=option))
+    assert lab.connections("-s", "240.71.0.3") == []
+
+
+def test_a_forged_answer_of_arp_leads_no_other_vm_astray(lab: Lab, endpoint: Endpoint) -> None:
+    """VM 1 claims the masked address on the network of VM 3, which believes it."""
+    endpoint.apply(binding("vm3", {A: G1}))
+    assert lab.reaches("vm3", A) == "g1:8308"
+    believed = VMS["vm1"][3]
+
+    send_frames(lab, "vm1", packets.arp_reply(A.ip, mac("vm1")))
+
+    neighbours = {each["dst"]: each["lladdr"] for each in lab.ip_json("vm3", "neigh show")}
+    assert neighbours[A.ip] == believed
+    assert lab.reaches("vm3", A) == "g1:8308"
+
+
+def test_over_ipv6_a_vm_gets_nowhere(lab: Lab, endpoint: Endpoint, nothing_tracked: None) -> None:
+    """Not to the masked address as IPv6 writes it, and RODVR's own interfaces have no IPv6."""
+
+    def received() -> int:
+        return lab.ip_json("cmp", "-s link show dev rodvr1")[0]["stats64"]["rx"]["packets"]
+
+    before = received()
+    head = packets.syn("10.0.0.5", A.ip, 40_000, A.port)
+    for ip in (f"::ffff:{A.ip}", f"64:ff9b::{A.ip}"):
+        ends = socket.inet_pton(socket.AF_INET6, "fe80::5") + socket.inet_pton(socket.AF_INET6, ip)
+        ipv6 = struct.pack("!IHBB", 6 << 28, len(head), socket.IPPROTO_TCP, 64) + ends + head
+        send_frames(lab, "vm1", packets.GATEWAY_MAC + mac("vm1") + b"\x86\xdd" + ipv6)
+
+    assert received() == before
+    assert [address["addr_info"] for address in lab.ip_json("cmp", "-6 addr show dev rodvr1")] == []
 
 
 # -- reassembly -----------------------------------------------------------------------------------------
