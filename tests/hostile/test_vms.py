@@ -369,8 +369,11 @@ def test_a_table_of_connections_that_fills_is_a_problem(lab: Lab, make_endpoint:
         assert level == ConntrackLevel(int(lab.run("cmp", "conntrack", "-C")), limit)
         assert level.entries >= 20
 
-    lab.run("cmp", "conntrack", "-F", check=False)
-    eventually(lambda: endpoint.report().problems == ())
+    def solved() -> bool:
+        lab.run("cmp", "conntrack", "-F")
+        return endpoint.report().problems == ()
+
+    eventually(solved)
 
 
 def test_without_limits_a_vm_takes_what_it_wants(lab: Lab, make_endpoint: Any) -> None:
