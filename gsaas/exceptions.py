@@ -141,6 +141,28 @@ class HostAlive(GsaasError):
     )
 
 
+class GpuNotReported(GsaasError):
+    """An operator consents to the move of a GPU to a host that does not report it."""
+
+    code = "gsaas.gpu.not-reported"
+    status = 409
+    fmt = (
+        "host %(host)s does not report GPU %(uuid)s, which %(owner)s has; start gsaas-monitor there, and ask again "
+        "when gsaas hosts shows it as a problem of that host"
+    )
+
+
+class GpuInUse(GsaasError):
+    """An operator consents to the move of a GPU that leases use."""
+
+    code = "gsaas.gpu.in-use"
+    status = 409
+    fmt = (
+        "GPU %(uuid)s cannot move while leases use it on %(owner)s: %(leases)s. End them and ask again; if that host "
+        "is gone for good, gsaas hosts -forget=%(owner)s"
+    )
+
+
 class NoCapacity(GsaasError):
     """The request would fit into the cloud, but not now."""
 

@@ -145,7 +145,9 @@ def _view(
             flask.g.microversion = microversions.negotiate(
                 flask_request.headers.get(microversions.HEADER)
             )
+            request.microversion = flask.g.microversion
             request.authorise(route.rule)
+            microversions.check_route(route.since, flask.g.microversion)
         for parameter, value in path_parameters.items():
             _check_name(_NOUNS[parameter], value)
         request.query = validation.parse_query(

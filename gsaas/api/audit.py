@@ -90,6 +90,8 @@ def _event(
 
 def _action(route: Route) -> str:
     """Return CADF's action for the request; a PATCH that disables or enables something has an action of its own."""
+    if route.changes is not None and route.method == "POST":
+        return "update"
     if route.changes in ("gpus/gpu", "hosts/host") and (body := flask.g.get("body")) is not None:
         return "disable" if body[route.changes.partition("/")[2]]["disabled"] else "enable"
     if route.method == "GET" and not route.path.endswith("}"):

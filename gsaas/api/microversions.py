@@ -17,13 +17,16 @@ from gsaas.api import errors
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1))
+HISTORY = ((1, 0), (1, 1), (1, 2))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
 1.1: lists of leases, GPUs, hosts, endpoints and the queue take `sort_key` and `sort_dir`; that of leases takes
      `changes-since`.
+1.2: an operator may consent to the move of a GPU to another host; GPUs have `reported_by`.
 """
+ADOPTION = "1.2"
+"""The microversion that has the consent to moves of GPUs."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""
@@ -67,11 +70,30 @@ def negotiate(header: str | None) -> str:
     return wanted
 
 
+def supports(version: str, since: str) -> bool:
+    """Return whether *version* has what is new in *since*."""
+    return _parse(version) >= _parse(since)
+
+
+def versions_since(since: str) -> list[str]:
+    """Return every microversion from *since* on, oldest first."""
+    return [version for version in map(format_version, HISTORY) if supports(version, since)]
+
+
+def check_route(since: str, version: str) -> None:
+    """Raise `BadRequest` if an operation that is new in *since* is not in *version*."""
+    if not supports(version, since):
+        raise exceptions.BadRequest(
+            reason=f"this operation needs microversion {since} or newer, and this request is for {version}; ask for "
+            f"it with the header {HEADER}: {SERVICE} {since}"
+        )
+
+
 def check_query(schema: Mapping[str, Any], names: Iterable[str], version: str) -> None:
     """Raise `BadRequest` if one of the query's *names* is, according to its *schema*, newer than *version*."""
     for name in names:
         since = schema["properties"].get(name, {}).get(SINCE, {}).get("min-ver", OLDEST)
-        if _parse(version) < _parse(since):
+        if not supports(version, since):
             raise exceptions.BadRequest(
                 reason=f"{name} needs microversion {since} or newer, and this request is for {version}; "
                 f"ask for it with the header {HEADER}: {SERVICE} {since}"

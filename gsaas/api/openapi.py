@@ -91,14 +91,11 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             {
                 "name": microversions.HEADER,
                 "in": "header",
-                "required": False,
+                "required": route.since != microversions.OLDEST,
                 "schema": {
                     "enum": [
                         f"{microversions.SERVICE} {version}"
-                        for version in (
-                            *map(microversions.format_version, microversions.HISTORY),
-                            "latest",
-                        )
+                        for version in (*microversions.versions_since(route.since), "latest")
                     ]
                 },
             }

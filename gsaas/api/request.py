@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from gsaas import exceptions
+from gsaas.api import microversions
 from gsaas.api.service import ApiService
 from gsaas.context import RequestContext
 
@@ -33,10 +34,16 @@ class ApiRequest:
     """The start of every link, without a slash at the end."""
     server_port: int
     """The TCP port that received it; 0 for a socket without one."""
+    microversion: str = microversions.OLDEST
+    """The microversion that it asks for."""
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = None
     is_disconnected: Callable[[], bool] = lambda: False
     """Returns whether the client has closed its connection."""
+
+    def supports(self, since: str) -> bool:
+        """Return whether the request is for microversion *since* or a newer one."""
+        return microversions.supports(self.microversion, since)
 
     @property
     def project_id(self) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from gsaas.api import microversions
 from gsaas.api.request import ApiResponse
 from gsaas.api.schemas import common
 from gsaas.api.validation import Schema
@@ -42,6 +43,8 @@ class Route:
     """Whether the response may also be plain text."""
     exact: bool = False
     """Whether it is served in exactly this spelling of its path, without a slash at the end or escapes."""
+    since: str = microversions.OLDEST
+    """The first microversion that has it."""
     changes: str | None = None
     """What administrators change with it, such as `hosts/host`: each request is a security event; None: nothing."""
 

@@ -59,8 +59,15 @@ def check(session: Session, monitor_timeout: float, endpoint_timeout: float) -> 
         now,
         endpoint_timeout,
     )
+    with_problems = session.execute(
+        select(HostRow.name, HostRow.monitor_problems).where(HostRow.disabled.is_(False))
+    )
     yield from list_problems(
-        {endpoint.host_name: endpoint.report.get("problems", []) for endpoint in endpoints}
+        MONITORS, {host.name: host.monitor_problems or [] for host in with_problems}
+    )
+    yield from list_problems(
+        ENDPOINTS,
+        {endpoint.host_name: endpoint.report.get("problems", []) for endpoint in endpoints},
     )
 
 
@@ -86,11 +93,11 @@ def check_last_reports(
     return ok(kind.part, f"{len(last)}, all have reported in the last {timeout:.0f} s")
 
 
-def list_problems(problems: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """Yield a finding for each of the *problems* that endpoints report, by host."""
+def list_problems(part: str, problems: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Yield a finding for each of the *problems* of agents, by host; *part* names the kind of agents."""
     for host, reported in sorted(problems.items()):
         for problem in reported:
-            yield warn(ENDPOINTS, f"{host}: {problem}", f"repair it on {host}")
+            yield warn(part, f"{host}: {problem}", f"repair it on {host}")
 
 
 def names(hosts: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.grants import keyring
 from gsaas.metrics import counted, exposition
 from gsaas.notifications.emitter import Notifications
+from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.remoting import base as remoting
 from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
@@ -47,6 +48,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         remoting_driver = load_remoting(conf.remoting.driver)
         servers = cloud.load(conf.engine.cloud, conf)
         keys = keyring.from_conf(conf)
+        gpu_network = GpuNetwork.of(conf.gpu_network.prefixes)
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)
@@ -79,6 +81,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         remoting=load_remoting,
         endpoint=endpoint,
         gpu_hosts=GpuHosts(database, MonitorClient(bus)),
+        gpu_network=gpu_network,
     )
     engine = Engine(
         conf,
@@ -88,6 +91,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         driver=driver,
         claims=claims,
         keyring=keys,
+        gpu_network=gpu_network,
         audit=notifications.audit,
     )
     parts.callback(engine.stop)

@@ -13,6 +13,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from gsaas import reports, service
+from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
 
@@ -53,13 +54,16 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             masked_prefix=options.masked_prefix,
             identity_network=options.identity_network,
             local_prefix=options.local_prefix,
+            gpu_network=GpuNetwork.of(conf.gpu_network.prefixes),
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             grace=options.grace,
         )
         endpoint = make()  # checks the options; nothing is started
     except ValueError as error:
-        raise service.Unstartable(f"the section [rodvr] cannot be used: {error}") from error
+        raise service.Unstartable(
+            f"the sections [rodvr] and [gpu_network] cannot be used: {error}"
+        ) from error
     if conf.clean:
         _clean(endpoint)
         sys.exit(0)

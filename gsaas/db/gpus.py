@@ -8,7 +8,10 @@
    stays until they return it, and no lease gets any more of it.
 3. Every change of a row increases its `generation`, by which claims notice the change. Readings are in a table of
    their own: they change all the time, and change no generation.
-4. A GPU is withdrawn while its monitor says so. After an error that its monitor calls fatal it stays withdrawn until
+4. A GPU belongs to the host that reported it first. If another host reports it, that report is not believed: GPU and
+   leases stay where they are, and the dispute is recorded until an operator consents to the move (`adopt`) or
+   the other host no longer reports the GPU.
+5. A GPU is withdrawn while its monitor says so. After an error that its monitor calls fatal it stays withdrawn until
    an operator enables it, and then until the next such error.
 """
 
@@ -20,13 +23,13 @@ from dataclasses import asdict
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import Row, and_, case, distinct, func, or_, select
+from sqlalchemy import Row, and_, case, delete, distinct, func, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
 from gsaas.db import changes, hosts
 from gsaas.db.changes import GpuChange
-from gsaas.db.models import ClaimRow, GpuReadingRow, GpuRow, HostRow
+from gsaas.db.models import ClaimRow, DisputedGpuRow, GpuReadingRow, GpuRow, HostRow
 from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
 from gsaas.objects.gpu_report import GpuInfo, Reading, XidError
@@ -45,12 +48,13 @@ SORT_KEYS = {
 """Columns that a list of GPUs may be sorted by."""
 
 NOT_REPORTED = "not reported by its monitor"
+AWAITS_REPORT = "moved to this host by an operator, whose monitor has not reported it since"
 
 
 def register(
     session: Session,
     host_name: str,
-    gpu_address: str,
+    gpu_address: str | None,
     infos: Sequence[GpuInfo],
     *,
     readings: Mapping[str, Reading] | None = None,
@@ -60,21 +64,33 @@ def register(
 ) -> None:
     """Record a report of the monitor of *host_name*: that it is alive, where its daemons listen, and all its GPUs.
 
+    *gpu_address* is None if the address that was reported is not believed: the host keeps the one that it had.
     *readings* are the readings of the GPUs that answered, by UUID; *interval* is the seconds until the next report;
     *blind* says why the monitor can read no GPU at present, None if it can; *problems* are sentences for operators.
     """
     host = hosts.ensure(session, host_name)
-    host.gpu_address = gpu_address
+    if gpu_address is not None:
+        host.gpu_address = gpu_address
     host.monitor_seen_at = timeutils.utcnow()
     host.monitor_interval = interval
-    if host.monitor_problems != list(problems):
-        host.monitor_problems = list(problems)
     reported = {info.uuid: info for info in infos}
     # Most reports bring nothing new. Only one that does waits for the row locks of claims.
     known = _known(session, host_name, reported)
+    others = {gpu.uuid: gpu.host_name for gpu in known if gpu.host_name != host_name}
+    reported = {uuid: info for uuid, info in reported.items() if uuid not in others}
+    known = [gpu for gpu in known if gpu.uuid not in others]
     if not _is_up_to_date(reported, known, host_name, blind):
         locked = _lock(session, [gpu.uuid for gpu in known])
-        _take_over(session, host_name, reported, locked, blind)
+        # An operator may have consented to a move since they were read.
+        moved = {gpu.uuid: gpu.host_name for gpu in locked if gpu.host_name != host_name}
+        others |= moved
+        reported = {uuid: info for uuid, info in reported.items() if uuid not in moved}
+        mine = [gpu for gpu in locked if gpu.uuid not in moved]
+        _take_over(session, host_name, reported, mine, blind)
+    _record_disputes(session, host_name, others)
+    told = [*problems, *(_dispute(host_name, *item) for item in sorted(others.items()))]
+    if host.monitor_problems != told:
+        host.monitor_problems = told
     session.flush()
     found = sorted((readings or {}).items())
     upsert(session, GpuReadingRow, [_row(*item) for item in found if item[0] in reported])
@@ -168,6 +184,71 @@ def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None
     session.flush()
     _note_withdrawal(session, gpu, before)
     return gpu
+
+
+def adopt(session: Session, uuid: str, host_name: str) -> GpuRow:
+    """Consent to the move of a GPU to *host_name*, which reports it, and return it.
+
+    The GPU is withdrawn until the next report of that host. It can move only while no lease uses it: what a program had
+    in it is lost, and bindings and daemons are on its former host.
+
+    Raises `NotFound`, `GpuNotReported` and `GpuInUse`. A GPU that is there already is returned as it is.
+    """
+    _lock(session, [uuid])
+    gpu = get(session, uuid)
+    if gpu.host_name == host_name:
+        return gpu
+    dispute = session.get(DisputedGpuRow, (uuid, host_name), with_for_update=True)
+    if dispute is None:
+        raise exceptions.GpuNotReported(uuid=uuid, host=host_name, owner=gpu.host_name)
+    if used_by := leases_on(session, [uuid]).get(uuid):
+        raise exceptions.GpuInUse(uuid=uuid, leases=", ".join(used_by), owner=gpu.host_name)
+    session.delete(dispute)
+    before = gpu.withdrawn_reason
+    _park(session, host_name, [gpu])
+    gpu.withdrawn_reason = gpu.withdrawn_reason if gpu.awaits_operator else AWAITS_REPORT
+    gpu.generation += 1
+    session.flush()
+    session.refresh(gpu, ["host"])
+    _note_withdrawal(session, gpu, before)
+    return gpu
+
+
+def disputes(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:
+    """Return the hosts that report each of these GPUs and do not have it; GPUs without any are left out."""
+    query = (
+        select(DisputedGpuRow.gpu_uuid, DisputedGpuRow.host_name)
+        .where(DisputedGpuRow.gpu_uuid.in_(uuids))
+        .order_by(DisputedGpuRow.gpu_uuid, DisputedGpuRow.host_name)
+    )
+    found: dict[str, list[str]] = {}
+    for uuid, host_name in session.execute(query):
+        found.setdefault(uuid, []).append(host_name)
+    return found
+
+
+def _record_disputes(session: Session, host_name: str, others: Collection[str]) -> None:
+    """Record that *host_name* reports the GPUs *others*, which it does not have, and no further ones."""
+    query = select(DisputedGpuRow.gpu_uuid).where(DisputedGpuRow.host_name == host_name)
+    recorded = set(session.scalars(query))
+    if gone := recorded - set(others):
+        session.execute(
+            delete(DisputedGpuRow)
+            .where(DisputedGpuRow.host_name == host_name, DisputedGpuRow.gpu_uuid.in_(gone))
+            .execution_options(synchronize_session=False)
+        )
+    session.add_all(
+        DisputedGpuRow(gpu_uuid=uuid, host_name=host_name)
+        for uuid in sorted(set(others) - recorded)
+    )
+
+
+def _dispute(host_name: str, uuid: str, owner: str) -> str:
+    """Return the problem that *host_name* reports a GPU that *owner* has, as a sentence for operators."""
+    return (
+        f"{host_name} reports {uuid}, which {owner} has, and is not believed; if the GPU was moved: "
+        f"gsaas gpus -adopt={uuid} -host={host_name}; if not, look for an intruder on {host_name}"
+    )
 
 
 def _known(session: Session, host_name: str, reported: dict[str, GpuInfo]) -> Sequence[Row[Any]]:

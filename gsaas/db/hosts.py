@@ -250,6 +250,15 @@ def next_serial(session: Session, name: str) -> int:
     return host.wanted_serial
 
 
+def with_gpu_address(session: Session, address: str) -> list[str]:
+    """Return the hosts whose monitor or endpoint has reported this address on the GPU network; not forgotten ones."""
+    monitors = select(HostRow.name).where(
+        HostRow.gpu_address == address, HostRow.forgotten.is_(False)
+    )
+    endpoints = select(EndpointRow.host_name).where(EndpointRow.gpu_address == address)
+    return sorted(session.scalars(monitors.union(endpoints)))
+
+
 def monitor_reports(session: Session, names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the last reports on daemons and fences of these hosts, by host; hosts without a report are left out."""
     query = select(HostRow.name, HostRow.monitor_report).where(

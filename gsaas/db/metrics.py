@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import Row, case, func, or_, select
+from sqlalchemy import Row, case, distinct, func, or_, select
 from sqlalchemy.orm import Session
 
 from gsaas.db import hosts
 from gsaas.db.leases import LIVE
-from gsaas.db.models import ClaimRow, EndpointRow, GpuReadingRow, GpuRow, HostRow, LeaseRow
+from gsaas.db.models import (
+    ClaimRow,
+    DisputedGpuRow,
+    EndpointRow,
+    GpuReadingRow,
+    GpuRow,
+    HostRow,
+    LeaseRow,
+)
 from gsaas.objects.lifecycle import ENTITLED, Status
 
 REASONS = ("unmapped", "refused")
@@ -99,6 +107,8 @@ class CloudState:
     longest_wait: float
     """Seconds since the first of those in the queue joined it; 0 if there is none."""
     cgpus: int
+    disputed: int
+    """GPUs that a host reports although another host has them."""
     gpus: Mapping[str, GpuTotals]
     """By model."""
     monitors: AgentTotals
@@ -126,6 +136,7 @@ def state(session: Session, timeout: float) -> CloudState:
         degraded=_degraded(session, monitored, timeout),
         longest_wait=_longest_wait(session),
         cgpus=session.scalars(select(func.count()).select_from(ClaimRow)).one(),
+        disputed=session.scalars(select(func.count(distinct(DisputedGpuRow.gpu_uuid)))).one(),
         gpus=_gpus(session),
         monitors=_agents(
             (host.monitor_seen_at, hosts.silence_limit(timeout, host.monitor_interval))

@@ -201,6 +201,21 @@ class GpuReadingRow(Base):
     xid_errors: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
 
 
+class DisputedGpuRow(Base):
+    """A host reports a GPU that another host has, which keeps it until an operator consents to the move."""
+
+    __tablename__ = "disputed_gpus"
+
+    gpu_uuid: Mapped[str] = mapped_column(
+        ForeignKey("gpus.uuid", ondelete="CASCADE"), primary_key=True
+    )
+    host_name: Mapped[str] = mapped_column(
+        ForeignKey("hosts.name", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    """The host that reports it, and does not have it."""
+    since: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
+
+
 class LeaseRow(Base):
     """A lease: `gsaas.objects.lease.Lease`. Rows of released leases stay as history until they are purged."""
 

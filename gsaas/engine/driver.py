@@ -20,13 +20,14 @@ from gsaas.cloud.base import Cloud, Owner, Server
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, leases
 from gsaas.db.database import Database
-from gsaas.engine import desired_state, processes, steps
+from gsaas.engine import desired_state, processes, real_addresses, steps
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
 from gsaas.objects import timings
 from gsaas.objects.binding import binding_of
+from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.remoting import user_data
@@ -78,6 +79,7 @@ class LeaseDriver:
         remoting: Callable[[str], RemotingDriver],
         endpoint: EndpointClient,
         gpu_hosts: GpuHosts,
+        gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
         engine: str | None = None,
     ) -> None:
         self._conf = conf
@@ -87,6 +89,7 @@ class LeaseDriver:
         self._remoting = remoting
         self._endpoint = endpoint
         self.gpu_hosts = gpu_hosts
+        self._gpu_network = gpu_network
         self.engine = engine or processes.own_name()
         self.callers = Callers()
         """The callers of leases that have no server yet; `RpcEndpoint` adds them."""
@@ -220,6 +223,8 @@ class LeaseDriver:
             case steps.ApplyBinding(host):
                 with self._database.reading() as connection:
                     binding = binding_of(leases.get(connection, lease.id))
+                if refusal := real_addresses.binding_refusal(self._gpu_network, binding):
+                    raise AgentCallFailed(f"the binding is not sent to {host}: {refusal}")
                 report = self._endpoint.apply(host, binding)
                 missing = {"installed": False}
                 state.confirmed_bindings = {

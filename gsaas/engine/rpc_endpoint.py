@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jsonschema
+from sqlalchemy.orm import Session
 
 from gsaas import exceptions, rpc
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, leases, settings
 from gsaas.db.database import Database
+from gsaas.engine import real_addresses
 from gsaas.engine.callers import Callers
 from gsaas.engine.driver import installed_bindings
 from gsaas.engine.gpu_hosts import GpuHosts
@@ -27,8 +29,9 @@ from gsaas.grants.keyring import Keyring
 from gsaas.notifications import cadf
 from gsaas.notifications.cadf import SecurityEvent
 from gsaas.objects import host_names
-from gsaas.objects.binding import binding_of
+from gsaas.objects.binding import Binding, LocalBinding, binding_of
 from gsaas.objects.daemon import DaemonState, DesiredState
+from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lifecycle import ENTITLED, Status
 from gsaas.rpc.engine import EngineClient
@@ -129,10 +132,11 @@ class RpcEndpoint:
         advance_queue: Callable[[], None] = lambda: None,
         keyring: Keyring | None = None,
         audit: Callable[[SecurityEvent], None] = lambda _: None,
+        gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
     ) -> None:
         """*requeue* adds a lease to the engine's work queue. *advance_queue* serves the leases that wait for GPUs: a
         host that reports may offer GPUs again. Without *keyring*, no grant can be redeemed. *audit* is called
-        with each grant that is refused."""
+        with each grant that is refused. Addresses outside *gpu_network* are not believed."""
         self._database = database
         self._endpoint = endpoint
         self._monitors = monitors
@@ -142,6 +146,7 @@ class RpcEndpoint:
         self._advance_queue = advance_queue
         self._keyring = keyring or Keyring()
         self._audit = audit
+        self._gpu_network = gpu_network
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
         """Drive a lease now. The context of its caller is kept until its server is made."""
@@ -162,11 +167,18 @@ class RpcEndpoint:
         _HOST.validate(host)
         with self._database.write() as session:
             endpoints.register(session, host, {"bindings": {}})  # until its first report
-            return [
-                binding_of(lease).to_dict()
+            bindings = [
+                binding_of(lease)
                 for lease in leases.bound_to(session.connection(), host)
                 if lease.status in ENTITLED
             ]
+        return [binding.to_dict() for binding in bindings if self._may_be_sent(binding)]
+
+    def _may_be_sent(self, binding: Binding | LocalBinding) -> bool:
+        refusal = real_addresses.binding_refusal(self._gpu_network, binding)
+        if refusal:
+            LOG.error("a binding is not sent: %s", refusal)
+        return refusal is None
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
         """Store the report of an endpoint, and correct what does not agree with the database."""
@@ -174,6 +186,7 @@ class RpcEndpoint:
         _ENDPOINT_REPORT.validate(report)
         reported = installed_bindings(report)
         with self._database.write() as session:
+            report = self._without_refused_address(session, host, report)
             endpoints.register(session, host, report)
             bound = {lease.port_id: lease for lease in leases.bound_to(session.connection(), host)}
         for port_id, lease in bound.items():
@@ -190,22 +203,37 @@ class RpcEndpoint:
             except AgentCallFailed as error:
                 LOG.warning("this is tried again at the next report of %s: %s", host, error)
 
+    def _without_refused_address(
+        self, session: Session, host: str, report: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return *report*; if its address is not believed, without that and with a problem."""
+        address = report.get("gpu_address")
+        refusal = address and real_addresses.report_refusal(
+            session, self._gpu_network, host, address
+        )
+        if not refusal:
+            return report
+        return {**report, "gpu_address": None, "problems": [*report.get("problems", []), refusal]}
+
     def monitor_report(
         self, context: RequestContext, host: str, report: dict[str, Any]
     ) -> dict[str, Any]:
         """Store the report of a monitor on its GPUs, which is its heartbeat too; return the settings of the monitor."""
         _HOST.validate(host)
         gpu_report = GpuReport.from_dict(report)
+        snapshot, address = gpu_report.snapshot, gpu_report.gpu_address
         with self._database.write() as session:
+            # Without a known address its GPUs cannot be used. Like GPUs that cannot be read, they keep their leases.
+            refusal = real_addresses.report_refusal(session, self._gpu_network, host, address)
             gpus.register(
                 session,
                 host,
-                gpu_report.gpu_address,
-                gpu_report.snapshot.gpus,
-                readings=gpu_report.snapshot.readings,
+                None if refusal else address,
+                [] if refusal else snapshot.gpus,
+                readings=snapshot.readings,
                 interval=gpu_report.interval,
-                blind=gpu_report.snapshot.unavailable,
-                problems=gpu_report.snapshot.problems,
+                blind=refusal or snapshot.unavailable,
+                problems=[*snapshot.problems, *([refusal] if refusal else [])],
             )
             interval = settings.get(session, settings.MONITOR_INTERVAL)
         self._advance_queue()

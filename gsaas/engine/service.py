@@ -24,6 +24,7 @@ from gsaas.engine.workqueue import WorkQueue
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
 from gsaas.notifications.cadf import SecurityEvent
+from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
@@ -36,7 +37,8 @@ _SERVERS_PER_QUERY = 100
 class Engine:
     """One engine. However suddenly it stops, the next engine can continue with every lease.
 
-    Without *keyring*, no grant can be redeemed. *audit* is called with each grant that is refused.
+    Without *keyring*, no grant can be redeemed. *audit* is called with each grant that is refused. Daemons and compute
+    hosts are in *gpu_network*.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Engine:
         driver: LeaseDriver,
         claims: Claims,
         keyring: Keyring | None = None,
+        gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
         audit: Callable[[SecurityEvent], None] = lambda _: None,
     ) -> None:
         self._conf = conf
@@ -71,6 +74,7 @@ class Engine:
                 claims.queue.advance,
                 keyring,
                 audit,
+                gpu_network,
             ),
         )
         self._threads = [

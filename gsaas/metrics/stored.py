@@ -40,6 +40,11 @@ def gauges(state: CloudState) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily("gsaas_cgpus", "cGPUs of all leases.", state.cgpus)
     yield from _gpus(state.gpus)
+    yield GaugeMetricFamily(
+        "gsaas_gpus_disputed",
+        "GPUs that a host reports although another host has them.",
+        state.disputed,
+    )
     yield from _agents("gsaas_gpu_hosts", "GPU hosts in service", "monitor", state.monitors)
     yield from _agents("gsaas_endpoints", "RODVR endpoints in service", "endpoint", state.endpoints)
     yield from _bindings(state.bindings)

@@ -11,7 +11,9 @@ Its rules:
    process installed may serve a running job.
 4. A binding that is removed loses its mappings and connections at once. Its chain stays for a grace
    period, so that the VM's programs get a reset and do not hang (`port_bindings`).
-5. Programs of the host itself have no tap and no chain: their bindings are map elements and nothing
+5. A mapping leads into the GPU network, and to no other address of this host (`real_addresses`). A binding with any
+   other mapping is not installed, and is a problem.
+6. Programs of the host itself have no tap and no chain: their bindings are map elements and nothing
    else, in the kernel as soon as they are desired (`local_bindings`).
 
 This module knows neither how a binding arrives (by RPC, or from a test) nor netlink.
@@ -26,6 +28,7 @@ from collections.abc import Callable, Iterable
 
 from gsaas.objects.binding import Binding, LocalBinding
 from gsaas.objects.endpoint_report import EndpointReport
+from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.rodvr.event_loop import EventLoop
 from gsaas.rodvr.executor import PlanExecutor
 from gsaas.rodvr.installations import Installations
@@ -33,6 +36,7 @@ from gsaas.rodvr.kernel import Datapath
 from gsaas.rodvr.local_bindings import LocalBindings, is_in
 from gsaas.rodvr.port_bindings import PortBindings
 from gsaas.rodvr.problems import Problems
+from gsaas.rodvr.real_addresses import RealAddresses
 from gsaas.rodvr.reconciler import Reconciler
 from gsaas.rodvr.session import KernelSession
 
@@ -60,6 +64,8 @@ class Endpoint:
     rule 4; it and the intervals are in seconds. With *protected* or *filtered_cuts* False, the endpoint
     does without table owners or deletion of connections by filter, as on older kernels.
 
+    A binding that leads out of *gpu_network*, or to this host's own addresses, is a problem and is not installed.
+
     Raises `ValueError` if the prefixes overlap, cover the metadata service, or are no IPv4 networks.
     """
 
@@ -72,6 +78,7 @@ class Endpoint:
         masked_prefix: str = MASKED_PREFIX,
         identity_network: str = IDENTITY_NETWORK,
         local_prefix: str = LOCAL_PREFIX,
+        gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
         on_installed: Callable[[str], None] = _ignore,
         audit_interval: float = 30.0,
         retry_interval: float = 5.0,
@@ -85,6 +92,9 @@ class Endpoint:
         self._identity_network = ipaddress.IPv4Network(identity_network)
         self._local_prefix = ipaddress.IPv4Network(local_prefix)
         _check_prefixes(masked, self._local_prefix)
+        self._real_addresses = RealAddresses(
+            gpu_device, gpu_network, (masked, self._local_prefix, self._identity_network)
+        )
         self._on_installed = on_installed
         self._audit_interval = audit_interval
         self._retry_interval = retry_interval
@@ -111,9 +121,15 @@ class Endpoint:
         self._installations = Installations()
         self._executor = PlanExecutor(self._session, self._problems)
         self._ports = PortBindings(
-            self._identity_network, self._grace, self._problems, self._installations
+            self._identity_network,
+            self._grace,
+            self._problems,
+            self._installations,
+            self._real_addresses.check,
         )
-        self._local = LocalBindings(self._local_prefix, self._installations)
+        self._local = LocalBindings(
+            self._local_prefix, self._installations, self._problems, self._real_addresses.check
+        )
         self._reconciler = Reconciler(
             self.host,
             self._gpu_device,
@@ -123,6 +139,7 @@ class Endpoint:
             self._local,
             self._problems,
             self._installations,
+            self._real_addresses,
             self._audit_interval,
         )
         self._loop = EventLoop(

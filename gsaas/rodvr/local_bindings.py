@@ -7,18 +7,28 @@ Such programs have no tap and no chain: their bindings are elements of one map.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gsaas.objects.binding import LocalBinding
 from gsaas.objects.endpoint_report import BindingReport
 from gsaas.rodvr import plan
 from gsaas.rodvr.installations import Installations
+from gsaas.rodvr.problems import Problems
 
 
 class LocalBindings:
     """Desired local bindings, by port id. Used with the endpoint's lock acquired; executes no plan."""
 
-    def __init__(self, prefix: ipaddress.IPv4Network, installations: Installations) -> None:
+    def __init__(
+        self,
+        prefix: ipaddress.IPv4Network,
+        installations: Installations,
+        problems: Problems,
+        check: Callable[[LocalBinding], None],
+    ) -> None:
+        """*check* raises `ValueError` for a binding that must not be installed, and says why."""
+        self._problems = problems
+        self._check = check
         self._prefix = prefix
         self._installations = installations
         self._desired: dict[str, LocalBinding] = {}
@@ -59,7 +69,12 @@ class LocalBindings:
     def plan_one(
         self, state: plan.DatapathState, former: LocalBinding | None, desired: LocalBinding | None
     ) -> plan.Plan:
-        """Return the plan that puts *desired* into the place of *former*; None stands for no binding."""
+        """Return the plan that puts *desired* into the place of *former*; None stands for no binding.
+
+        Raises `ValueError` if *desired* is refused.
+        """
+        if desired is not None:
+            self._check(desired)
         return plan.replace_local(
             state,
             plan.local_mappings(former) if former else {},
@@ -67,12 +82,18 @@ class LocalBindings:
         )
 
     def plan_all(self, state: plan.DatapathState) -> plan.Plan:
-        """Return the plan after which *state* has the desired bindings and, once all are known, no other."""
-        desired = {
-            key: real
-            for binding in self._desired.values()
-            for key, real in plan.local_mappings(binding).items()
-        }
+        """Return the plan after which *state* has the desired bindings and, once all are known, no other.
+
+        Bindings that are refused become problems, and are left out.
+        """
+        desired = {}
+        for port_id, binding in self._desired.items():
+            try:
+                self._check(binding)
+            except ValueError as error:
+                self._problems.add(f"port {port_id}", f"lease {binding.lease_id}: {error}")
+            else:
+                desired.update(plan.local_mappings(binding))
         return plan.replace_local(
             state, list(state.local_mappings) if self._complete else [], desired
         )

@@ -31,7 +31,10 @@ class PortBindings:
         grace: float,
         problems: Problems,
         installations: Installations,
+        check: Callable[[Binding], None] = lambda _: None,
     ) -> None:
+        """*check* raises `ValueError` for a binding that must not be installed, and says why."""
+        self._check = check
         self._grace = grace
         self._problems = problems
         self._installations = installations
@@ -102,10 +105,11 @@ class PortBindings:
     ) -> tuple[plan.Plan, bool]:
         """Return the plan for one port that owns its tap, and whether it is installed afterwards.
 
-        Raises `ValueError` for an impossible tap name, `NoIdentityLeft`, and `OSError` if the kernel
-        cannot look up the tap.
+        Raises `ValueError` for an impossible tap name or a refused binding, `NoIdentityLeft`, and `OSError` if the
+        kernel cannot look up the tap.
         """
         binding = self._desired[port_id]
+        self._check(binding)
         index = interface_index(binding.tap)
         if index is None:
             return plan.detach(state, binding.tap), False
@@ -134,6 +138,7 @@ class PortBindings:
                 )
                 continue
             try:
+                self._check(binding)
                 index = interface_index(binding.tap)
                 if index is not None:
                     identity = self.identities.allocate(port_id)

@@ -20,6 +20,7 @@ from gsaas.rodvr.kernel import DatapathSnapshot
 from gsaas.rodvr.local_bindings import LocalBindings
 from gsaas.rodvr.port_bindings import PortBindings
 from gsaas.rodvr.problems import Problems
+from gsaas.rodvr.real_addresses import RealAddresses
 from gsaas.rodvr.session import KernelSession
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Reconciler:
         local: LocalBindings,
         problems: Problems,
         installations: Installations,
+        real_addresses: RealAddresses,
         audit_interval: float,
     ) -> None:
         self._host = host
@@ -52,6 +54,7 @@ class Reconciler:
         self._local = local
         self._problems = problems
         self._installations = installations
+        self._real_addresses = real_addresses
         self._audit_interval = audit_interval
         self.audit_at = 0.0
         """When the next audit is due, as `time.monotonic` counts."""
@@ -82,6 +85,7 @@ class Reconciler:
         datapath = self._session.datapath
         try:
             matching = datapath.prepare()
+            self._learn_addresses()
             found = datapath.read()
             self._executor.load(found.state)
             intact = matching and found.intact
@@ -109,6 +113,7 @@ class Reconciler:
     def verify(self, found: DatapathSnapshot) -> None:
         """Reconcile, unless *found*, which was just read, is what it should be."""
         datapath = self._session.datapath
+        self._learn_addresses()
         attachments, keep = self._ports.plan_all(self._executor.state, datapath.index)
         differs = (
             plan.reconcile(found.state, attachments, keep=keep).operations
@@ -149,6 +154,10 @@ class Reconciler:
             self._executor.execute(self._local.plan_all(self._executor.state))
         except (OSError, ValueError) as error:
             self._problems.add("local", f"leases of this host's own programs: {error}")
+
+    def _learn_addresses(self) -> None:
+        routes = self._real_addresses.needs_routes
+        self._real_addresses.learn(self._session.datapath.host_addresses(routes=routes))
 
     def _cut_stale_connections(self) -> None:
         datapath, state = self._session.datapath, self._executor.state

@@ -34,6 +34,7 @@ from gsaas.limits.base import UNLIMITED
 from gsaas.metrics import counted
 from gsaas.netlink.namespace import entered
 from gsaas.notifications.emitter import Notifications
+from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.remoting.base import load as load_remoting
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
@@ -99,6 +100,7 @@ class Standalone:
         namespaces = Namespaces(state.path)
         prefix = conf.standalone.prefix
         self._testbed = Testbed(inventory.load(conf.standalone.inventory), prefix, namespaces)
+        self._gpu_network = GpuNetwork.of([self._testbed.inventory.gpu_network])
         self._cloud = StandaloneCloud(
             self._testbed, prefix, namespaces, state.path, conf.rodvr.masked_prefix
         )
@@ -194,6 +196,7 @@ class Standalone:
             remoting=self._remoting,
             endpoint=endpoint,
             gpu_hosts=GpuHosts(self._database, MonitorClient(self._bus)),
+            gpu_network=self._gpu_network,
         )
         return Engine(
             self._conf,
@@ -203,6 +206,7 @@ class Standalone:
             driver=driver,
             claims=self._claims,
             keyring=keyring.from_conf(self._conf),
+            gpu_network=self._gpu_network,
             audit=self._notifications.audit,
         )
 
@@ -248,6 +252,7 @@ class Standalone:
             masked_prefix=options.masked_prefix,
             identity_network=options.identity_network,
             local_prefix=options.local_prefix,
+            gpu_network=self._gpu_network,
             audit_interval=options.audit_interval,
             retry_interval=options.retry_interval,
             grace=options.grace,

@@ -301,3 +301,31 @@ def test_an_operator_puts_a_gpu_back_after_a_fatal_error(world):
     change = {"gpu": {"disabled": False}}
     gpu = world.call("admin", "PATCH", "/v1/gpus/GPU-0001-0", change).json["gpu"]
     assert (gpu["withdrawn"], gpu["awaits_operator"]) == (None, False)
+
+
+def test_an_admin_consents_to_the_move_of_a_gpu_to_another_host(world):
+    latest = {"OpenStack-API-Version": "gpu-scheduling 1.2"}
+    path = "/v1/gpus/GPU-0001-0"
+    info = GpuInfo("GPU-0001-0", 9, "Quadro M4000", 8192, 8317)
+    others = [
+        GpuInfo(f"GPU-0002-{n}", n, "Quadro M4000", 8192, 8308 + n if n else 8308) for n in range(4)
+    ]
+    adopt = {"adopt": {"host": "gpu2"}}
+
+    def consent(caller: str, **more: object):
+        return world.call(caller, "POST", f"{path}/adopt", adopt, **more)
+
+    assert only_error(consent("admin", headers=latest))["code"] == "gsaas.gpu.not-reported"
+    with world.database.write() as session:
+        gpus.register(session, "gpu2", "192.168.50.3", [*others, info])
+    gpu = world.call("admin", "GET", path, headers=latest).json["gpu"]
+    assert (gpu["host"], gpu["reported_by"]) == ("gpu1", ["gpu2"])
+    assert "reported_by" not in world.call("admin", "GET", path).json["gpu"]
+    assert only_error(consent("member", headers=latest))["status"] == 403
+    assert "needs microversion 1.2" in only_error(consent("admin"))["detail"]
+    gpu = consent("admin", headers=latest).json["gpu"]
+    assert (gpu["host"], gpu["reported_by"]) == ("gpu2", [])
+    with world.database.write() as session:
+        gpus.register(session, "gpu2", "192.168.50.3", [*others, info])
+    gpu = world.call("admin", "GET", path).json["gpu"]
+    assert (gpu["host"], gpu["withdrawn"], gpu["index"]) == ("gpu2", None, 9)

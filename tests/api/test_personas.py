@@ -48,6 +48,7 @@ MATRIX = {
     ("GET", "/v1/gpus"):                 "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/gpus/{uuid}"):          "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("PATCH", "/v1/gpus/{uuid}"):        "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
+    ("POST", "/v1/gpus/{uuid}/adopt"):   "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("GET", "/v1/hosts"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/hosts/{name}"):         "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("PATCH", "/v1/hosts/{name}"):       "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
@@ -79,6 +80,7 @@ BODIES = {
     ("POST", "/v1/checks"): {"check": {"count": 1}},
     ("POST", "/v1/grants/redeem"): {"grant": {"key": "", "address": "192.0.2.1"}},
     ("PATCH", "/v1/gpus/{uuid}"): {"gpu": {"disabled": False}},
+    ("POST", "/v1/gpus/{uuid}/adopt"): {"adopt": {"host": "gpu1"}},
     ("PATCH", "/v1/policies"): {"policies": {"default": None}},
     ("PATCH", "/v1/hosts/{name}"): {"host": {"disabled": False}},
     ("PATCH", "/v1/settings"): {"settings": {"monitor_interval": 5}},
@@ -130,7 +132,8 @@ def test_each_persona_is_answered_as_the_matrix_says(world, standing, route, per
         body = {"grant": body["grant"] | {"key": alloc(world)}}
     before = world.rows()
     path = address(route, lease_id=lease_id, name="gone" if route.method == "DELETE" else "gpu1")
-    response = world.call(persona, route.method, path, body)
+    newest = {"OpenStack-API-Version": "gpu-scheduling latest"}
+    response = world.call(persona, route.method, path, body, headers=newest)
 
     if expected == "ok":
         assert response.status_code == route.status

@@ -370,9 +370,17 @@ the project's quota does not allow it.""",
             "list the GPUs: totals, and for administrators each GPU",
             handler="gpus:gpus",
             mistaken_names=("enable", "disable"),
-            usage="gsaas gpus [-disable=UUID [-reason=TEXT] | -enable=UUID]",
+            usage="gsaas gpus [-disable=UUID [-reason=TEXT] | -enable=UUID | -adopt=UUID [-host=HOST]]",
             example='gsaas gpus -disable=GPU-5b9f… -reason="ECC errors"',
-            options=service_options("UUID"),
+            options=(
+                *service_options("UUID"),
+                Option("adopt", "UUID", "consent to the move of a GPU to another host"),
+                Option("host", "HOST", "the host to which it moved; needed if several report it"),
+            ),
+            details="""
+A GPU belongs to the host that reported it first. If another host reports it, that is shown under
+the table, and the GPU stays where it is until an administrator consents to its move. It can move
+only while no lease uses it.""",
         ),
         CommandSpec(
             "hosts",

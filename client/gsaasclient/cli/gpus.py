@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from gsaasclient.api import API_VERSION
 from gsaasclient.cli import inventory
-from gsaasclient.cli.columns import Column
+from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.output import print_resource, table_of
+from gsaasclient.cli.parser import UsageError
+from gsaasclient.errors import ApiError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +50,66 @@ COLUMNS = (
 )
 
 
+ADOPTION = "1.2"
+"""The first microversion of the API in which a GPU moves only with an operator's consent."""
+
+
 def gpus(client: Client, args: SimpleNamespace) -> int:
-    """List the GPUs, or take one out of service, or return it to service."""
+    """List the GPUs, or take one out of service, return it to service, or consent to its move to another host."""
+    if args.host and not args.adopt:
+        raise UsageError("-host goes with -adopt")
+    if args.adopt:
+        if args.disable or args.enable:
+            raise UsageError("-adopt goes with neither -disable nor -enable")
+        return _adopt(client, args)
+    try:
+        return _list(client, args, ADOPTION)
+    except ApiError as error:
+        if error.code != "gsaas.microversion.unsupported":
+            raise
+        return _list(client, args, API_VERSION)  # an older service
+
+
+def _list(client: Client, args: SimpleNamespace, version: str) -> int:
     return inventory.run(
-        client, args, "gpu", COLUMNS, order=lambda gpu: (gpu["host"], gpu["index"])
+        client,
+        args,
+        "gpu",
+        COLUMNS,
+        order=lambda gpu: (gpu["host"], gpu["index"]),
+        problems=_disputes,
+        version=version,
     )
+
+
+def _disputes(gpu: dict[str, Any]) -> list[str]:
+    """Return a line for each other host that reports *gpu*."""
+    return [
+        f"{gpu['uuid']} of {gpu['host']} is reported by {host}, too; if it was moved there: "
+        f"gsaas gpus -adopt={gpu['uuid']} -host={host}"
+        for host in gpu.get("reported_by", [])
+    ]
+
+
+def _adopt(client: Client, args: SimpleNamespace) -> int:
+    """Consent to the move of a GPU to `-host`, or to the only other host that reports it."""
+    from urllib.parse import quote
+
+    columns = select(COLUMNS, args.c)
+    path = f"/v1/gpus/{quote(args.adopt, safe='')}"
+    host = args.host or _only_reporter(client, path)
+    answer = client.request("POST", f"{path}/adopt", {"adopt": {"host": host}}, ADOPTION)
+    gpu = answer["gpu"]
+    print_resource(args, columns, gpu, gpu, lambda: table_of(select(COLUMNS, []), [gpu]))
+    return 0
+
+
+def _only_reporter(client: Client, path: str) -> str:
+    """Return the only other host that reports a GPU. Raises `UsageError` if there is none, or several."""
+    gpu = client.request("GET", path, version=ADOPTION)["gpu"]
+    reporters: list[str] = gpu["reported_by"]
+    if not reporters:
+        raise UsageError(f"no host but {gpu['host']} reports {gpu['uuid']}")
+    if len(reporters) > 1:
+        raise UsageError(f"several hosts report it: say -host= one of {', '.join(reporters)}")
+    return reporters[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
+from gsaasclient.api import API_VERSION
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import print_list, print_resource, table_of
 from gsaasclient.cli.paging import get_all
@@ -38,10 +39,11 @@ def run(
     *,
     order: Callable[[Resource], Any] | None = None,
     problems: Callable[[Resource], list[str]] = lambda _: [],
+    version: str = API_VERSION,
 ) -> int:
     """List every *noun*, in the API's order or by *order*, or take one out of service or return it to service.
 
-    *problems* returns lines to print under the table for one of them.
+    *problems* returns lines to print under the table for one of them. *version* is the microversion of the list.
     """
     if args.disable and args.enable:
         raise UsageError("-disable and -enable do not go together")
@@ -59,7 +61,7 @@ def run(
         print_resource(args, selected, changed, changed, lambda: describe([changed]))
         return 0
 
-    answer = get_all(client, f"/v1/{noun}s", f"{noun}s")
+    answer = get_all(client, f"/v1/{noun}s", f"{noun}s", version)
     totals = answer["totals"]
     document = {key: answer[key] for key in ("totals", f"{noun}s") if key in answer}
     if f"{noun}s" not in answer:

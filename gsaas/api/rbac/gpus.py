@@ -10,6 +10,7 @@ from gsaas.api.rbac import base
 LIST = "gsaas:gpus:list"
 SHOW = "gsaas:gpus:show"
 UPDATE = "gsaas:gpus:update"
+ADOPT = "gsaas:gpus:adopt"
 
 
 def rules() -> list[policy.DocumentedRuleDefault]:
@@ -38,6 +39,13 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             base.ADMIN,
             "Disable a GPU, so that new leases do not get it, or enable it again.",
             [{"method": "PATCH", "path": "/v1/gpus/{uuid}"}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            ADOPT,
+            base.ADMIN,
+            "Consent to the move of a GPU to another host, which reports it.",
+            [{"method": "POST", "path": "/v1/gpus/{uuid}/adopt"}],
             scope_types=["project"],
         ),
     ]

@@ -18,6 +18,18 @@ SORT_KEYS = (
 )
 LIST = common.query({**common.PAGE, **common.sorting(SORT_KEYS)})
 UPDATE = common.disabling("gpu")
+ADOPT = common.record(
+    {
+        "adopt": common.record(
+            {
+                "host": {
+                    **common.TEXT,
+                    "description": "The host to which the GPU moves: one that reports it.",
+                }
+            }
+        )
+    }
+)
 
 TOTALS = common.record(
     {
@@ -106,8 +118,14 @@ GPU = common.record(
             "description": "ip:port of its daemon on the GPU network.",
         },
         "generation": {"type": "integer"},
+        "reported_by": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Other hosts that report this GPU, and are not believed. New in microversion 1.2.",
+        },
     },
     title="Gpu",
+    optional=("reported_by",),
 )
 
 ONE = common.record({"gpu": GPU})

@@ -27,6 +27,7 @@ from gsaas.rodvr.kernel.conntrack import Conntrack
 from gsaas.rodvr.kernel.events import Watch
 from gsaas.rodvr.kernel.links import Links
 from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, RulesetConfig
+from gsaas.rodvr.real_addresses import HostAddresses
 
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
 
@@ -116,6 +117,10 @@ class Datapath:
     def gpu_address(self) -> str | None:
         """Return the first IPv4 address of the GPU NIC, which masquerading gives to packets; None without one."""
         return self._links.address(self.gpu_device)
+
+    def host_addresses(self, *, routes: bool) -> HostAddresses:
+        """Return the addresses of this host and, with *routes*, the networks that it reaches through the GPU NIC."""
+        return self._links.host_addresses(self.gpu_device, routes=routes)
 
     def prepare(self) -> bool:
         """Configure links and settings, and become the owner of RODVR's tables.

@@ -24,6 +24,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from gsaas.netlink.namespace import entered
 from gsaas.netlink.transport import NetlinkRefused
 from gsaas.rodvr.kernel.ruleset import INNER, INNER_MAC, OUTER, OUTER_MAC
+from gsaas.rodvr.real_addresses import HostAddresses
 
 MTU = 65535
 """veth drops packets that are longer than its MTU and cannot be segmented, so the pair must not be the limit."""
@@ -33,6 +34,7 @@ _NAME_SIZE = 16
 _PERMANENT = 0x80
 _UP, _NO_ARP = 0x1, 0x80
 _LINK_SCOPE = 253
+_UNICAST = 1
 PROTOCOL = 71
 """Marks RODVR's routes: `ip route show proto 71`. iproute2's list has no other use of this number."""
 _ALIAS = re.compile(r"rodvr: (\S+) forwarding was ([01])")
@@ -76,6 +78,30 @@ class Links:
                 raise
             return None
         return socket.inet_ntoa(answer[20:24])
+
+    def host_addresses(self, device: str, *, routes: bool) -> HostAddresses:
+        """Return the IPv4 addresses of this host and, with *routes*, the networks that it reaches through *device*."""
+        index = self.index(device)
+        with self._routing("read the addresses of this host") as route:
+            found = list(route.get_addr(family=socket.AF_INET))
+            own = {each.get_attr("IFA_LOCAL"): _interface_name(each["index"]) for each in found}
+            if index is None or not routes:
+                return HostAddresses(own)
+            reached = {
+                (each.get_attr("IFA_ADDRESS"), each["prefixlen"])
+                for each in found
+                if each["index"] == index
+            }
+            reached |= {
+                (each.get_attr("RTA_DST"), each["dst_len"])
+                for each in route.get_routes(family=socket.AF_INET, oif=index)
+                if each["type"] == _UNICAST and each["dst_len"] and each["proto"] != PROTOCOL
+            }
+        networks = frozenset(
+            ipaddress.IPv4Network(f"{address}/{length}", strict=False)
+            for address, length in reached
+        )
+        return HostAddresses(own, networks)
 
     def ensure_pair(self, identity_network: ipaddress.IPv4Network) -> int:
         """Create the pair, its neighbour and its route where they are missing; return the index of rodvr0.
@@ -197,6 +223,14 @@ class Links:
             path = Path("/proc/sys/net") / key
             if path.read_text().strip() != value:
                 path.write_text(value)
+
+
+def _interface_name(index: int) -> str:
+    """Return the name of an interface of the present namespace; the index as text if it has gone meanwhile."""
+    try:
+        return socket.if_indextoname(index)
+    except OSError:
+        return str(index)
 
 
 def _route_interfaces(route: IPRoute, prefix: ipaddress.IPv4Network) -> list[int]:

@@ -78,8 +78,9 @@ class Peer:
 
 
 class Lab:
-    def __init__(self) -> None:
-        self._prefix = f"rodvr{os.getpid()}-"
+    def __init__(self, prefix: str = "rodvr") -> None:
+        """*prefix* distinguishes labs of one process."""
+        self._prefix = f"{prefix}{os.getpid()}-"
         self._peers: list[subprocess.Popen[str]] = []
         self.compute = self.name("cmp")
 

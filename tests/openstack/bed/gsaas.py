@@ -215,6 +215,7 @@ def _common(bus: str) -> dict[str, dict[str, Any]]:
         "monitor": {"source": "simulated", "inventory": INVENTORY},
         "remoting": {"driver": "simulated"},
         "rodvr": {"gpu_device": machines.GPU_DEVICE},
+        "gpu_network": {"prefixes": f"{machines.NETWORKS[machines.GPU_DEVICE]}.0/24"},
     }
 
 

@@ -62,7 +62,7 @@ def test_a_cloud_without_agents_names_the_consequence():
 
 
 def test_a_problem_that_an_endpoint_reports_is_repeated():
-    (finding,) = agents.list_problems({"c1": [], "c2": ["there is no interface gpu0"]})
+    (finding,) = agents.list_problems("endpoints", {"c1": [], "c2": ["there is no interface gpu0"]})
     assert (finding.level, finding.said) == (Level.WARN, "c2: there is no interface gpu0")
 
 

@@ -106,14 +106,16 @@ def test_two_gpus_may_change_places(database: Database):
     assert places(database) == {"GPU-a": ("gpu1", 1), "GPU-b": ("gpu1", 0)}
 
 
-def test_a_gpu_may_move_to_another_host_with_its_claims(database: Database):
+def test_a_gpu_moves_to_another_host_with_the_consent_of_an_operator_only(database: Database):
     report(database, info("GPU-a"))
     report(database, info("GPU-b"), host="gpu2")
-    hold(database, "GPU-a", 2048)
     report(database, info("GPU-b", 0), info("GPU-a", 1), host="gpu2")
+    assert places(database) == {"GPU-a": ("gpu1", 0), "GPU-b": ("gpu2", 0)}
+    with database.write() as session:
+        gpus.adopt(session, "GPU-a", "gpu2")
     report(database)
+    report(database, info("GPU-b", 0), info("GPU-a", 1), host="gpu2")
     assert places(database) == {"GPU-a": ("gpu2", 1), "GPU-b": ("gpu2", 0)}
-    assert inventory(database)["GPU-a"].used_mb == 2048
 
 
 def test_a_gpu_that_is_gone_is_forgotten(database: Database):

@@ -37,6 +37,7 @@ def test_an_empty_cloud_has_nothing_of_anything(database):
         degraded=0,
         longest_wait=0.0,
         cgpus=0,
+        disputed=0,
         gpus={},
         monitors=AgentTotals(0, 0, 0.0),
         endpoints=AgentTotals(0, 0, 0.0),

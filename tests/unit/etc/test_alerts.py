@@ -52,6 +52,7 @@ UNHEALTHY = {
     "GsaasGpuHostSilent": {"gsaas_gpu_hosts_silent": "0x80 1x100"},
     "GsaasEndpointSilent": {"gsaas_endpoints_silent": "0x80 1x100"},
     "GsaasGpuHostProblem": {"gsaas_gpu_hosts_with_problems": "0x80 1x100"},
+    "GsaasGpuDisputed": {"gsaas_gpus_disputed": "0x80 1x100"},
     "GsaasEndpointProblem": {"gsaas_endpoints_with_problems": "0x80 1x100"},
     "GsaasLeasesDegraded": {"gsaas_leases_degraded": "0x80 1x100"},
     "GsaasDaemonsDown": {'gsaas_daemons{state="unresponsive"}': "0x80 1x100"},

@@ -24,7 +24,7 @@ function __gsaas_command
                 printf '%s
 ' "$command --" 0
                 return
-            case --c --capability --changes-since --column --default --disable --enable --end --f --flavor --forget --format --host --hosts --id --image --interval --key --locality --mode --model --name --ncgpus --network --on --policy --poolmem --priority --reason --sort --start --status --uid --userdata -c -capability -changes-since -column -default -disable -enable -end -f -flavor -forget -format -host -hosts -id -image -interval -key -locality -mode -model -name -ncgpus -network -on -policy -poolmem -priority -reason -sort -start -status -uid -userdata
+            case --adopt --c --capability --changes-since --column --default --disable --enable --end --f --flavor --forget --format --host --hosts --id --image --interval --key --locality --mode --model --name --ncgpus --network --on --policy --poolmem --priority --reason --sort --start --status --uid --userdata -adopt -c -capability -changes-since -column -default -disable -enable -end -f -flavor -forget -format -host -hosts -id -image -interval -key -locality -mode -model -name -ncgpus -network -on -policy -poolmem -priority -reason -sort -start -status -uid -userdata
                 set skip yes
             case '-*'
                 continue
@@ -341,6 +341,10 @@ complete -c gsaas -n '__gsaas_at \'gpus\'' -o c -x -a 'uuid host index model use
 complete -c gsaas -n '__gsaas_at \'gpus\'' -o column -x -a 'uuid host index model used_mb memory_mb leases reading_used_mb utilisation mean_utilisation temperature_c power_w state' -d 'print this column only, in any format; repeat it for several, in the order wanted'
 complete -c gsaas -n '__gsaas_at \'gpus\'' -n __gsaas_dashes -l c -x -a 'uuid host index model used_mb memory_mb leases reading_used_mb utilisation mean_utilisation temperature_c power_w state' -d 'print this column only, in any format; repeat it for several, in the order wanted'
 complete -c gsaas -n '__gsaas_at \'gpus\'' -n __gsaas_dashes -l column -x -a 'uuid host index model used_mb memory_mb leases reading_used_mb utilisation mean_utilisation temperature_c power_w state' -d 'print this column only, in any format; repeat it for several, in the order wanted'
+complete -c gsaas -n '__gsaas_at \'gpus\'' -o adopt -x -d 'consent to the move of a GPU to another host'
+complete -c gsaas -n '__gsaas_at \'gpus\'' -n __gsaas_dashes -l adopt -x -d 'consent to the move of a GPU to another host'
+complete -c gsaas -n '__gsaas_at \'gpus\'' -o host -x -d 'the host to which it moved; needed if several report it'
+complete -c gsaas -n '__gsaas_at \'gpus\'' -n __gsaas_dashes -l host -x -d 'the host to which it moved; needed if several report it'
 complete -c gsaas -n '__gsaas_at \'gpus\'' -l help -d 'print the help of the program, or of the command'
 
 complete -c gsaas -n '__gsaas_at \'hosts\'' -o disable -x -d 'offer it to no more leases; those that have claimed it keep it'
