@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from oslo_context import context
@@ -14,6 +16,9 @@ class RequestContext(context.RequestContext):
 
     The API's authentication makes it. `gsaas.api.rbac` decides by `roles` what the caller may do.
     """
+
+    received: Mapping[str, Any] = MappingProxyType({})
+    """The context as a message carried it, with everything that is no attribute; empty if none did."""
 
     @functools.cached_property
     def identity(self) -> tuple[object, ...]:

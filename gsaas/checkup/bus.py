@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gsaas import rpc
 from gsaas.checkup.findings import Finding, fail, ok, reason, warn
 from gsaas.rpc.queues import NotObservable, QueueState, inspect_queue
 
 PART = "message bus"
+SIGNATURES = "bus signatures"
 ENGINE = "engine"
 BACKLOG = 1000
 """Messages that may wait for the engine: more than the agents of hundreds of hosts send in a minute."""
@@ -29,6 +30,18 @@ def check(bus: rpc.Bus) -> Iterator[Finding]:
         yield check_engine_queue(inspect_queue(bus, rpc.ENGINE))
     except NotObservable:
         return
+
+
+def check_signatures(secrets: Sequence[str]) -> Finding:
+    """Check that messages are signed: *secrets* are [bus]secrets."""
+    if secrets:
+        return ok(SIGNATURES, "messages of hosts and controllers are signed")
+    return warn(
+        SIGNATURES,
+        "messages are not signed: any host on the message bus can report in the name of another, and command it",
+        "give each host an account and a key of its own: gsaas-manage bus permissions, gsaas-manage bus key; then set "
+        "[bus]secrets",
+    )
 
 
 def check_engine_queue(queue: QueueState | None) -> Finding:

@@ -23,6 +23,7 @@ def check_all(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     from_database = list(_guarded(database.PART, _check_database(conf, hosts)))
     yield from from_database
     yield from _guarded(bus.PART, _check_bus(conf))
+    yield bus.check_signatures(conf.bus.secrets)
     if conf.api.auth_strategy == "keystone":
         yield from _guarded(identity.PART, identity.check(conf))
     if conf.engine.cloud == "nova":

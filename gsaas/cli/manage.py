@@ -10,6 +10,8 @@ import json
 import logging
 import os
 import secrets
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from oslo_utils import timeutils
 from gsaas import conf
 from gsaas.db import leases, migration, ready
 from gsaas.db.database import Database, retried
+from gsaas.objects import host_names
 
 DESCRIPTION = """\
 Prepare the database in which GSaaS keeps its leases and GPUs, register its limits with Keystone, and check an
@@ -67,6 +70,18 @@ GRANT_KEY_MORE = """\
 Print a new key for signing grants, as [grants]key takes it, named after today's date. Add it on all controllers
 after the current key; then, on all of them, move it before the current key; when [grants]lifetime has passed, remove
 the old key.
+"""
+
+BUS_KEY = "print a new secret for [bus]secrets, or the key of a host for [bus]host_keys"
+BUS_KEY_MORE = """\
+Without HOST, print a new secret for [bus]secrets of all controllers. With HOST, print the key that this host shares
+with the controllers, for [bus]host_keys in the configuration of its agents: derived from the first of [bus]secrets.
+"""
+BUS_PERMISSIONS = "print or set what the account of a host may do on RabbitMQ"
+BUS_PERMISSIONS_MORE = """\
+Print the commands that give the RabbitMQ account of a host its permissions: it reads the queues of its own agents only,
+and sends to the engine. With --apply, run them, on a machine where rabbitmqctl administers the broker. The account and
+the virtual host have to exist: rabbitmqctl add_vhost gsaas; rabbitmqctl add_user gsaas-HOST PASSWORD.
 """
 
 EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN = 0, 1, 2
@@ -255,11 +270,75 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=purge)
     command = nouns.add_parser("grant-key", help=GRANT_KEY, description=GRANT_KEY_MORE)
     command.set_defaults(run=grant_key)
+    _add_bus_commands(nouns)
     limits = nouns.add_parser("limits", help="Keystone's limits: limits register")
     verbs = limits.add_subparsers(title="commands", metavar="COMMAND", required=True)
     command = verbs.add_parser("register", help=REGISTER, description=REGISTER_MORE)
     command.set_defaults(run=register)
     return parser
+
+
+def _add_bus_commands(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    bus = nouns.add_parser("bus", help="the message bus: bus key, bus permissions")
+    verbs = bus.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    command = verbs.add_parser("key", help=BUS_KEY, description=BUS_KEY_MORE)
+    command.add_argument("host", metavar="HOST", nargs="?", help="print the key of this host")
+    command.set_defaults(run=bus_key)
+    command = verbs.add_parser(
+        "permissions", help=BUS_PERMISSIONS, description=BUS_PERMISSIONS_MORE
+    )
+    command.add_argument("host", metavar="HOST", help="the host, by the name of its agents")
+    command.add_argument(
+        "--role",
+        action="append",
+        choices=("gpu", "compute"),
+        required=True,
+        dest="roles",
+        help="gpu: it runs gsaas-monitor; compute: gsaas-rodvr; twice for a host that runs both",
+    )
+    command.add_argument("--account", metavar="NAME", help="default: gsaas-HOST")
+    command.add_argument("--virtual-host", metavar="NAME", default="gsaas", help="default: gsaas")
+    command.add_argument("--apply", action="store_true", help="run the commands")
+    command.set_defaults(run=bus_permissions)
+
+
+def bus_key(settings: cfg.ConfigOpts, host: str | None) -> int:
+    """Print a new secret for [bus]secrets, or the key of *host*. Returns the exit status."""
+    from gsaas.rpc import signatures
+
+    if host is None:
+        print(secrets.token_urlsafe(32))
+        return EXIT_OK
+    if not host_names.is_valid(host):
+        return _fail(f"{host!r} is no host name: {host_names.RULE}", EXIT_UNKNOWN)
+    if not settings.bus.secrets:
+        return _fail("[bus]secrets is not set: make one with gsaas-manage bus key", EXIT_PROBLEM)
+    print(signatures.key_of(settings.bus.secrets[0], host))
+    return EXIT_OK
+
+
+def bus_permissions(
+    _settings: cfg.ConfigOpts,
+    host: str,
+    roles: list[str],
+    account: str | None,
+    virtual_host: str,
+    apply: bool,
+) -> int:
+    """Print the commands that set the permissions of the account of *host*, or run them. Returns the exit status."""
+    from gsaas.rpc import permissions
+
+    if not host_names.is_valid(host):
+        return _fail(f"{host!r} is no host name: {host_names.RULE}", EXIT_UNKNOWN)
+    allowed = permissions.of_host(host, roles)
+    for command in allowed.commands(virtual_host, account or f"gsaas-{host}"):
+        print(shlex.join(command))
+        if apply:
+            try:
+                subprocess.run(command, check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                return _fail(f"that failed: {error}", EXIT_UNKNOWN)
+    return EXIT_OK
 
 
 def grant_key(_settings: cfg.ConfigOpts) -> int:

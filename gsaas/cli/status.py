@@ -23,8 +23,8 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 
 from gsaas import conf as gsaas_conf
 from gsaas.api import rbac
+from gsaas.checkup import bus, defaults, releases
 from gsaas.checkup import database as database_check
-from gsaas.checkup import defaults, releases
 from gsaas.checkup.findings import Finding, Level, fail, ok, reason, warn
 from gsaas.db import leftovers, migration, ready
 from gsaas.db.database import Database
@@ -99,6 +99,11 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(defaults.check(self.conf, connection))
 
     @_guarded
+    def check_signatures(self) -> Result:
+        """Messages on the bus are signed."""
+        return _result([bus.check_signatures(self.conf.bus.secrets)])
+
+    @_guarded
     def check_access_rules(self) -> Result:
         """The operator's access rules are among those of this release."""
         return _result(_check_rules(self.conf))
@@ -116,6 +121,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Releases of agents", check_agents),
         ("Configuration files", check_configuration),
         ("Changed defaults", check_defaults),
+        ("Signatures on the message bus", check_signatures),
         ("Access rules", check_access_rules),
         ("Format of the access rules", check_policy_json),
     )

@@ -16,6 +16,7 @@ from oslo_log import log
 from gsaas.conf import (
     agent,
     api,
+    bus,
     cloudinit,
     config_files,
     daemons,
@@ -36,6 +37,7 @@ from gsaas.conf import (
 MODULES = (
     agent,
     api,
+    bus,
     cloudinit,
     daemons,
     engine,

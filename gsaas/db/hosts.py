@@ -250,6 +250,14 @@ def next_serial(session: Session, name: str) -> int:
     return host.wanted_serial
 
 
+def with_monitor(session: Session) -> list[str]:
+    """Return the names of all hosts whose monitors have ever reported; not those of forgotten hosts."""
+    query = select(HostRow.name).where(
+        HostRow.monitor_seen_at.is_not(None), HostRow.forgotten.is_(False)
+    )
+    return sorted(session.scalars(query))
+
+
 def with_gpu_address(session: Session, address: str) -> list[str]:
     """Return the hosts whose monitor or endpoint has reported this address on the GPU network; not forgotten ones."""
     monitors = select(HostRow.name).where(

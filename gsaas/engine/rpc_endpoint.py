@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jsonschema
@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from gsaas import exceptions, rpc
 from gsaas.context import RequestContext
-from gsaas.db import endpoints, gpus, leases, settings
+from gsaas.db import endpoints, gpus, hosts, leases, settings
 from gsaas.db.database import Database
 from gsaas.engine import real_addresses
 from gsaas.engine.callers import Callers
@@ -110,6 +110,23 @@ _GPU_HOST_REPORT = jsonschema.Draft202012Validator(
         },
     }
 )
+
+
+_FROM_HOSTS = frozenset(
+    (
+        *("endpoint_started", "endpoint_report"),
+        *("monitor_report", "daemons_started", "daemons_report"),
+    )
+)
+"""Methods that the host may call which their argument `host` names."""
+
+
+def may_send(sender: str, method: str, arguments: Mapping[str, Any]) -> bool:
+    """Return whether *sender*, a host or the controllers, may call a method of `RpcEndpoint`."""
+    if method in _FROM_HOSTS:
+        return bool(sender == arguments.get("host"))
+    # Any host may have a gate; what it was shown is signed for its consumer.
+    return method == "grant_shown" or sender == rpc.CONTROLLERS
 
 
 class RpcEndpoint:
@@ -302,4 +319,5 @@ class RpcEndpoint:
         """Send all monitors the interval of their reports."""
         with self._database.read() as session:
             seconds = settings.get(session, settings.MONITOR_INTERVAL)
-        self._monitors.report_every(seconds)
+            names = hosts.with_monitor(session)
+        self._monitors.report_every(names, seconds)

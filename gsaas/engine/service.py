@@ -19,7 +19,7 @@ from gsaas.db import hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.engine import notifications
 from gsaas.engine.driver import LeaseDriver
-from gsaas.engine.rpc_endpoint import RpcEndpoint
+from gsaas.engine.rpc_endpoint import RpcEndpoint, may_send
 from gsaas.engine.workqueue import WorkQueue
 from gsaas.gpgpums.claims import Claims
 from gsaas.grants.keyring import Keyring
@@ -76,6 +76,7 @@ class Engine:
                 audit,
                 gpu_network,
             ),
+            may_send,
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"engine-worker-{number}", daemon=True)

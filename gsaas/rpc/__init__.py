@@ -9,6 +9,7 @@ monitor   calls of the engine to monitors             rodvr    calls of the engi
 api       messages to API workers                     announce announces leases that have left the queue
 notifiers notifications that this service sends      queues   the state of RabbitMQ's queues, for checks
 threads   keeps the process on real threads
+signatures  who sent a message                        permissions  what the account of a host may do on RabbitMQ
 
 Servers check the arguments of every call: the bus carries whatever its peers send. Other modules import
 oslo.messaging only after this one, which chooses its threading backend.
@@ -16,9 +17,15 @@ oslo.messaging only after this one, which chooses its threading backend.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from oslo_config import cfg
 
@@ -31,6 +38,10 @@ from amqp.exceptions import AMQPError  # noqa: E402
 from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
+from gsaas.rpc.signatures import CONTROLLERS as CONTROLLERS  # noqa: E402
+from gsaas.rpc.signatures import Forged, Identity, Message  # noqa: E402
+
+LOG = logging.getLogger(__name__)
 
 Bus: TypeAlias = oslo_messaging.Transport
 BusError: TypeAlias = oslo_messaging.MessagingException
@@ -51,6 +62,17 @@ RODVR = "gsaas-rodvr"
 MONITOR = "gsaas-monitor"
 """Topic of the monitors: messages go to the one of a GPU host, or to all of them."""
 
+NOBODY = "gsaas-nobody"
+"""A topic that no process serves, so that a message to it has no effect."""
+
+MaySend: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
+"""Whether a sender, by name, may call a method with these arguments."""
+
+SIGNATURE = "gsaas_signature"
+"""The key of a message's context under which its signature is sent."""
+_identities: WeakKeyDictionary[Bus, Identity] = WeakKeyDictionary()
+"""Bus -> who this process is on it; a bus without signatures is left out."""
+
 RETRIES = 1
 """Attempts after a first that failed: a connection may have died while it was idle."""
 
@@ -64,11 +86,23 @@ _UNDECLARED_OPTIONS = {
 class ContextSerializer(oslo_messaging.NoOpSerializer):  # type: ignore[misc]  # the library has no types
     """Sends the caller's context with each message; arguments are plain JSON values already."""
 
-    def serialize_context(self, context: RequestContext) -> dict[str, Any]:
+    def serialize_context(self, context: RequestContext | _Signed) -> dict[str, Any]:
+        if isinstance(context, _Signed):
+            return {**context.context, SIGNATURE: context.signature}
         return context.to_dict()
 
     def deserialize_context(self, context: dict[str, Any]) -> RequestContext:
-        return RequestContext.from_dict(context, overwrite=False)
+        received = RequestContext.from_dict(context, overwrite=False)
+        received.received = context
+        return received
+
+
+@dataclass(frozen=True)
+class _Signed:
+    """The context of a message as it is sent, and the signature of the message."""
+
+    context: dict[str, Any]
+    signature: dict[str, Any]
 
 
 def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
@@ -76,13 +110,39 @@ def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
     oslo_messaging.set_transport_defaults(EXCHANGE)
     _declare_missing_options(conf)
     bus: Bus = oslo_messaging.get_rpc_transport(conf, url)
+    identity = _identity(conf)
+    if identity is not None and url != IN_PROCESS:
+        _identities[bus] = identity
+        if identity.name != CONTROLLERS:
+            _name_reply_queue(bus, identity.name)
     return bus
+
+
+def _identity(conf: cfg.ConfigOpts) -> Identity | None:
+    """Return who this process is on the bus; None if it has no keys."""
+    options = conf.bus
+    how = {"max_age": options.max_age, "enforce": options.enforce, "clock": time.time}
+    if options.secrets:
+        return Identity.of_controllers(options.secrets, **how)
+    if options.host_keys:
+        return Identity.of_host(conf.host or socket.gethostname(), options.host_keys, **how)
+    return None
+
+
+def _name_reply_queue(bus: Bus, host: str) -> None:
+    """Have the queue of answers to this process named after its host, so that a permission can tell it from others'.
+
+    oslo.messaging's own option for this, `use_queue_manager`, needs a folder of locks that agents do not have. This is
+    the only place that uses its private name `_get_reply_queue_name`; tests/services/test_bus_permissions.py fails if
+    that changes. Drivers other than RabbitMQ's have no such queue.
+    """
+    if hasattr(bus._driver, "_get_reply_queue_name"):
+        bus._driver._get_reply_queue_name = lambda: f"reply_{host}_{uuid.uuid4().hex}"
 
 
 def check(bus: Bus) -> None:
     """Return if the bus accepts messages now; raise `BusError` if it does not."""
-    # No process serves this topic, so the message has no effect.
-    RpcClient(bus, "gsaas-nobody", "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
+    RpcClient(bus, NOBODY, "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
 
 
 class RpcClient:
@@ -94,6 +154,8 @@ class RpcClient:
 
     def __init__(self, bus: Bus, topic: str, version: str) -> None:
         target = Target(topic=topic, version=version)
+        self._topic = topic
+        self._identity = _identities.get(bus)
         self._client = oslo_messaging.get_rpc_client(bus, target, serializer=ContextSerializer())
 
     def cast(
@@ -103,12 +165,17 @@ class RpcClient:
         *,
         retry: int = RETRIES,
         fanout: bool = False,
+        server: str | None = None,
         **arguments: Any,
     ) -> None:
-        """Send a message that is not answered; with *fanout*, to all servers of the topic. Raises `BusError`."""
+        """Send a message that is not answered; with *fanout*, to all servers of the topic. Raises `BusError`.
+
+        *server* names one of the servers of the topic.
+        """
+        chosen = {} if server is None else {"server": server}
         with as_bus_error():
-            client = self._client.prepare(retry=retry, fanout=fanout)
-            client.cast(context, method, **arguments)
+            client = self._client.prepare(retry=retry, fanout=fanout, **chosen)
+            client.cast(self._signed(context, server, method, arguments), method, **arguments)
 
     def call(
         self,
@@ -127,7 +194,17 @@ class RpcClient:
         chosen = {} if server is None else {"server": server}
         client = self._client.prepare(timeout=timeout, retry=RETRIES, **chosen)
         with as_bus_error():
-            return client.call(context, method, **arguments)
+            signed = self._signed(context, server, method, arguments)
+            return client.call(signed, method, **arguments)
+
+    def _signed(
+        self, context: RequestContext, server: str | None, method: str, arguments: dict[str, Any]
+    ) -> RequestContext | _Signed:
+        if self._identity is None:
+            return context
+        sent = context.to_dict()
+        audience = self._topic if server is None else f"{self._topic}.{server}"
+        return _Signed(sent, self._identity.sign(Message(audience, method, arguments, sent)))
 
 
 @contextmanager
@@ -139,19 +216,63 @@ def as_bus_error() -> Iterator[None]:
         raise Undelivered(f"cannot connect: {error}") from error
 
 
+def from_controllers(sender: str, _method: str, _arguments: Mapping[str, Any]) -> bool:
+    """Return whether *sender* is a controller."""
+    return sender == CONTROLLERS
+
+
 def server(
-    bus: Bus, topic: str, name: str, service: object
+    bus: Bus, topic: str, name: str, service: object, may_send: MaySend = from_controllers
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a server, not yet started, that answers calls to *topic* with the public methods of *service*.
 
-    *name* is what callers address as `server`: a host, or any unique name.
+    *name* is what callers address as `server`: a host, or any unique name. On a bus with signatures, only calls are
+    answered that *may_send* allows to the sender who signed them.
     """
+    identity = _identities.get(bus)
+    if identity is not None:
+        service = _Verified(service, identity, (topic, f"{topic}.{name}"), may_send)
     return oslo_messaging.get_rpc_server(
         bus,
         Target(topic=topic, server=name),
         [service],
         serializer=ContextSerializer(),
     )
+
+
+class _Verified:
+    """A service whose public methods first verify who sent the message."""
+
+    def __init__(
+        self, service: Any, identity: Identity, audiences: Sequence[str], may_send: MaySend
+    ) -> None:
+        self.target = service.target
+        self._service = service
+        self._identity = identity
+        self._audiences = audiences
+        self._may_send = may_send
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._service, method)
+
+        def verified(context: RequestContext, **arguments: Any) -> Any:
+            try:
+                self._verify(context, method, arguments)
+            except Forged as error:
+                LOG.error("a message %s was not believed: %s", method, error)
+                if self._identity.enforce:
+                    raise
+            return call(context, **arguments)
+
+        return verified
+
+    def _verify(self, context: RequestContext, method: str, arguments: dict[str, Any]) -> None:
+        sent = context.received
+        message = Message("", method, arguments, sent)
+        sender = self._identity.verify(message, sent.get(SIGNATURE), self._audiences)
+        if not self._may_send(sender, method, arguments):
+            named = arguments.get("host")
+            raise Forged(f"{sender} sent it" + (f" in the name of {named}" if named else ""))
 
 
 def listener(

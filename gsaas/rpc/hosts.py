@@ -41,9 +41,9 @@ class AgentClient:
         self._open_until: dict[str, float] = {}
         """Host whose circuit is open -> when it becomes half-open."""
 
-    def cast(self, method: str, *, fanout: bool = False, **arguments: Any) -> None:
-        """Send a message that is not answered; with *fanout*, to all hosts. Raises `rpc.BusError`."""
-        self._client.cast(RequestContext(overwrite=False), method, fanout=fanout, **arguments)
+    def cast(self, method: str, *, server: str, **arguments: Any) -> None:
+        """Send the agent of the host *server* a message that is not answered. Raises `rpc.BusError`."""
+        self._client.cast(RequestContext(overwrite=False), method, server=server, **arguments)
 
     def call(self, host: str, method: str, **arguments: Any) -> Any:
         """Call a method of the agent of *host*, and return its answer; raises `AgentCallFailed`."""

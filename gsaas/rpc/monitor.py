@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gsaas import rpc
@@ -31,12 +31,14 @@ class MonitorClient:
     ) -> None:
         self._agents = AgentClient(bus, rpc.MONITOR, self.VERSION, "the monitor", timeout, clock)
 
-    def report_every(self, seconds: float | None) -> None:
-        """Send all monitors the interval of their reports; None: the configured one of each.
+    def report_every(self, hosts: Iterable[str], seconds: float | None) -> None:
+        """Send the monitors of *hosts* the interval of their reports; None: the configured one of each.
 
-        A monitor that misses the message gets the interval with the answer to its next report. Raises `rpc.BusError`.
+        Each gets a message of its own, which is signed for it. A monitor that misses it gets the interval with the
+        answer to its next report. Raises `rpc.BusError`.
         """
-        self._agents.cast("report_every", fanout=True, seconds=seconds)
+        for host in hosts:
+            self._agents.cast("report_every", server=host, seconds=seconds)
 
     def apply(self, host: str, desired: DesiredState) -> dict[str, Any]:
         """Have *host* apply this desired state, unless it has a newer one; return its report.

@@ -28,6 +28,10 @@ Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
 SETTINGS = """
 [oslo_policy]
 policy_file = {folder}/policy.yaml
+
+[bus]
+secrets = secret
+
 [database]
 connection = {url}
 """

@@ -19,6 +19,7 @@ from tests.support.databases import GROUP, USER, MissingServerError
 from tests.support.waiting import until
 
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in /usr/sbin insists on its user
+CONTROL = PROGRAM.with_name("rabbitmqctl")
 PACKAGE = "rabbitmq-server"
 ADDRESS = "127.0.0.1"
 PATIENCE = 120.0  # seconds
@@ -83,6 +84,22 @@ class RabbitMQ:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def control(self, *words: str) -> str:
+        """Run rabbitmqctl with these arguments, and return its output."""
+        done = subprocess.run(
+            ["setpriv", f"--reuid={USER}", f"--regid={GROUP}", "--clear-groups", "--"]
+            + [*(("ip", "netns", "exec", self._netns) if self._netns else ())]
+            + [str(CONTROL), "--quiet", *words],
+            env=self._environment(),
+            cwd=self._directory,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        if done.returncode:
+            raise RuntimeError(f"rabbitmqctl {' '.join(words)}: {done.stderr or done.stdout}")
+        return done.stdout
 
     def _listens(self) -> bool:
         if self._process is None or self._process.poll() is not None:

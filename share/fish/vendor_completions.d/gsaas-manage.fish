@@ -18,12 +18,12 @@ function __gsaas_manage_command
                 printf '%s
 ' "$command --" 0
                 return
-            case --batch --config-file --format --older-than -f
+            case --account --batch --config-file --format --older-than --role --virtual-host -f
                 set skip yes
             case '-*'
                 continue
             case '*'
-                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'db purge' 'grant-key' 'limits' 'limits register'
+                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'db purge' 'grant-key' 'bus' 'bus key' 'bus permissions' 'limits' 'limits register'
                     set command (string trim "$command $word")
                 else
                     set arguments (math $arguments + 1)
@@ -45,6 +45,7 @@ complete -c gsaas-manage -f
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a check -d 'check this installation: database, message bus, agents, Keystone, Nova, quotas'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a db -d 'the database: db upgrade, version, check, purge'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a grant-key -d 'print a new key for [grants]key'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a bus -d 'the message bus: bus key, bus permissions'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a limits -d 'Keystone\'s limits: limits register'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -l help -d 'show this help message and exit'
@@ -81,6 +82,21 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l format -x -a 'ta
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -a key -d 'print a new secret for [bus]secrets, or the key of a host for [bus]host_keys'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -a permissions -d 'print or set what the account of a host may do on RabbitMQ'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus key\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus key\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l help -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l role -x -a 'gpu compute' -d 'gpu: it runs gsaas-monitor; compute: gsaas-rodvr; twice for a host that runs both'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l account -x -d 'default: gsaas-HOST'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l virtual-host -x -d 'default: gsaas'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l apply -d 'run the commands'
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'limits\'' -a register -d 'create the registered limits that Keystone lacks, with the values of [quotas]'
 complete -c gsaas-manage -n '__gsaas_manage_at \'limits\'' -s h -d 'show this help message and exit'

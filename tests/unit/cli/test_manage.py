@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from oslo_utils import timeutils
 
 from gsaas.cli import manage
 from gsaas.grants.keyring import Keyring
+from gsaas.rpc import signatures
 
 
 @pytest.fixture
@@ -126,6 +129,7 @@ def test_a_check_up_of_what_works_is_fine_and_warns_of_what_nobody_has_yet(check
         "monitors": "warn",
         "endpoints": "warn",
         "message bus": "ok",
+        "bus signatures": "warn",
         "quotas": "ok",
     }
 
@@ -153,3 +157,31 @@ def test_a_new_key_for_grants_is_one_that_can_be_used_and_another_each_time(caps
         now = timeutils.utcnow()
         ring = Keyring([key])
         assert ring.verify(ring.sign("lease-1", "blue", now), now).lease_id == "lease-1"
+
+
+def test_the_key_of_a_host_follows_from_the_secret_and_from_its_name(capsys, tmp_path):
+    settings = tmp_path / "gsaas.conf"
+    settings.write_text("[bus]\nsecrets = first,second\n")
+
+    def key(*words: str) -> str:
+        assert manage.main(["--config-file", str(settings), "bus", "key", *words]) == 0
+        return capsys.readouterr().out.strip()
+
+    assert key("gpu1") == key("gpu1") == signatures.key_of("first", "gpu1")
+    assert key("gpu1") != key("gpu2")
+    assert key() != key()
+    settings.write_text("")
+    assert manage.main(["--config-file", str(settings), "bus", "key", "gpu1"]) == 1
+    assert manage.main(["bus", "key", "@controllers"]) == 2
+
+
+def test_the_permissions_of_a_host_are_those_of_its_agents_only(capsys):
+    assert manage.main(["bus", "permissions", "gpu.1", "--role", "gpu"]) == 0
+    first, second = map(shlex.split, capsys.readouterr().out.splitlines())
+    assert first[:5] == ["rabbitmqctl", "set_permissions", "-p", "gsaas", "gsaas-gpu.1"]
+    configure, write, read = (re.compile(pattern) for pattern in first[5:])
+    own = ["gsaas-monitor.gpu.1", "reply_gpu.1_" + "0" * 32]
+    others = ["gsaas-monitor.gpu11", "gsaas-monitor.gpu.12", "gsaas-rodvr.gpu.1", "gsaas-engine"]
+    for pattern in (configure, write, read):
+        assert [name for name in own + others if pattern.match(name)] == own
+    assert second[5:] == ["gsaas", "^(gsaas-engine|gsaas-nobody)$", r"^(gsaas-monitor(\.gpu\.1)?)$"]

@@ -39,7 +39,7 @@ OFFERS = {
     "gsaas exec training -- cat user-": {"user-data", "user-data.yaml"},
     "gsaas list extra": set(),
     "gsaas show user-": set(),
-    "gsaas-manage ": {"check", "db", "grant-key", "limits"},
+    "gsaas-manage ": {"bus", "check", "db", "grant-key", "limits"},
     "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check"},
     "gsaas-manage check --format=": {"table", "json"},
     "gsaas-status upgrade check --j": {"--json"},

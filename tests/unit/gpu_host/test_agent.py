@@ -170,7 +170,7 @@ def test_an_interval_that_changes_is_known_to_all_monitors_at_once(bus, engine, 
     start(DeclaredGpus(GPUS))
     until(lambda: engine.reports, "the first report")
     engine.interval = 7.0
-    MonitorClient(bus).report_every(7.0)
+    MonitorClient(bus).report_every(["gpu1"], 7.0)
     until(lambda: last(engine).interval == 7.0, "a report")
 
 
@@ -179,7 +179,7 @@ def test_without_a_setting_it_is_as_configured_again(bus, engine, start):
     start(DeclaredGpus(GPUS))
     until(lambda: engine.reports and last(engine).interval == 0.05, "a report")
     engine.interval = None
-    MonitorClient(bus).report_every(None)
+    MonitorClient(bus).report_every(["gpu1"], None)
     until(lambda: last(engine).interval == EVER, "a report")
 
 

@@ -160,6 +160,8 @@ def test_an_interval_that_changed_is_told_to_every_monitor(bus, desk, database, 
         running(rpc.server(bus, rpc.MONITOR, f"gpu{number}", monitor))
     with database.write() as session:
         settings.put(session, settings.MONITOR_INTERVAL, 5)
+        for number in range(2):
+            gpus.register(session, f"gpu{number}", f"192.168.50.1{number}", [])
     desk.engine.monitor_interval_changed(CONTEXT)
     until(lambda: all(monitor.intervals for monitor in monitors), "the monitors to be told")
     assert [monitor.intervals for monitor in monitors] == [[5], [5]]
