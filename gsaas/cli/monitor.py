@@ -13,9 +13,11 @@ from oslo_config import cfg
 from gsaas import reports, rpc, service
 from gsaas.gpu_host import sources
 from gsaas.gpu_host.agent import Monitor
-from gsaas.gpu_host.daemons import factory
-from gsaas.gpu_host.daemons.records import RecordsUnusable
+from gsaas.gpu_host.daemons import factory, supervision
+from gsaas.gpu_host.daemons.lock import LockUnusable
 from gsaas.gpu_host.daemons.service import DaemonService, DaemonSupervisor
+from gsaas.gpu_host.daemons.systemd import SystemdUnavailable
+from gsaas.gpu_host.fence.control_group import NoControlGroup
 from gsaas.gpu_host.gate import Gate
 from gsaas.gpu_host.sources.base import SourceUnavailable
 from gsaas.remoting import base as remoting
@@ -66,8 +68,12 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         daemon_service = factory.service(
             conf, bus, driver, name, gpu_address, in_process=in_process
         )
-    except (ValueError, RecordsUnusable) as error:
+    except (ValueError, LockUnusable) as error:
         raise service.Unstartable(str(error)) from error
+    except SystemdUnavailable as error:
+        raise _without_systemd(error) from error
+    except NoControlGroup as error:
+        raise service.Unstartable(f"the daemons of {name} cannot be fenced in: {error}") from error
     monitor = Monitor(
         bus,
         name,
@@ -79,6 +85,8 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     )
     try:
         monitor.start()
+    except SystemdUnavailable as error:
+        raise _without_systemd(error) from error
     except OSError as error:
         raise service.Unstartable(
             f"the daemons of {name} cannot be fenced in ({error}): give the monitor CAP_NET_ADMIN, or "
@@ -94,9 +102,15 @@ def _clean(
     conf: cfg.ConfigOpts, driver: remoting.RemotingDriver, name: str, gpu_address: str
 ) -> None:
     try:
-        factory.clean(conf, driver, name, gpu_address)
-    except (ValueError, RecordsUnusable, OSError) as error:
+        supervision.clean(conf, driver, name, gpu_address)
+    except (ValueError, LockUnusable, SystemdUnavailable, OSError) as error:
         raise service.Unstartable(f"not everything could be removed: {error}") from error
+
+
+def _without_systemd(error: SystemdUnavailable) -> service.Unstartable:
+    return service.Unstartable(
+        f"daemons are units of this host's systemd, and {error}. In a container, mount /run/dbus of the host"
+    )
 
 
 def _open_gate(bus: rpc.Bus, address: str, port: int) -> Callable[[], None]:

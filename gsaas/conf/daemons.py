@@ -48,7 +48,7 @@ OPTS = [
         "environment",
         default={},
         help="More environment for daemons, as `NAME:value,NAME:value`; it overrides the driver's own. The "
-        "monitor's own environment is not passed on, apart from PATH and LANG.",
+        "monitor's own environment is not passed on.",
     ),
     cfg.StrOpt(
         "folder",
@@ -86,8 +86,8 @@ OPTS = [
     cfg.StrOpt(
         "mps_pipe_directory",
         default="/tmp/nvidia-mps",  # noqa: S108 (NVIDIA's own default)
-        help="Where the MPS control daemon listens (its CUDA_MPS_PIPE_DIRECTORY); values may be filled in, for one "
-        "control daemon for each GPU.",
+        help="Where the MPS control daemon listens (its CUDA_MPS_PIPE_DIRECTORY); values may be filled in. With "
+        "{gpu_uuid} in it there is one control daemon for each GPU, and only the daemons of one GPU share a user.",
     ),
     cfg.StrOpt(
         "limit_library",
@@ -98,21 +98,54 @@ OPTS = [
         help="Variables that set the limit, as templates. Unset: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT with mps, "
         "HAMi-core's with library.",
     ),
+    cfg.StrOpt(
+        "isolation",
+        default="shared-user",
+        choices=[
+            (
+                "shared-user",
+                "daemons with a limit by MPS run as one user for each MPS control daemon, kept apart by namespaces",
+            ),
+            ("own-user", "every daemon has a user of its own; one that needs MPS is not started"),
+        ],
+        help="Whether daemons may share a user. An MPS server serves one user at a time, so daemons whose memory MPS "
+        "limits have to share one: all of those on a GPU if mps_pipe_directory contains {gpu_uuid}, else all of "
+        "those on the host. doc/security.md says what such a daemon could do to another one. All other daemons "
+        "have a user of their own anyway.",
+    ),
     cfg.BoolOpt(
         "own_devices",
         default=True,
-        help="Give each daemon only the device node of its own GPU, in a mount namespace: otherwise NVML, and with it "
-        "nvidia-smi in a VM, shows every GPU of the host. It needs CAP_SYS_ADMIN. The simulated driver has no "
-        "devices.",
+        help="Let each daemon use the device node of its own GPU only: otherwise it can use every GPU of the host, and "
+        "NVML, and with it nvidia-smi in a VM, shows them. Without it, a daemon may open all devices of NVIDIA's "
+        "driver. The simulated driver has no devices.",
     ),
     cfg.ListOpt(
         "device_nodes",
         default=[],
         help="More device nodes for every daemon, as names in /dev, beside NVIDIA's control nodes and the usual ones.",
     ),
+    cfg.IntOpt(
+        "host_memory_mb",
+        default=32768,
+        min=0,
+        help="MiB of the host's own memory that each daemon may use; one that needs more is ended, and started again. "
+        "Too little, and programs with large pinned or managed memory lose their GPU; too much, and one tenant "
+        "can exhaust the host. 0: no limit.",
+    ),
+    cfg.IntOpt(
+        "tasks",
+        default=4096,
+        min=16,
+        help="Processes and threads that each daemon may have. Some middlewares have a process for every connection, "
+        "and CUDA a few threads for each.",
+    ),
     cfg.StrOpt(
         "user",
-        help="User that daemons run as; they cannot gain privileges. Unset, the monitor's own.",
+        deprecated_for_removal=True,
+        deprecated_since="1.0.0",
+        deprecated_reason="It has no effect: systemd makes a user for each daemon. See isolation.",
+        help="User that daemons ran as, until systemd made a user for each of them.",
     ),
     cfg.FloatOpt(
         "start_timeout",
@@ -147,28 +180,35 @@ OPTS = [
     cfg.StrOpt(
         "state_dir",
         default="/run/gsaas-monitor",
-        help="Where the monitor records which daemons it runs, so that it finds them after its own restart. It has "
-        "to be emptied when the machine starts, as /run is.",
+        help="A folder of the monitor's own, which one monitor at a time locks. Daemons are recorded by systemd.",
     ),
     cfg.StrOpt(
         "log_dir",
         default="/var/log/gsaas/daemons",
-        help="Where daemons' output goes: a folder for each lease, a file for each daemon.",
+        deprecated_for_removal=True,
+        deprecated_since="1.0.0",
+        deprecated_reason="It has no effect: the journal has the output of daemons, and bounds it.",
+        help="Where the output of daemons went, until the journal had it.",
     ),
     cfg.IntOpt(
         "log_mb",
         default=10,
         min=1,
         max=10_000,
-        help="MiB of output kept of each daemon, twice: as it grows beyond, the older half is dropped.",
+        deprecated_for_removal=True,
+        deprecated_since="1.0.0",
+        deprecated_reason="It has no effect: the journal has the output of daemons, and bounds it.",
+        help="MiB of output that were kept of each daemon, twice.",
     ),
     cfg.IntOpt(
         "log_days",
         default=14,
         min=0,
         max=3650,
-        help="Days for which the output of a daemon is kept after its end. At 0, until the next removal of old "
-        "logs, which happens every hour.",
+        deprecated_for_removal=True,
+        deprecated_since="1.0.0",
+        deprecated_reason="It has no effect: the journal has the output of daemons, and bounds it.",
+        help="Days for which the output of a daemon was kept after its end.",
     ),
     cfg.BoolOpt(
         "fence",

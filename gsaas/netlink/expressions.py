@@ -22,6 +22,7 @@ from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.wire import Message
 
 pyroute2_releases.correct_fwd()
+pyroute2_releases.complete_socket()
 
 Expression = dict[str, Any]
 """An expression in the form that pyroute2 encodes."""
@@ -53,6 +54,18 @@ def verdict(code: int) -> Expression:
 def meta(key: Meta, register: int) -> Expression:
     """Load what the kernel knows about the packet, such as its interface."""
     return _expression("meta", {"key": key, "dreg": register})
+
+
+def control_group(level: int, register: int) -> Expression:
+    """Load the id, 8 bytes, of the control group of the packet's socket, or of its ancestor *level* below the root."""
+    key = pyroute2_releases.NFT_SOCKET_CGROUPV2
+    return _expression("socket", {"key": key, "dreg": register, "level": level})
+
+
+def big_endian(register: int) -> Expression:
+    """Turn the register, a number of 32 bits in this machine's byte order, into network byte order."""
+    fields = {"sreg": register, "dreg": register, "op": 1, "len": 4, "size": 4}
+    return _expression("byteorder", fields)
 
 
 def compare(register: int, value: bytes, operator: int = EQUAL) -> Expression:
@@ -269,6 +282,11 @@ def _concatenated(types: tuple[int, ...]) -> int:
 def host32(value: int) -> bytes:
     """Return *value* as 32 bits in this machine's byte order, as registers contain most numbers."""
     return struct.pack("=I", value)
+
+
+def host64(value: int) -> bytes:
+    """Return *value* as 64 bits in this machine's byte order."""
+    return struct.pack("=Q", value)
 
 
 _VERBS = {

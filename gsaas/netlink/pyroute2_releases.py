@@ -10,6 +10,7 @@ setup.cfg admits encode every message of RODVR and of the fence in the same byte
 - Flags of links: of `arp` and `state` in one request, releases before 0.9 obey only one, so both are given as
   numbers (`gsaas.rodvr.kernel.links`).
 - `fwd`: every release gives an attribute of it a type that does not exist. `correct_fwd` corrects this.
+- `socket`: no release knows control groups, which Linux 5.13 added. `complete_socket` adds them.
 
 A class of message in pyroute2 is the library's public name; the class of an expression within it is not, so setup.cfg
 names the first release that has not been tried.
@@ -44,4 +45,21 @@ def correct_fwd() -> None:
         ("NFTA_FWD_SREG_DEV", "regs"),
         ("NFTA_FWD_SREG_ADDR", "regs"),
         ("NFTA_FWD_NFPROTO", "be32"),
+    )
+
+
+NFT_SOCKET_CGROUPV2 = 3
+"""The key of `socket` that loads the id of a control group."""
+
+
+def complete_socket() -> None:
+    """Give `socket` the attribute NFTA_SOCKET_LEVEL, and numbers as keys: no release has either.
+
+    To be called before the first message is encoded; pyroute2 reads the types of a class once.
+    """
+    nft.nft_contains_expr.nft_expr.nft_socket.nla_map = (
+        ("NFTA_SOCKET_UNSPEC", "none"),
+        ("NFTA_SOCKET_KEY", "be32"),
+        ("NFTA_SOCKET_DREG", "regs"),
+        ("NFTA_SOCKET_LEVEL", "be32"),
     )

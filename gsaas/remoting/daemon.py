@@ -21,6 +21,8 @@ from gsaas.objects.ports import PortRange
 
 PER_GPU, PER_LEASE, OPERATOR = "per-gpu", "per-lease", "operator"
 """Values of `[daemons]life`."""
+OWN_USER, SHARED_USER = "own-user", "shared-user"
+"""Values of `[daemons]isolation`."""
 TCP, HTTP2, SIMULATED = "tcp", "http2", "simulated"
 """Values of `[daemons]health`."""
 
@@ -31,8 +33,9 @@ _MPS = {
 }
 _LIBRARY = {
     "CUDA_DEVICE_MEMORY_LIMIT": "{memory_mb}m",
-    # HAMi-core adds up the memory of all processes that name the same file: here, one daemon and its children.
-    "CUDA_DEVICE_MEMORY_SHARED_CACHE": "{state_dir}/{key}.limit",
+    # HAMi-core adds up the memory of all processes that name the same file: here, one daemon and its children, which
+    # have a /tmp of their own.
+    "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/{key}.limit",  # noqa: S108
 }
 
 
@@ -61,6 +64,8 @@ class DaemonCommand:
     folder: str
     required_files: tuple[str, ...] = ()
     """Files that have to exist before it is started: without them its memory limit would not take effect."""
+    mps_pipe_directory: str | None = None
+    """The folder where the MPS control daemon listens that limits its memory; None: another limit, or none."""
 
 
 class DaemonSettings:
@@ -91,7 +96,9 @@ class DaemonSettings:
         self.in_process = not daemon_template.uses_gpu and not options.command
         """Daemons are threads of the monitor, and end with it."""
         self.own_devices = options.own_devices and daemon_template.uses_gpu
-        self.user = options.user
+        self.own_user = options.isolation == OWN_USER
+        """No two daemons may run as the same user."""
+        self._mps = daemon_template.uses_gpu and options.memory_limit == "mps"
         self._limit = self._limit_variables(options) if daemon_template.uses_gpu else {}
         self._required_files = self._limit_files(options) if daemon_template.uses_gpu else ()
         self._values = {
@@ -139,6 +146,7 @@ class DaemonSettings:
             )
             if limited
             else (),
+            mps_pipe_directory=values["mps_pipe_directory"] if limited and self._mps else None,
         )
 
     def _limit_variables(self, options: cfg.ConfigOpts.GroupAttr) -> dict[str, str]:

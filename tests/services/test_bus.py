@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace"),
 ]
 
-FAKE_DAEMON = Path(__file__).parents[1] / "support/fake_daemon.py"
 HOST, TAP = "Compute1.Example.org", "tap0"
 """A name as Nova may have it: in full, and with capitals."""
 PORT = {
@@ -73,10 +71,7 @@ gpu_address = 192.0.2.1
 
 [daemons]
 life = per-lease
-command = {python} -ES {fake} {{port}} {{gpu_uuid}} fork
 state_dir = {folder}/daemons
-log_dir = {folder}/logs
-folder = {folder}
 
 [rodvr]
 audit_interval = 1
@@ -112,8 +107,6 @@ class Machine:
         for process in self.running.values():
             process.kill()
             process.wait()
-        for pid in self.processes():  # daemons outlive their monitor
-            os.kill(pid, signal.SIGKILL)
         run("ip", "netns", "delete", self.name)
 
     def configure(self, bus: str, database: str) -> None:
@@ -123,8 +116,6 @@ class Machine:
                 database=database,
                 host=HOST,
                 folder=self.folder,
-                python=sys.executable,
-                fake=FAKE_DAEMON,
             )
         )
 
@@ -200,19 +191,6 @@ class Machine:
         process = self.running.pop(program)
         process.send_signal(signal.SIGTERM)
         return process.wait(60)
-
-    def processes(self) -> set[int]:
-        """Every process of the machine."""
-        return {int(pid) for pid in run("ip", "netns", "pids", self.name).split()}
-
-    def daemons(self) -> set[int]:
-        """Those that are daemons of the middleware, or children of such."""
-        found = set()
-        for pid in self.processes():
-            with suppress(OSError):
-                if str(FAKE_DAEMON).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.add(pid)
-        return found
 
     def mappings(self) -> int:
         """How many masked addresses the kernel of the machine translates."""
@@ -515,39 +493,19 @@ def test_gpus_stay_with_a_lease_until_its_endpoint_says_that_it_lost_them(
     assert not deployment.lease(lease).claims
 
 
-def test_a_daemon_outlives_its_monitor_and_ends_with_its_lease(
+def test_a_gpu_is_not_free_until_its_monitor_confirms_that_the_daemon_is_gone(
     deployment: Deployment, machine: Machine
 ):
     lease = deployment.claim("supervised")
     assert deployment.reaches(lease, Status.ACTIVE)
-    serving = machine.daemons()
-    assert len(serving) == 2  # it forks, as LUPINE's does
     dead = machine.running.pop("monitor")
     dead.kill()
     dead.wait()
-    assert machine.daemons() == serving
     deployment.release(lease)
     until(lambda: deployment.lease(lease).server_id is None, "the server to be deleted")
     assert deployment.lease(lease).claims, "its daemon may still compute"
     machine.start("monitor")
     assert deployment.reaches(lease, Status.RELEASED)
-    assert machine.daemons() == set()
-
-
-def test_a_daemon_that_is_killed_comes_back_and_its_lease_says_so(
-    deployment: Deployment, machine: Machine
-):
-    lease = deployment.claim("unlucky")
-    assert deployment.reaches(lease, Status.ACTIVE)
-    serving = machine.daemons()
-    for pid in serving:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: deployment.story(lease)[-1] == "daemon-up", "its daemon to be well again")
-    assert deployment.story(lease)[-2:] == ["daemon-down", "daemon-up"]
-    assert not machine.daemons() & serving
-    deployment.release(lease)
-    assert deployment.reaches(lease, Status.RELEASED)
-    assert machine.daemons() == set()
 
 
 def test_the_fence_admits_while_the_lease_lives(deployment: Deployment, machine: Machine):

@@ -50,7 +50,6 @@ inventory = {folder}/inventory.toml
 [daemons]
 fence = false
 state_dir = {folder}/state
-log_dir = {folder}/logs
 """
 INVENTORY = """
 gpu_network = "192.0.2.0/24"

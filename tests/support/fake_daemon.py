@@ -10,9 +10,9 @@ It speaks the simulated middleware's protocol: on connect, one line of JSON that
     deaf         SIGTERM is ignored, by children too
     mute         connections are taken and never answered
     fail         ends at once with status 3 and a last word
-    crash-once=F ends at once the first time, and not once the file F exists
+    fail-without=F ends at once unless the file F exists
     chatty       prints a lot
-    look=F       writes into F what it sees: environment, /dev, working folder
+    look         prints what it sees, in JSON: environment, /dev, working folder
 """
 
 # ruff: noqa: T201 - printing is one of the things that daemons do
@@ -30,17 +30,15 @@ def main(port, gpu, *behaviours):
         print("no licence found")
         sys.exit(3)
     for behaviour in behaviours:
-        if behaviour.startswith("crash-once="):
-            flag = behaviour.partition("=")[2]
-            if not os.path.exists(flag):  # noqa: PTH110 - pathlib would double the time to start
-                os.close(os.open(flag, os.O_CREAT))
-                sys.exit(4)
-        if behaviour.startswith("look="):
-            look(behaviour.partition("=")[2])
+        missing = behaviour.removeprefix("fail-without=")
+        if missing != behaviour and not os.path.exists(missing):  # noqa: PTH110 - pathlib would double the time to start
+            sys.exit(4)
+    if "look" in behaviours:
+        look()
     if "deaf" in behaviours:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "chatty" in behaviours:
-        print("x" * (3 << 20), flush=True)
+        print("x\n" * 20_000, end="", flush=True)
     listener = socket.create_server(("0.0.0.0", int(port)))
     if "fork" in behaviours and os.fork() == 0:
         serve(listener, gpu, behaviours)
@@ -61,17 +59,13 @@ def serve(listener, gpu, behaviours):
             connection.sendall(json.dumps({"gpu": gpu}).encode() + b"\n")
 
 
-def look(file):
+def look():
     seen = {
         "environment": dict(os.environ),
         "devices": sorted(os.listdir("/dev")),  # noqa: PTH208
         "folder": os.getcwd(),  # noqa: PTH109
-        "user": os.getuid(),
-        "pid": os.getpid(),
     }
-    with open(file + ".new", "w") as out:  # noqa: PTH123
-        json.dump(seen, out)
-    os.replace(file + ".new", file)  # noqa: PTH105
+    print(json.dumps(seen), flush=True)
 
 
 main(*sys.argv[1:])

@@ -14,6 +14,7 @@ OPTIONS = {
     "AddDevice": "--device={}",
     "Unmask": "--security-opt=unmask={}",
     "Volume": "--volume={}",
+    "PodmanArgs": "{}",
 }
 FLAGS = {"NoNewPrivileges": "--security-opt=no-new-privileges", "ReadOnly": "--read-only"}
 OF_SYSTEMD = ("Image", "Notify", "HealthCmd")

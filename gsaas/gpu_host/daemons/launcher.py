@@ -1,65 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts and ends the processes of daemons, and keeps their records and logs.
+"""Starts and ends daemons, each as a transient unit of systemd.
 
 What to do, and when, is decided elsewhere (`plan`, through `supervisor`).
 """
 
 from __future__ import annotations
 
-import os
+import logging
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gsaas.gpu_host.daemons import enclosure, health, processes
-from gsaas.gpu_host.daemons.logs import Logs
-from gsaas.gpu_host.daemons.processes import ProcessTracker
-from gsaas.gpu_host.daemons.records import DaemonRecord, DaemonRecords
+from gsaas.gpu_host.daemons import devices, health, ports, unit
+from gsaas.gpu_host.daemons.devices import NvidiaDevice
+from gsaas.gpu_host.daemons.systemd import Systemd, SystemdRefused
+from gsaas.gpu_host.daemons.unit import Confinement, Devices, UnitState
 from gsaas.objects.daemon import Daemon
-from gsaas.remoting.daemon import DaemonCommand, DaemonSettings
+from gsaas.remoting.daemon import DaemonSettings
 
-_PASSED_ON = ("PATH", "LANG")
-"""Variables of the monitor that daemons inherit."""
+LOG = logging.getLogger(__name__)
+
 _MIG = "MIG-"
+_JOURNAL_TIMEOUT = 10.0
+"""Seconds for journalctl to answer."""
 
 
 class CannotStart(Exception):
     """A daemon was not started; the message says why, as a sentence without its subject."""
 
 
-@dataclass
-class DaemonProcess:
-    """The first process of a daemon."""
-
-    pid: int
-    pidfd: int | None
-    """A descriptor that becomes readable when the process ends (pidfd_open(2)); None if it has ended and was closed."""
-    child: subprocess.Popen[bytes] | None = None
-    """None for a process that an earlier monitor started: only a parent learns the exit status."""
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status (below 0: minus the signal that ended it); None if it lives or is not our child."""
-        return None if self.child is None else self.child.poll()
-
-    def close(self) -> None:
-        """Close the descriptor, and wait for the process if it is a zombie; the process itself is left alone."""
-        if self.pidfd is not None:
-            os.close(self.pidfd)
-            self.pidfd = None
-        if self.child is not None:
-            self.child.poll()
-
-
 class Launcher:
-    """Starts the daemons of *host*, which listen at *address*, its IPv4 address on the GPU network.
+    """Runs the daemons of *host*, which listen at *address*, its IPv4 address on the GPU network.
 
-    *devices* returns which device nodes each GPU has; it is called before every start, as GPUs come and go.
-    *parents* returns the UUID of the GPU that a MIG instance is part of. *more_nodes* are names in *dev* that every
-    daemon sees.
+    *known_devices* returns which device nodes each GPU has; it is called before every start, as GPUs come and go.
+    *parents* returns the UUID of the GPU that a MIG instance is part of. *more_nodes* are names in /dev that every
+    daemon sees; *journal* is the command that reads the journal. Methods raise
+    `gsaas.gpu_host.daemons.systemd.SystemdUnavailable` while systemd does not answer.
     """
 
     def __init__(
@@ -67,166 +44,144 @@ class Launcher:
         settings: DaemonSettings,
         host: str,
         address: str,
+        systemd: Systemd,
+        confinement: Confinement,
         *,
-        records: DaemonRecords,
-        tracker: ProcessTracker,
-        logs: Logs,
         more_nodes: Sequence[str] = (),
-        devices: Callable[[], Mapping[str, enclosure.NvidiaDevice]] = enclosure.read_devices,
+        known_devices: Callable[[], Mapping[str, NvidiaDevice]] = devices.read_devices,
         parents: Callable[[str], str | None] = lambda _uuid: None,
-        dev: Path = Path("/dev"),
+        journal: Sequence[str] = ("journalctl",),
     ) -> None:
         self._settings = settings
         self._host = host
         self._address = address
-        self._records = records
-        self._tracker = tracker
-        self._logs = logs
+        self._systemd = systemd
+        self._confinement = confinement
         self._more_nodes = tuple(more_nodes)
-        self._devices = devices
+        self._known_devices = known_devices
         self._parents = parents
-        self._dev = dev
+        self._journal = tuple(journal)
         self._check = health.CHECKS[settings.health]
 
-    def adopt(self) -> list[tuple[DaemonRecord, DaemonProcess | None]]:
-        """Return each daemon that an earlier monitor left, with its first process if that lives.
+    def units(self) -> dict[str, UnitState]:
+        """Return the units of all daemons, by the keys of the daemons."""
+        found = self._systemd.units(unit.name("*"))
+        return {unit.key(state.name): state for state in found}
 
-        Processes without a record belong to a daemon that was being removed: they are killed here.
+    def adopt(self) -> list[tuple[Daemon, int, UnitState]]:
+        """Return each daemon that an earlier monitor started, with its restarts and its unit.
+
+        A unit that has the name of a daemon's and no description of one is stopped.
         """
         found = []
-        for record in self._records.all():
-            process = None
-            # The kernel may have given the PID to another process, which has another start time.
-            if record.pid is not None and processes.start_time(record.pid) == record.started:
-                process = DaemonProcess(record.pid, _open_pidfd(record.pid))
-            found.append((record, process))
-        known = {record.daemon.key for record, _ in found}
-        for key in self._tracker.list_keys():
-            if key not in known:
-                self._tracker.kill(key)
-                with suppress(OSError):  # processes that still end are found at the next start
-                    self._tracker.remove(key)
+        for key, state in self.units().items():
+            try:
+                daemon, restarts = unit.parse(state.description)
+            except ValueError as error:
+                LOG.warning("unit %s is stopped, as its daemon is not known: %s", state.name, error)
+                self.stop(key)
+                continue
+            found.append((daemon, restarts, state))
         return found
 
-    def start(self, daemon: Daemon, restarts: int) -> DaemonProcess:
-        """Start a daemon, its processes tracked, and return its first process; raises `CannotStart`."""
-        if processes.is_listening(daemon.port):
+    def start(self, daemon: Daemon, restarts: int) -> None:
+        """Have systemd start a daemon; returns before that is done. Raises `CannotStart`."""
+        if ports.is_listening(daemon.port):
             raise CannotStart(f"cannot start: another process listens on port {daemon.port}")
         command = self._settings.command(daemon, self._host, self._address)
+        if command.mps_pipe_directory is not None and self._settings.own_user:
+            raise CannotStart(
+                f"is not started, because its limit of {daemon.memory_mb} MiB by MPS would make it share its user "
+                "with other daemons; see [daemons]isolation"
+            )
         for file in command.required_files:
             if not Path(file).exists():
                 raise CannotStart(
                     f"is not started, because its limit of {daemon.memory_mb} MiB would have no effect: "
                     f"there is no {file}; see [daemons]memory_limit"
                 )
-        record = DaemonRecord(daemon, restarts=restarts)
-        try:
-            argv = self._enclosed(daemon, command)
-            # The record goes first: if the monitor is killed after this line, the next one finds the daemon.
-            self._records.write(record)
-            self._tracker.create(daemon.key)
-            child = self._run(daemon, command, argv)
-        except (OSError, enclosure.NoDevice) as error:
-            raise CannotStart(f"cannot start: {error}") from None
-        process = DaemonProcess(child.pid, _open_pidfd(child.pid), child)
-        self._records.write(
-            replace(record, pid=child.pid, started=processes.start_time(child.pid) or "gone")
+        wanted = unit.properties(
+            daemon, restarts, command, self._devices_of(daemon), self._confinement
         )
-        return process
+        name = unit.name(daemon.key)
+        try:
+            self._systemd.forget(
+                name
+            )  # systemd starts no unit of this name while it keeps one that failed
+            self._systemd.start_transient(name, wanted)
+        except SystemdRefused as refusal:
+            raise CannotStart(f"cannot start: systemd refuses it: {refusal}") from None
 
     def check(self, daemon: Daemon) -> None:
         """Check the health of a daemon; raises `health.HealthCheckFailed`."""
         self._check(self._address, daemon)
 
-    def has_processes(self, key: str) -> bool:
-        """Return whether any process of a daemon lives."""
-        return bool(self._tracker.pids(key))
+    def has_processes(self, state: UnitState | None) -> bool:
+        """Return whether a daemon with this unit has processes; None: systemd has no unit of it."""
+        if state is None:
+            return False
+        # A process that cannot be killed, as it waits for a device, is left when systemd has given its unit up.
+        return not state.ended or self._systemd.has_processes(state.name)
 
     def port_taken(self, daemon: Daemon) -> bool:
         """Return whether any process, of the daemon or not, listens on its port."""
-        return processes.is_listening(daemon.port)
+        return ports.is_listening(daemon.port)
 
-    def terminate(self, key: str, process: DaemonProcess | None) -> None:
-        """Send SIGTERM to a daemon's first process, which may end its children itself; to all if it has ended."""
-        if process is None or processes.start_time(process.pid) is None:
-            self._tracker.signal(key, signal.SIGTERM)
-            return
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)
+    def stop(self, key: str) -> None:
+        """Have systemd end a daemon: SIGTERM for its first process, and in the end SIGKILL for every one."""
+        self._try(self._systemd.stop, unit.name(key))
 
     def kill(self, key: str) -> None:
         """End every process of a daemon now."""
-        self._tracker.kill(key)
+        self._try(lambda name: self._systemd.kill(name, signal.SIGKILL), unit.name(key))
 
     def forget(self, key: str) -> None:
-        """Remove everything that is stored about a daemon, except its log; raises `OSError`."""
-        self._tracker.remove(key)
-        self._records.remove(key)
-        (self._records.folder / f"{key}.limit").unlink(missing_ok=True)
+        """Have systemd forget a daemon without processes."""
+        self._try(self._systemd.forget, unit.name(key))
 
-    def close(self) -> None:
-        """Remove what the process tracker has made for itself, if there are no daemons."""
-        self._tracker.close()
+    def ending(self, key: str) -> tuple[str, str | None]:
+        """Return how a daemon ended, a sentence without its subject, and journald's id of that run, if it is known."""
+        ending = self._systemd.ending(unit.name(key))
+        if ending is None:
+            return "ended", None
+        return unit.failure(ending.result, ending.exec_main_status), ending.invocation_id
 
-    def last_line(self, daemon: Daemon) -> str:
-        """Return the last line that a daemon printed; empty if it printed nothing."""
-        return self._logs.last_line(daemon)
-
-    def trim(self, daemon: Daemon) -> None:
-        """Keep the log of a daemon within its bound."""
-        self._logs.trim(daemon)
-
-    def sweep(self) -> None:
-        """Remove logs that have been kept for long enough."""
-        self._logs.sweep()
-
-    def _enclosed(self, daemon: Daemon, command: DaemonCommand) -> list[str]:
-        """Return the command line that starts a daemon in its enclosure; raises `enclosure.NoDevice`."""
-        device: enclosure.NvidiaDevice | None = None
-        nodes: list[str] = []
-        if self._settings.own_devices:
-            is_mig = daemon.gpu_uuid.startswith(_MIG)
-            uuid = self._parents(daemon.gpu_uuid) if is_mig else daemon.gpu_uuid
-            device = self._devices().get(uuid or "")
-            if device is None:
-                raise enclosure.NoDevice(
-                    f"the NVIDIA driver of this host does not list {daemon.gpu_uuid}, so its device "
-                    "node is not known; see [daemons]own_devices"
-                )
-            nodes = enclosure.nodes(device, is_mig, self._more_nodes)
-        join_file = self._tracker.join_file
-        return enclosure.wrap(
-            command.argv,
-            join_file=None if join_file is None else join_file.format(key=daemon.key),
-            user=self._settings.user,
-            device=device,
-            nodes=nodes,
-            scratch=self._records.folder,
-            dev=self._dev,
-        )
-
-    def _run(
-        self, daemon: Daemon, command: DaemonCommand, argv: Sequence[str]
-    ) -> subprocess.Popen[bytes]:
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        environment |= {**command.environment, **self._tracker.environment(daemon.key)}
-        log = self._logs.open(daemon)
+    def last_line(self, invocation: str) -> str:
+        """Return the last line that a daemon printed in one run, at most 200 characters; empty if that is not known."""
+        command = [*self._journal, "--quiet", "--no-pager", "--output=cat", "--lines=20"]
         try:
-            return subprocess.Popen(
-                argv,
-                cwd=command.folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # a signal to the monitor's session does not reach daemons
+            done = subprocess.run(
+                [*command, f"_SYSTEMD_INVOCATION_ID={invocation}"],
+                capture_output=True,
+                check=False,
+                timeout=_JOURNAL_TIMEOUT,
             )
-        finally:
-            os.close(log)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        lines = done.stdout.decode(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")[:200]
 
+    def _try(self, act: Callable[[str], None], name: str) -> None:
+        """Do something to a unit; a refusal is logged, and what it was for is tried again."""
+        try:
+            act(name)
+        except SystemdRefused as refusal:
+            LOG.warning("systemd refuses to end or forget %s: %s", name, refusal)
 
-def _open_pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        return None
+    def _devices_of(self, daemon: Daemon) -> Devices | None:
+        """Return the devices of a daemon, None for all of NVIDIA's driver; raises `CannotStart`."""
+        if not self._settings.own_devices:
+            return None
+        is_mig = daemon.gpu_uuid.startswith(_MIG)
+        uuid = self._parents(daemon.gpu_uuid) if is_mig else daemon.gpu_uuid
+        try:
+            return devices.own(uuid or "", self._known_devices(), is_mig, self._more_nodes)
+        except KeyError:
+            raise CannotStart(
+                f"cannot start: the NVIDIA driver of this host does not list {daemon.gpu_uuid}, so its device "
+                "node is not known; see [daemons]own_devices"
+            ) from None
+        except OSError as error:
+            raise CannotStart(
+                f"cannot start: the GPUs of this host cannot be read: {error}"
+            ) from None

@@ -3,6 +3,8 @@
 
 Until the desired daemons are known, those that an earlier monitor left are watched and restarted, and none is ended:
 tenants may be computing on them. Stopping the supervisor ends the supervision, not the daemons.
+
+What lives is what systemd lists. Its signals only say when to look; while it does not answer, nothing is concluded.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from gsaas.gpu_host.daemons import plan as planning
+from gsaas.gpu_host.daemons import unit
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
-from gsaas.gpu_host.daemons.launcher import CannotStart, DaemonProcess, Launcher
+from gsaas.gpu_host.daemons.launcher import CannotStart, Launcher
 from gsaas.gpu_host.daemons.plan import (
     Check,
     DaemonTimeouts,
@@ -30,20 +33,23 @@ from gsaas.gpu_host.daemons.plan import (
     Start,
     Terminate,
 )
+from gsaas.gpu_host.daemons.systemd import Changes, SystemdUnavailable
 from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 
 LOG = logging.getLogger(__name__)
 
 PARALLEL_CHECKS = 4
 """Health checks that run at the same time."""
-TRIM_INTERVAL = 10.0
-"""Seconds between two checks of the sizes of logs."""
-SWEEP_INTERVAL = 3600.0
-"""Seconds between two removals of old logs."""
-POLL_INTERVAL = 0.05
-"""Seconds between two checks of processes that send no event when they end: those that are not a daemon's first."""
+LOOK_INTERVAL = 10.0
+"""Seconds between two looks at the units, if nothing happens."""
+RETRY_INTERVAL = 1.0
+"""Seconds until systemd is asked again, after it did not answer."""
+POLL_INTERVAL = 0.1
+"""Seconds between two looks at a unit whose processes end."""
 PORT_POLL_INTERVAL = 1.0
 """Seconds between two checks of a port that should become free."""
+LAST_LINE_ATTEMPTS = 10
+"""How often the journal is asked for what a daemon printed last: journald may still be reading it."""
 
 
 @dataclass
@@ -51,9 +57,10 @@ class _SupervisedDaemon:
     """The supervisor's memory of one daemon; its fields are those of `ObservedDaemon` where they have its names."""
 
     daemon: Daemon
-    process: DaemonProcess | None
     started_at: float
     restarts: int = 0
+    alive: bool = False
+    has_processes: bool = False
     checked_at: float | None = None
     checking: bool = False
     """A health check is running."""
@@ -67,31 +74,26 @@ class _SupervisedDaemon:
     detail: str | None = None
     """Why it is not healthy, for the report."""
 
-    @property
-    def pidfd(self) -> int | None:
-        """The descriptor of its first process; None if that does not live."""
-        return None if self.process is None else self.process.pidfd
-
-    @property
-    def alive(self) -> bool:
-        return self.pidfd is not None
-
 
 class Supervisor:
     """Supervises the daemons of one host in a thread of its own.
 
-    *on_change* is called without the lock, after the status of any daemon has changed.
+    *watch* returns what tells that a unit has changed. *on_change* is called without the lock, after the status of any
+    daemon has changed.
     """
 
     def __init__(
         self,
         launcher: Launcher,
         timeouts: DaemonTimeouts,
+        watch: Callable[[], Changes],
         on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._launcher = launcher
         self._timeouts = timeouts
+        self._watch = watch
+        self._changes: Changes | None = None
         self._on_change = on_change
         self._clock = clock
         self._lock = threading.Lock()
@@ -101,21 +103,24 @@ class Supervisor:
         """The statuses at the last call of *on_change*."""
         self._results: queue.SimpleQueue[tuple[str, float, str | None]] = queue.SimpleQueue()
         """Of health checks: the daemon's key, its start, and the failure, None for a success."""
+        self._last_lines: queue.SimpleQueue[tuple[str, float, str]] = queue.SimpleQueue()
+        """Of daemons that ended: the key, the start, and the last line that was printed."""
         self._stopping = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._checks = ThreadPoolExecutor(PARALLEL_CHECKS, thread_name_prefix="daemon-check")
         self._thread = threading.Thread(target=self._run, name="daemons", daemon=True)
 
     def start(self) -> None:
-        """Adopt the daemons of an earlier monitor, and begin to supervise."""
+        """Adopt the daemons of an earlier monitor, and begin to supervise; raises `SystemdUnavailable`."""
+        self._changes = self._watch()
         now = self._clock()
-        for record, process in self._launcher.adopt():
-            LOG.info("daemon %s was started by an earlier monitor", record.daemon.key)
-            entry = _SupervisedDaemon(record.daemon, process, now, record.restarts)
+        for daemon, restarts, state in self._launcher.adopt():
+            LOG.info("daemon %s was started by an earlier monitor", daemon.key)
+            entry = _SupervisedDaemon(daemon, now, restarts, state.alive, has_processes=True)
             # Until its first check it counts as healthy: it was, most probably, and must not be reported as down.
             if entry.alive:
                 entry.healthy, entry.healthy_at = True, now
-            self._entries[record.daemon.key] = entry
+            self._entries[daemon.key] = entry
         self._thread.start()
 
     def stop(self) -> None:
@@ -126,9 +131,8 @@ class Supervisor:
             self._thread.join()
         self._checks.shutdown(cancel_futures=True)
         os.close(self._wake_fd)
-        for entry in self._entries.values():
-            if entry.process is not None:
-                entry.process.close()
+        if self._changes is not None:
+            self._changes.close()
         self._entries.clear()
 
     def set_desired(self, daemons: Iterable[Daemon]) -> None:
@@ -155,39 +159,50 @@ class Supervisor:
         os.eventfd_write(self._wake_fd, 1)
 
     def _run(self) -> None:
-        trim_at = sweep_at = self._clock()
         while not self._stopping:
-            with self._lock:
-                pause = self._reconcile()
-                statuses = self._statuses()
-                pidfds = [entry.pidfd for entry in self._entries.values()]
+            try:
+                if self._changes is None:
+                    self._changes = self._watch()
+                with self._lock:
+                    pause = self._reconcile()
+            except SystemdUnavailable as error:
+                LOG.warning("the daemons stay as they are: %s", error)
+                self._unwatch()
+                pause = RETRY_INTERVAL
+            statuses = self.statuses()
             if statuses != self._announced:
                 self._announced = statuses
                 self._on_change()
-            now = self._clock()
-            if now >= trim_at:
-                trim_at = now + TRIM_INTERVAL
-                for status in statuses:
-                    self._launcher.trim(status.daemon)
-            if now >= sweep_at:
-                sweep_at = now + SWEEP_INTERVAL
-                self._launcher.sweep()
-            self._wait([fd for fd in pidfds if fd is not None], min(pause, TRIM_INTERVAL))
+            self._wait(min(pause, LOOK_INTERVAL))
 
-    def _wait(self, pidfds: list[int], seconds: float) -> None:
-        """Wait until one of these processes ends, `_wake` is called, or *seconds* have passed."""
-        poll = select.poll()
-        for descriptor in (*pidfds, self._wake_fd):
-            poll.register(descriptor, select.POLLIN)
-        ready = [descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)]
-        if self._wake_fd in ready:
-            os.eventfd_read(self._wake_fd)
+    def _unwatch(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until a unit changes, `_wake` is called, or *seconds* have passed."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            poll = select.poll()
+            poll.register(self._wake_fd, select.POLLIN)
+            if self._changes is not None:
+                poll.register(self._changes.fileno(), select.POLLIN)
+            ready = [descriptor for descriptor, _ in poll.poll(left * 1000)]
+            if self._wake_fd in ready:
+                os.eventfd_read(self._wake_fd)
+                return
+            try:
+                if ready and self._changes is not None and self._changes.take():
+                    return
+            except SystemdUnavailable:
+                self._unwatch()
+                return
 
     def _reconcile(self) -> float:
         """Carry out every action that is due; return the seconds until the next call is due."""
-        self._take_check_results()
-        for entry in self._entries.values():
-            self._detect_end(entry)
+        self._take_results()
+        self._look()
         while True:
             desired = self._effective_desired()
             observed = {key: self._observe(entry) for key, entry in self._entries.items()}
@@ -201,7 +216,7 @@ class Supervisor:
 
     def _pause(self, desired: dict[str, Daemon], observed: dict[str, ObservedDaemon]) -> float:
         moment = planning.next_due(desired, observed, self._timeouts)
-        pause = TRIM_INTERVAL if moment is None else moment - self._clock()
+        pause = LOOK_INTERVAL if moment is None else moment - self._clock()
         for key, known in observed.items():
             if known.has_processes and not known.alive:
                 pause = min(max(pause, 0.0), POLL_INTERVAL)
@@ -221,8 +236,7 @@ class Supervisor:
         draining = (
             entry.terminated_at is not None or self._effective_desired().get(key) != entry.daemon
         )
-        # Listing all processes is expensive, and only necessary after the first one has ended.
-        has_processes = entry.alive or self._launcher.has_processes(key)
+        has_processes = entry.alive or entry.has_processes
         return ObservedDaemon(
             daemon=entry.daemon,
             alive=entry.alive,
@@ -238,26 +252,45 @@ class Supervisor:
             port_taken=draining and not has_processes and self._launcher.port_taken(entry.daemon),
         )
 
-    def _detect_end(self, entry: _SupervisedDaemon) -> None:
-        """Record the end of a daemon's first process, if it has ended since the last look."""
-        process = entry.process
-        if process is None or process.pidfd is None:
-            return
-        poll = select.poll()
-        poll.register(process.pidfd, select.POLLIN)
-        if not poll.poll(0):
-            return
-        status = process.status
-        process.close()
-        entry.healthy = False
-        if entry.terminated_at is None:
-            how = "ended" if status is None else f"ended with status {status}"
-            last_line = self._launcher.last_line(entry.daemon)
-            if not entry.given_up:
-                entry.detail = f"{how}: {last_line}" if last_line else how
-            LOG.warning("daemon %s %s", entry.daemon.key, entry.detail)
+    def _look(self) -> None:
+        """Read which daemons live and which have processes."""
+        units = self._launcher.units()
+        for key, entry in self._entries.items():
+            state = units.get(key)
+            was_alive, entry.alive = entry.alive, state is not None and state.alive
+            entry.has_processes = self._launcher.has_processes(state)
+            if was_alive and not entry.alive:
+                self._record_how_it_ended(entry)
 
-    def _take_check_results(self) -> None:
+    def _record_how_it_ended(self, entry: _SupervisedDaemon) -> None:
+        entry.healthy = False
+        if entry.terminated_at is not None:
+            return
+        key = entry.daemon.key
+        how, invocation = self._launcher.ending(key)
+        if not entry.given_up:
+            entry.detail = how
+        LOG.warning("daemon %s %s; journalctl --unit=%s says more", key, how, unit.name(key))
+        if invocation is not None and not entry.given_up:
+            self._checks.submit(self._find_last_line, key, entry.started_at, invocation)
+
+    def _find_last_line(self, key: str, started_at: float, invocation: str) -> None:
+        """Look for what a daemon printed last, in a thread of the pool."""
+        for _ in range(LAST_LINE_ATTEMPTS):
+            if self._stopping:
+                return
+            if line := self._launcher.last_line(invocation):
+                self._last_lines.put((key, started_at, line))
+                self._wake()
+                return
+            time.sleep(POLL_INTERVAL)
+
+    def _take_results(self) -> None:
+        while not self._last_lines.empty():
+            key, started_at, line = self._last_lines.get()
+            entry = self._entries.get(key)
+            if entry is not None and entry.started_at == started_at and not entry.alive:
+                entry.detail = f"{entry.detail}: {line}"
         while not self._results.empty():
             key, started_at, failure = self._results.get()
             entry = self._entries.get(key)
@@ -285,7 +318,7 @@ class Supervisor:
             case Terminate(key):
                 entry = self._entries[key]
                 entry.terminated_at = self._clock()
-                self._launcher.terminate(key, entry.process)
+                self._launcher.stop(key)
             case Kill(key):
                 entry = self._entries[key]
                 if entry.alive and entry.terminated_at is None and not entry.given_up:
@@ -298,7 +331,9 @@ class Supervisor:
                 self._record_exit(self._entries[key])
                 return True
             case Forget(key):
-                return self._forget(key)
+                self._launcher.forget(key)
+                del self._entries[key]
+                return True
         return False
 
     def _start(self, daemon: Daemon) -> None:
@@ -306,14 +341,14 @@ class Supervisor:
         restarts = 0 if previous is None else previous.restarts + 1
         entry = _SupervisedDaemon(
             daemon,
-            None,
             self._clock(),
             restarts,
             failures=0 if previous is None else previous.failures,
         )
         self._entries[daemon.key] = entry
         try:
-            entry.process = self._launcher.start(daemon, restarts)
+            self._launcher.start(daemon, restarts)
+            entry.alive = entry.has_processes = True
         except CannotStart as error:
             entry.detail = str(error)
             LOG.warning("daemon %s %s", daemon.key, error)
@@ -324,16 +359,6 @@ class Supervisor:
         entry.failures = planning.failures_after(known, now, self._timeouts)
         entry.retry_at = now + planning.backoff(entry.failures, self._timeouts)
         entry.healthy_at = None
-
-    def _forget(self, key: str) -> bool:
-        try:
-            self._launcher.forget(key)
-        except OSError as error:
-            # The kernel takes a moment to empty a control group whose last process has just ended.
-            LOG.debug("daemon %s cannot be removed yet: %s", key, error)
-            return False
-        del self._entries[key]
-        return True
 
     def _check(self, daemon: Daemon, started_at: float) -> None:
         """Check the health of a daemon, in a thread of the pool."""

@@ -11,13 +11,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
 from gsaas.gpu_host.fence import sockets
-from gsaas.gpu_host.fence.layout import FenceLayout, Range, merge
+from gsaas.gpu_host.fence.layout import ControlGroup, FenceLayout, Range, merge
 from gsaas.gpu_host.fence.ruleset import HERE
 from gsaas.gpu_host.fence.table import FenceTable
 from gsaas.objects.daemon import Admission, FenceReport
@@ -28,8 +27,9 @@ LOG = logging.getLogger(__name__)
 class Fence:
     """The fence of the host that has *address* on the GPU network. Threads may share it.
 
-    *connections* is the upper bound of connections of one address to one port at a time; *netns* names a network
-    namespace, for simulated hosts. Every method raises `OSError` if the kernel refuses.
+    *connections* is the upper bound of connections of one address to one port at a time. *monitor* is the control group
+    whose programs may connect to every daemon; None: no program of this host may. *netns* names a network namespace,
+    for simulated hosts. Every method raises `OSError` if the kernel refuses.
     """
 
     def __init__(
@@ -37,10 +37,11 @@ class Fence:
         address: str,
         *,
         connections: int = 256,
+        monitor: ControlGroup | None = None,
         netns: str | None = None,
     ) -> None:
         self._address = address
-        self._layout = FenceLayout((), connections, os.geteuid())
+        self._layout = FenceLayout((), connections, monitor)
         self._netns = netns
         self._lock = threading.Lock()
         self._table: FenceTable | None = None

@@ -9,8 +9,18 @@ from dataclasses import dataclass
 Range = tuple[int, int]
 """First and last TCP port, both included."""
 
-VERSION = 1
+VERSION = 2
 """Part of the table's comment. When it is increased, an upgraded monitor builds the table anew."""
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """A control group (version 2) as nftables knows it."""
+
+    number: int
+    """Its id, which is the number of its folder's inode (`cgroup_id` in the kernel)."""
+    level: int
+    """How many control groups it is below the root."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +31,15 @@ class FenceLayout:
     """The ports that the fence guards."""
     connections: int
     """Upper bound of the connections of one source address to one port at a time."""
-    uid: int
-    """The monitor's user: its health checks come from this host itself and have to pass."""
+    monitor: ControlGroup | None
+    """That of the monitor, whose health checks come from this host itself and have to pass; None: there are none."""
 
     @property
     def comment(self) -> str:
         """The comment on a table that was built for this layout."""
         ports = ",".join(f"{first}-{last}" for first, last in self.ranges)
-        return f"gsaas-fence {VERSION} {ports} {self.connections} {self.uid}"
+        monitor = "" if self.monitor is None else f" {self.monitor.number}"
+        return f"gsaas-fence {VERSION} {ports} {self.connections}{monitor}"
 
 
 def merge(ranges: Iterable[Range]) -> tuple[Range, ...]:

@@ -3,8 +3,9 @@
 
     input   packets to the ports of daemons: those that RODVR has translated on this host and those of an admitted
             address pass; every other one is answered with a TCP reset and counted
-    output  the same for programs of this host, whose packets use the loopback device: those of the monitor pass, and
-            all others if this host itself is admitted
+    output  the same for programs of this host, whose packets use the loopback device: those of the monitor's control
+            group pass, those of users that systemd makes for units, which daemons have, do not, and all others do if
+            this host itself is admitted
 
 One set contains all admissions, as (address, port). Each has a limited number of connections at a time. The rules check
 every packet, not only the first of a connection, so an address that is not admitted any more is cut off at once.
@@ -16,7 +17,7 @@ from pyroute2.netlink import NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 from pyroute2.nftables.expressions import genex
 
-from gsaas.gpu_host.fence.layout import FenceLayout
+from gsaas.gpu_host.fence.layout import ControlGroup, FenceLayout
 from gsaas.netlink import expressions as ex
 from gsaas.netlink.expressions import NETWORK, TRANSPORT, Expression, R
 from gsaas.netlink.pyroute2_releases import Meta
@@ -25,6 +26,8 @@ from gsaas.netlink.wire import Message
 INET = nft.NFPROTO_INET
 TABLE = "gsaas_fence"
 ADMITTED, CONNECTIONS, REFUSED = "admitted", "connections", "refused"
+DYNAMIC_USERS = (61184, 65519)
+"""First and last UID of the users that systemd makes for units (systemd's UIDS-GIDS document)."""
 HERE = "127.0.0.1"
 """The address that stands for this host itself in the set."""
 RODVR_DEVICE = b"rodvr1"
@@ -83,17 +86,35 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
         ("guard", [*ipv4, *key, _is_in(ADMITTED, 1), *accept]),
         ("guard", [*ipv4, ex.load(NETWORK, 12, 4, R), ex.count_in(REFUSED, 3, R)]),
         ("guard", refuse),
+        *_of_the_monitor(layout.monitor, accept),
+        # Also where programs of this host are admitted: a daemon is not one of them.
+        ("local", [*_between(Meta.NFT_META_SKUID, *DYNAMIC_USERS), *refuse]),
         ("local", [*here, _is_in(ADMITTED, 1), *accept]),
         ("local", refuse),
     ]
-    # Before the last rule of "local", which refuses: root and the monitor's user check the health of daemons.
-    for uid in sorted({0, layout.uid}, reverse=True):
-        same = [ex.meta(Meta.NFT_META_SKUID, R), ex.compare(R, ex.host32(uid))]
-        chains.insert(6, ("local", [*same, *accept]))
     for first, last in layout.ranges:
         chains.append(("input", [*_tcp_to(first, last), _goto("guard")]))
         chains.append(("output", [*inside, *_tcp_to(first, last), _goto("local")]))
     return chains
+
+
+def _of_the_monitor(
+    group: ControlGroup | None, accept: list[Expression]
+) -> list[tuple[str, list[Expression]]]:
+    if group is None:
+        return []
+    same = [ex.control_group(group.level, R), ex.compare(R, ex.host64(group.number))]
+    return [("local", [*same, *accept])]
+
+
+def _between(key: Meta, first: int, last: int) -> list[Expression]:
+    # Numbers are compared as bytes, so the most significant one has to come first.
+    return [
+        ex.meta(key, R),
+        ex.big_endian(R),
+        ex.compare(R, first.to_bytes(4, "big"), _AT_LEAST),
+        ex.compare(R, last.to_bytes(4, "big"), _AT_MOST),
+    ]
 
 
 def rules_per_chain(layout: FenceLayout) -> dict[str, int]:

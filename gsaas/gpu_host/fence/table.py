@@ -93,6 +93,12 @@ class FenceTable:
             self._netlink.transact([*remains, *ruleset.build(layout, self._flags), *elements])
         except NetlinkRefused as refusal:
             unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
+            if refusal.what == "add rule to chain local" and layout.monitor is not None:
+                raise NetlinkRefused(
+                    refusal.errno or errno.EOPNOTSUPP,
+                    "admit the monitor by its control group: nftables of this kernel has no `socket cgroupv2`, which "
+                    "Linux 5.13 added as the module nft_socket",
+                ) from refusal
             if not (self._flags and unknown and refusal.what.startswith("add table")):
                 raise
             self._flags = 0  # this kernel does not support owners of tables

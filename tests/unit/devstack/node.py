@@ -155,6 +155,7 @@ class Node:
             "GSAAS_CONF_DIR": str(self.root / "etc"),
             "GSAAS_HOST": "node-1",
             "GSAAS_LOG_DIR": str(self.root / "log"),
+            "GSAAS_POLKIT_DIR": str(self.root / "polkit"),
             "GSAAS_RUN_DIR": str(self.root / "run"),
             "HOST_IP": ADDRESS,
             "KEYSTONE_SERVICE_URI": "http://controller/identity",

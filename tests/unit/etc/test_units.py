@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gsaas import conf
+from gsaas.gpu_host.daemons.unit import PREFIX
 
 ETC = Path(__file__).parents[3] / "etc/gsaas"
 INSTALLED = "/opt/gsaas/bin"
@@ -57,17 +58,21 @@ def test_systemd_accepts_each_unit(unit: Path, tmp_path: Path):
 
 CAPABILITIES = {
     "gsaas-rodvr": "CAP_NET_ADMIN",
-    "gsaas-monitor": "CAP_NET_ADMIN CAP_SYS_ADMIN",
+    "gsaas-monitor": "CAP_NET_ADMIN",
 }
 
 
-def test_daemons_outlive_their_monitor():
+def test_nothing_of_the_monitor_outlives_it():
+    """Its daemons do, as units of their own."""
     service = read(ETC / "systemd/gsaas-monitor.service")
-    assert (service["Delegate"], service["KillMode"]) == ("yes", "process")
-    assert (service["RuntimeDirectory"], service["RuntimeDirectoryPreserve"]) == (
-        "gsaas-monitor",
-        "yes",
-    )
+    assert not {"Delegate", "KillMode", "RuntimeDirectoryPreserve"} & set(service)
+    assert service["RuntimeDirectory"] == "gsaas-monitor"
+
+
+def test_polkits_rule_is_about_the_units_and_the_user_of_the_monitor():
+    rule = (ETC / "polkit/gsaas-monitor.rules").read_text()
+    assert f'subject.user != "{read(ETC / "systemd/gsaas-monitor.service")["User"]}"' in rule
+    assert f'unit.indexOf("{PREFIX}") == 0' in rule
 
 
 @pytest.mark.parametrize("unit", [*UNITS, PURGE], ids=[*NAMES, "gsaas-purge"])
@@ -103,7 +108,7 @@ def test_a_monitor_may_use_nvidias_devices_and_no_others():
 
 @pytest.mark.parametrize("unit", UNITS, ids=NAMES)
 def test_a_stopped_process_leaves_no_folder_in_run(unit: Path):
-    """systemd removes the last folder of a path, not its parents; gsaas-monitor keeps its records."""
+    """systemd removes the last folder of a path, not its parents."""
     assert "/" not in read(unit).get("RuntimeDirectory", "")
 
 

@@ -18,7 +18,9 @@ from gsaas.netlink.wire import Message
 from gsaas.rodvr.kernel import ruleset as rodvr
 
 OWNED = ex.OWNER | ex.PERSIST
-FENCE = fence_layout.FenceLayout(((8308, 8400), (20000, 29999)), 64, 990)
+FENCE = fence_layout.FenceLayout(
+    ((8308, 8400), (20000, 29999)), 64, fence_layout.ControlGroup(4711, 2)
+)
 
 
 def rodvr_messages(guarded: bool) -> list[Message]:

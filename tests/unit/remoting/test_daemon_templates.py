@@ -70,10 +70,10 @@ def test_a_whole_gpu_has_no_limit():
 
 def test_a_library_limits_a_share_and_each_daemon_has_an_account_of_its_own():
     settings = {"memory_limit": "library", "limit_library": "/opt/hami/libvgpu.so"}
-    made = command("lupine", SHARED, **settings, state_dir="/run/x")
+    made = command("lupine", SHARED, **settings)
     assert made.environment["LD_PRELOAD"] == "/opt/hami/libvgpu.so"
     assert made.environment["CUDA_DEVICE_MEMORY_LIMIT"] == "2048m"
-    assert made.environment["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/run/x/lease-1-1.limit"
+    assert made.environment["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/tmp/lease-1-1.limit"  # noqa: S108
     assert made.required_files == ("/opt/hami/libvgpu.so",)
 
 

@@ -1,45 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts for one test each; when it ends, all daemons have to be gone."""
+"""A machine with systemd for all tests, and a host in it for each; when a test ends, all daemons have to be gone."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from gsaas.gpu_host.daemons.processes import EnvironmentTracker
 from tests.kernel.gpu_host.daemons.host import GpuHost
+from tests.openstack.bed.errors import BedError
+from tests.support.gpu_machine import GpuMachine
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A temporary folder that other users may enter, unlike pytest's own."""
-    import shutil
-    import tempfile
-
-    path = Path(tempfile.mkdtemp(prefix="gsaas-daemons-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def host(folder: Path) -> Iterator[GpuHost]:
+@pytest.fixture(scope="package")
+def machine() -> Iterator[GpuMachine]:
     if os.geteuid() != 0:
-        pytest.skip("control groups and mount namespaces need root")
-    host = GpuHost(folder)
-    yield host
-    host.close()
-    assert host.processes() == set()
+        pytest.skip("a machine needs root")
+    try:
+        with GpuMachine() as machine:
+            yield machine
+    except BedError as error:
+        pytest.skip(str(error))
 
 
-@pytest.fixture(params=["control groups", "marks"])
-def any_host(request: pytest.FixtureRequest, folder: Path) -> Iterator[GpuHost]:
-    """A host with each kind of process tracker."""
-    marked = EnvironmentTracker(f"test-{os.getpid()}") if request.param == "marks" else None
-    host = GpuHost(folder, marked)
-    yield host
-    host.close()
-    assert host.processes() == set()
+@pytest.fixture
+def host(machine: GpuMachine) -> Iterator[GpuHost]:
+    with machine.network():
+        host = GpuHost(machine)
+        yield host
+        host.close()
+        assert machine.units() == []
+        assert host.processes() == set()

@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU host's daemons, on this machine: a supervisor with fake daemons, and what the kernel knows of them."""
+"""The part of a monitor that runs daemons: a supervisor in this process, with the systemd of a machine."""
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
-import sys
+import tempfile
 import uuid
 from pathlib import Path
 
 import gsaas.conf
-from gsaas.gpu_host.daemons import processes
+from gsaas.gpu_host.daemons import unit
 from gsaas.gpu_host.daemons.launcher import Launcher
-from gsaas.gpu_host.daemons.logs import Logs
 from gsaas.gpu_host.daemons.plan import DaemonTimeouts
-from gsaas.gpu_host.daemons.processes import ProcessTracker
-from gsaas.gpu_host.daemons.records import DaemonRecords
 from gsaas.gpu_host.daemons.supervisor import Supervisor
+from gsaas.gpu_host.daemons.systemd import Changes, Systemd
 from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 from gsaas.remoting import base
+from tests.support.gpu_machine import GpuMachine
 from tests.support.waiting import until
 
-FAKE = Path(__file__).parents[3] / "support/fake_daemon.py"
-TIMEOUTS = DaemonTimeouts(start=5.0, stop=0.5, first_pause=0.1, longest_pause=1.0)
+FAKE = "/opt/fake_daemon.py"
+"""Where the machine has it."""
+TIMEOUTS = DaemonTimeouts(start=20.0, stop=0.5, first_pause=0.1, longest_pause=1.0)
 
 
 def free_port() -> int:
@@ -31,20 +32,22 @@ def free_port() -> int:
 
 
 class GpuHost:
-    """The part of a monitor that runs daemons. Another one on the same folder is a restarted monitor."""
+    """Supervisors on one machine. Another one after `abandon` is a restarted monitor."""
 
-    def __init__(
-        self, folder: Path, tracker: ProcessTracker | None = None, **settings: object
-    ) -> None:
-        self.folder = folder
-        self.tracker = tracker or processes.process_tracker(folder / "state")
-        self._settings = settings
+    def __init__(self, machine: GpuMachine) -> None:
+        self.machine = machine
+        self.folder = Path(tempfile.mkdtemp(dir=machine.shared))
+        """The machine sees it, too."""
+        self.folder.chmod(0o755)
         self._conf = gsaas.conf.load(files=[])
         self._supervisors: list[Supervisor] = []
-        self.records = DaemonRecords(folder / "state")
 
     def supervise(
-        self, *behaviours: str, timeouts: DaemonTimeouts = TIMEOUTS, **settings: object
+        self,
+        *behaviours: str,
+        timeouts: DaemonTimeouts = TIMEOUTS,
+        bus: str | None = None,
+        **settings: object,
     ) -> Supervisor:
         """Return a started supervisor whose daemons have these behaviours of tests/support/fake_daemon.py."""
         chosen = {
@@ -52,23 +55,23 @@ class GpuHost:
             "memory_limit": "none",
             "own_devices": False,
             "health": "simulated",
-            "folder": str(self.folder),
-            "command": f"{sys.executable} -ES {FAKE} {{port}} {{gpu_uuid}} {' '.join(behaviours)}",
-            **self._settings,
+            "folder": "/opt",
+            "command": f"/usr/bin/python3 -ES {FAKE} {{port}} {{gpu_uuid}} {' '.join(behaviours)}",
             **settings,
         }
         for option, value in chosen.items():
             self._conf.set_override(option, value, group="daemons")
-        self.records.lock()
+        address = bus or self.machine.bus
+        systemd = Systemd(address)
         launcher = Launcher(
             base.load("rcuda", self._conf).daemon_settings,
             "gpu1",
             "127.0.0.1",
-            records=self.records,
-            tracker=self.tracker,
-            logs=Logs(self.folder / "logs", limit=1 << 20, days=1),
+            systemd,
+            unit.Confinement(("/etc/gsaas",), 1024, 256, timeouts.stop, 252),
+            journal=self.machine.journal,
         )
-        supervisor = Supervisor(launcher, timeouts)
+        supervisor = Supervisor(launcher, timeouts, lambda: Changes(unit.PREFIX, address))
         self._supervisors.append(supervisor)
         supervisor.start()
         return supervisor
@@ -77,34 +80,29 @@ class GpuHost:
         """End the monitor, and not its daemons."""
         self._supervisors.remove(supervisor)
         supervisor.stop()
-        self.records.close()
 
     def close(self) -> None:
-        """End all processes that are left."""
+        """End all daemons that are left."""
         for supervisor in list(self._supervisors):
             self.abandon(supervisor)
-        for key in self.tracker.list_keys():
-            until(lambda key=key: self._emptied(key), f"group {key} to be empty")
-            self.tracker.remove(key)
-        self.tracker.close()
-
-    def _emptied(self, key: str) -> bool:
-        self.tracker.kill(key)
-        return not self.tracker.pids(key)
+        for name in self.machine.units():
+            self.machine.type(f"systemctl kill -s KILL {name}; systemctl stop {name}", check=False)
+            self.machine.type(f"systemctl reset-failed {name}", check=False)
+        until(lambda: not self.machine.units(), "the daemons to be gone")
+        shutil.rmtree(self.folder)
 
     def processes(self) -> set[int]:
-        """Return the PIDs of all processes that run the fake daemon in this folder, tracked or not."""
-        found = subprocess.run(
-            ["pgrep", "-f", f"{FAKE} .* {self.folder.name}|{FAKE}"], capture_output=True, text=True
-        )
-        return {int(pid) for pid in found.stdout.split() if str(self.folder) in _cwd(pid)}
+        """Return the PIDs of all processes that run the fake daemon, in whatever control group."""
+        found = self.machine.type(f"pgrep -f {FAKE}", check=False).stdout
+        return {int(pid) for pid in found.split()}
 
+    def pids(self, daemon: Daemon) -> set[int]:
+        """Return the PIDs of the processes of one daemon."""
+        return self.machine.processes(unit.name(daemon.key))
 
-def _cwd(pid: str) -> str:
-    try:
-        return str(Path(f"/proc/{pid}/cwd").readlink())
-    except OSError:
-        return ""
+    def main_pid(self, daemon: Daemon) -> int:
+        """Return the PID of its first process."""
+        return int(self.machine.show(unit.name(daemon.key), "MainPID"))
 
 
 def lease_daemon(**changes: object) -> Daemon:
@@ -126,9 +124,17 @@ def await_state(
         return (status and status.state) == state
 
     until(
-        arrived, f"{daemon.key} to be {state}, it is {status_of(supervisor, daemon)}", patience=20
+        arrived, f"{daemon.key} to be {state}, it is {status_of(supervisor, daemon)}", patience=60
     )
     return status_of(supervisor, daemon)
+
+
+def await_detail(supervisor: Supervisor, daemon: Daemon, text: str) -> None:
+    """Wait until the status of a daemon says *text*."""
+    until(
+        lambda: text in (getattr(status_of(supervisor, daemon), "detail", None) or ""),
+        f"{text!r}; it is {status_of(supervisor, daemon)}",
+    )
 
 
 def answer_of(port: int) -> str:

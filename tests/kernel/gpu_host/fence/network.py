@@ -58,9 +58,17 @@ class Network:
                 ["ip", "netns", "del", self.netns(host)], check=False, capture_output=True
             )
 
-    def ask(self, host: str, port: int, *, to: str = GPU_HOST, uid: int = 0) -> str:
+    def ask(
+        self,
+        host: str,
+        port: int,
+        *,
+        to: str = GPU_HOST,
+        uid: int = 0,
+        group: Path | None = None,
+    ) -> str:
         """Return what a program of *host* receives from a daemon, or the name of its error."""
-        return self.run(host, "ask", to, str(port), uid=uid)
+        return self.run(host, "ask", to, str(port), uid=uid, group=group)
 
     @contextmanager
     def waiting(self, host: str, port: int, to: str = GPU_HOST) -> Iterator[subprocess.Popen[str]]:
@@ -98,9 +106,14 @@ class Network:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return len(done.stdout.splitlines())
 
-    def _command(self, host: str, words: Sequence[str], uid: int) -> list[str]:
+    def _command(
+        self, host: str, words: Sequence[str], uid: int, group: Path | None = None
+    ) -> list[str]:
         who = [] if not uid else ["setpriv", "--reuid", str(uid), "--clear-groups"]
+        join = 'echo $$ >"$0/cgroup.procs"; exec "$@"'
+        where = [] if group is None else ["sh", "-euc", join, str(group)]
         return [
+            *where,
             *("ip", "netns", "exec", self.netns(host), *who),
             *("/usr/bin/python3", "-ES", "-", *words),
         ]
@@ -110,10 +123,10 @@ class Network:
         command[command.index("-")] = PEERS
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
-    def run(self, host: str, *words: str, uid: int = 0) -> str:
+    def run(self, host: str, *words: str, uid: int = 0, group: Path | None = None) -> str:
         # Its source comes by standard input: other users may not read our folders.
         done = subprocess.run(
-            self._command(host, words, uid),
+            self._command(host, words, uid, group),
             input=Path(PEERS).read_text(encoding="utf-8"),
             capture_output=True,
             text=True,

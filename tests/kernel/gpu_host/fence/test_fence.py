@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gsaas.gpu_host.fence.fence import Fence
+from gsaas.gpu_host.fence.layout import ControlGroup
+from gsaas.gpu_host.fence.ruleset import DYNAMIC_USERS
 from gsaas.netlink.transport import NetlinkRefused
 from gsaas.objects.daemon import Admission
 from tests.kernel.gpu_host.fence.network import (
@@ -19,6 +24,8 @@ from tests.kernel.gpu_host.fence.network import (
     PORTS,
     Network,
 )
+from tests.openstack.bed.booted import add_group
+from tests.openstack.bed.errors import BedError
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.kernel
@@ -115,16 +122,57 @@ def test_a_removed_admission_cuts_its_connections_and_no_others(network, fence):
         assert network.established("c2", PER_LEASE) == 1
 
 
-def test_the_monitor_reaches_its_daemons_and_other_users_of_the_host_do_not(network, fence):
-    for address in ("127.0.0.1", GPU_HOST):
-        assert network.ask("gpu", PER_LEASE, to=address).startswith("gpu:20000")
-        assert network.ask("gpu", PER_LEASE, to=address, uid=NOBODY) == REFUSED
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group, as systemd makes one for the monitor."""
+    try:
+        folder = add_group(f"gsaas-fence-{os.getpid()}")
+    except BedError as error:
+        pytest.skip(str(error))
+    yield folder
+    folder.rmdir()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", GPU_HOST])
+def test_the_monitor_reaches_its_daemons_and_no_other_program_of_the_host_does(
+    network, make_fence, group, address
+):
+    level = len(group.relative_to(_mount_of_control_groups()).parts)
+    fence = make_fence(monitor=ControlGroup(group.stat().st_ino, level))
+    for uid in (0, NOBODY):
+        said = network.ask("gpu", PER_LEASE, to=address, uid=uid, group=group)
+        assert said.startswith("gpu:20000"), "its user does not matter"
+        assert network.ask("gpu", PER_LEASE, to=address, uid=uid) == REFUSED
     fence.apply(admit("gpu"))
-    for address in ("127.0.0.1", GPU_HOST):
-        assert network.ask("gpu", PER_LEASE, to=address, uid=NOBODY).startswith("gpu:20000")
-        assert network.ask("gpu", PER_GPU, to=address, uid=NOBODY) == REFUSED
+    assert network.ask("gpu", PER_LEASE, to=address, uid=NOBODY).startswith("gpu:20000")
+    assert network.ask("gpu", PER_GPU, to=address, uid=NOBODY) == REFUSED
     assert fence.report().admissions == frozenset(admit("gpu"))
     assert network.ask("c1", PER_LEASE) == REFUSED
+
+
+@pytest.mark.parametrize("uid", DYNAMIC_USERS)
+def test_no_daemon_reaches_another_one_even_where_programs_of_the_host_may(network, fence, uid):
+    fence.apply(admit("gpu"))
+    for address in ("127.0.0.1", GPU_HOST):
+        assert network.ask("gpu", PER_LEASE, to=address, uid=uid) == REFUSED
+        for neighbour in (DYNAMIC_USERS[0] - 1, DYNAMIC_USERS[1] + 1):
+            said = network.ask("gpu", PER_LEASE, to=address, uid=neighbour)
+            assert said.startswith("gpu:20000"), "it is no user of a daemon"
+
+
+def test_a_monitor_that_was_started_anew_is_admitted_in_its_new_control_group(
+    network, make_fence, group
+):
+    level = len(group.relative_to(_mount_of_control_groups()).parts)
+    make_fence(monitor=ControlGroup(group.stat().st_ino + 1, level)).stop()
+    assert network.ask("gpu", PER_LEASE, group=group) == REFUSED
+    make_fence(monitor=ControlGroup(group.stat().st_ino, level))
+    assert network.ask("gpu", PER_LEASE, group=group).startswith("gpu:20000")
+
+
+def _mount_of_control_groups() -> Path:
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return Path(next(line.split()[4] for line in mounts if " - cgroup2 " in line))
 
 
 def test_an_own_admission_that_ends_cuts_the_hosts_own_connections(network, fence):

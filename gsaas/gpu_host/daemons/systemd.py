@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The system's systemd over D-Bus: starts, stops and lists units.
+
+The interface is org.freedesktop.systemd1(5). An unprivileged monitor needs polkit's permission for what changes a unit;
+`etc/gsaas/polkit` has the rule.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from jeepney import DBusAddress, DBusErrorResponse, MatchRule, new_method_call
+from jeepney.bus_messages import message_bus
+from jeepney.io.blocking import DBusConnection, Proxy, open_dbus_connection
+from jeepney.low_level import HeaderFields
+
+from gsaas.gpu_host.daemons.unit import Property, UnitState
+
+_NAME = "org.freedesktop.systemd1"
+_PATH = "/org/freedesktop/systemd1"
+_UNITS = f"{_PATH}/unit/"
+_MANAGER = f"{_NAME}.Manager"
+_SERVICE = f"{_NAME}.Service"
+_PROPERTIES = "org.freedesktop.DBus.Properties"
+_TIMEOUT = 20.0
+"""Seconds that systemd may take to answer."""
+_GONE = (f"{_NAME}.NoSuchUnit", f"{_NAME}.UnitNotLoaded", f"{_NAME}.NoSuchProcess")
+"""Errors that say that there is nothing to act on."""
+_SYSTEM_BUS = "SYSTEM"
+"""jeepney's name for the bus at DBUS_SYSTEM_BUS_ADDRESS, or else at the usual place."""
+
+
+class SystemdUnavailable(Exception):
+    """systemd cannot be asked; the message says why."""
+
+
+class SystemdRefused(Exception):
+    """systemd refused a call; the message is systemd's own, and *error* the D-Bus name of the error."""
+
+    def __init__(self, message: str, error: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a service ended. The fields are those of systemd."""
+
+    result: str
+    exec_main_status: int
+    invocation_id: str
+
+
+class Systemd:
+    """A connection to systemd, made when it is first used, and made again after it broke. One thread uses it.
+
+    *bus* is the address of a D-Bus. Methods raise `SystemdUnavailable`, and `SystemdRefused` where they say so.
+    """
+
+    def __init__(self, bus: str = _SYSTEM_BUS) -> None:
+        self._bus = bus
+        self._connection: DBusConnection | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def version(self) -> int:
+        """Return the major version."""
+        text = str(self._property(_PATH, _MANAGER, "Version"))
+        found = re.search(r"\d+", text)
+        return int(found[0]) if found else 0
+
+    def units(self, pattern: str) -> list[UnitState]:
+        """Return the loaded units whose names match *pattern*, a glob."""
+        (rows,) = self._manage("ListUnitsByPatterns", "asas", ([], [pattern]))
+        return [UnitState(row[0], row[1], row[3], row[8]) for row in rows]
+
+    def start_transient(self, name: str, properties: list[Property]) -> None:
+        """Have a unit with these properties started; returns before that is done. Raises `SystemdRefused`."""
+        self._manage("StartTransientUnit", "ssa(sv)a(sa(sv))", (name, "fail", properties, []))
+
+    def stop(self, name: str) -> None:
+        """Have a unit stopped; returns before that is done. A unit that is not loaded is no error."""
+        self._act("StopUnit", "ss", (name, "replace"))
+
+    def kill(self, name: str, number: int) -> None:
+        """Send a signal to every process of a unit. None there is no error."""
+        self._act("KillUnit", "ssi", (name, "all", number))
+
+    def forget(self, name: str) -> None:
+        """Forget that a unit failed; systemd then unloads it. A unit that is not loaded is no error."""
+        self._act("ResetFailedUnit", "s", (name,))
+
+    def has_processes(self, name: str) -> bool:
+        """Return whether any process is left in the control group of a unit."""
+        (found,) = self._act("GetUnitProcesses", "s", (name,)) or ([],)
+        return bool(found)
+
+    def ending(self, name: str) -> Ending | None:
+        """Return how a service ended; None if it is not loaded, as one that ended well."""
+        answer = self._act("GetUnit", "s", (name,))
+        if answer is None:
+            return None
+        (path,) = answer
+        return Ending(
+            str(self._property(path, _SERVICE, "Result")),
+            int(self._property(path, _SERVICE, "ExecMainStatus")),
+            bytes(self._property(path, f"{_NAME}.Unit", "InvocationID")).hex(),
+        )
+
+    def _act(self, method: str, signature: str, body: tuple[object, ...]) -> tuple[Any, ...] | None:
+        """Call a method of the manager; return its answer, or None if there is nothing to act on."""
+        try:
+            return self._manage(method, signature, body)
+        except SystemdRefused as refusal:
+            if refusal.error in _GONE:
+                return None
+            raise
+
+    def _manage(self, method: str, signature: str, body: tuple[object, ...]) -> tuple[Any, ...]:
+        return self._call(_PATH, _MANAGER, method, signature, body)
+
+    def _property(self, path: str, interface: str, name: str) -> Any:
+        ((_, value),) = self._call(path, _PROPERTIES, "Get", "ss", (interface, name))
+        return value
+
+    def _call(
+        self, path: str, interface: str, method: str, signature: str, body: tuple[object, ...]
+    ) -> tuple[Any, ...]:
+        address = DBusAddress(path, bus_name=_NAME, interface=interface)
+        message = new_method_call(address, method, signature, body)
+        try:
+            if self._connection is None:
+                self._connection = _connect(self._bus)
+            reply = self._connection.send_and_get_reply(message, timeout=_TIMEOUT)
+        except OSError as error:  # TimeoutError included
+            self.close()
+            raise SystemdUnavailable(f"systemd does not answer over D-Bus: {error}") from error
+        if name := reply.header.fields.get(HeaderFields.error_name):
+            raise SystemdRefused(f"{reply.body[0] if reply.body else name}", name)
+        answer: tuple[Any, ...] = reply.body
+        return answer
+
+
+class Changes:
+    """Tells when a unit changes whose name begins with *prefix*, and not how; one thread uses it.
+
+    Its descriptor becomes readable when there may be something to `take`.
+    """
+
+    def __init__(self, prefix: str, bus: str = _SYSTEM_BUS) -> None:
+        self._path = _UNITS + _escape(prefix)
+        try:
+            self._connection = _connect(bus)
+            manager = DBusAddress(_PATH, bus_name=_NAME, interface=_MANAGER)
+            self._connection.send_and_get_reply(
+                new_method_call(manager, "Subscribe"), timeout=_TIMEOUT
+            )
+            rule = MatchRule(type="signal", interface=_PROPERTIES, member="PropertiesChanged")
+            rule.add_arg_condition(0, f"{_NAME}.Unit")
+            Proxy(message_bus, self._connection, timeout=_TIMEOUT).AddMatch(rule)
+        except (OSError, DBusErrorResponse) as error:
+            raise SystemdUnavailable(f"systemd tells no changes over D-Bus: {error}") from error
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        sock: socket.socket = self._connection.sock
+        return sock.fileno()
+
+    def take(self) -> bool:
+        """Return whether such a unit changed since the last call; raises `SystemdUnavailable`."""
+        changed = False
+        while True:
+            try:
+                message = self._connection.receive(timeout=0)
+            except TimeoutError:
+                return changed
+            except OSError as error:
+                raise SystemdUnavailable(f"systemd tells no changes any more: {error}") from error
+            changed |= message.header.fields.get(HeaderFields.path, "").startswith(self._path)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def _connect(bus: str) -> DBusConnection:
+    """Return a connection to a D-Bus; raises `OSError`."""
+    try:
+        return open_dbus_connection(bus)
+    except (DBusErrorResponse, RuntimeError) as error:
+        raise OSError(str(error)) from error
+
+
+def _escape(name: str) -> str:
+    """Return *name* as D-Bus paths of systemd contain it."""
+    return re.sub(r"[^A-Za-z0-9]", lambda found: f"_{ord(found[0]):02x}", name)

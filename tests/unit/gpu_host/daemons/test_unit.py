@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon as a unit of systemd: what is asked of systemd, and what is read back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gsaas.gpu_host.daemons import unit
+from gsaas.gpu_host.daemons.unit import Confinement, Devices, UnitState
+from gsaas.objects.daemon import Daemon
+from gsaas.remoting.daemon import DaemonCommand
+
+DAEMON = Daemon("GPU-1", 20000, 512, "0f1e", 1)
+COMMAND = DaemonCommand(("./daemon", "-p", "$PORT", "a b"), {"B": "2", "A": "1 x"}, "/opt/it/bin")
+CONFINEMENT = Confinement(("/etc/gsaas", "/etc/elsewhere.conf"), 1024, 100, 2.5)
+DEVICES = Devices(
+    ("/dev/nvidia0", "/dev/nvidiactl"), hidden=("/proc/driver/nvidia/gpus/0000:5e:00.0",)
+)
+
+
+def planned(
+    command: DaemonCommand = COMMAND,
+    devices: Devices | None = DEVICES,
+    confinement: Confinement = CONFINEMENT,
+) -> dict[str, list[object]]:
+    """Return name -> all values that are given for it."""
+    found: dict[str, list[object]] = {}
+    for name, (_, value) in unit.properties(DAEMON, 3, command, devices, confinement):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+names = st.text("abcdefGPU-0123456789./", min_size=1, max_size=30)
+
+
+@given(
+    gpu=names,
+    port=st.integers(1, 65535),
+    mib=st.none() | st.integers(1, 1 << 30),
+    lease=st.none() | st.uuids().map(str),
+    position=st.integers(0, 99),
+    restarts=st.integers(0, 1 << 20),
+)
+def test_a_monitor_reads_from_a_unit_which_daemon_it_is(gpu, port, mib, lease, position, restarts):
+    daemon = Daemon(f"GPU-{gpu}", port, mib, lease, position if lease else 0)
+    assert unit.parse(unit.describe(daemon, restarts)) == (daemon, restarts)
+    assert unit.key(unit.name(daemon.key)) == daemon.key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "sshd",
+        "GSaaS daemon gpu=GPU-1",
+        "GSaaS daemon gpu=GPU-1 port=x restarts=0",
+        "GSaaS daemons",
+    ],
+)
+def test_another_description_is_refused(text):
+    with pytest.raises(ValueError, match=r".+"):
+        unit.parse(text)
+
+
+def test_the_program_is_named_absolutely_and_its_words_are_left_alone():
+    (started,) = planned()["ExecStartEx"]
+    assert started == [
+        ("/opt/it/bin/daemon", ["./daemon", "-p", "$PORT", "a b"], ["no-env-expand"])
+    ]
+    assert planned()["Environment"] == [["A=1 x", "B=2"]]
+    plain = planned(DaemonCommand(("python3",), {}, "/opt"))
+    assert plain["ExecStartEx"] == [[("python3", ["python3"], ["no-env-expand"])]]
+
+
+def test_a_daemon_has_a_user_of_its_own_that_systemd_makes():
+    found = planned()
+    assert "User" not in found
+    assert found["DynamicUser"] == [True]
+    assert found["PrivateUsers"] == [True]
+    assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == [0]
+
+
+def test_daemons_of_one_mps_control_daemon_share_a_user_and_see_its_folder():
+    one, same, other = (
+        planned(DaemonCommand(("x",), {}, "/", mps_pipe_directory=folder))
+        for folder in ("/run/mps/a", "/run/mps/a/", "/run/mps/b")
+    )
+    assert one["User"] == same["User"] != other["User"]
+    assert one["BindPaths"][1] == [("/run/mps/a", "/run/mps/a", False, 16384)]
+    assert "TemporaryFileSystem" not in one, "MPS uses the host's /dev/shm"
+    assert planned()["TemporaryFileSystem"] == [[("/dev/shm", "mode=1777")]]  # noqa: S108
+    (name,) = one["User"]
+    assert len(name) < 32, "the longest name of a user"
+
+
+def test_a_daemon_has_its_own_devices_and_no_others():
+    found = planned()
+    assert found["PrivateDevices"] == [True]
+    assert found["DevicePolicy"] == ["closed"]
+    assert found["DeviceAllow"] == [[("/dev/nvidia0", "rw"), ("/dev/nvidiactl", "rw")]]
+    assert [bound[0] for bound in found["BindPaths"][0]] == ["/dev/nvidia0", "/dev/nvidiactl"]
+    everything = planned(devices=None)
+    assert everything["DevicePolicy"] == ["closed"]
+    assert all(name.startswith("char-nvidia") for name, _ in everything["DeviceAllow"][0])
+
+
+def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or_not():
+    (hidden,) = planned()["InaccessiblePaths"]
+    assert {
+        *("-/etc/gsaas", "-/etc/elsewhere.conf", "-/run/dbus"),
+        "-/proc/driver/nvidia/gpus/0000:5e:00.0",
+    } <= set(hidden)
+    assert all(path.startswith("-/") for path in hidden)
+
+
+def test_limits_are_those_of_the_configuration():
+    found = planned()
+    assert found["MemoryMax"] == [1024 << 20]
+    assert found["TasksMax"] == [100]
+    assert found["TimeoutStopUSec"] == [2_500_000]
+    unlimited = planned(confinement=Confinement((), 0, 100, 0.0))
+    assert unlimited["MemoryMax"] == [(1 << 64) - 1]
+    assert unlimited["TimeoutStopUSec"] == [1], "0 would mean to wait for ever"
+
+
+def test_pids_are_hidden_where_systemd_can_do_that():
+    assert "PrivatePIDs" not in planned()
+    assert planned(confinement=Confinement((), 0, 1, 1.0, systemd=257))["PrivatePIDs"] == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("active", "job", "alive", "ended"),
+    [
+        ("inactive", "start", True, False),
+        ("activating", "", True, False),
+        ("active", "", True, False),
+        ("active", "stop", True, False),
+        ("deactivating", "", False, False),
+        ("failed", "", False, True),
+        ("inactive", "", False, True),
+    ],
+)
+def test_whether_a_daemon_lives_follows_from_its_unit(active, job, alive, ended):
+    state = UnitState("x", "", active, job)
+    assert (state.alive, state.ended) == (alive, ended)
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "said"),
+    [
+        ("exit-code", 3, "ended with status 3"),
+        ("signal", 9, "was ended by signal 9"),
+        ("oom-kill", 9, "was ended because it used too much memory of the host"),
+        ("success", 0, "ended"),
+        ("timeout", 0, "ended: timeout"),
+    ],
+)
+def test_how_a_daemon_ended_is_said_in_words(result, status, said):
+    assert unit.failure(result, status).startswith(said)
