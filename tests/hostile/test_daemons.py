@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon that its tenant has taken over, against its GPU host: other leases' daemons, the monitor, the machine.
+
+The monitor runs in a machine with systemd as the shipped unit says, as an ordinary user. Two daemons run whatever
+programs they are sent; each test sends one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from gsaas.gpu_host.daemons import unit
+from gsaas.gpu_host.daemons.systemd import Systemd
+from gsaas.objects.daemon import Daemon
+from gsaas.remoting.daemon import DaemonCommand
+from tests.openstack.bed.errors import BedError
+from tests.support.gpu_machine import GPUS, MINE, OTHER, PORTS, SECRET, GpuMachine
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.kernel
+
+UNITS = {uuid: unit.name(f"gpu-{uuid}") for uuid in GPUS}
+ATTEMPT = """
+def attempt(act, *what):
+    try:
+        done = act(*what)
+        print("did", *what, done)
+    except OSError:
+        pass
+def every_pid():
+    return range(1, 2000)
+def other_pids():
+    own = [int(thread) for thread in os.listdir("/proc/self/task")]
+    return [pid for pid in every_pid() if pid not in own]
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[GpuMachine]:
+    if os.geteuid() != 0:
+        pytest.skip("a machine needs root")
+    try:
+        with GpuMachine() as machine:
+            machine.configure()
+            machine.type("systemctl start gsaas-monitor")
+            for uuid in GPUS:
+                until(
+                    lambda uuid=uuid: machine.show(UNITS[uuid], "ActiveState") == "active",
+                    "the daemons",
+                )
+                until(lambda uuid=uuid: _serves(machine, uuid), "the daemons to serve")
+            yield machine
+    except BedError as error:
+        pytest.skip(str(error))
+
+
+def _serves(machine: GpuMachine, uuid: str) -> bool:
+    try:
+        return machine.order(uuid, "print('here')") == "here"
+    except AssertionError:
+        return False
+
+
+def main_pid(machine: GpuMachine, name: str) -> int:
+    return int(machine.show(name, "MainPID"))
+
+
+def attempt(machine: GpuMachine, program: str) -> str:
+    """Return what the daemon on MINE achieves with *program*, in which `attempt` ignores what the system refuses."""
+    return machine.order(MINE, ATTEMPT + program)
+
+
+def test_the_daemons_run_under_the_shipped_unit_with_devices_of_their_own(machine):
+    """As none did while mount(8), for which the unit has to write /run/mount/utab, gave them their devices."""
+    for uuid, (node, _, _) in GPUS.items():
+        seen = machine.order(uuid, "print(*sorted(n for n in os.listdir('/dev') if 'nvidia' in n))")
+        assert seen == node
+        opened = machine.order(uuid, f"print(os.open('/dev/{node}', os.O_RDWR) > 2)")
+        assert opened == "True"
+    assert machine.type("journalctl --no-pager -u gsaas-monitor -p warning -o cat").stdout == ""
+
+
+def test_the_monitor_itself_has_one_capability_and_no_root(machine):
+    pid = main_pid(machine, "gsaas-monitor")
+    status = machine.type(f"grep -E '^(Uid|Cap)' /proc/{pid}/status").stdout.split("\n")
+    facts = {line.partition(":")[0]: line.split()[1:] for line in status if line}
+    net_admin = f"{1 << 12:016x}"
+    assert {name: facts[name][0] for name in ("CapEff", "CapBnd", "CapPrm")} == {
+        "CapEff": net_admin,
+        "CapBnd": net_admin,
+        "CapPrm": net_admin,
+    }
+    assert "0" not in facts["Uid"]
+
+
+def test_every_daemon_has_a_user_of_its_own(machine):
+    uids = {machine.show(name, "UID") for name in UNITS.values()}
+    assert len(uids) == 2
+    gsaas = machine.type("id -u gsaas").stdout.strip()
+    assert not uids & {"0", gsaas, "[not set]"}
+
+
+def test_it_cannot_read_the_account_of_the_message_bus(machine):
+    said = attempt(
+        machine,
+        """
+import glob
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+found = ["/etc/gsaas/gsaas-monitor.conf"]
+for pid in every_pid():
+    found += [f"/proc/{pid}/root/etc/gsaas/gsaas-monitor.conf", f"/proc/{pid}/environ"]
+for path in found:
+    attempt(read, path)
+attempt(os.listdir, "/etc/gsaas")
+""",
+    )
+    assert SECRET not in said
+    assert "gsaas-monitor.conf" not in said
+    # What it can read is its own environment.
+    assert said.count("did") <= 1 + len(machine.processes(UNITS[MINE]))
+
+
+def test_it_cannot_open_the_device_node_of_another_lease(machine):
+    node = GPUS[OTHER][0]
+    major, number = GPUS[OTHER][2]
+    assert (
+        attempt(
+            machine,
+            f"""
+paths = ["/dev/{node}", "/dev/char/{major}:{number}"]
+paths += [f"/proc/{{pid}}/root/dev/{node}" for pid in every_pid()]
+for path in paths:
+    attempt(lambda path: os.open(path, os.O_RDWR), path)
+for folder in ("/dev", "/tmp", "/dev/shm", "/var/tmp"):
+    attempt(lambda path: os.mknod(path, 0o20666, os.makedev({major}, {number})), folder + "/own")
+""",
+        )
+        == ""
+    )
+
+
+def test_its_control_group_may_not_open_that_device_even_if_it_had_a_node(machine):
+    """What root makes in its /dev, it cannot use."""
+    pid = main_pid(machine, UNITS[MINE])
+    major, number = GPUS[OTHER][2]
+    machine.type(f"nsenter --target={pid} --mount mknod -m 0666 /dev/shm/gift c {major} {number}")
+    said = machine.order(MINE, "os.open('/dev/shm/gift', os.O_RDWR)")
+    assert said.startswith("PermissionError")
+
+
+def test_it_cannot_read_the_memory_of_another_process(machine):
+    assert (
+        attempt(
+            machine,
+            """
+for pid in other_pids():
+    attempt(lambda path: os.open(path, os.O_RDWR), f"/proc/{pid}/mem")
+    attempt(os.readlink, f"/proc/{pid}/exe")
+    attempt(os.listdir, f"/proc/{pid}/fd")
+""",
+        )
+        == ""
+    )
+
+
+def test_it_does_not_even_see_other_processes(machine):
+    own = machine.order(MINE, "print(*sorted(int(n) for n in os.listdir('/proc') if n.isdigit()))")
+    assert {int(pid) for pid in own.split()} <= machine.processes(UNITS[MINE])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_it_cannot_connect_to_the_daemon_of_another_lease(machine, address):
+    port = PORTS[OTHER]
+    said = machine.order(MINE, f"socket.create_connection(('{address}', {port}), 5)")
+    assert said.startswith("ConnectionRefusedError")
+    assert machine.answer(port, address) == "ConnectionRefusedError", "nor may root of the host"
+
+
+def test_it_cannot_connect_there_where_programs_of_the_host_may_either(machine):
+    """A lease without a VM admits programs of the GPU host itself; daemons are none of them."""
+    port = PORTS[OTHER]
+    element = f"gsaas_fence admitted {{ 127.0.0.1 . {port} }}"
+    # The table is the monitor's own, so it has to be away while the test plays the engine.
+    machine.type("systemctl stop gsaas-monitor")
+    try:
+        listed = machine.type("nft list table inet gsaas_fence").stdout
+        if "owner" in listed or machine.type(f"nft add element inet {element}", False).returncode:
+            pytest.skip("no other program can change the table of the fence with this kernel")
+        assert OTHER in machine.answer(port)
+        said = machine.order(MINE, f"socket.create_connection(('127.0.0.1', {port}), 5)")
+        assert said.startswith("ConnectionRefusedError")
+    finally:
+        machine.type("systemctl start gsaas-monitor")
+
+
+def test_it_cannot_write_to_anything_but_its_own_temporary_folders(machine):
+    said = attempt(
+        machine,
+        """
+def writable(folder):
+    path = os.path.join(folder, "x")
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+    os.unlink(path)
+    return ""
+seen = set()
+for top in ("/run", "/var", "/etc", "/opt", "/usr/local", "/tmp", "/dev", "/sys/fs/cgroup"):
+    for folder, _, _ in os.walk(top):
+        attempt(writable, folder)
+for path in ("/etc/gsaas/gsaas-monitor.conf", "/run/gsaas-monitor", "/var/log/gsaas"):
+    attempt(lambda path: os.rename(path, path + ".old"), path)
+""",
+    )
+    written = {line.split()[1] for line in said.splitlines()}
+    assert {path for path in written if not path.startswith("/tmp")} <= {  # noqa: S108
+        *("/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"),  # noqa: S108
+    }
+    for folder in ("/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108
+        machine.order(MINE, f"open('{folder}/mark-of-mine', 'w').close()")
+        assert machine.order(OTHER, f"print(os.path.exists('{folder}/mark-of-mine'))") == "False"
+        assert machine.type(f"test -e {folder}/mark-of-mine", check=False).returncode == 1
+
+
+def test_it_cannot_signal_any_other_process(machine):
+    monitor = main_pid(machine, "gsaas-monitor")
+    said = attempt(
+        machine,
+        """
+for pid in other_pids():
+    attempt(lambda pid: os.kill(pid, 0), pid)
+""",
+    )
+    assert said == ""
+    assert main_pid(machine, "gsaas-monitor") == monitor
+
+
+def test_it_cannot_become_another_user_or_get_namespaces_of_its_own(machine):
+    said = attempt(
+        machine,
+        """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for flag in (0x10000000, 0x20000000, 0x00020000, 0x40000000, 0x02000000):
+    if libc.unshare(flag) == 0:
+        print("did unshare", hex(flag))
+for uid in (0, 1, 990, 61184):
+    attempt(os.setuid, uid)
+    attempt(os.setgid, uid)
+print(open("/proc/self/status").read())
+""",
+    )
+    assert "did" not in said
+    assert "NoNewPrivs:\t1" in said
+    assert "CapBnd:\t0000000000000000" in said
+
+
+def test_it_cannot_ask_systemd_for_a_unit_without_walls(machine):
+    """Not even over D-Bus, which it does not reach; and polkit would refuse its user."""
+    said = attempt(
+        machine,
+        """
+def call(path):
+    with socket.socket(socket.AF_UNIX) as bus:
+        bus.connect(path)
+    return ""
+for path in ("/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket", "/run/systemd/private"):
+    attempt(call, path)
+""",
+    )
+    assert said == ""
+    uid = machine.show(UNITS[MINE], "UID")
+    command = f"setpriv --reuid={uid} --regid={uid} --clear-groups systemd-run"
+    refused = machine.type(f"{command} --unit=gsaas-daemon-evil /bin/true </dev/null", check=False)
+    assert refused.returncode
+    assert "gsaas-daemon-evil.service" not in machine.units()
+
+
+def test_the_account_of_the_monitor_may_not_stop_other_units(machine):
+    command = "setpriv --reuid=gsaas --regid=gsaas --clear-groups systemctl --no-ask-password"
+    assert machine.type(f"{command} stop systemd-journald", check=False).returncode
+    assert machine.show("systemd-journald", "ActiveState") == "active"
+
+
+def test_it_cannot_leave_its_control_group_and_nothing_survives_its_release(machine):
+    """The release is what `--clean` does to all daemons: it stops their units, and waits until they are gone."""
+    group = machine.show(UNITS[MINE], "ControlGroup")
+    said = attempt(
+        machine,
+        f"""
+import time
+def move(path):
+    with open(path, "w") as file:
+        file.write("0")
+        file.flush()
+    return ""
+for folder, _, _ in os.walk("/sys/fs/cgroup"):
+    attempt(move, folder + "/cgroup.procs")
+    attempt(os.mkdir, folder + "/mine")
+attempt(os.mkdir, "/sys/fs/cgroup{group}/below")
+for _ in range(3):
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    else:
+        os.closerange(3, 256)  # or its order would not end
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        device = os.open("/dev/{GPUS[MINE][0]}", os.O_RDWR)
+        time.sleep(3600)
+""",
+    )
+    assert said == ""
+    uid = machine.show(UNITS[MINE], "UID")
+    left = until(lambda: (found := processes_of(machine, uid)) and len(found) >= 4 and found)
+    assert left == machine.processes(UNITS[MINE])
+    machine.type("systemctl stop gsaas-monitor")
+    assert processes_of(machine, uid) == left, "daemons outlive the monitor"
+    machine.type("/opt/gsaas/bin/gsaas-monitor --config-file /etc/gsaas/gsaas-monitor.conf --clean")
+    assert processes_of(machine, uid) == set()
+    assert machine.units() == []
+    assert machine.type("nft list tables").stdout == ""
+    machine.type("systemctl start gsaas-monitor")
+    for uuid in GPUS:
+        until(lambda uuid=uuid: _serves(machine, uuid), "the daemons to serve again")
+
+
+def processes_of(machine: GpuMachine, uid: str) -> set[int]:
+    return {int(pid) for pid in machine.type(f"pgrep -u {uid}", check=False).stdout.split()}
+
+
+@pytest.fixture
+def neighbours(machine) -> Iterator[dict[str, str]]:
+    """Two daemons that share a GPU through MPS, and so a user; order name -> unit."""
+    machine.type("install -d -m 0755 /run/mps-of-a-gpu")
+    systemd = Systemd(machine.bus)
+    found = {}
+    for number in range(2):
+        daemon = Daemon(MINE, 20000 + number, 1024, "lease", number)
+        argv = ("/usr/bin/python3", "-ES", "/opt/hostile_daemon.py", str(daemon.port), MINE)
+        command = DaemonCommand(
+            (*argv, f"neighbour-{number}"), {}, "/opt", mps_pipe_directory="/run/mps-of-a-gpu"
+        )
+        confinement = unit.Confinement(("/etc/gsaas",), 0, 100, 0.1, systemd.version())
+        devices = unit.Devices((f"/dev/{GPUS[MINE][0]}",))
+        wanted = unit.properties(daemon, 0, command, devices, confinement)
+        name = unit.name(daemon.key)
+        systemd.start_transient(name, wanted)
+        found[f"neighbour-{number}"] = name
+    for name in found:
+        until(lambda name=name: _serves(machine, name), "the neighbours")
+    yield found
+    for name in found.values():
+        machine.type(f"systemctl stop {name}", check=False)
+    systemd.close()
+
+
+def test_neighbours_under_mps_share_a_user_and_nothing_else_that_systemd_can_part(
+    machine, neighbours
+):
+    one, two = neighbours
+    pid = main_pid(machine, neighbours[two])
+    assert machine.show(neighbours[one], "UID") == machine.show(neighbours[two], "UID")
+    said = machine.order(
+        one,
+        ATTEMPT
+        + f"""
+for name in ("mem", "environ", "maps"):
+    attempt(lambda path: os.open(path, os.O_RDONLY), "/proc/{pid}/" + name)
+attempt(os.listdir, "/proc/{pid}/root/tmp")
+attempt(os.listdir, "/proc/{pid}/fd")
+attempt(os.listdir, "/proc/{pid}")
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for request in (16, 0x4206):
+    if libc.ptrace(request, {pid}, 0, 0) == 0:
+        print("did ptrace")
+""",
+    )
+    assert said == ""
+    machine.order(one, "open('/tmp/mark', 'w').close()")
+    assert machine.order(two, "print(os.path.exists('/tmp/mark'))") == "False"
