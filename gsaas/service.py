@@ -117,6 +117,7 @@ def bus(conf: cfg.ConfigOpts) -> rpc.Bus:
     try:
         connected = rpc.connect(conf)
         rpc.check(connected)
+        rpc.prepare_calls(connected)
     except rpc.BusError as error:
         raise Unstartable(
             f"there is no message bus: {error}; start it, or correct transport_url in the configuration"

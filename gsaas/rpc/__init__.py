@@ -22,7 +22,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -143,6 +143,16 @@ def _name_reply_queue(bus: Bus, host: str) -> None:
 def check(bus: Bus) -> None:
     """Return if the bus accepts messages now; raise `BusError` if it does not."""
     RpcClient(bus, NOBODY, "1.0").cast(RequestContext(overwrite=False), "nothing", retry=0)
+
+
+def prepare_calls(bus: Bus) -> None:
+    """Create the queue of the answers to this process's calls. Raises `BusError`.
+
+    oslo.messaging creates it with the first call, and a first call to a bus that is away would wait until the bus is
+    back, whatever its timeout (`AMQPDriverBase._get_reply_q` connects without a limit).
+    """
+    with suppress(oslo_messaging.MessagingTimeout):
+        RpcClient(bus, NOBODY, "1.0").call(RequestContext(overwrite=False), "nothing", timeout=0.1)
 
 
 class RpcClient:

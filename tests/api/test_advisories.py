@@ -150,6 +150,7 @@ def test_no_request_can_set_what_a_lease_is_bound_to():
         "/v1/grants/redeem",
         "/v1/checks",
         "/v1/gpus/{uuid}",
+        "/v1/gpus/{uuid}/adopt",
         "/v1/hosts/{name}",
         "/v1/settings",
         "/v1/policies",

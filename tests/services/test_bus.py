@@ -554,6 +554,7 @@ def test_a_check_up_sees_who_does_his_work_and_who_does_not(
         "monitors": "ok",
         "endpoints": "ok",
         "message bus": "ok",
+        "bus signatures": "warn",
         "engine": "ok",
         "quotas": "ok",
     }

@@ -40,7 +40,7 @@ OFFERS = {
     "gsaas list extra": set(),
     "gsaas show user-": set(),
     "gsaas-manage ": {"bus", "check", "db", "grant-key", "limits"},
-    "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check"},
+    "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check", "purge"},
     "gsaas-manage check --format=": {"table", "json"},
     "gsaas-status upgrade check --j": {"--json"},
     "gsaas-sim import ": {"csv", "leases", "openb", "swf"},

@@ -31,9 +31,9 @@ class Disk:
         self.error: OSError | None = None
 
     def sync(self, _descriptor: int) -> None:
-        self.syncs += 1
         for part in (self.file, self.file.with_name("gsaas.db-wal")):
             shutil.copy(part, self._kept)
+        self.syncs += 1
         assert self.lets_pass.wait(20)
         if self.error:
             raise self.error
