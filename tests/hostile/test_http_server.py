@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ import pytest
 
 from gsaas.standalone import http_server
 from gsaas.standalone.http_server import HttpServer
-from tests.unit.standalone.test_http_server import serving
+from tests.unit.standalone.test_http_server import echo, send_raw, serving
 
 CONNECTIONS = 24
 
@@ -20,6 +21,12 @@ CONNECTIONS = 24
 def hello(_environ: dict, start_response: Callable) -> list[bytes]:
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"hello"]
+
+
+@pytest.fixture(scope="module")
+def echoing() -> Iterator[HttpServer]:
+    with serving(echo) as made:
+        yield made
 
 
 @pytest.fixture
@@ -67,3 +74,28 @@ def test_more_slow_connections_than_there_are_threads_do_not_keep_others_waiting
             connection.sendall(beginning)
         for _ in range(5):
             assert ask(server, http_server.SOCKET_TIMEOUT / 3) == 200
+
+
+def test_a_header_with_an_underscore_is_dropped(echoing):
+    answer = send_raw(echoing, b"GET / HTTP/1.1\r\nHost: x\r\nX_Auth_Token: forged\r\n\r\n")
+    assert "HTTP_X_AUTH_TOKEN" not in json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (b"Content-Length: many", b"400"),
+        (b"Content-Length: -1", b"400"),
+        (b"Content-Length: 1\r\nContent-Length: 2", b"400"),
+        (b"Transfer-Encoding: gzip", b"400"),
+        (b"Transfer-Encoding: chunked", b"400"),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 2", b"400"),
+    ],
+)
+def test_a_body_of_unclear_length_is_refused_and_nothing_after_it_is_parsed(
+    echoing, header, status
+):
+    smuggled = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+    answer = send_raw(echoing, b"POST / HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n" + smuggled)
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"smuggled" not in answer

@@ -20,12 +20,9 @@ from gsaas.objects.endpoint_report import ConntrackLevel
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.limits import USUAL, ConnectionLimits
 from tests.hostile import packets
-from tests.kernel.rodvr import conftest as fixtures
 from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, PORT, VMS, A, B, Lab, binding, eventually
 
 pytestmark = pytest.mark.kernel
-
-lab, make_endpoint, endpoint = fixtures.lab, fixtures.make_endpoint, fixtures.endpoint
 
 
 def send(lab: Lab, vm: str, command: str, *arguments: object) -> None:
