@@ -99,6 +99,10 @@ class Workshop:
         lines = self._journal.read_text().splitlines()
         return any(line.partition(" ")[0] == program for line in lines)
 
+    def ran(self, module: str) -> bool:
+        """Whether the last command ran a Python module of this source tree."""
+        return f"python -m {module}" in self._journal.read_text().splitlines()
+
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> Workshop:
@@ -229,3 +233,13 @@ def test_all_tests_run_even_if_some_fail_under_openstacks_constraints(workshop: 
     assert workshop.dev("test", fail="tests/unit tests/api") != 0
     assert len(workshop.tested()) == 3
     assert workshop.dev("test", fail="tests/openstack") != 0
+
+
+def test_all_artefacts_are_built_by_one_command(workshop: Workshop) -> None:
+    assert workshop.dev("package") == 0
+    assert not workshop.called("sphinx-build")
+    assert workshop.dev("package", "--all") == 0
+    assert workshop.called("sphinx-build")
+    assert workshop.ran("images.build")
+    assert workshop.dev("package", "--all", fail="-b html") != 0
+    assert not workshop.ran("images.build")
