@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lab for all tests of the datapath; an endpoint of its own for each."""
+"""One lab for all tests of a folder, as there can be only one at a time; an endpoint of its own for each test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gsaas.rodvr.endpoint import Endpoint
 from tests.kernel.rodvr.lab import USUAL, Lab, binding
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab() -> Iterator[Lab]:
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
