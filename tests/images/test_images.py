@@ -171,7 +171,12 @@ def test_the_api_answers_on_loopback_and_ends_when_it_is_told_to(
     assert listed["totals"]["gpus"] == len(listed["gpus"]) > 0
     assert podman("healthcheck", "run", name).returncode == 0
     podman("exec", name, "touch", "/run/gsaas-api/report")
-    wait_for(lambda: "Guru Meditation" in podman("logs", name).stderr, "no worker has reported")
+
+    def reports() -> str:
+        done = podman("logs", name)
+        return done.stdout + done.stderr
+
+    wait_for(lambda: "Guru Meditation" in reports(), f"no worker has reported: {reports()}")
     podman("stop", "--time=60", name)
     assert podman("inspect", "--format={{.State.ExitCode}}", name).stdout == "0\n"
 
