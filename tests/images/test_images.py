@@ -170,13 +170,13 @@ def test_the_api_answers_on_loopback_and_ends_when_it_is_told_to(
     listed = json.loads(ask("/v1/gpus", "--header", f"X-Auth-Token: {token('admin')}"))
     assert listed["totals"]["gpus"] == len(listed["gpus"]) > 0
     assert podman("healthcheck", "run", name).returncode == 0
-    podman("exec", name, "touch", "/run/gsaas-api/report")
 
-    def reports() -> str:
-        done = podman("logs", name)
-        return done.stdout + done.stderr
+    def reported() -> bool:
+        podman("exec", name, "touch", "/run/gsaas-api/report")
+        logs = podman("logs", name)
+        return "Guru Meditation" in logs.stdout + logs.stderr
 
-    wait_for(lambda: "Guru Meditation" in reports(), f"no worker has reported: {reports()}")
+    wait_for(reported, "no worker has reported")
     podman("stop", "--time=60", name)
     assert podman("inspect", "--format={{.State.ExitCode}}", name).stdout == "0\n"
 
