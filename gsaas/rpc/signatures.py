@@ -9,7 +9,8 @@ say who sent a message; these signatures do.
    that is broken into can sign in its own name only.
 2. A signature is for one receiver, or one topic. It covers the method, its arguments, the caller's context and the
    time.
-3. Of a message to a host, the host's key proves that a controller sent it: nobody else but the host has it.
+3. Of a message to a host's agent, the host's key proves that a controller sent it: nobody else but the host has it.
+   Controllers believe one another by a key of their own, and so address one another by topic only.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ class Identity:
             raise Forged("it is not signed") from None
         if audience not in audiences:
             raise Forged(f"it was sent to {audience}")
-        name = self._shared_with(audience) if sender == CONTROLLERS else sender
+        # A controller is not named by its host's key, although it may be addressed by the host's name: agents have it.
+        name = sender if self.name == CONTROLLERS else self.name
         if self.name != CONTROLLERS and sender != CONTROLLERS:
             raise Forged(f"{sender} is no controller")
         signed = Message(audience, message.method, message.arguments, message.context)

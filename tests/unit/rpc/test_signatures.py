@@ -67,6 +67,14 @@ def test_a_host_cannot_sign_in_the_name_of_another_nor_of_the_controllers(contro
             controllers.verify(REPORT, evil.sign(REPORT), ENGINE)
 
 
+def test_an_agent_cannot_sign_as_the_controller_on_its_own_host(controllers, clock):
+    agent = host("ctl1", clock)
+    agent.name = CONTROLLERS
+    message = dataclasses.replace(REPORT, audience="gsaas-engine.ctl1")
+    with pytest.raises(Forged, match="not that of"):
+        controllers.verify(message, agent.sign(message), ENGINE)
+
+
 def test_a_host_cannot_command_another(clock):
     evil = host("evil", clock)
     evil.name = CONTROLLERS
