@@ -41,9 +41,11 @@ class StoredLeases:
         if expires <= now:
             with self._database.reading() as connection:
                 expires, count = now + MAX_AGE, leases.stored(connection, project_id)
-        if count >= self._most:
-            raise exceptions.TooManyLeases(limit=self._most)
+        refused = count >= self._most
         with self._lock:
             if len(self._counts) >= 1000:  # or it would grow with every project there ever was
                 self._counts = {key: value for key, value in self._counts.items() if now < value[0]}
-            self._counts[project_id] = expires, count + 1
+            # What is refused is stored, too, or each further attempt would count the rows again.
+            self._counts[project_id] = expires, count if refused else count + 1
+        if refused:
+            raise exceptions.TooManyLeases(limit=self._most)

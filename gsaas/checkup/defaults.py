@@ -26,10 +26,10 @@ def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
     limit = conf.quotas.cgpus
     if conf.quotas.driver != "config" or limit < 0 or not _is_default(conf, "cgpus", "quotas"):
         return
-    if over := limits.projects_above(connection, limit):
+    if found := limits.projects_with(connection, limit):
         yield warn(
             PART,
-            f"{over} projects have more than {limit} cGPUs, the default of [quotas]cgpus, and get no more",
+            f"{found} projects have {limit} cGPUs, the default of [quotas]cgpus, or more, and get no more",
             "set [quotas]cgpus; -1 is no limit",
         )
 

@@ -2,8 +2,9 @@
 """The inventory of GPUs, as their monitors report it.
 
 1. A report names every GPU of its host. A GPU that is not named is gone. Its row is deleted once no lease claims it
-   and no operator has to act on it: a GPU that is disabled, or that failed, would otherwise come back as if it were
-   new. A monitor that cannot read its GPUs at all reports that (`blind`), and no row is deleted.
+   and no operator has to act on it: a GPU that is disabled, that failed, or that another host reports would otherwise
+   come back as if it were new. A monitor that cannot read its GPUs at all reports that (`blind`), and no row is
+   deleted.
 2. A report never changes claims: a GPU that is no longer reported, or reported with less memory, while leases claim it
    stays until they return it, and no lease gets any more of it.
 3. Every change of a row increases its `generation`, by which claims notice the change. Readings are in a table of
@@ -79,14 +80,16 @@ def register(
     others = {gpu.uuid: gpu.host_name for gpu in known if gpu.host_name != host_name}
     reported = {uuid: info for uuid, info in reported.items() if uuid not in others}
     known = [gpu for gpu in known if gpu.uuid not in others]
-    if not _is_up_to_date(reported, known, host_name, blind):
+    disputed = set(disputes(session, [gpu.uuid for gpu in known if gpu.uuid not in reported]))
+    if not _is_up_to_date(reported, known, host_name, blind, disputed):
         locked = _lock(session, [gpu.uuid for gpu in known])
         # An operator may have consented to a move since they were read.
         moved = {gpu.uuid: gpu.host_name for gpu in locked if gpu.host_name != host_name}
         others |= moved
         reported = {uuid: info for uuid, info in reported.items() if uuid not in moved}
         mine = [gpu for gpu in locked if gpu.uuid not in moved]
-        _take_over(session, host_name, reported, mine, blind)
+        disputed = set(disputes(session, [gpu.uuid for gpu in mine]))
+        _take_over(session, host_name, reported, mine, blind, disputed)
     _record_disputes(session, host_name, others)
     told = [*problems, *(_dispute(host_name, *item) for item in sorted(others.items()))]
     if host.monitor_problems != told:
@@ -280,20 +283,25 @@ def _lock(session: Session, uuids: Sequence[str]) -> list[GpuRow]:
 
 
 def _is_up_to_date(
-    reported: dict[str, GpuInfo], known: Sequence[Row[Any]], host_name: str, blind: str | None
+    reported: dict[str, GpuInfo],
+    known: Sequence[Row[Any]],
+    host_name: str,
+    blind: str | None,
+    disputed: Collection[str],
 ) -> bool:
     """Return whether the rows say already what was *reported*."""
     return reported.keys() <= {gpu.uuid for gpu in known} and all(
         _matches(gpu, reported[gpu.uuid], host_name)
         if gpu.uuid in reported
-        else _row_stays(gpu, blind) and gpu.withdrawn_reason == _absence_reason(gpu, blind)
+        else _row_stays(gpu, blind, disputed)
+        and gpu.withdrawn_reason == _absence_reason(gpu, blind)
         for gpu in known
     )
 
 
-def _row_stays(gpu: GpuRow | Row[Any], blind: str | None) -> bool:
-    """Return whether the row of a GPU that is not reported stays."""
-    return bool(blind or gpu.used_mb or gpu.disabled or gpu.awaits_operator)
+def _row_stays(gpu: GpuRow | Row[Any], blind: str | None, disputed: Collection[str]) -> bool:
+    """Return whether the row of a GPU that is not reported stays; other hosts report those that are *disputed*."""
+    return bool(blind or gpu.used_mb or gpu.disabled or gpu.awaits_operator or gpu.uuid in disputed)
 
 
 def _absence_reason(gpu: GpuRow | Row[Any], blind: str | None) -> str | None:
@@ -332,10 +340,11 @@ def _take_over(
     reported: dict[str, GpuInfo],
     known: Sequence[GpuRow],
     blind: str | None,
+    disputed: Collection[str],
 ) -> None:
     """Update the *known* rows, which are locked, to what was *reported*; insert and delete rows as needed."""
     for gpu in known:
-        if gpu.uuid not in reported and not _row_stays(gpu, blind):
+        if gpu.uuid not in reported and not _row_stays(gpu, blind, disputed):
             session.delete(gpu)
     remaining = [gpu for gpu in known if gpu not in session.deleted]
     if not blind:

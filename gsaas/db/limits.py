@@ -37,14 +37,14 @@ def usage(connection: Connection, project_id: str) -> dict[str, int]:
     return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
 
 
-def projects_above(connection: Connection, cgpus: int) -> int:
-    """Return how many projects have more than *cgpus* cGPUs now."""
+def projects_with(connection: Connection, cgpus: int) -> int:
+    """Return how many projects have *cgpus* cGPUs or more now."""
     query = (
         select(LeaseRow.project_id)
         .join_from(LeaseRow, ClaimRow)
         .where(LeaseRow.status.in_(COUNTED), LeaseRow.released_at.is_(None))
         .group_by(LeaseRow.project_id)
-        .having(func.count() > cgpus)
+        .having(func.count() >= cgpus)
     )
     return len(connection.execute(query).all())
 

@@ -75,12 +75,16 @@ def choose_next(
     reserved: list[Gpu] = []
     """GPUs reserved for requests that were passed over, as they were before."""
     reserved_for: set[Request] = set()
+    unplaceable: set[tuple[Request, Policy]] = set()
+    """What was found not to fit, so that of many equal requests one is tried."""
     try:
         for queued in sorted(queue, key=lambda each: each.sort_key):
             if not allows(queued, None):
                 continue
-            placement = pool.place(queued.request, queued.policy)
+            tried = queued.request, queued.policy
+            placement = None if tried in unplaceable else pool.place(*tried)
             if placement is None:
+                unplaceable.add(tried)
                 if not reserves(queued):
                     continue
                 if not backfill:
@@ -88,6 +92,7 @@ def choose_next(
                 if queued.request not in reserved_for:
                     reserved_for.add(queued.request)
                     reserved += _reserve(pool, queued.request)
+                    unplaceable.clear()  # the pool has changed
                     if all(gpu.withheld is not None for gpu in pool):
                         return None  # no GPU is left for later requests
             elif allows(queued, placement):

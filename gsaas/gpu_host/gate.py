@@ -7,9 +7,9 @@ One line in, one line out, and the connection ends:
 
 Any machine on the GPU network can connect. So the gate reads no more than one line, waits at most `LINE_TIMEOUT`
 seconds for it, and serves `MAX_CONNECTIONS` at a time. `MAX_PER_ADDRESS` of them may be from one address, and further
-ones are closed at once; when all are taken, the one that has been silent for longest makes room for the next. The
-gate trusts nothing: it passes the grant to the engine, which has the keys, and the address that is admitted is the
-one that the connection came from.
+ones are closed at once. When all are taken, or `MAX_SILENT_PER_ADDRESS` of one address, the one that has been silent
+for longest makes room for the next. The gate trusts nothing: it passes the grant to the engine, which has the keys, and
+the address that is admitted is the one that the connection came from.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ LINE_TIMEOUT = 5.0
 """Seconds within which the whole line has to arrive."""
 MAX_CONNECTIONS = 64
 """Upper bound of connections at a time; further ones wait in the kernel's queue."""
-MAX_PER_ADDRESS = 8
+MAX_PER_ADDRESS = 32
 """Upper bound of connections at a time from one address: a host has one for each program that begins at that moment."""
+MAX_SILENT_PER_ADDRESS = 8
+"""Upper bound of those of one address whose line has not arrived: all others wait for the engine's answer."""
 
 
 Redeem = Callable[[str, str, str], RedemptionResult]
@@ -83,8 +85,8 @@ class _GateServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._state = threading.Condition()
         """Guards the attributes that follow; notified when a connection has ended."""
         self._per_address: Counter[str] = Counter()
-        self._reading: dict[socket.socket, None] = {}
-        """Connections whose line has not arrived; the oldest comes first."""
+        self._reading: dict[socket.socket, str] = {}
+        """Connections whose line has not arrived -> their addresses; the oldest comes first."""
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Return whether the address may have another connection; it is closed otherwise."""
@@ -93,12 +95,15 @@ class _GateServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._state:
+            silent = [one for one, host in self._reading.items() if host == client_address[0]]
+            if len(silent) >= MAX_SILENT_PER_ADDRESS:
+                self._stop_reading(silent[0])
             if self._connections >= MAX_CONNECTIONS and self._reading:
-                self._close_oldest()
+                self._stop_reading(next(iter(self._reading)))
             # Blocks the thread that accepts connections: that is the limit.
             self._state.wait_for(lambda: self._connections < MAX_CONNECTIONS)
             self._per_address[client_address[0]] += 1
-            self._reading[request] = None
+            self._reading[request] = client_address[0]
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -120,11 +125,10 @@ class _GateServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def _connections(self) -> int:
         return self._per_address.total()
 
-    def _close_oldest(self) -> None:
-        oldest = next(iter(self._reading))
-        del self._reading[oldest]
+    def _stop_reading(self, connection: socket.socket) -> None:
+        del self._reading[connection]
         with suppress(OSError):  # its client may have closed it
-            oldest.shutdown(socket.SHUT_RD)  # a line that is there already is still answered
+            connection.shutdown(socket.SHUT_RD)  # a line that is there already is still answered
 
     def handle_error(self, request: object, client_address: object) -> None:
         LOG.debug("a connection to the gate ended early", exc_info=True)

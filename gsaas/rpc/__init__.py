@@ -39,7 +39,7 @@ from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
 from gsaas.rpc.signatures import CONTROLLERS as CONTROLLERS  # noqa: E402
-from gsaas.rpc.signatures import Forged, Identity, Message  # noqa: E402
+from gsaas.rpc.signatures import SIGNATURE, Forged, Identity, Message  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 
@@ -68,8 +68,6 @@ NOBODY = "gsaas-nobody"
 MaySend: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
 """Whether a sender, by name, may call a method with these arguments."""
 
-SIGNATURE = "gsaas_signature"
-"""The key of a message's context under which its signature is sent."""
 _identities: WeakKeyDictionary[Bus, Identity] = WeakKeyDictionary()
 """Bus -> who this process is on it; a bus without signatures is left out."""
 

@@ -9,6 +9,8 @@ All declare what they use, so they may configure it.
    other hosts get, nor what the API sends the engine, such as users' tokens.
 2. It publishes to the engine, and answers through the default exchange, which reaches every queue. RabbitMQ has no
    permission between these two, so signatures say who sent a message (`gsaas.rpc.signatures`).
+3. It may configure the exchange, as oslo.messaging has no way to use one without declaring it. So it can replace the
+   exchange by one without topic permissions: doc/security.md says what follows.
 """
 
 from __future__ import annotations

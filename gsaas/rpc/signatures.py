@@ -9,7 +9,8 @@ say who sent a message; these signatures do.
    that is broken into can sign in its own name only.
 2. A signature is for one receiver, or one topic. It covers the method, its arguments, the caller's context and the
    time.
-3. Of a message to a host, the host's key proves that a controller sent it: nobody else but the host has it.
+3. Of a message to a host's agent, the host's key proves that a controller sent it: nobody else but the host has it.
+   Controllers believe one another by a key of their own, and so address one another by topic only.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_serialization import jsonutils
+
 CONTROLLERS = "@controllers"
 """The sender of controllers' messages: no host can have this name."""
 
-_SIGNED_CONTEXT = (
-    *("auth_token", "user_id", "project_id", "domain_id", "user_domain_id", "project_domain_id"),
-    *("system_scope", "roles", "is_admin_project", "service_token", "service_roles", "request_id"),
-)
-"""What a signature covers of a caller's context."""
+SIGNATURE = "gsaas_signature"
+"""The key of a message's context under which its signature is sent."""
+_NOT_SIGNED = {SIGNATURE, "client_timeout", "traceparent", "tracestate", "baggage"}
+"""What oslo.messaging adds to a context after it was signed; the last three with `[oslo_messaging_tracing]`."""
 
 
 class Forged(Exception):
@@ -45,13 +47,15 @@ class Message:
     method: str
     arguments: Mapping[str, Any]
     context: Mapping[str, Any]
-    """The caller's context, as it is sent."""
+    """The caller's context, as it is sent or was received; all of it is signed."""
 
     def digest(self, key: str, sender: str, at: float) -> str:
         """Return the signature of *sender*, at the time *at* (seconds since 1970), with *key*."""
-        context = {name: self.context.get(name) for name in _SIGNED_CONTEXT}
+        context = {name: self.context[name] for name in self.context if name not in _NOT_SIGNED}
         signed = [self.audience, sender, at, self.method, dict(self.arguments), context]
-        text = json.dumps(signed, sort_keys=True, separators=(",", ":"), default=str)
+        # Keys are sorted as they arrive: JSON makes strings of numbers, which sort differently.
+        arrives = json.loads(jsonutils.dumps(signed))
+        text = json.dumps(arrives, sort_keys=True, separators=(",", ":"))
         return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
@@ -116,7 +120,8 @@ class Identity:
             raise Forged("it is not signed") from None
         if audience not in audiences:
             raise Forged(f"it was sent to {audience}")
-        name = self._shared_with(audience) if sender == CONTROLLERS else sender
+        # A controller is not named by its host's key, although it may be addressed by the host's name: agents have it.
+        name = sender if self.name == CONTROLLERS else self.name
         if self.name != CONTROLLERS and sender != CONTROLLERS:
             raise Forged(f"{sender} is no controller")
         signed = Message(audience, message.method, message.arguments, message.context)
@@ -125,7 +130,7 @@ class Identity:
         ):
             raise Forged(f"the signature is not that of {sender}")
         age = self._clock() - at
-        if abs(age) > self._max_age:
+        if not abs(age) <= self._max_age:  # nor is a time believed that is not a number
             raise Forged(
                 f"{sender} signed it {age:.0f} s ago: it is old, or the clocks of the hosts differ"
             )

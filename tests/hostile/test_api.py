@@ -124,6 +124,18 @@ def test_a_project_that_launches_and_ends_leases_all_day_is_stopped_at_its_bound
     assert launch(world, "stranger", server=None).status_code == 201
 
 
+def test_a_project_at_its_bound_does_not_have_its_leases_counted_with_each_attempt(
+    build, monkeypatch
+):
+    world = build("[api]\nmost_leases_stored = 0\n")
+    counted = []
+    count = leases.stored
+    monkeypatch.setattr(leases, "stored", lambda *args: counted.append(args) or count(*args))
+    for _ in range(5):
+        assert launch(world, server=None).status_code == 403
+    assert len(counted) == 1
+
+
 def test_a_purge_deletes_what_was_released_long_ago_and_nothing_that_lives(world):
     old, new, alive = (launch(world, server=None).json["lease"]["id"] for _ in range(3))
     for lease_id in (old, new):

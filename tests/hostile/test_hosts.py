@@ -127,6 +127,26 @@ class TestGpus:
         engine.monitor_reports("evil", "192.0.2.66", GPU)
         assert engine.host_of("GPU-a") == "gpu1"
 
+    def test_nor_a_gpu_that_its_idle_host_does_not_report_for_once(self, engine, database):
+        engine.monitor_reports("evil", "192.0.2.66", GPU)
+        for _ in range(2):
+            engine.monitor_reports("gpu1", "192.0.2.11")
+            with database.read() as session:
+                assert gpus.get(session, "GPU-a").withdrawn_reason == gpus.NOT_REPORTED
+            engine.monitor_reports("evil", "192.0.2.66", GPU)
+            assert engine.host_of("GPU-a") == "gpu1"
+        engine.monitor_reports("gpu1", "192.0.2.11", GPU)
+        with database.read() as session:
+            assert gpus.get(session, "GPU-a").withdrawn_reason is None
+
+    def test_a_gpu_that_both_hosts_no_longer_report_is_gone(self, engine):
+        engine.monitor_reports("evil", "192.0.2.66", GPU)
+        engine.monitor_reports("gpu1", "192.0.2.11")
+        engine.monitor_reports("evil", "192.0.2.66")
+        engine.monitor_reports("gpu1", "192.0.2.11")
+        with pytest.raises(exceptions.NotFound):
+            engine.host_of("GPU-a")
+
     def test_its_other_gpus_are_believed(self, engine):
         engine.monitor_reports("evil", "192.0.2.66", GPU, GpuInfo("GPU-b", 1, "L4", 1024, 8309))
         assert engine.host_of("GPU-b") == "evil"

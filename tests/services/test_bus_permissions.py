@@ -7,7 +7,7 @@ import json
 import shlex
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import kombu
 import pytest
@@ -256,6 +256,32 @@ def test_a_host_cannot_send_what_only_the_api_sends(connect, engine) -> None:
 def test_a_host_has_nothing_to_do_on_the_bus_of_nova(raw) -> None:
     with pytest.raises((NotAllowed, AccessRefused)):
         raw("/").connect()
+
+
+@pytest.mark.xfail(
+    raises=pytest.fail.Exception, strict=True, reason="doc/security.md: left between hosts"
+)
+def test_a_host_cannot_read_users_tokens_by_replacing_the_exchange(raw, connect, engine) -> None:
+    """Topic permissions do not apply to the exchange that it declares. Remove the mark once this is refused."""
+    api = EngineClient(connect())
+    api.lease_changed(LAUNCH, "lease-1")  # this connection declares the exchange once
+    channel = raw().channel()
+    try:
+        channel.exchange_delete(rpc.EXCHANGE)
+        channel.exchange_declare(rpc.EXCHANGE, "direct", durable=False, auto_delete=False)
+        channel.queue_declare("gsaas-monitor.evil", durable=False, auto_delete=False)
+        channel.queue_bind("gsaas-monitor.evil", rpc.EXCHANGE, rpc.ENGINE)
+        api.lease_changed(LAUNCH, "lease-2")
+        queue = "gsaas-monitor.evil"
+        until(lambda: channel.queue_declare(queue, passive=True).message_count, "a message", 20)
+        stolen = channel.basic_get(queue, no_ack=True).body
+    except AccessRefused:
+        return
+    finally:
+        with suppress(AccessRefused):
+            raw().channel().exchange_delete(rpc.EXCHANGE)  # later tests declare their own
+    if TOKEN in stolen:
+        pytest.fail("the token was read")
 
 
 def test_the_command_applies_the_permissions_itself(broker, tmp_path, monkeypatch) -> None:

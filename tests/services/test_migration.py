@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from oslo_db.exception import DBError
 
 from gsaas.db import migration, models
 from gsaas.db.database import Database
@@ -92,6 +93,38 @@ def test_an_upgrade_removes_the_passwords_of_leases_whose_servers_exist(database
     with database.read() as session:
         found = session.query(models.LeaseRow.id, models.LeaseRow.server_request).all()
     assert dict(map(tuple, found)) == statuses
+
+
+@pytest.mark.parametrize(
+    ("statement", "nth"), [("UPDATE leases", 2), ("CREATE INDEX", 1), ("UPDATE alembic", 1)]
+)
+def test_an_upgrade_that_failed_at_any_point_can_be_repeated(
+    database: Database, statement: str, nth: int
+):
+    """Above all on MariaDB, which keeps what was done before the failure."""
+    migration.downgrade(database, "0003")
+    with database.write() as session:
+        for number in range(600):  # more than one batch
+            more = {"status": "RELEASED", "released_at": rows.second(2)}
+            session.add(rows.lease(f"{number}", server_request={"adminPass": "secret"}, **more))
+    seen = []
+
+    def fail(_connection, _cursor, sql, *_):
+        if sql.startswith(statement):
+            seen.append(sql)
+            if len(seen) == nth:
+                raise ConnectionError(sql)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", fail)
+    with pytest.raises((ConnectionError, DBError)):
+        migration.upgrade(database)
+    sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", fail)
+    assert migration.version(database) == "0003"
+    migration.upgrade(database)
+    assert migration.version(database) == migration.head()
+    with database.read() as session:
+        found = session.query(models.LeaseRow.server_request).all()
+    assert [each for (each,) in found] == [{}] * 600
 
 
 def test_downgrading_to_the_base_leaves_no_table_and_the_way_up_open(database: Database):

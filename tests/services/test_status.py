@@ -126,15 +126,15 @@ def test_what_a_changed_default_would_refuse_is_a_warning(check: Check, sqlite: 
         session.add(rows.host())
         session.flush()
         session.add(rows.gpu())
-        session.add(rows.lease(has_server=False, status="ACTIVE", access="direct", count=17))
+        session.add(rows.lease(has_server=False, status="ACTIVE", access="direct", count=16))
         session.flush()
-        for position in range(17):
+        for position in range(16):
             session.add(rows.claim(position=position, memory_mb=1))
     database.close()
     status, results = check(sqlite)
     assert (status, codes(results)) == (WARNING, {"Changed defaults": WARNING})
     said = results["Changed defaults"]["details"]
-    assert "1 projects have more than 16 cGPUs" in said
+    assert "1 projects have 16 cGPUs, the default of [quotas]cgpus, or more" in said
     assert "1 leases use real addresses" in said
 
 

@@ -150,6 +150,29 @@ def test_a_request_that_waits_for_its_quota_delays_no_other_and_reserves_nothing
         assert found[0] is red
 
 
+class CountingPool(Pool):
+    """Counts how many requests are tried."""
+
+    tried = 0
+
+    def place(self, request, policy):
+        self.tried += 1
+        return super().place(request, policy)
+
+
+@pytest.mark.parametrize(("backfill", "reserves", "tried"), [(False, False, 2), (True, True, 3)])
+def test_of_many_equal_requests_that_do_not_fit_one_is_tried(backfill, reserves, tried):
+    """With reservations, the first is tried once more, because the pool has changed."""
+    pool = CountingPool([Gpu("GPU-0", "a", 0, 1000, used_mb=500), Gpu("GPU-1", "a", 1, 100)])
+    large = [queued(number, Request(1, "shared", 800)) for number in range(4096)]
+    small = queued(5000, Request(1, "shared", 100))
+
+    found = queue.choose_next(pool, [*large, small], backfill=backfill, reserves=lambda _: reserves)
+
+    assert found[0] is small
+    assert pool.tried == tried
+
+
 def test_a_quota_that_depends_on_the_gpu_is_asked_again_when_it_is_known():
     pool = Pool([Gpu("GPU-0", "a", 0, 1000)])
     asked = []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 
 import pytest
@@ -132,21 +133,43 @@ def test_idle_clients_of_any_number_of_addresses_do_not_block_others(gate, monke
             connection.close()
 
 
-def test_one_address_has_no_more_connections_than_its_share(gate, engine, monkeypatch):
+def test_the_silent_connections_of_one_address_make_room_for_its_next(gate, monkeypatch):
     monkeypatch.setattr(module._GrantHandler, "timeout", 600)
-    first = [silent(gate, "127.0.1.1") for _ in range(module.MAX_PER_ADDRESS)]
-    with silent(gate, "127.0.1.1") as one_more:
-        assert one_more.recv(1) == b""
+    count = module.MAX_SILENT_PER_ADDRESS
+    idle = [silent(gate, "127.0.1.1") for _ in range(count + 1)]
+    assert idle[0].makefile("rb").read().startswith(b"refused gsaas.bad-request")  # cut short
     grant_client.present(gate, "lease-1", "grant")
-    for connection in first:  # none of them had to make room
-        connection.sendall(b"lease-2 grant\n")
-        assert connection.makefile("rb").read() == b"admitted\n"
+    for connection in idle:
         connection.close()
 
 
-def test_a_gate_that_is_not_there_is_told_apart_from_one_that_refuses():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(grant_client.NotAdmitted, match="cannot be reached") as refusal:
-        grant_client.present(f"127.0.0.1:{port}", "lease-1", "grant")
-    assert refusal.value.code is None
+@pytest.fixture
+def slow_engine(engine):
+    """The engine examines each grant until it is told to answer."""
+    engine.answers, engine.asked = threading.Event(), threading.Semaphore(0)
+    redeem = engine.redeem
+
+    def slowly(*grant):
+        engine.asked.release()
+        assert engine.answers.wait(60)
+        return redeem(*grant)
+
+    engine.redeem = slowly
+    return engine
+
+
+def test_a_host_may_begin_many_programs_at_once_and_not_any_number(slow_engine, gate):
+    """Each of `srun -n16` presents a grant; the engine examines them all at the same time."""
+    begun = []
+    for _ in range(module.MAX_PER_ADDRESS):
+        begun.append(silent(gate, "127.0.1.1"))
+        begun[-1].sendall(b"lease-1 grant\n")
+    for _ in begun:
+        assert slow_engine.asked.acquire(timeout=60)
+    with silent(gate, "127.0.1.1") as one_more:
+        assert one_more.recv(1) == b""
+    slow_engine.answers.set()
+    for connection in begun:
+        assert connection.makefile("rb").read() == b"admitted\n"
+        connection.close()
+    grant_client.present(gate, "lease-1", "grant")

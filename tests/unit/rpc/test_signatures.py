@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from gsaas.context import RequestContext
 from gsaas.rpc.signatures import CONTROLLERS, Forged, Identity, Message, key_of
 
 HOW = {"max_age": 300.0, "enforce": True}
@@ -66,6 +67,14 @@ def test_a_host_cannot_sign_in_the_name_of_another_nor_of_the_controllers(contro
             controllers.verify(REPORT, evil.sign(REPORT), ENGINE)
 
 
+def test_an_agent_cannot_sign_as_the_controller_on_its_own_host(controllers, clock):
+    agent = host("ctl1", clock)
+    agent.name = CONTROLLERS
+    message = dataclasses.replace(REPORT, audience="gsaas-engine.ctl1")
+    with pytest.raises(Forged, match="not that of"):
+        controllers.verify(message, agent.sign(message), ENGINE)
+
+
 def test_a_host_cannot_command_another(clock):
     evil = host("evil", clock)
     evil.name = CONTROLLERS
@@ -91,6 +100,35 @@ def test_nothing_of_a_signed_message_can_be_changed(controllers, clock, change):
         host("gpu1", clock).verify(
             dataclasses.replace(TO_GPU1, **change), signature, ("gsaas-monitor.gpu1",)
         )
+
+
+CONTEXT = RequestContext(user_id="u", project_id="p", roles=["r"], auth_token="t").to_dict()
+
+
+@pytest.mark.parametrize("name", [*CONTEXT, "user_name", "service_roles"])
+def test_every_field_of_the_callers_context_is_signed(controllers, name):
+    message = Message("gsaas-engine", "lease_changed", {}, CONTEXT)
+    changed = dataclasses.replace(message, context={**CONTEXT, name: "changed"})
+    signature = controllers.sign(message)
+    assert controllers.verify(message, signature, ENGINE) == CONTROLLERS
+    with pytest.raises(Forged):
+        controllers.verify(changed, signature, ENGINE)
+
+
+def test_arguments_with_numbers_for_keys_arrive_as_they_were_signed(controllers, clock):
+    message = Message("gsaas-engine", "monitor_report", {"ports": {9: "a", 10: "b"}}, {})
+    signature = host("gpu1", clock).sign(message)
+    arrived = dataclasses.replace(message, arguments=sent(message.arguments))
+    assert controllers.verify(arrived, sent(signature), ENGINE) == "gpu1"
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), float("-inf")])
+def test_a_signature_that_would_never_be_old_is_not_believed(controllers, clock, at):
+    clock.now = at
+    signature = sent(host("gpu1", clock).sign(REPORT))
+    clock.now = Clock.now
+    with pytest.raises(Forged, match="clocks"):
+        controllers.verify(REPORT, signature, ENGINE)
 
 
 def test_a_message_for_one_receiver_is_not_believed_by_another(controllers, clock):
