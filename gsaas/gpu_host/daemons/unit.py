@@ -33,7 +33,14 @@ NVIDIA_DEVICES = (
 """All devices of NVIDIA's driver, as groups of /proc/devices."""
 
 _TITLE = "GSaaS daemon"
-_HIDDEN = ("/run/dbus", "/run/systemd/private", "/var/lib/gsaas", "/var/log/gsaas")
+_HIDDEN = (
+    "/run/dbus",
+    "/run/systemd/private",
+    # A unit may write entries of any size and number there; what it prints has a bound.
+    "/run/systemd/journal",
+    "/var/lib/gsaas",
+    "/var/log/gsaas",
+)
 """What no daemon needs, besides the files of the configuration."""
 _MIB = 1 << 20
 _NO_LIMIT = (1 << 64) - 1

@@ -109,7 +109,7 @@ def test_a_daemon_has_its_own_devices_and_no_others():
 def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or_not():
     (hidden,) = planned()["InaccessiblePaths"]
     assert {
-        *("-/etc/gsaas", "-/etc/elsewhere.conf", "-/run/dbus"),
+        *("-/etc/gsaas", "-/etc/elsewhere.conf", "-/run/dbus", "-/run/systemd/journal"),
         "-/proc/driver/nvidia/gpus/0000:5e:00.0",
     } <= set(hidden)
     assert all(path.startswith("-/") for path in hidden)
