@@ -258,6 +258,34 @@ print(open("/proc/self/status").read())
     assert "CapBnd:\t0000000000000000" in said
 
 
+def test_it_cannot_use_io_uring_which_makes_sockets_of_any_kind(machine):
+    said = machine.order(
+        MINE,
+        """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (425, 426, 427):
+    print(libc.syscall(number, 0, 0, 0, 0, 0, 0), ctypes.get_errno())
+""",
+    )
+    assert said.splitlines() == ["-1 1"] * 3, "EPERM"
+
+
+def test_it_cannot_write_to_the_journal_but_by_printing(machine):
+    said = attempt(
+        machine,
+        """
+def connect(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as journal:
+        journal.connect(path)
+for path in ("/run/systemd/journal/socket", "/run/systemd/journal/dev-log", "/dev/log"):
+    attempt(connect, path, socket.SOCK_DGRAM)
+attempt(connect, "/run/systemd/journal/stdout", socket.SOCK_STREAM)
+""",
+    )
+    assert said == ""
+
+
 def test_it_cannot_ask_systemd_for_a_unit_without_walls(machine):
     """Not even over D-Bus, which it does not reach; and polkit would refuse its user."""
     said = attempt(

@@ -46,6 +46,7 @@ _MIB = 1 << 20
 _NO_LIMIT = (1 << 64) - 1
 _RECURSIVE = 16384  # MS_REC
 _EPERM = 1
+_IO_URING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 _LOG_INTERVAL, _LOG_BURST = 30_000_000, 1000
 """A daemon may log this many lines in this many microseconds; journald drops more, and says so."""
 
@@ -262,6 +263,8 @@ def _kernel(systemd: int) -> list[Property]:
         ("RestrictRealtime", ("b", True)),
         ("RestrictSUIDSGID", ("b", True)),
         ("SystemCallFilter", ("(bas)", (True, ["@system-service"]))),
+        # Of these, which are in that group, none passes RestrictAddressFamilies.
+        ("SystemCallFilter", ("(bas)", (False, list(_IO_URING)))),
         ("SystemCallErrorNumber", ("i", _EPERM)),
         ("SystemCallArchitectures", ("as", ["native"])),
     ]

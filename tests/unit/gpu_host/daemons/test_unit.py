@@ -125,6 +125,12 @@ def test_limits_are_those_of_the_configuration():
     assert unlimited["TimeoutStopUSec"] == [1], "0 would mean to wait for ever"
 
 
+def test_io_uring_which_no_filter_sees_into_is_taken_out_of_the_permitted_calls():
+    allowed, denied = planned()["SystemCallFilter"]
+    assert allowed == (True, ["@system-service"])
+    assert denied == (False, ["io_uring_setup", "io_uring_enter", "io_uring_register"])
+
+
 def test_pids_are_hidden_where_systemd_can_do_that():
     assert "PrivatePIDs" not in planned()
     assert planned(confinement=Confinement((), 0, 1, 1.0, systemd=257))["PrivatePIDs"] == ["yes"]
