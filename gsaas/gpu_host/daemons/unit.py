@@ -271,9 +271,11 @@ def _kernel(systemd: int) -> list[Property]:
 
 
 def _limits(confinement: Confinement) -> list[Property]:
-    memory = confinement.host_memory_mb * _MIB or _NO_LIMIT
+    memory = confinement.host_memory_mb * _MIB
     return [
-        ("MemoryMax", ("t", memory)),
+        ("MemoryMax", ("t", memory or _NO_LIMIT)),
+        # Else it would have all of the host's swap space besides.
+        ("MemorySwapMax", ("t", 0 if memory else _NO_LIMIT)),
         ("TasksMax", ("t", confinement.tasks)),
         # A core would contain a tenant's data.
         ("LimitCORE", ("t", 0)),

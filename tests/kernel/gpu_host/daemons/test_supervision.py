@@ -234,6 +234,7 @@ def test_a_daemon_has_a_bound_of_tasks_and_memory_that_systemd_knows(host):
     await_state(supervisor, daemon, DaemonState.HEALTHY)
     name = unit.name(daemon.key)
     assert host.machine.show(name, "MemoryMax") == str(1024 << 20)
+    assert host.machine.show(name, "MemorySwapMax") == "0"
     assert host.machine.show(name, "TasksMax") == "256"
     assert host.machine.show(name, "Slice") == "gsaas-daemons.slice"
 

@@ -118,10 +118,11 @@ def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or
 def test_limits_are_those_of_the_configuration():
     found = planned()
     assert found["MemoryMax"] == [1024 << 20]
+    assert found["MemorySwapMax"] == [0]
     assert found["TasksMax"] == [100]
     assert found["TimeoutStopUSec"] == [2_500_000]
     unlimited = planned(confinement=Confinement((), 0, 100, 0.0))
-    assert unlimited["MemoryMax"] == [(1 << 64) - 1]
+    assert unlimited["MemoryMax"] == unlimited["MemorySwapMax"] == [(1 << 64) - 1]
     assert unlimited["TimeoutStopUSec"] == [1], "0 would mean to wait for ever"
 
 
