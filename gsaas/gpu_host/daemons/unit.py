@@ -167,7 +167,7 @@ def properties(
         *_user(command.mps_pipe_directory),
         *_devices(devices),
         *_paths(command, devices, confinement),
-        *_kernel(confinement.systemd),
+        *_kernel(confinement.systemd, command.mps_pipe_directory is not None),
         *_limits(confinement),
         *_log(daemon),
     ]
@@ -245,9 +245,12 @@ def _paths(
     return paths
 
 
-def _kernel(systemd: int) -> list[Property]:
-    # A daemon that shares its user may signal its neighbours unless their PIDs are hidden from it.
-    own_pids: list[Property] = [("PrivatePIDs", ("s", "yes"))] if systemd >= 257 else []
+def _kernel(systemd: int, shares_user: bool) -> list[Property]:
+    # A daemon that shares its user may signal its neighbours unless their PIDs are hidden from it. It pays for that: as
+    # PID 1 it ignores SIGTERM unless it has a handler, and inherits children that it has to wait for.
+    own_pids: list[Property] = []
+    if shares_user and systemd >= 257:
+        own_pids.append(("PrivatePIDs", ("s", "yes")))
     return [
         *own_pids,
         ("PrivateIPC", ("b", True)),

@@ -132,9 +132,13 @@ def test_io_uring_which_no_filter_sees_into_is_taken_out_of_the_permitted_calls(
     assert denied == (False, ["io_uring_setup", "io_uring_enter", "io_uring_register"])
 
 
-def test_pids_are_hidden_where_systemd_can_do_that():
-    assert "PrivatePIDs" not in planned()
-    assert planned(confinement=Confinement((), 0, 1, 1.0, systemd=257))["PrivatePIDs"] == ["yes"]
+def test_pids_are_hidden_from_neighbours_under_mps_where_systemd_can_do_that():
+    """Elsewhere they need not be: another user's processes cannot be signalled, and PID 1 ignores SIGTERM."""
+    shared = DaemonCommand(("x",), {}, "/", mps_pipe_directory="/run/mps")
+    new = Confinement((), 0, 1, 1.0, systemd=257)
+    assert "PrivatePIDs" not in planned(shared)
+    assert "PrivatePIDs" not in planned(confinement=new)
+    assert planned(shared, confinement=new)["PrivatePIDs"] == ["yes"]
 
 
 @pytest.mark.parametrize(
