@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from gsaas.objects.daemon import Daemon
 from gsaas.remoting.daemon import DaemonCommand
@@ -115,14 +116,17 @@ def key(unit: str) -> str:
 
 
 def describe(daemon: Daemon, restarts: int) -> str:
-    """Return the description of a daemon's unit, which contains everything that `parse` returns."""
+    """Return the description of a daemon's unit, which contains everything that `parse` returns.
+
+    Values are quoted as in URLs: operators may give GPUs names with spaces.
+    """
     facts: dict[str, object] = {"gpu": daemon.gpu_uuid, "port": daemon.port}
     if daemon.lease_id is not None:
         facts |= {"lease": daemon.lease_id, "cgpu": daemon.position}
     if daemon.memory_mb is not None:
         facts["mib"] = daemon.memory_mb
     facts["restarts"] = restarts
-    return " ".join([_TITLE, *(f"{name}={value}" for name, value in facts.items())])
+    return " ".join([_TITLE, *(f"{name}={quote(str(value))}" for name, value in facts.items())])
 
 
 def parse(description: str) -> tuple[Daemon, int]:
@@ -130,7 +134,7 @@ def parse(description: str) -> tuple[Daemon, int]:
     if not description.startswith(f"{_TITLE} "):
         raise ValueError(f"{description!r} describes no daemon")
     pairs = (word.partition("=") for word in description.removeprefix(_TITLE).split())
-    facts = {name: value for name, _, value in pairs}
+    facts = {name: unquote(value) for name, _, value in pairs}
     try:
         daemon = Daemon(
             gpu_uuid=facts["gpu"],

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gsaas.gpu_host.daemons import unit
@@ -47,6 +47,16 @@ def test_a_monitor_reads_from_a_unit_which_daemon_it_is(gpu, port, mib, lease, p
     daemon = Daemon(f"GPU-{gpu}", port, mib, lease, position if lease else 0)
     assert unit.parse(unit.describe(daemon, restarts)) == (daemon, restarts)
     assert unit.key(unit.name(daemon.key)) == daemon.key
+
+
+@given(st.text())
+@example("GPU 0")
+def test_the_gpu_of_a_leases_daemon_may_have_any_name(gpu):
+    daemon = Daemon(gpu, 20000, lease_id="0f1e")
+    described = unit.describe(daemon, 3)
+    assert unit.parse(described) == (daemon, 3)
+    assert described.isascii()
+    assert described.isprintable()
 
 
 @pytest.mark.parametrize(
