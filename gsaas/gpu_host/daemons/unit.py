@@ -48,8 +48,8 @@ _NO_LIMIT = (1 << 64) - 1
 _RECURSIVE = 16384  # MS_REC
 _EPERM = 1
 _IO_URING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
-_LOG_INTERVAL, _LOG_BURST = 30_000_000, 1000
-"""A daemon may log this many lines in this many microseconds; journald drops more, and says so."""
+_LOG_INTERVAL, _LOG_BURST = 30_000_000, 200
+"""A daemon may log this many lines in this many microseconds; journald drops more, and says so. One may have 48 KiB."""
 
 Property = tuple[str, tuple[str, object]]
 """Name, D-Bus signature and value."""

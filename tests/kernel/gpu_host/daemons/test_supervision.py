@@ -207,7 +207,7 @@ def test_the_journal_has_what_a_daemon_printed_and_no_more_than_a_bound_of_it(ho
     await_state(supervisor, daemon, DaemonState.HEALTHY)
     read = f"journalctl --quiet --output=cat _SYSTEMD_UNIT={unit.name(daemon.key)} | wc -l"
     kept = until(lambda: int(host.machine.type(read).stdout), "its output")
-    assert kept < 10_000, "of 20,000 lines"
+    assert kept < 2_000, "of 20,000 lines"
     supervisor.set_desired([])
     await_state(supervisor, daemon, None)
     assert int(host.machine.type(read).stdout)  # who looks for the cause of an end reads it then
