@@ -258,6 +258,26 @@ print(open("/proc/self/status").read())
     assert "CapBnd:\t0000000000000000" in said
 
 
+def test_it_cannot_listen_on_the_port_of_a_neighbour_or_of_a_lease(machine):
+    listed = machine.show(UNITS[MINE], "SocketBindAllow").strip()
+    assert listed == f"tcp:{PORTS[MINE]}"
+    assert machine.show(UNITS[MINE], "SocketBindDeny").strip() == "any"
+    if "+BPF_FRAMEWORK" not in machine.type("systemctl --version").stdout:
+        pytest.skip("systemd was built without the BPF framework, and so ignores SocketBindDeny")
+    said = attempt(
+        machine,
+        """
+def bind(port):
+    with socket.socket() as listener:
+        listener.bind(("0.0.0.0", port))
+    return ""
+for port in (0, 8400, 20000, 20999):
+    attempt(bind, port)
+""",
+    )
+    assert said == ""
+
+
 def test_it_cannot_use_io_uring_which_makes_sockets_of_any_kind(machine):
     said = machine.order(
         MINE,

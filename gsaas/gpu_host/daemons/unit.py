@@ -47,6 +47,7 @@ _MIB = 1 << 20
 _NO_LIMIT = (1 << 64) - 1
 _RECURSIVE = 16384  # MS_REC
 _EPERM = 1
+_TCP = 6  # IPPROTO_TCP
 _IO_URING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 _LOG_INTERVAL, _LOG_BURST = 30_000_000, 200
 """A daemon may log this many lines in this many microseconds; journald drops more, and says so. One may have 48 KiB."""
@@ -172,6 +173,7 @@ def properties(
         *_devices(devices),
         *_paths(command, devices, confinement),
         *_kernel(confinement.systemd, command.mps_pipe_directory is not None),
+        *_port(daemon),
         *_limits(confinement),
         *_log(daemon),
     ]
@@ -274,6 +276,15 @@ def _kernel(systemd: int, shares_user: bool) -> list[Property]:
         ("SystemCallFilter", ("(bas)", (False, list(_IO_URING)))),
         ("SystemCallErrorNumber", ("i", _EPERM)),
         ("SystemCallArchitectures", ("as", ["native"])),
+    ]
+
+
+def _port(daemon: Daemon) -> list[Property]:
+    # Elsewhere it could stand in for a neighbour whose daemon is down, or keep a port from one that is to start. The
+    # fields are address family (0: any), IP protocol (0: any), number of ports (0: all) and first port.
+    return [
+        ("SocketBindAllow", ("a(iiqq)", [(0, _TCP, 1, daemon.port)])),
+        ("SocketBindDeny", ("a(iiqq)", [(0, 0, 0, 0)])),
     ]
 
 

@@ -125,6 +125,12 @@ def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or
     assert all(path.startswith("-/") for path in hidden)
 
 
+def test_it_may_listen_on_its_own_port_only():
+    found = planned()
+    assert found["SocketBindAllow"] == [[(0, 6, 1, 20000)]]
+    assert found["SocketBindDeny"] == [[(0, 0, 0, 0)]]
+
+
 def test_limits_are_those_of_the_configuration():
     found = planned()
     assert found["MemoryMax"] == [1024 << 20]
