@@ -386,16 +386,18 @@ def processes_of(machine: GpuMachine, uid: str) -> set[int]:
 @pytest.fixture
 def neighbours(machine) -> Iterator[dict[str, str]]:
     """Two daemons that share a GPU through MPS, and so a user; order name -> unit."""
-    machine.type("install -d -m 0755 /run/mps-of-a-gpu")
+    machine.type(f"install -d -m 0755 /run/mps/{MINE} /run/mps/{OTHER}")
     systemd = Systemd(machine.bus)
     found = {}
     for number in range(2):
         daemon = Daemon(MINE, 20000 + number, 1024, "lease", number)
         argv = ("/usr/bin/python3", "-ES", "/opt/hostile_daemon.py", str(daemon.port), MINE)
         command = DaemonCommand(
-            (*argv, f"neighbour-{number}"), {}, "/opt", mps_pipe_directory="/run/mps-of-a-gpu"
+            (*argv, f"neighbour-{number}"), {}, "/opt", mps_pipe_directory=f"/run/mps/{MINE}"
         )
-        confinement = unit.Confinement(("/etc/gsaas",), 0, 100, 0.1, systemd.version())
+        confinement = unit.Confinement(
+            ("/etc/gsaas",), 0, 100, 0.1, systemd.version(), mps_folders="/run/mps"
+        )
         devices = unit.Devices((f"/dev/{GPUS[MINE][0]}",))
         wanted = unit.properties(daemon, 0, command, devices, confinement)
         name = unit.name(daemon.key)
@@ -434,3 +436,11 @@ for request in (16, 0x4206):
     assert said == ""
     machine.order(one, "open('/tmp/mark', 'w').close()")
     assert machine.order(two, "print(os.path.exists('/tmp/mark'))") == "False"
+
+
+def test_a_client_of_mps_sees_the_folder_of_its_own_gpus_control_daemon_only(machine, neighbours):
+    one, _ = neighbours
+    machine.type(f"touch /run/mps/{MINE}/control /run/mps/{OTHER}/control")
+    assert machine.order(one, "print(*os.listdir('/run/mps'))") == MINE
+    assert machine.order(one, f"print(*os.listdir('/run/mps/{MINE}'))") == "control"
+    assert attempt(machine, f"attempt(os.listdir, '/run/mps/{OTHER}')") == "", "nor is it there"

@@ -70,6 +70,8 @@ class Confinement:
     """Seconds from SIGTERM to SIGKILL."""
     systemd: int = 252
     """The major version of the host's systemd."""
+    mps_folders: str | None = None
+    """The folder with the folders of all GPUs' MPS control daemons; a daemon sees no other in it than its own."""
 
 
 @dataclass(frozen=True)
@@ -242,13 +244,16 @@ def _paths(
         ("ProtectProc", ("s", "invisible")),
         ("InaccessiblePaths", ("as", [f"-{path}" for path in sorted(hidden)])),
     ]
+    covered = []
+    if confinement.mps_folders is not None:
+        covered.append((confinement.mps_folders, "ro,mode=0755"))
     pipes = command.mps_pipe_directory
     if pipes is not None:
         # MPS uses shared memory in /dev/shm, so that stays the host's.
         paths.append(("BindPaths", ("a(ssbt)", [(pipes, pipes, False, _RECURSIVE)])))
     else:
-        paths.append(("TemporaryFileSystem", ("a(ss)", [("/dev/shm", "mode=1777")])))  # noqa: S108
-    return paths
+        covered.append(("/dev/shm", "mode=1777"))  # noqa: S108
+    return [*paths, ("TemporaryFileSystem", ("a(ss)", covered))]
 
 
 def _kernel(systemd: int, shares_user: bool) -> list[Property]:

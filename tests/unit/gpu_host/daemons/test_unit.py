@@ -99,10 +99,17 @@ def test_daemons_of_one_mps_control_daemon_share_a_user_and_see_its_folder():
     )
     assert one["User"] == same["User"] != other["User"]
     assert one["BindPaths"][1] == [("/run/mps/a", "/run/mps/a", False, 16384)]
-    assert "TemporaryFileSystem" not in one, "MPS uses the host's /dev/shm"
+    assert one["TemporaryFileSystem"] == [[]], "MPS uses the host's /dev/shm"
     assert planned()["TemporaryFileSystem"] == [[("/dev/shm", "mode=1777")]]  # noqa: S108
     (name,) = one["User"]
     assert len(name) < 32, "the longest name of a user"
+
+
+@pytest.mark.parametrize("pipes", [None, "/run/mps/GPU-1"])
+def test_the_mps_folders_of_other_gpus_are_covered_for_every_daemon(pipes):
+    command = DaemonCommand(("x",), {}, "/", mps_pipe_directory=pipes)
+    found = planned(command, confinement=Confinement((), 0, 1, 1.0, mps_folders="/run/mps"))
+    assert ("/run/mps", "ro,mode=0755") in found["TemporaryFileSystem"][0]
 
 
 def test_a_daemon_has_its_own_devices_and_no_others():
