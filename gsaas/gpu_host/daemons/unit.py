@@ -47,6 +47,8 @@ _MIB = 1 << 20
 _NO_LIMIT = (1 << 64) - 1
 _RECURSIVE = 16384  # MS_REC
 _EPERM = 1
+_EXIT_EXEC = 203
+"""systemd's status for a program that it cannot execute (systemd.exec(5))."""
 _TCP = 6  # IPPROTO_TCP
 _IO_URING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 _LOG_INTERVAL, _LOG_BURST = 30_000_000, 200
@@ -319,6 +321,11 @@ def _log(daemon: Daemon) -> list[Property]:
 def failure(result: str, status: int) -> str:
     """Return how a unit ended, as a sentence without its subject, by Result and ExecMainStatus of the service."""
     match result:
+        case "exit-code" if status == _EXIT_EXEC:
+            # systemd's process logs the reason where the journal's sockets are out of its reach already.
+            return (
+                f"ended with status {status}: its program cannot be executed; see [daemons]command"
+            )
         case "exit-code":
             return f"ended with status {status}"
         case "signal" | "core-dump":

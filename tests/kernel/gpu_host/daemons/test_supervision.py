@@ -95,7 +95,7 @@ def test_a_program_that_does_not_exist_is_down_and_says_so(host):
     daemon = lease_daemon()
     supervisor.set_desired([daemon])
     await_state(supervisor, daemon, DaemonState.DOWN)
-    await_detail(supervisor, daemon, "no-such-daemon: No such file or directory")
+    await_detail(supervisor, daemon, "its program cannot be executed")
 
 
 def test_a_folder_that_does_not_exist_is_down_and_says_so(host):

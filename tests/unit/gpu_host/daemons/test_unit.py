@@ -185,6 +185,7 @@ def test_whether_a_daemon_lives_follows_from_its_unit(active, job, alive, ended)
     ("result", "status", "said"),
     [
         ("exit-code", 3, "ended with status 3"),
+        ("exit-code", 203, "ended with status 203: its program cannot be executed"),
         ("signal", 9, "was ended by signal 9"),
         ("oom-kill", 9, "was ended because it used too much memory of the host"),
         ("success", 0, "ended"),
