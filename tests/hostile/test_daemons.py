@@ -258,6 +258,54 @@ print(open("/proc/self/status").read())
     assert "CapBnd:\t0000000000000000" in said
 
 
+def test_it_cannot_listen_on_the_port_of_a_neighbour_or_of_a_lease(machine):
+    listed = machine.show(UNITS[MINE], "SocketBindAllow").strip()
+    assert listed.replace(":", "") == f"tcp{PORTS[MINE]}", "systemctl 252 writes no colon"
+    assert machine.show(UNITS[MINE], "SocketBindDeny").strip() == "any"
+    if "+BPF_FRAMEWORK" not in machine.type("systemctl --version").stdout:
+        pytest.skip("systemd was built without the BPF framework, and so ignores SocketBindDeny")
+    said = attempt(
+        machine,
+        """
+def bind(port):
+    with socket.socket() as listener:
+        listener.bind(("0.0.0.0", port))
+    return ""
+for port in (0, 8400, 20000, 20999):
+    attempt(bind, port)
+""",
+    )
+    assert said == ""
+
+
+def test_it_cannot_use_io_uring_which_makes_sockets_of_any_kind(machine):
+    said = machine.order(
+        MINE,
+        """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (425, 426, 427):
+    print(libc.syscall(number, 0, 0, 0, 0, 0, 0), ctypes.get_errno())
+""",
+    )
+    assert said.splitlines() == ["-1 1"] * 3, "EPERM"
+
+
+def test_it_cannot_write_to_the_journal_but_by_printing(machine):
+    said = attempt(
+        machine,
+        """
+def connect(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as journal:
+        journal.connect(path)
+for path in ("/run/systemd/journal/socket", "/run/systemd/journal/dev-log", "/dev/log"):
+    attempt(connect, path, socket.SOCK_DGRAM)
+attempt(connect, "/run/systemd/journal/stdout", socket.SOCK_STREAM)
+""",
+    )
+    assert said == ""
+
+
 def test_it_cannot_ask_systemd_for_a_unit_without_walls(machine):
     """Not even over D-Bus, which it does not reach; and polkit would refuse its user."""
     said = attempt(
@@ -338,16 +386,18 @@ def processes_of(machine: GpuMachine, uid: str) -> set[int]:
 @pytest.fixture
 def neighbours(machine) -> Iterator[dict[str, str]]:
     """Two daemons that share a GPU through MPS, and so a user; order name -> unit."""
-    machine.type("install -d -m 0755 /run/mps-of-a-gpu")
+    machine.type(f"install -d -m 0755 /run/mps/{MINE} /run/mps/{OTHER}")
     systemd = Systemd(machine.bus)
     found = {}
     for number in range(2):
         daemon = Daemon(MINE, 20000 + number, 1024, "lease", number)
         argv = ("/usr/bin/python3", "-ES", "/opt/hostile_daemon.py", str(daemon.port), MINE)
         command = DaemonCommand(
-            (*argv, f"neighbour-{number}"), {}, "/opt", mps_pipe_directory="/run/mps-of-a-gpu"
+            (*argv, f"neighbour-{number}"), {}, "/opt", mps_pipe_directory=f"/run/mps/{MINE}"
         )
-        confinement = unit.Confinement(("/etc/gsaas",), 0, 100, 0.1, systemd.version())
+        confinement = unit.Confinement(
+            ("/etc/gsaas",), 0, 100, 0.1, systemd.version(), mps_folders="/run/mps"
+        )
         devices = unit.Devices((f"/dev/{GPUS[MINE][0]}",))
         wanted = unit.properties(daemon, 0, command, devices, confinement)
         name = unit.name(daemon.key)
@@ -358,6 +408,8 @@ def neighbours(machine) -> Iterator[dict[str, str]]:
     yield found
     for name in found.values():
         machine.type(f"systemctl stop {name}", check=False)
+        # SIGKILL may have ended it, and the next test has one of this name, too.
+        systemd.forget(name)
     systemd.close()
 
 
@@ -386,3 +438,12 @@ for request in (16, 0x4206):
     assert said == ""
     machine.order(one, "open('/tmp/mark', 'w').close()")
     assert machine.order(two, "print(os.path.exists('/tmp/mark'))") == "False"
+
+
+def test_a_client_of_mps_sees_the_folder_of_its_own_gpus_control_daemon_only(machine, neighbours):
+    one, _ = neighbours
+    machine.type(f"touch /run/mps/{MINE}/control /run/mps/{OTHER}/control")
+    assert machine.order(one, "print(*os.listdir('/run/mps'))") == MINE
+    assert machine.order(one, f"print(*os.listdir('/run/mps/{MINE}'))") == "control"
+    said = machine.order(one, ATTEMPT + f"attempt(os.listdir, '/run/mps/{OTHER}')")
+    assert said == "", "nor is it there"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ LOG = logging.getLogger(__name__)
 _MIG = "MIG-"
 _JOURNAL_TIMEOUT = 10.0
 """Seconds for journalctl to answer."""
+_JOURNAL_BYTES = 8192
+"""What is read of the newest entries of a daemon; one may have any size."""
 
 
 class CannotStart(Exception):
@@ -147,19 +150,16 @@ class Launcher:
         return unit.failure(ending.result, ending.exec_main_status), ending.invocation_id
 
     def last_line(self, invocation: str) -> str:
-        """Return the last line that a daemon printed in one run, at most 200 characters; empty if that is not known."""
-        command = [*self._journal, "--quiet", "--no-pager", "--output=cat", "--lines=20"]
-        try:
-            done = subprocess.run(
-                [*command, f"_SYSTEMD_INVOCATION_ID={invocation}"],
-                capture_output=True,
-                check=False,
-                timeout=_JOURNAL_TIMEOUT,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        lines = done.stdout.decode(errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")[:200]
+        """Return the last line that a daemon printed in one run, at most 200 characters; empty if that is not known.
+
+        The daemon may be a tenant's, so no more than `_JOURNAL_BYTES` are read, and what a terminal would obey is
+        replaced.
+        """
+        command = [*self._journal, "--quiet", "--no-pager", "--output=cat", "--reverse"]
+        newest = _head([*command, f"_SYSTEMD_INVOCATION_ID={invocation}"])
+        lines = newest.decode(errors="replace").splitlines()
+        line = next((line.strip() for line in lines if line.strip()), "")[:200]
+        return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
 
     def _try(self, act: Callable[[str], None], name: str) -> None:
         """Do something to a unit; a refusal is logged, and what it was for is tried again."""
@@ -185,3 +185,19 @@ class Launcher:
             raise CannotStart(
                 f"cannot start: the GPUs of this host cannot be read: {error}"
             ) from None
+
+
+def _head(command: Sequence[str]) -> bytes:
+    """Return the first `_JOURNAL_BYTES` bytes that a command prints, and kill it; what it printed if it takes long."""
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError:
+        return b""
+    with process:
+        timer = threading.Timer(_JOURNAL_TIMEOUT, process.kill)
+        timer.start()
+        try:
+            return process.stdout.read(_JOURNAL_BYTES) if process.stdout is not None else b""
+        finally:
+            timer.cancel()
+            process.kill()

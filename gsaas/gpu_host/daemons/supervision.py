@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,7 +73,19 @@ def confinement(conf: cfg.ConfigOpts, systemd: int) -> Confinement:
         tasks=options.tasks,
         stop_timeout=options.stop_timeout,
         systemd=systemd,
+        mps_folders=_mps_folders(options.mps_pipe_directory)
+        if options.memory_limit == "mps"
+        else None,
     )
+
+
+def _mps_folders(template: str) -> str | None:
+    """Return the folder in which each GPU has one for its MPS control daemon; None if others need that folder, too."""
+    parent, found, _ = f"{posixpath.normpath(template)}/".partition("/{gpu_uuid}/")
+    if not found or "{" in parent or parent in ("", "/run", "/var/run"):
+        return None
+    # Daemons have folders of their own for these.
+    return None if f"{parent}/".startswith(("/tmp/", "/var/tmp/")) else parent  # noqa: S108
 
 
 def clean(conf: cfg.ConfigOpts, driver: RemotingDriver, host: str, gpu_address: str) -> None:

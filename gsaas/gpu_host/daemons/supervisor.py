@@ -161,19 +161,30 @@ class Supervisor:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                if self._changes is None:
-                    self._changes = self._watch()
-                with self._lock:
-                    pause = self._reconcile()
-            except SystemdUnavailable as error:
-                LOG.warning("the daemons stay as they are: %s", error)
+                pause = self._take_turn()
+            except Exception:
+                # Without this thread no daemon would be started or ended any more, and nothing would say so.
+                LOG.exception("the daemons stay as they are, because of an unexpected error")
                 self._unwatch()
                 pause = RETRY_INTERVAL
-            statuses = self.statuses()
-            if statuses != self._announced:
-                self._announced = statuses
-                self._on_change()
             self._wait(min(pause, LOOK_INTERVAL))
+
+    def _take_turn(self) -> float:
+        """Reconcile, and announce what changed; return the seconds until the next turn."""
+        try:
+            if self._changes is None:
+                self._changes = self._watch()
+            with self._lock:
+                pause = self._reconcile()
+        except SystemdUnavailable as error:
+            LOG.warning("the daemons stay as they are: %s", error)
+            self._unwatch()
+            pause = RETRY_INTERVAL
+        statuses = self.statuses()
+        if statuses != self._announced:
+            self._announced = statuses
+            self._on_change()
+        return pause
 
     def _unwatch(self) -> None:
         if self._changes is not None:

@@ -27,8 +27,19 @@ _SERVICE = f"{_NAME}.Service"
 _PROPERTIES = "org.freedesktop.DBus.Properties"
 _TIMEOUT = 20.0
 """Seconds that systemd may take to answer."""
-_GONE = (f"{_NAME}.NoSuchUnit", f"{_NAME}.UnitNotLoaded", f"{_NAME}.NoSuchProcess")
+_BUS_ERROR = "org.freedesktop.DBus.Error."
+_GONE = (
+    f"{_NAME}.NoSuchUnit",
+    f"{_NAME}.UnitNotLoaded",
+    f"{_NAME}.NoSuchProcess",
+    f"{_BUS_ERROR}UnknownObject",
+)
 """Errors that say that there is nothing to act on."""
+_UNANSWERED = re.compile(
+    re.escape(_BUS_ERROR)
+    + r"(NoReply|Disconnected|ServiceUnknown|NameHasNoOwner|TimedOut|Timeout|LimitsExceeded|Spawn\..+)"
+)
+"""Errors of the bus itself (D-Bus specification, and dbus-protocol.h), as while systemd executes itself again."""
 _SYSTEM_BUS = "SYSTEM"
 """jeepney's name for the bus at DBUS_SYSTEM_BUS_ADDRESS, or else at the usual place."""
 
@@ -72,13 +83,19 @@ class Systemd:
 
     def version(self) -> int:
         """Return the major version."""
-        text = str(self._property(_PATH, _MANAGER, "Version"))
+        try:
+            text = str(self._property(_PATH, _MANAGER, "Version"))
+        except SystemdRefused as refusal:
+            raise SystemdUnavailable(f"systemd does not tell its version: {refusal}") from refusal
         found = re.search(r"\d+", text)
         return int(found[0]) if found else 0
 
     def units(self, pattern: str) -> list[UnitState]:
         """Return the loaded units whose names match *pattern*, a glob."""
-        (rows,) = self._manage("ListUnitsByPatterns", "asas", ([], [pattern]))
+        try:
+            (rows,) = self._manage("ListUnitsByPatterns", "asas", ([], [pattern]))
+        except SystemdRefused as refusal:
+            raise SystemdUnavailable(f"systemd does not list units: {refusal}") from refusal
         return [UnitState(row[0], row[1], row[3], row[8]) for row in rows]
 
     def start_transient(self, name: str, properties: list[Property]) -> None:
@@ -108,11 +125,16 @@ class Systemd:
         if answer is None:
             return None
         (path,) = answer
-        return Ending(
-            str(self._property(path, _SERVICE, "Result")),
-            int(self._property(path, _SERVICE, "ExecMainStatus")),
-            bytes(self._property(path, f"{_NAME}.Unit", "InvocationID")).hex(),
-        )
+        try:
+            return Ending(
+                str(self._property(path, _SERVICE, "Result")),
+                int(self._property(path, _SERVICE, "ExecMainStatus")),
+                bytes(self._property(path, f"{_NAME}.Unit", "InvocationID")).hex(),
+            )
+        except SystemdRefused as refusal:
+            if refusal.error in _GONE:  # unloaded since
+                return None
+            raise
 
     def _act(self, method: str, signature: str, body: tuple[object, ...]) -> tuple[Any, ...] | None:
         """Call a method of the manager; return its answer, or None if there is nothing to act on."""
@@ -143,7 +165,11 @@ class Systemd:
             self.close()
             raise SystemdUnavailable(f"systemd does not answer over D-Bus: {error}") from error
         if name := reply.header.fields.get(HeaderFields.error_name):
-            raise SystemdRefused(f"{reply.body[0] if reply.body else name}", name)
+            text = f"{reply.body[0] if reply.body else name}"
+            if _UNANSWERED.fullmatch(name):
+                self.close()
+                raise SystemdUnavailable(f"systemd does not answer over D-Bus: {text}")
+            raise SystemdRefused(text, name)
         answer: tuple[Any, ...] = reply.body
         return answer
 

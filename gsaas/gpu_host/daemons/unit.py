@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from gsaas.objects.daemon import Daemon
 from gsaas.remoting.daemon import DaemonCommand
@@ -33,14 +34,25 @@ NVIDIA_DEVICES = (
 """All devices of NVIDIA's driver, as groups of /proc/devices."""
 
 _TITLE = "GSaaS daemon"
-_HIDDEN = ("/run/dbus", "/run/systemd/private", "/var/lib/gsaas", "/var/log/gsaas")
+_HIDDEN = (
+    "/run/dbus",
+    "/run/systemd/private",
+    # A unit may write entries of any size and number there; what it prints has a bound.
+    "/run/systemd/journal",
+    "/var/lib/gsaas",
+    "/var/log/gsaas",
+)
 """What no daemon needs, besides the files of the configuration."""
 _MIB = 1 << 20
 _NO_LIMIT = (1 << 64) - 1
 _RECURSIVE = 16384  # MS_REC
 _EPERM = 1
-_LOG_INTERVAL, _LOG_BURST = 30_000_000, 1000
-"""A daemon may log this many lines in this many microseconds; journald drops more, and says so."""
+_EXIT_EXEC = 203
+"""systemd's status for a program that it cannot execute (systemd.exec(5))."""
+_TCP = 6  # IPPROTO_TCP
+_IO_URING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
+_LOG_INTERVAL, _LOG_BURST = 30_000_000, 200
+"""A daemon may log this many lines in this many microseconds; journald drops more, and says so. One may have 48 KiB."""
 
 Property = tuple[str, tuple[str, object]]
 """Name, D-Bus signature and value."""
@@ -60,6 +72,8 @@ class Confinement:
     """Seconds from SIGTERM to SIGKILL."""
     systemd: int = 252
     """The major version of the host's systemd."""
+    mps_folders: str | None = None
+    """The folder with the folders of all GPUs' MPS control daemons; a daemon sees no other in it than its own."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +121,17 @@ def key(unit: str) -> str:
 
 
 def describe(daemon: Daemon, restarts: int) -> str:
-    """Return the description of a daemon's unit, which contains everything that `parse` returns."""
+    """Return the description of a daemon's unit, which contains everything that `parse` returns.
+
+    Values are quoted as in URLs: operators may give GPUs names with spaces.
+    """
     facts: dict[str, object] = {"gpu": daemon.gpu_uuid, "port": daemon.port}
     if daemon.lease_id is not None:
         facts |= {"lease": daemon.lease_id, "cgpu": daemon.position}
     if daemon.memory_mb is not None:
         facts["mib"] = daemon.memory_mb
     facts["restarts"] = restarts
-    return " ".join([_TITLE, *(f"{name}={value}" for name, value in facts.items())])
+    return " ".join([_TITLE, *(f"{name}={quote(str(value))}" for name, value in facts.items())])
 
 
 def parse(description: str) -> tuple[Daemon, int]:
@@ -122,7 +139,7 @@ def parse(description: str) -> tuple[Daemon, int]:
     if not description.startswith(f"{_TITLE} "):
         raise ValueError(f"{description!r} describes no daemon")
     pairs = (word.partition("=") for word in description.removeprefix(_TITLE).split())
-    facts = {name: value for name, _, value in pairs}
+    facts = {name: unquote(value) for name, _, value in pairs}
     try:
         daemon = Daemon(
             gpu_uuid=facts["gpu"],
@@ -159,7 +176,8 @@ def properties(
         *_user(command.mps_pipe_directory),
         *_devices(devices),
         *_paths(command, devices, confinement),
-        *_kernel(confinement.systemd),
+        *_kernel(confinement.systemd, command.mps_pipe_directory is not None),
+        *_port(daemon),
         *_limits(confinement),
         *_log(daemon),
     ]
@@ -228,18 +246,24 @@ def _paths(
         ("ProtectProc", ("s", "invisible")),
         ("InaccessiblePaths", ("as", [f"-{path}" for path in sorted(hidden)])),
     ]
+    covered = []
+    if confinement.mps_folders is not None:
+        covered.append((confinement.mps_folders, "ro,mode=0755"))
     pipes = command.mps_pipe_directory
     if pipes is not None:
         # MPS uses shared memory in /dev/shm, so that stays the host's.
         paths.append(("BindPaths", ("a(ssbt)", [(pipes, pipes, False, _RECURSIVE)])))
     else:
-        paths.append(("TemporaryFileSystem", ("a(ss)", [("/dev/shm", "mode=1777")])))  # noqa: S108
-    return paths
+        covered.append(("/dev/shm", "mode=1777"))  # noqa: S108
+    return [*paths, ("TemporaryFileSystem", ("a(ss)", covered))]
 
 
-def _kernel(systemd: int) -> list[Property]:
-    # A daemon that shares its user may signal its neighbours unless their PIDs are hidden from it.
-    own_pids: list[Property] = [("PrivatePIDs", ("s", "yes"))] if systemd >= 257 else []
+def _kernel(systemd: int, shares_user: bool) -> list[Property]:
+    # A daemon that shares its user may signal its neighbours unless their PIDs are hidden from it. It pays for that: as
+    # PID 1 it ignores SIGTERM unless it has a handler, and inherits children that it has to wait for.
+    own_pids: list[Property] = []
+    if shares_user and systemd >= 257:
+        own_pids.append(("PrivatePIDs", ("s", "yes")))
     return [
         *own_pids,
         ("PrivateIPC", ("b", True)),
@@ -255,15 +279,28 @@ def _kernel(systemd: int) -> list[Property]:
         ("RestrictRealtime", ("b", True)),
         ("RestrictSUIDSGID", ("b", True)),
         ("SystemCallFilter", ("(bas)", (True, ["@system-service"]))),
+        # Of these, which are in that group, none passes RestrictAddressFamilies.
+        ("SystemCallFilter", ("(bas)", (False, list(_IO_URING)))),
         ("SystemCallErrorNumber", ("i", _EPERM)),
         ("SystemCallArchitectures", ("as", ["native"])),
     ]
 
 
-def _limits(confinement: Confinement) -> list[Property]:
-    memory = confinement.host_memory_mb * _MIB or _NO_LIMIT
+def _port(daemon: Daemon) -> list[Property]:
+    # Elsewhere it could stand in for a neighbour whose daemon is down, or keep a port from one that is to start. The
+    # fields are address family (0: any), IP protocol (0: any), number of ports (0: all) and first port.
     return [
-        ("MemoryMax", ("t", memory)),
+        ("SocketBindAllow", ("a(iiqq)", [(0, _TCP, 1, daemon.port)])),
+        ("SocketBindDeny", ("a(iiqq)", [(0, 0, 0, 0)])),
+    ]
+
+
+def _limits(confinement: Confinement) -> list[Property]:
+    memory = confinement.host_memory_mb * _MIB
+    return [
+        ("MemoryMax", ("t", memory or _NO_LIMIT)),
+        # Else it would have all of the host's swap space besides.
+        ("MemorySwapMax", ("t", 0 if memory else _NO_LIMIT)),
         ("TasksMax", ("t", confinement.tasks)),
         # A core would contain a tenant's data.
         ("LimitCORE", ("t", 0)),
@@ -284,6 +321,11 @@ def _log(daemon: Daemon) -> list[Property]:
 def failure(result: str, status: int) -> str:
     """Return how a unit ended, as a sentence without its subject, by Result and ExecMainStatus of the service."""
     match result:
+        case "exit-code" if status == _EXIT_EXEC:
+            # systemd's process logs the reason where the journal's sockets are out of its reach already.
+            return (
+                f"ended with status {status}: its program cannot be executed; see [daemons]command"
+            )
         case "exit-code":
             return f"ended with status {status}"
         case "signal" | "core-dump":

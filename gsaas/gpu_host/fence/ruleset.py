@@ -5,7 +5,8 @@
             address pass; every other one is answered with a TCP reset and counted
     output  the same for programs of this host, whose packets use the loopback device: those of the monitor's control
             group pass, those of users that systemd makes for units, which daemons have, do not, and all others do if
-            this host itself is admitted
+            this host itself is admitted. These users open no connection to such ports of other hosts either, where
+            this host's address may be admitted
 
 One set contains all admissions, as (address, port). Each has a limited number of connections at a time. The rules check
 every packet, not only the first of a connection, so an address that is not admitted any more is cut off at once.
@@ -74,6 +75,7 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
         ex.mask(R, b"\x17"),
         ex.compare(R, b"\x02"),
     ]
+    of_a_unit = _between(Meta.NFT_META_SKUID, *DYNAMIC_USERS)
     inside = _device(Meta.NFT_META_OIFNAME, b"lo")
     chains = [
         ("guard", [*_device(Meta.NFT_META_IIFNAME, b"lo"), *accept]),
@@ -88,13 +90,14 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
         ("guard", refuse),
         *_of_the_monitor(layout.monitor, accept),
         # Also where programs of this host are admitted: a daemon is not one of them.
-        ("local", [*_between(Meta.NFT_META_SKUID, *DYNAMIC_USERS), *refuse]),
+        ("local", [*of_a_unit, *refuse]),
         ("local", [*here, _is_in(ADMITTED, 1), *accept]),
         ("local", refuse),
     ]
     for first, last in layout.ranges:
         chains.append(("input", [*_tcp_to(first, last), _goto("guard")]))
         chains.append(("output", [*inside, *_tcp_to(first, last), _goto("local")]))
+        chains.append(("output", [*_tcp_to(first, last), *opens, *of_a_unit, *refuse]))
     return chains
 
 

@@ -22,6 +22,7 @@ from tests.kernel.gpu_host.fence.network import (
     NOBODY,
     OPEN_PORT,
     PORTS,
+    RANGES,
     Network,
 )
 from tests.openstack.bed.booted import add_group
@@ -158,6 +159,21 @@ def test_no_daemon_reaches_another_one_even_where_programs_of_the_host_may(netwo
         for neighbour in (DYNAMIC_USERS[0] - 1, DYNAMIC_USERS[1] + 1):
             said = network.ask("gpu", PER_LEASE, to=address, uid=neighbour)
             assert said.startswith("gpu:20000"), "it is no user of a daemon"
+
+
+@pytest.mark.parametrize("uid", DYNAMIC_USERS)
+def test_no_daemon_reaches_those_of_another_gpu_host_that_admits_this_one(network, make_fence, uid):
+    """As it does for leases without a VM whose program runs on this host: c1 is a GPU host, too, and has a fence."""
+    here = Fence(ADDRESSES["c1"], netns=network.netns("c1"))
+    make_fence().apply(admit("c1"))
+    try:
+        here.start(RANGES)
+        assert network.ask("c1", PER_LEASE, uid=uid) == REFUSED
+        assert network.ask("c1", OPEN_PORT, uid=uid) == answer(OPEN_PORT, "c1")
+        for other in (0, DYNAMIC_USERS[0] - 1, DYNAMIC_USERS[1] + 1):
+            assert network.ask("c1", PER_LEASE, uid=other) == answer(PER_LEASE, "c1")
+    finally:
+        here.teardown()
 
 
 def test_a_monitor_that_was_started_anew_is_admitted_in_its_new_control_group(

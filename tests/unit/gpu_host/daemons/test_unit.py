@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gsaas.gpu_host.daemons import unit
@@ -49,6 +49,16 @@ def test_a_monitor_reads_from_a_unit_which_daemon_it_is(gpu, port, mib, lease, p
     assert unit.key(unit.name(daemon.key)) == daemon.key
 
 
+@given(st.text())
+@example("GPU 0")
+def test_the_gpu_of_a_leases_daemon_may_have_any_name(gpu):
+    daemon = Daemon(gpu, 20000, lease_id="0f1e")
+    described = unit.describe(daemon, 3)
+    assert unit.parse(described) == (daemon, 3)
+    assert described.isascii()
+    assert described.isprintable()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -89,10 +99,17 @@ def test_daemons_of_one_mps_control_daemon_share_a_user_and_see_its_folder():
     )
     assert one["User"] == same["User"] != other["User"]
     assert one["BindPaths"][1] == [("/run/mps/a", "/run/mps/a", False, 16384)]
-    assert "TemporaryFileSystem" not in one, "MPS uses the host's /dev/shm"
+    assert one["TemporaryFileSystem"] == [[]], "MPS uses the host's /dev/shm"
     assert planned()["TemporaryFileSystem"] == [[("/dev/shm", "mode=1777")]]  # noqa: S108
     (name,) = one["User"]
     assert len(name) < 32, "the longest name of a user"
+
+
+@pytest.mark.parametrize("pipes", [None, "/run/mps/GPU-1"])
+def test_the_mps_folders_of_other_gpus_are_covered_for_every_daemon(pipes):
+    command = DaemonCommand(("x",), {}, "/", mps_pipe_directory=pipes)
+    found = planned(command, confinement=Confinement((), 0, 1, 1.0, mps_folders="/run/mps"))
+    assert ("/run/mps", "ro,mode=0755") in found["TemporaryFileSystem"][0]
 
 
 def test_a_daemon_has_its_own_devices_and_no_others():
@@ -109,25 +126,42 @@ def test_a_daemon_has_its_own_devices_and_no_others():
 def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or_not():
     (hidden,) = planned()["InaccessiblePaths"]
     assert {
-        *("-/etc/gsaas", "-/etc/elsewhere.conf", "-/run/dbus"),
+        *("-/etc/gsaas", "-/etc/elsewhere.conf", "-/run/dbus", "-/run/systemd/journal"),
         "-/proc/driver/nvidia/gpus/0000:5e:00.0",
     } <= set(hidden)
     assert all(path.startswith("-/") for path in hidden)
 
 
+def test_it_may_listen_on_its_own_port_only():
+    found = planned()
+    assert found["SocketBindAllow"] == [[(0, 6, 1, 20000)]]
+    assert found["SocketBindDeny"] == [[(0, 0, 0, 0)]]
+
+
 def test_limits_are_those_of_the_configuration():
     found = planned()
     assert found["MemoryMax"] == [1024 << 20]
+    assert found["MemorySwapMax"] == [0]
     assert found["TasksMax"] == [100]
     assert found["TimeoutStopUSec"] == [2_500_000]
     unlimited = planned(confinement=Confinement((), 0, 100, 0.0))
-    assert unlimited["MemoryMax"] == [(1 << 64) - 1]
+    assert unlimited["MemoryMax"] == unlimited["MemorySwapMax"] == [(1 << 64) - 1]
     assert unlimited["TimeoutStopUSec"] == [1], "0 would mean to wait for ever"
 
 
-def test_pids_are_hidden_where_systemd_can_do_that():
-    assert "PrivatePIDs" not in planned()
-    assert planned(confinement=Confinement((), 0, 1, 1.0, systemd=257))["PrivatePIDs"] == ["yes"]
+def test_io_uring_which_no_filter_sees_into_is_taken_out_of_the_permitted_calls():
+    allowed, denied = planned()["SystemCallFilter"]
+    assert allowed == (True, ["@system-service"])
+    assert denied == (False, ["io_uring_setup", "io_uring_enter", "io_uring_register"])
+
+
+def test_pids_are_hidden_from_neighbours_under_mps_where_systemd_can_do_that():
+    """Elsewhere they need not be: another user's processes cannot be signalled, and PID 1 ignores SIGTERM."""
+    shared = DaemonCommand(("x",), {}, "/", mps_pipe_directory="/run/mps")
+    new = Confinement((), 0, 1, 1.0, systemd=257)
+    assert "PrivatePIDs" not in planned(shared)
+    assert "PrivatePIDs" not in planned(confinement=new)
+    assert planned(shared, confinement=new)["PrivatePIDs"] == ["yes"]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +185,7 @@ def test_whether_a_daemon_lives_follows_from_its_unit(active, job, alive, ended)
     ("result", "status", "said"),
     [
         ("exit-code", 3, "ended with status 3"),
+        ("exit-code", 203, "ended with status 203: its program cannot be executed"),
         ("signal", 9, "was ended by signal 9"),
         ("oom-kill", 9, "was ended because it used too much memory of the host"),
         ("success", 0, "ended"),

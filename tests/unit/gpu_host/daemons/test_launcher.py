@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a launcher tells of a daemon that ended: its last line, whatever the daemon printed."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import gsaas.conf
+from gsaas.gpu_host.daemons.launcher import Launcher
+from gsaas.gpu_host.daemons.systemd import Systemd
+from gsaas.gpu_host.daemons.unit import Confinement
+from gsaas.remoting import base
+
+
+def last_line(script: str) -> str:
+    """Return the last line, with a shell's *script* in place of journalctl; its arguments are $0, $1, …"""
+    conf = gsaas.conf.load(files=[])
+    settings = base.load("rcuda", conf).daemon_settings
+    confinement = Confinement((), 0, 1, 1.0)
+    journal = ("sh", "-c", script)
+    launcher = Launcher(settings, "gpu1", "192.0.2.1", Systemd(), confinement, journal=journal)
+    return launcher.last_line("0123")
+
+
+def test_the_newest_entry_with_a_text_is_the_last_line():
+    assert last_line(r"printf '\n  \n out of memory \nbefore\n'") == "out of memory"
+    assert last_line("true") == ""
+
+
+def test_it_asks_for_the_newest_entries_of_that_run_first():
+    said = last_line('echo "$@"')
+    assert {"--reverse", "_SYSTEMD_INVOCATION_ID=0123"} <= set(said.split())
+
+
+def test_entries_of_any_size_are_not_read_into_memory(tmp_path: Path):
+    """The reader gets SIGKILL or SIGPIPE long before the end of what it would print."""
+    done = tmp_path / "done"
+    endless = "while :; do printf %01024d 0; done"
+    said = last_line(f"{endless}; touch {shlex.quote(str(done))}")
+    assert said == "0" * 200
+    assert not done.exists()
+
+
+def test_a_line_cannot_command_the_terminal_of_an_operator():
+    line = last_line(r"printf 'red \033[31m \007\302\233 \342\200\256 é\n'")
+    assert line == "red \ufffd[31m \ufffd\ufffd \ufffd é"
+
+
+def test_without_journalctl_there_is_no_last_line(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert last_line("true") == ""
