@@ -32,6 +32,8 @@ def attempt(act, *what):
         pass
 def every_pid():
     return range(1, 2000)
+def root_of(pid):
+    return os.path.join("/proc", str(pid), "root")
 def other_pids():
     own = [int(thread) for thread in os.listdir("/proc/self/task")]
     return [pid for pid in every_pid() if pid not in own]
@@ -113,7 +115,7 @@ def read(path):
         return file.read()
 found = ["/etc/gsaas/gsaas-monitor.conf"]
 for pid in every_pid():
-    found += [f"/proc/{pid}/root/etc/gsaas/gsaas-monitor.conf", f"/proc/{pid}/environ"]
+    found += [root_of(pid) + "/etc/gsaas/gsaas-monitor.conf", f"/proc/{pid}/environ"]
 for path in found:
     attempt(read, path)
 attempt(os.listdir, "/etc/gsaas")
@@ -133,7 +135,7 @@ def test_it_cannot_open_the_device_node_of_another_lease(machine):
             machine,
             f"""
 paths = ["/dev/{node}", "/dev/char/{major}:{number}"]
-paths += [f"/proc/{{pid}}/root/dev/{node}" for pid in every_pid()]
+paths += [root_of(pid) + "/dev/{node}" for pid in every_pid()]
 for path in paths:
     attempt(lambda path: os.open(path, os.O_RDWR), path)
 for folder in ("/dev", "/tmp", "/dev/shm", "/var/tmp"):
@@ -425,7 +427,7 @@ def test_neighbours_under_mps_share_a_user_and_nothing_else_that_systemd_can_par
         + f"""
 for name in ("mem", "environ", "maps"):
     attempt(lambda path: os.open(path, os.O_RDONLY), "/proc/{pid}/" + name)
-attempt(os.listdir, "/proc/{pid}/root/tmp")
+attempt(os.listdir, root_of({pid}) + "/tmp")
 attempt(os.listdir, "/proc/{pid}/fd")
 attempt(os.listdir, "/proc/{pid}")
 import ctypes

@@ -6,10 +6,7 @@ The engine refuses such addresses, too. Here it is the one that lies.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
@@ -24,32 +21,6 @@ pytestmark = pytest.mark.kernel
 MANAGEMENT = "192.168.51.1"
 NETWORK = GpuNetwork.of(["192.168.50.0/24"])
 Make = Callable[..., Endpoint]
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    lab = Lab("hosts")
-    try:
-        lab.up()
-        yield lab
-    finally:
-        lab.down()
-
-
-@pytest.fixture
-def make_endpoint(lab: Lab) -> Iterator[Make]:
-    """Create started endpoints of the compute host, which are torn down afterwards."""
-    with ExitStack() as made:
-
-        def make(**options: Any) -> Endpoint:
-            endpoint = Endpoint("cmp", "gpu0", netns=lab.compute, **options)
-            made.callback(endpoint.teardown)
-            endpoint.start()
-            return endpoint
-
-        yield make
 
 
 @pytest.fixture

@@ -125,7 +125,8 @@ class GpuMachine:
     @property
     def bus(self) -> str:
         """The address of its system bus, for programs outside."""
-        return f"unix:path=/proc/{self.leader}/root/run/dbus/system_bus_socket"
+        root = Path("/proc", self.leader, "root")
+        return f"unix:path={root / 'run/dbus/system_bus_socket'}"
 
     @property
     def journal(self) -> tuple[str, ...]:
