@@ -83,7 +83,10 @@ def run(
     seed: int,
     sizes: ShareSizes = THOUSANDTHS,
 ) -> CloudifiedOutcome:
-    """Let the *tasks* arrive in the order of `local.run` with the same *seed*; *policy* chooses their GPUs."""
+    """Let the *tasks* arrive in the order of `local.run` with the same *seed*; *policy* chooses their GPUs.
+
+    Raises `ValueError` if a task allows several models, but not all: no request of GSaaS can say that.
+    """
     rng = random.Random(seed)
     asked_unit = total_milli(nodes) / 100
     unit = sum(node.gpus * sizes.of_gpu(node) for node in nodes) / 100
@@ -155,10 +158,13 @@ def _claim_gpus(
     if not task.gpus:
         return []
     shared = task.milli < WHOLE
+    if len(task.models) > 1:
+        raise ValueError(f"no request allows the models {', '.join(task.models)} and no others")
     request = Request(
         task.gpus,
         SHARED if shared else EXCLUSIVE,
         sizes.of_share(task.milli) if shared else None,
+        gpu_model=task.models[0] if task.models else None,
         consumer_host=node,
     )
     placement = pool.place(request, policy)

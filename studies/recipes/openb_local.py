@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reproduction: the six published schedulers that tie tasks to nodes, on three workloads (ATC 2023, figure 9).
+"""Reproduction: the six published schedulers that tie tasks to nodes, on four workloads (ATC 2023, figure 9).
 
 Each runs with ten seeds, as the published runs did. The published simulator has another random number generator, so
 means are compared, and not single runs.
