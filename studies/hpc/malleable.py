@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gsaas.sim.clock import Clock
+from gsaas.sim.clock import Clock, Event
 
 RESIZE_SECONDS = 1.0
 """An assumption: the thesis measures a tenth of a second to some seconds, depending on the data that moves."""
@@ -130,8 +130,10 @@ class _RunningMalleableJob:
     """The seconds that the rest of the job would take on one cGPU, at *updated_at*."""
     updated_at: float
     """In the future while a resize stops the job."""
-    end_version: int = 0
-    """Incremented when a new end is scheduled: end events with an older version are ignored."""
+    end: Event | None = None
+    """The event that ends it."""
+    next_check: Event | None = None
+    """The event at which it checks its size."""
     changes: int = 0
     gpu_seconds: float = 0.0
 
@@ -205,14 +207,10 @@ class MalleableSimulation:
         self._running[running] = None
         self._schedule_end(running)
         if self._kind.is_malleable:
-            self._clock.schedule(
-                now + job.application.period, self._check_size, running, priority=CHECK_PRIORITY
-            )
+            self._schedule_check(running)
 
     def _check_size(self, running: _RunningMalleableJob) -> None:
         """Resize a job if it should have another number of cGPUs, and schedule the next check."""
-        if running not in self._running:  # it has ended meanwhile
-            return
         self._accumulate()
         wanted = choose_size(
             running.job.application,
@@ -223,9 +221,12 @@ class MalleableSimulation:
         if wanted != running.count:
             self._resize(running, wanted)
             self._start_waiting()
-        period = running.job.application.period
-        self._clock.schedule(
-            self._clock.now + period, self._check_size, running, priority=CHECK_PRIORITY
+        self._schedule_check(running)
+
+    def _schedule_check(self, running: _RunningMalleableJob) -> None:
+        at = self._clock.now + running.job.application.period
+        running.next_check = self._clock.schedule(
+            at, self._check_size, running, priority=CHECK_PRIORITY
         )
 
     def _resize(self, running: _RunningMalleableJob, count: int) -> None:
@@ -238,9 +239,10 @@ class MalleableSimulation:
         self._schedule_end(running)
 
     def _schedule_end(self, running: _RunningMalleableJob) -> None:
-        running.end_version += 1
+        if running.end is not None:
+            running.end.cancel()
         end = running.updated_at + running.remaining / running.job.application.speed(running.count)
-        self._clock.schedule(end, self._finish, running, running.end_version)
+        running.end = self._clock.schedule(end, self._finish, running)
 
     def _update_progress(self, running: _RunningMalleableJob) -> None:
         """Subtract the progress since the last update from what remains of a job."""
@@ -249,10 +251,10 @@ class MalleableSimulation:
         running.gpu_seconds += elapsed * running.count
         running.updated_at = self._clock.now
 
-    def _finish(self, running: _RunningMalleableJob, version: int) -> None:
-        if running.end_version != version:  # the job was resized, and ends at another time
-            return
+    def _finish(self, running: _RunningMalleableJob) -> None:
         self._accumulate()
+        if running.next_check is not None:
+            running.next_check.cancel()
         self._update_progress(running)
         del self._running[running]
         self._idle += running.count

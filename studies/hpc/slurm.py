@@ -23,7 +23,7 @@ from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
 from gsaas.objects.request import Request
 from gsaas.sim.claims import claim_gpu, release_gpu
-from gsaas.sim.clock import Clock
+from gsaas.sim.clock import Clock, Event
 from studies.hpc.applications import CORES, SlurmApplication
 
 GPU_MEMORY_MB = 4799
@@ -87,8 +87,8 @@ class _RunningSlurmJob:
     slowdown: float = 1.0
     """How many times as long it takes under the present conditions."""
     updated_at: float = 0.0
-    end_version: int = 0
-    """Incremented when a new end is scheduled: end events with an older version are ignored."""
+    end: Event | None = None
+    """The event that ends it."""
 
 
 class SlurmSimulation:
@@ -165,9 +165,7 @@ class SlurmSimulation:
         self._update_ends([running, *self._neighbours(running)])
         return True
 
-    def _finish(self, running: _RunningSlurmJob, version: int) -> None:
-        if running.end_version != version:
-            return
+    def _finish(self, running: _RunningSlurmJob) -> None:
         self._accumulate()
         del self._running[running]
         neighbours = self._neighbours(running)
@@ -252,9 +250,10 @@ class SlurmSimulation:
             if running.slowdown:
                 running.remaining -= (now - running.updated_at) / running.slowdown
             running.updated_at, running.slowdown = now, slowdown
-            running.end_version += 1
+            if running.end is not None:
+                running.end.cancel()
             end = now + max(running.remaining, 0.0) * slowdown
-            self._clock.schedule(end, self._finish, running, running.end_version)
+            running.end = self._clock.schedule(end, self._finish, running)
 
     def _slowdown(self, running: _RunningSlurmJob) -> float:
         """Return how many times as long a job takes now as alone on local GPUs."""
