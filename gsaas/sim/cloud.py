@@ -16,10 +16,11 @@ from itertools import islice
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.queue import QueuedRequest, choose_next
+from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Placement
 from gsaas.objects.request import ANY, LOCAL, Request
-from gsaas.sim.claims import claim_gpu, release_gpu
+from gsaas.sim.claims import PoolClaims
 from gsaas.sim.clock import Clock
 from gsaas.sim.history import Demand
 
@@ -27,6 +28,8 @@ ARRIVAL_PRIORITY, END_PRIORITY = 1, 0
 """At equal times leases end before requests arrive, so that an arrival finds their GPUs free."""
 EPOCH = datetime.datetime(2000, 1, 1)
 """The queue wants points in time: the simulation begins at this one."""
+REQUEST_MIX = 500
+"""How many recent requests policies may look at, as the default of [gpgpums]request_mix in the service."""
 BACKFILL_DEPTH = 64
 """How many requests from the head of the queue are considered with backfill."""
 
@@ -131,6 +134,8 @@ class Simulation:
         check: Callable[[Pool], None] | None = None,
     ) -> None:
         self.pool = site.pool()
+        self._claims = PoolClaims(self.pool)
+        self._recent = RecentRequests(REQUEST_MIX)
         self._site = site
         self._policy = policies.load(policy)
         self._locality = locality
@@ -161,7 +166,8 @@ class Simulation:
         )
 
     def _arrive(self, demand: Demand) -> None:
-        request = Request(demand.count, demand.mode, demand.memory_mb, self._locality)
+        request = demand.request(self._locality)
+        self._recent.add(request)
         if not self._fits_empty_site(request):
             self._records[demand.id] = RequestRecord(
                 demand.id, demand.arrival, None, None, demand.count, 0
@@ -182,6 +188,7 @@ class Simulation:
 
     def _start_waiting(self) -> None:
         """Start every request in the queue that may start now."""
+        self._recent.show(self._policy, self.pool)
         depth = BACKFILL_DEPTH if self._backfill else 1
         while self._waiting:
             first = list(islice(self._waiting.values(), depth))
@@ -195,24 +202,22 @@ class Simulation:
         demand = self._demands[int(waiting.lease_id)]
         del self._waiting[demand.id]
         end = self._clock.now + demand.duration
+        sizes = placement.memory_by_gpu()
         hosts = set()
-        for share in placement.shares:
-            gpu = claim_gpu(
-                self.pool, share.gpu_uuid, share.memory_mb, exclusive=waiting.request.exclusive
-            )
+        for gpu in self._claims.claim(placement, exclusive=waiting.request.exclusive):
             hosts.add(gpu.host)
-            self._busy_gpus += gpu.used_mb == share.memory_mb  # it was idle before
-            self._record_occupancy(share.gpu_uuid, demand.id, share.memory_mb)
+            self._busy_gpus += gpu.leases == 1
+            self._record_occupancy(gpu.uuid, demand.id, sizes[gpu.uuid])
         self._records[demand.id] = RequestRecord(
             demand.id, demand.arrival, self._clock.now, end, demand.count, len(hosts)
         )
         self._clock.schedule(end, self._end, demand.id, placement, priority=END_PRIORITY)
 
     def _end(self, number: int, placement: Placement) -> None:
-        for share in placement.shares:
-            gpu = release_gpu(self.pool, share.gpu_uuid, share.memory_mb)
-            self._busy_gpus -= gpu.used_mb == 0
-            self._record_occupancy(share.gpu_uuid, number, -share.memory_mb)
+        sizes = placement.memory_by_gpu()
+        for gpu in self._claims.release(placement):
+            self._busy_gpus -= gpu.leases == 0
+            self._record_occupancy(gpu.uuid, number, -sizes[gpu.uuid])
         self._start_waiting()
 
     def _record_occupancy(self, uuid: str, number: int, change_mb: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gsaas.objects.gpu import EXCLUSIVE, SHARED
+from gsaas.objects.request import ANY, Request
 
 COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project")
 
@@ -40,6 +41,10 @@ class Demand:
     mode: str
     memory_mb: int | None
     project: str = ""
+
+    def request(self, locality: str = ANY) -> Request:
+        """Return what it asks GPGPUMS for."""
+        return Request(self.count, self.mode, self.memory_mb, locality)
 
 
 def read(path: Path) -> list[Demand]:

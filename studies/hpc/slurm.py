@@ -21,8 +21,9 @@ from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
+from gsaas.objects.placement import Placement
 from gsaas.objects.request import Request
-from gsaas.sim.claims import claim_gpu, release_gpu
+from gsaas.sim.claims import PoolClaims
 from gsaas.sim.clock import Clock, Event
 from studies.hpc.applications import CORES, SlurmApplication
 
@@ -78,8 +79,8 @@ class _RunningSlurmJob:
 
     cores: dict[int, int]
     """Node -> cores."""
-    gpus: list[tuple[str, int]]
-    """UUID and claimed MiB of each GPU."""
+    gpus: list[Placement]
+    """The GPU of each process."""
     remote: bool
     """Whether any of the GPUs is on another node than its process."""
     remaining: float
@@ -108,6 +109,7 @@ class SlurmSimulation:
         self.free_cores = [CORES] * len(cluster.gpus)
         gpus = _gpus(self._names, cluster)
         self.pool = Pool(gpus, self._names)
+        self._claims = PoolClaims(self.pool)
         self._node_of = {gpu.uuid: self._names.index(gpu.host) for gpu in gpus}
         # GPU -> the jobs that use it, and by how many of their processes.
         self._users: dict[str, dict[_RunningSlurmJob, int]] = {gpu.uuid: {} for gpu in self.pool}
@@ -150,7 +152,7 @@ class SlurmSimulation:
         for node, count in cores.items():
             self.free_cores[node] -= count
         remote = sum(
-            self._node_of[uuid] != node for (uuid, _), node in zip(claimed, nodes, strict=False)
+            self._node_of[_gpu_of(one)] != node for one, node in zip(claimed, nodes, strict=False)
         )
         running = _RunningSlurmJob(
             cores, claimed, remote > 0, job.seconds, updated_at=self._clock.now
@@ -158,8 +160,8 @@ class SlurmSimulation:
         self._remote_gpus += remote
         self._waited += self._clock.now
         self._running[running] = None
-        for uuid, _ in claimed:
-            users = self._users[uuid]
+        for one in claimed:
+            users = self._users[_gpu_of(one)]
             users[running] = users.get(running, 0) + 1
         running.slowdown = 0.0  # so that `_update_ends` schedules an end in any case
         self._update_ends([running, *self._neighbours(running)])
@@ -171,9 +173,9 @@ class SlurmSimulation:
         neighbours = self._neighbours(running)
         for node, count in running.cores.items():
             self.free_cores[node] += count
-        for uuid, size in running.gpus:
-            self._users[uuid].pop(running, None)
-            release_gpu(self.pool, uuid, size)
+        for one in running.gpus:
+            self._users[_gpu_of(one)].pop(running, None)
+            self._claims.release(one)
         self._update_ends(neighbours)
         self._start_waiting()
 
@@ -204,16 +206,14 @@ class SlurmSimulation:
             nodes += [node] * room
         return nodes if len(nodes) == job.processes else None
 
-    def _claim_gpus(
-        self, job: SlurmApplication, nodes: Sequence[int]
-    ) -> list[tuple[str, int]] | None:
-        """Claim a GPU for each process; return UUID and MiB of each, by process.
+    def _claim_gpus(self, job: SlurmApplication, nodes: Sequence[int]) -> list[Placement] | None:
+        """Claim a GPU for each process; return them by process.
 
         Returns None, and claims nothing, if there are too few.
         """
         if not job.gpus:
             return []
-        claimed: list[tuple[str, int]] = []
+        claimed: list[Placement] = []
         for node in nodes:
             request = Request(
                 1,
@@ -224,19 +224,18 @@ class SlurmSimulation:
             )
             placement = self.pool.place(request, self._policy)
             if placement is None:
-                for uuid, size in claimed:
-                    release_gpu(self.pool, uuid, size)
+                for one in claimed:
+                    self._claims.release(one)
                 return None
-            (share,) = placement.shares
-            claim_gpu(self.pool, share.gpu_uuid, share.memory_mb, exclusive=request.exclusive)
-            claimed.append((share.gpu_uuid, share.memory_mb))
+            self._claims.claim(placement, exclusive=request.exclusive)
+            claimed.append(placement)
         return claimed
 
     def _neighbours(self, running: _RunningSlurmJob) -> list[_RunningSlurmJob]:
         """Return the other jobs that use one of its GPUs."""
         found: dict[_RunningSlurmJob, None] = {}
-        for uuid, _ in running.gpus:
-            found |= dict.fromkeys(self._users[uuid])
+        for one in running.gpus:
+            found |= dict.fromkeys(self._users[_gpu_of(one)])
         found.pop(running, None)
         return list(found)
 
@@ -257,7 +256,9 @@ class SlurmSimulation:
 
     def _slowdown(self, running: _RunningSlurmJob) -> float:
         """Return how many times as long a job takes now as alone on local GPUs."""
-        processes = max((sum(self._users[uuid].values()) for uuid, _ in running.gpus), default=0)
+        processes = max(
+            (sum(self._users[_gpu_of(one)].values()) for one in running.gpus), default=0
+        )
         slowdown = max(processes * GPU_SHARE, 1.0)
         return slowdown * (1 + REMOTE_OVERHEAD) if running.remote else slowdown
 
@@ -277,6 +278,11 @@ class SlurmSimulation:
         )
         self._gpu_seconds += busy * elapsed
         self._joules += watts * elapsed
+
+
+def _gpu_of(process: Placement) -> str:
+    """Return the UUID of the GPU of one process."""
+    return process.shares[0].gpu_uuid
 
 
 def _gpus(names: Sequence[str], cluster: SlurmCluster) -> list[Gpu]:

@@ -19,7 +19,7 @@ from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
 from gsaas.objects.request import Request
-from gsaas.sim.claims import claim_gpu
+from gsaas.sim.claims import PoolClaims
 from studies.openb.arrivals import draw_arrivals
 from studies.openb.local import LOAD, AllocationCurve, total_milli
 from studies.openb.sizes import THOUSANDTHS, ShareSizes
@@ -94,6 +94,7 @@ def run(
     nodes = rng.sample(nodes, len(nodes))
     resources = NodeResources(nodes)
     pool = Pool(_gpus(nodes, sizes), [node.name for node in nodes], _request_mix(tasks, sizes))
+    claims = PoolClaims(pool)
     asked, allocated = [], []
     total = used = rejected = cgpus = remote = 0
     remote_milli: Counter[str] = Counter()
@@ -102,7 +103,7 @@ def run(
         total += task.total_milli
         node = resources.best_fit(task)
         name = "" if node is None else resources.names[node]
-        hosts = None if node is None else _claim_gpus(pool, policy, task, name, sizes)
+        hosts = None if node is None else _claim_gpus(claims, policy, task, name, sizes)
         if node is None or hosts is None:
             rejected += 1
         else:
@@ -152,7 +153,7 @@ def _request_mix(tasks: Sequence[Task], sizes: ShareSizes) -> list[tuple[Request
 
 
 def _claim_gpus(
-    pool: Pool, policy: Policy, task: Task, node: str, sizes: ShareSizes
+    claims: PoolClaims, policy: Policy, task: Task, node: str, sizes: ShareSizes
 ) -> list[tuple[str, int]] | None:
     """Claim the GPUs of *task*; return host and size of each, or None if the pool has no room."""
     if not task.gpus:
@@ -167,11 +168,8 @@ def _claim_gpus(
         gpu_model=task.models[0] if task.models else None,
         consumer_host=node,
     )
-    placement = pool.place(request, policy)
+    placement = claims.pool.place(request, policy)
     if placement is None:
         return None
-    found = []
-    for share in placement.shares:
-        gpu = claim_gpu(pool, share.gpu_uuid, share.memory_mb, exclusive=not shared)
-        found.append((gpu.host, share.memory_mb))
-    return found
+    claims.claim(placement, exclusive=not shared)
+    return [(claims.pool[share.gpu_uuid].host, share.memory_mb) for share in placement.shares]
