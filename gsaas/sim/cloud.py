@@ -3,23 +3,24 @@
 
 As in the service, a request that finds too few free GPUs waits in the queue, in order of arrival or with backfill,
 and a request that the site could never serve is refused at once. With locality `local` all cGPUs of a request are on
-one host, as if a VM on that host could use only its own GPUs; with `any` they may be on any hosts.
+one host, as if a VM on that host could use only its own GPUs; with `any` they may be on any hosts that the request
+itself allows. Hosts that a history names stand for hosts of the site, in the order of their names.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.queue import QueuedRequest, choose_next
 from gsaas.gpgpums.recent_requests import RecentRequests
-from gsaas.objects.gpu import Gpu
+from gsaas.objects.gpu import Gpu, Kind, parse_capability
 from gsaas.objects.placement import Placement
-from gsaas.objects.request import ANY, LOCAL, Request
+from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 from gsaas.sim.claims import PoolClaims
 from gsaas.sim.clock import Clock
 from gsaas.sim.history import Demand
@@ -42,18 +43,64 @@ class Site:
     gpus: int
     memory_mb: int
     model: str = ""
+    """Empty: its GPUs suit every request, as do those with an empty *capability*."""
+    capability: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its hosts."""
+        return [f"host{number:04}" for number in range(self.hosts)]
 
     def pool(self) -> Pool:
         """Return a pool of all its GPUs, all of them free."""
-        names = [f"host{number:04}" for number in range(self.hosts)]
+        model, capability = self._kind
         return Pool(
             (
-                Gpu(f"{name}-{index}", name, index, self.memory_mb, model=self.model)
-                for name in names
+                Gpu(
+                    f"{name}-{index}",
+                    name,
+                    index,
+                    self.memory_mb,
+                    model=model,
+                    compute_capability=capability,
+                )
+                for name in self.names
                 for index in range(self.gpus)
             ),
-            names,
+            self.names,
         )
+
+    def request(self, demand: Demand, locality: str = ANY) -> Request | None:
+        """Return what *demand* asks such a site for; None if no number of its hosts could serve that.
+
+        With *locality* `local`, all its cGPUs are on one host.
+        """
+        try:
+            request = demand.request()
+            if locality == LOCAL:
+                request = request.with_(locality=LOCAL)
+        except ValueError:  # spread over hosts, and all on one
+            return None
+        if not self.model:
+            request = request.with_(gpu_model=None)
+        if not self.capability:
+            request = request.with_(compute_capability=None)
+        on_one_host = request.locality == LOCAL or request.hosts == ONE or request.host is not None
+        fits = request.wants_kind(self._kind) and self._cgpus_on_host(request)
+        return request if fits and (not on_one_host or request.count <= fits) else None
+
+    def fits(self, request: Request) -> bool:
+        """Return whether *request*, as the method `request` returned it, fits if all GPUs are free."""
+        usable = self.hosts - (request.locality == REMOTE)
+        each = 1 if request.hosts == SPREAD else self._cgpus_on_host(request)
+        return request.count <= each * usable
+
+    @property
+    def _kind(self) -> Kind:
+        return self.model, parse_capability(self.capability) if self.capability else None
+
+    def _cgpus_on_host(self, request: Request) -> int:
+        return self.gpus * (self.memory_mb // (request.memory_mb or self.memory_mb))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +190,10 @@ class Simulation:
         self._clock = Clock()
         self._check = None if check is None else lambda: check(self.pool)
         self._demands = {demand.id: demand for demand in demands}
+        named = {name for demand in demands for name in (demand.host, demand.consumer_host) if name}
+        self._hosts: dict[str | None, str] = dict(
+            zip(sorted(named), itertools.cycle(site.names), strict=False)
+        )
         self._waiting: dict[int, QueuedRequest] = {}
         self._records: dict[int, RequestRecord] = {}
         self._samples: list[Sample] = []
@@ -166,32 +217,33 @@ class Simulation:
         )
 
     def _arrive(self, demand: Demand) -> None:
-        request = demand.request(self._locality)
-        self._recent.add(request)
-        if not self._fits_empty_site(request):
+        request = self._site.request(demand, self._locality)
+        self._recent.add(demand.request() if request is None else request)
+        if request is None or not self._site.fits(request):
             self._records[demand.id] = RequestRecord(
                 demand.id, demand.arrival, None, None, demand.count, 0
             )
             return
         queued = EPOCH + datetime.timedelta(seconds=demand.arrival)
         self._waiting[demand.id] = QueuedRequest(
-            str(demand.id), request, self._policy, demand.project, 0, queued
+            str(demand.id), self._on_site(request), self._policy, demand.project, 0, queued
         )
         self._start_waiting()
 
-    def _fits_empty_site(self, request: Request) -> bool:
-        """Return whether *request* would fit if all GPUs were free."""
-        size = request.memory_mb or self._site.memory_mb
-        cgpus_per_host = self._site.gpus * (self._site.memory_mb // size)
-        hosts = 1 if request.locality == LOCAL else self._site.hosts
-        return request.count <= cgpus_per_host * hosts
+    def _on_site(self, request: Request) -> Request:
+        """Return *request* with the names of simulated hosts for those that the history names."""
+        if request.host is None and request.consumer_host is None:
+            return request
+        return request.with_(
+            host=self._hosts.get(request.host), consumer_host=self._hosts.get(request.consumer_host)
+        )
 
     def _start_waiting(self) -> None:
         """Start every request in the queue that may start now."""
         self._recent.show(self._policy, self.pool)
         depth = BACKFILL_DEPTH if self._backfill else 1
         while self._waiting:
-            first = list(islice(self._waiting.values(), depth))
+            first = list(itertools.islice(self._waiting.values(), depth))
             turn = choose_next(self.pool, first, backfill=self._backfill)
             if turn is None:
                 break

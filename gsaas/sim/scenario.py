@@ -8,6 +8,7 @@ history = "history.csv"             # beside this file; gsaas-sim import makes o
 hosts = 16
 gpus = 8                            # of each host
 memory_mb = 81920                   # of each GPU
+model = "H200"                      # with capability = "9.0", if requests of the history require them
 
 [[run]]
 name = "tied"
@@ -35,7 +36,13 @@ from gsaas.gpgpums import policies
 from gsaas.objects.request import ANY, LOCAL
 from gsaas.sim.cloud import Site
 
-SITE_KEYS: Mapping[str, type] = {"hosts": int, "gpus": int, "memory_mb": int, "model": str}
+SITE_KEYS: Mapping[str, type] = {
+    "hosts": int,
+    "gpus": int,
+    "memory_mb": int,
+    "model": str,
+    "capability": str,
+}
 RUN_KEYS: Mapping[str, type] = {"name": str, "policy": str, "locality": str, "backfill": bool}
 """The keys of the tables [site] and [[run]], with the type of their values."""
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,42 @@ def test_a_request_larger_than_the_cloud_is_refused_at_once():
     assert starts(outcome) == [None, None, 0]
     assert outcome.refused == 2
     assert run(whole(0, 0, 1, 3), locality="local").refused == 1
+
+
+def required(number: int, **requirements: str) -> Demand:
+    return replace(whole(number, number, 10, 2), **requirements)
+
+
+def test_what_a_request_requires_is_what_it_gets():
+    """Two GPUs each on two hosts; the second takes those of the first host, for which the third waits."""
+    outcome = run(required(0, hosts="spread"), required(1, hosts="one"), required(2, host="gpu9"))
+    assert [record.hosts for record in outcome.records] == [2, 1, 1]
+    assert starts(outcome) == [0, 10, 20]
+
+
+def test_hosts_that_a_history_names_are_hosts_of_the_site():
+    outcome = run(required(0, host="b"), required(1, host="a"), required(2, host="b"))
+    used = {(request, uuid.partition("-")[0]) for _, uuid, request, _ in outcome.occupancy}
+    assert used == {(0, "host0001"), (1, "host0000"), (2, "host0001")}
+
+
+def test_a_model_or_capability_that_the_site_lacks_is_refused_and_an_unknown_one_suits_all():
+    demands = (
+        required(0, model="h200"),
+        required(1, model="T4"),
+        required(2, capability="9.0"),
+        required(3, capability="10.0"),
+    )
+    known = Site(2, 2, 1000, "NVIDIA H200", "9.0")
+    assert [start is None for start in starts(run(*demands, site=known))] == [0, 1, 0, 1]
+    assert run(*demands).refused == 0
+
+
+def test_a_request_that_is_to_be_remote_needs_another_host_for_its_consumer():
+    assert run(required(0, locality="remote"), site=Site(1, 2, 1000)).refused == 1
+    assert run(required(0, locality="remote"), site=Site(2, 2, 1000)).refused == 0
+    tied = run(required(0, hosts="spread"), required(1), locality="local")
+    assert starts(tied) == [None, 1]
 
 
 def test_utilisation_and_samples_add_up():
