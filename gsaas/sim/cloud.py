@@ -10,7 +10,9 @@ itself allows. Hosts that a history names stand for hosts of the site, in the or
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -31,13 +33,14 @@ EPOCH = datetime.datetime(2000, 1, 1)
 """The queue wants points in time: the simulation begins at this one."""
 REQUEST_MIX = 500
 """How many recent requests policies may look at, as the default of [gpgpums]request_mix in the service."""
-BACKFILL_DEPTH = 64
-"""How many requests from the head of the queue are considered with backfill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The simulated cloud: *hosts* equal hosts with *gpus* GPUs each, every GPU with *memory_mb* MiB."""
+    """The simulated cloud: *hosts* equal hosts with *gpus* GPUs each, every GPU with *memory_mb* MiB.
+
+    *beside* them there may be hosts of other kinds.
+    """
 
     hosts: int
     gpus: int
@@ -45,30 +48,45 @@ class Site:
     model: str = ""
     """Empty: its GPUs suit every request, as do those with an empty *capability*."""
     capability: str = ""
+    beside: tuple[Site, ...] = ()
+
+    @property
+    def total_hosts(self) -> int:
+        """The number of its hosts of all kinds."""
+        return sum(part.hosts for part in self._parts)
+
+    @property
+    def total_gpus(self) -> int:
+        """The number of their GPUs."""
+        return sum(part.hosts * part.gpus for part in self._parts)
+
+    @property
+    def total_mb(self) -> int:
+        """The MiB of all its GPUs."""
+        return sum(part.hosts * part.gpus * part.memory_mb for part in self._parts)
 
     @property
     def names(self) -> list[str]:
-        """The names of its hosts."""
-        return [f"host{number:04}" for number in range(self.hosts)]
+        """The names of its hosts, kind by kind."""
+        return [f"host{number:04}" for number in range(self.total_hosts)]
 
     def pool(self) -> Pool:
         """Return a pool of all its GPUs, all of them free."""
-        model, capability = self._kind
-        return Pool(
-            (
-                Gpu(
-                    f"{name}-{index}",
-                    name,
-                    index,
-                    self.memory_mb,
-                    model=model,
-                    compute_capability=capability,
-                )
-                for name in self.names
-                for index in range(self.gpus)
-            ),
-            self.names,
-        )
+        names = iter(self.names)
+        gpus = [
+            Gpu(
+                f"{name}-{index}",
+                name,
+                index,
+                part.memory_mb,
+                model=part._kind[0],
+                compute_capability=part._kind[1],
+            )
+            for part in self._parts
+            for name in itertools.islice(names, part.hosts)
+            for index in range(part.gpus)
+        ]
+        return Pool(gpus, self.names)
 
     def request(self, demand: Demand, locality: str = ANY) -> Request | None:
         """Return what *demand* asks such a site for; None if no number of its hosts could serve that.
@@ -81,25 +99,39 @@ class Site:
                 request = request.with_(locality=LOCAL)
         except ValueError:  # spread over hosts, and all on one
             return None
-        if not self.model:
+        if not any(part.model for part in self._parts):
             request = request.with_(gpu_model=None)
-        if not self.capability:
+        if not any(part.capability for part in self._parts):
             request = request.with_(compute_capability=None)
         on_one_host = request.locality == LOCAL or request.hosts == ONE or request.host is not None
-        fits = request.wants_kind(self._kind) and self._cgpus_on_host(request)
-        return request if fits and (not on_one_host or request.count <= fits) else None
+        most = max(part._cgpus_on_host(request) for part in self._parts)
+        return request if most >= (request.count if on_one_host else 1) else None
 
     def fits(self, request: Request) -> bool:
         """Return whether *request*, as the method `request` returned it, fits if all GPUs are free."""
-        usable = self.hosts - (request.locality == REMOTE)
-        each = 1 if request.hosts == SPREAD else self._cgpus_on_host(request)
-        return request.count <= each * usable
+        rooms = [
+            room
+            for part in self._parts
+            for room in itertools.repeat(part._cgpus_on_host(request), part.hosts)
+        ]
+        if request.hosts == SPREAD:
+            rooms = [min(room, 1) for room in rooms]
+        if request.locality == REMOTE and len(rooms) > 0:
+            rooms.remove(min(rooms))  # for the consumer
+        return request.count <= sum(rooms)
+
+    @property
+    def _parts(self) -> tuple[Site, ...]:
+        return (self, *self.beside)
 
     @property
     def _kind(self) -> Kind:
         return self.model, parse_capability(self.capability) if self.capability else None
 
     def _cgpus_on_host(self, request: Request) -> int:
+        """Return how many cGPUs of *request* fit on one idle host of this kind."""
+        if not request.wants_kind(self._kind):
+            return 0
         return self.gpus * (self.memory_mb // (request.memory_mb or self.memory_mb))
 
 
@@ -163,8 +195,7 @@ class Outcome:
         for sample, following in zip(self.samples, self.samples[1:], strict=False):
             used += sample.used_mb * (following.at - sample.at)
             span += following.at - sample.at
-        total = self.site.hosts * self.site.gpus * self.site.memory_mb
-        return 100 * used / (span * total) if span else 0.0
+        return 100 * used / (span * self.site.total_mb) if span else 0.0
 
 
 class Simulation:
@@ -194,11 +225,13 @@ class Simulation:
         self._hosts: dict[str | None, str] = dict(
             zip(sorted(named), itertools.cycle(site.names), strict=False)
         )
-        self._waiting: dict[int, QueuedRequest] = {}
+        # Of equal requests only the first can be served next, so the others need not be tried.
+        self._waiting: dict[Request, deque[QueuedRequest]] = {}
+        self._fits = functools.cache(site.fits)
         self._records: dict[int, RequestRecord] = {}
         self._samples: list[Sample] = []
         self._occupancy: list[tuple[float, str, int, int]] = []
-        self._used_mb = self._busy_gpus = 0
+        self._used_mb = self._busy_gpus = self._queue = 0
         for demand in demands:
             self._clock.schedule(demand.arrival, self._arrive, demand, priority=ARRIVAL_PRIORITY)
 
@@ -219,15 +252,17 @@ class Simulation:
     def _arrive(self, demand: Demand) -> None:
         request = self._site.request(demand, self._locality)
         self._recent.add(demand.request() if request is None else request)
-        if request is None or not self._site.fits(request):
+        if request is None or not self._fits(request):
             self._records[demand.id] = RequestRecord(
                 demand.id, demand.arrival, None, None, demand.count, 0
             )
             return
         queued = EPOCH + datetime.timedelta(seconds=demand.arrival)
-        self._waiting[demand.id] = QueuedRequest(
-            str(demand.id), self._on_site(request), self._policy, demand.project, 0, queued
+        one = QueuedRequest(
+            f"{demand.id:012}", self._on_site(request), self._policy, demand.project, 0, queued
         )
+        self._waiting.setdefault(one.request, deque()).append(one)
+        self._queue += 1
         self._start_waiting()
 
     def _on_site(self, request: Request) -> Request:
@@ -241,9 +276,8 @@ class Simulation:
     def _start_waiting(self) -> None:
         """Start every request in the queue that may start now."""
         self._recent.show(self._policy, self.pool)
-        depth = BACKFILL_DEPTH if self._backfill else 1
         while self._waiting:
-            first = list(itertools.islice(self._waiting.values(), depth))
+            first = [equal[0] for equal in self._waiting.values()]
             turn = choose_next(self.pool, first, backfill=self._backfill)
             if turn is None:
                 break
@@ -252,7 +286,11 @@ class Simulation:
 
     def _start(self, waiting: QueuedRequest, placement: Placement) -> None:
         demand = self._demands[int(waiting.lease_id)]
-        del self._waiting[demand.id]
+        equal = self._waiting[waiting.request]
+        equal.popleft()
+        if not equal:
+            del self._waiting[waiting.request]
+        self._queue -= 1
         end = self._clock.now + demand.duration
         sizes = placement.memory_by_gpu()
         hosts = set()
@@ -278,7 +316,7 @@ class Simulation:
 
     def _take_sample(self) -> None:
         """Add a sample of the present state; of several at the same time only the last is kept."""
-        sample = Sample(self._clock.now, self._used_mb, self._busy_gpus, len(self._waiting))
+        sample = Sample(self._clock.now, self._used_mb, self._busy_gpus, self._queue)
         if self._samples and self._samples[-1].at == sample.at:
             self._samples.pop()
         self._samples.append(sample)

@@ -10,6 +10,12 @@ gpus = 8                            # of each host
 memory_mb = 81920                   # of each GPU
 model = "H200"                      # with capability = "9.0", if requests of the history require them
 
+[[site.beside]]                     # hosts of another kind, if there are any
+hosts = 4
+gpus = 4
+memory_mb = 24576
+model = "L4"
+
 [[run]]
 name = "tied"
 locality = "local"
@@ -98,11 +104,21 @@ def _scenario(path: Path, document: Mapping[str, Any]) -> Scenario:
 
 
 def _site(table: Mapping[str, Any]) -> Site:
-    _check_keys(table, SITE_KEYS, "[site]")
+    _check_keys(table, {**SITE_KEYS, "beside": list}, "[site]")
+    beside = tuple(
+        _hosts(part, f"[[site.beside]] {number}")
+        for number, part in enumerate(table.get("beside", ()), 1)
+    )
+    hosts = {name: value for name, value in table.items() if name != "beside"}
+    return replace(_hosts(hosts, "[site]"), beside=beside)
+
+
+def _hosts(table: Mapping[str, Any], where: str) -> Site:
+    _check_keys(table, SITE_KEYS, where)
     if missing := [name for name in ("hosts", "gpus", "memory_mb") if name not in table]:
-        raise ScenarioError(f"[site] needs {', '.join(missing)}")
+        raise ScenarioError(f"{where} needs {', '.join(missing)}")
     if wrong := [name for name in ("hosts", "gpus", "memory_mb") if table[name] < 1]:
-        raise ScenarioError(f"[site] {wrong[0]} is at least 1")
+        raise ScenarioError(f"{where} {wrong[0]} is at least 1")
     return Site(**table)
 
 

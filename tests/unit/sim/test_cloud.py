@@ -46,6 +46,28 @@ def test_with_backfill_a_request_that_delays_no_earlier_one_goes_ahead():
     assert starts(run(*THREE, backfill=True)) == [0, 10, 10]
 
 
+MIXED = Site(2, 2, 1000, "H200", beside=(Site(1, 1, 500, "L4"),))
+
+
+def test_with_backfill_a_request_for_another_model_goes_ahead_and_no_other():
+    """The third waits for H200s, as does the fourth; the fifth can use the L4 alone, which the sixth leaves alone."""
+    demands = (
+        *(replace(whole(number, number, 10, 3), model="H200") for number in range(2)),
+        replace(whole(2, 2, 10, 1), model="H200"),
+        replace(part(3, 3, 5, 400), model="L4"),
+        part(4, 4, 5, 600),
+    )
+    assert starts(run(*demands, site=MIXED)) == [0, 10, 10, 10, 20]
+    assert starts(run(*demands, site=MIXED, backfill=True)) == [0, 10, 10, 3, 20]
+
+
+def test_a_site_of_two_kinds_adds_up():
+    assert (MIXED.total_hosts, MIXED.total_gpus, MIXED.total_mb) == (3, 5, 4500)
+    outcome = run(whole(0, 0, 10, 5), whole(1, 0, 10, 6), part(2, 0, 10, 600, 5), site=MIXED)
+    assert starts(outcome) == [0, None, None]
+    assert outcome.utilisation == pytest.approx(100)
+
+
 def test_tied_to_its_host_a_request_cannot_use_what_is_scattered():
     """From 1 s on one GPU of each host is idle; both are wanted at 2 s."""
     demands = (whole(0, 0, 10, 1), whole(1, 0, 1, 1), whole(2, 0, 10, 1), whole(3, 2, 5, 2))
