@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.report import machine
-from gsaas.gpgpums import policies
+from gsaas.sim import policies
 from gsaas.sim.report import svg
 from studies import report as claims_page
 from studies.batch import tsubame

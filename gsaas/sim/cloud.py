@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.queue import QueuedRequest, choose_next
 from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.objects.gpu import Gpu, Kind, parse_capability
 from gsaas.objects.placement import Placement
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
+from gsaas.sim import policies
 from gsaas.sim.claims import PoolClaims
 from gsaas.sim.clock import Clock
 from gsaas.sim.history import Demand

@@ -38,8 +38,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gsaas.gpgpums import policies
+from gsaas.exceptions import UnknownPolicy
 from gsaas.objects.request import ANY, LOCAL
+from gsaas.sim import policies
 from gsaas.sim.cloud import Site
 
 SITE_KEYS: Mapping[str, type] = {
@@ -130,9 +131,10 @@ def _run(number: int, table: Mapping[str, Any], site: Site) -> Run:
         raise ScenarioError(f"{where}: hosts, gpus and memory_mb are at least 1")
     options = {name: table[name] for name in RUN_KEYS if name in table}
     run = Run(**{"name": f"run {number}", **options, "site": replace(site, **own_site)})
-    if run.policy not in policies.names():
-        known = ", ".join(policies.names())
-        raise ScenarioError(f"{where}: there is no policy {run.policy!r}; there are {known}")
+    try:
+        policies.load(run.policy)
+    except (UnknownPolicy, policies.NotSimulated) as error:
+        raise ScenarioError(f"{where}: {error}") from None
     if run.locality not in (ANY, LOCAL):
         raise ScenarioError(f"{where}: locality is {ANY} or {LOCAL}, not {run.locality!r}")
     return run

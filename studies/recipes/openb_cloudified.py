@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparison: the same tasks with GPUs from anywhere, under every policy of GPGPUMS, and tied to nodes with FGD.
 
+Policies that look at the utilisation of GPUs, which the trace does not have, are left out.
+
 Both readings of a share are run (`studies.openb.sizes`): thousandths of any GPU, and MiB as GSaaS gives them. In
 thousandths, no policy can allocate everything: one task in eight asks for 810 thousandths of a GPU and leaves 190,
 which hardly any other task can use, in whatever order shares are placed. `repacked` is the upper bound: there all tasks
@@ -14,7 +16,7 @@ from dataclasses import asdict, dataclass
 from statistics import mean, quantiles
 from typing import Any
 
-from gsaas.gpgpums import policies
+from gsaas.sim import policies
 from studies.claims import PublishedClaim
 from studies.openb import cloudified, local, repacked, trace
 from studies.openb.fragmentation import Fragmentation, typical_mix

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
-from gsaas.sim import plan
+from gsaas.sim import plan, policies
 from gsaas.sim.cloud import Outcome, Simulation, Site
 from gsaas.sim.history import Demand
 from gsaas.sim.plan import Costs, ServiceLevel, Unreachable

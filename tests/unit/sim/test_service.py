@@ -12,7 +12,7 @@ from oslo_config import cfg
 from gsaas.conf import gpgpums as options
 from gsaas.db import gpus
 from gsaas.db.database import Database
-from gsaas.gpgpums import policies
+from gsaas.sim import policies
 from gsaas.sim.cloud import REQUEST_MIX, Simulation, Site
 from gsaas.sim.history import Demand
 from tests.support import sqlite
