@@ -280,6 +280,41 @@ for port in (0, 8400, 20000, 20999):
     assert said == ""
 
 
+def test_it_cannot_fill_the_disk_of_its_host_with_temporary_files(machine):
+    used = "df --output=used --block-size=1M /tmp /var/tmp | tail -n 2"
+    before = [int(mib) for mib in machine.type(used).stdout.split()]
+    said = machine.order(
+        MINE,
+        """
+import errno
+for folder in ("/tmp", "/var/tmp"):
+    written = 0
+    try:
+        with open(folder + "/big", "wb") as file:
+            for _ in range(64):
+                file.write(bytes(1 << 20))
+                file.flush()
+                written += 1
+    except OSError as error:
+        print(errno.errorcode[error.errno], written <= 8)
+""",
+    )
+    assert said.splitlines() == ["ENOSPC True"] * 2
+    after = [int(mib) for mib in machine.type(used).stdout.split()]
+    assert all(later - earlier < 4 for earlier, later in zip(before, after, strict=True))
+    assert machine.order(OTHER, "print(os.listdir('/tmp'))") == "[]"
+    folder = f"/run/gsaas-daemons/{PORTS[MINE]}"
+    assert machine.type(f"ls {folder}").stdout.split() == ["big"]
+    assert machine.order(OTHER, "os.listdir('/run/gsaas-daemons')").startswith("PermissionError")
+
+
+def test_what_it_left_in_its_temporary_folder_is_gone_with_it(machine):
+    machine.order(MINE, "open('/tmp/left', 'w').close()")
+    machine.type(f"systemctl kill --signal=KILL {UNITS[MINE]}")
+    until(lambda: _serves(machine, MINE), "the daemon to serve again")
+    assert machine.order(MINE, "print(os.listdir('/tmp'), os.listdir('/var/tmp'))") == "[] []"
+
+
 def test_it_cannot_use_io_uring_which_makes_sockets_of_any_kind(machine):
     said = machine.order(
         MINE,
@@ -426,7 +461,7 @@ def neighbours(machine) -> Iterator[dict[str, str]]:
         devices = unit.Devices((f"/dev/{GPUS[MINE][0]}",))
         wanted = unit.properties(daemon, 0, command, devices, confinement)
         name = unit.name(daemon.key)
-        systemd.start_transient(name, wanted)
+        systemd.start_transient(name, wanted, [unit.temporary_files(daemon, confinement)])
         found[f"neighbour-{number}"] = name
     for name in found:
         until(lambda name=name: _serves(machine, name), "the neighbours")

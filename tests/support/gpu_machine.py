@@ -55,6 +55,7 @@ command = /usr/bin/python3 -ES /opt/hostile_daemon.py {{port}} {{gpu_uuid}} {{gp
 health = simulated
 memory_limit = none
 stop_timeout = 1
+tmp_mb = 8
 """
 INVENTORY = f"""\
 gpu_network = "127.0.0.0/8"
