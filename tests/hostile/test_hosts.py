@@ -42,13 +42,14 @@ class Engine:
 
     database: Database
     woken: list[str] = field(default_factory=list)
+    network: GpuNetwork = NETWORK
 
     def __post_init__(self) -> None:
         monitors = MonitorClient.__new__(MonitorClient)  # nothing here is sent to a monitor
         self.inbox = RpcEndpoint(
             *(self.database, None, monitors, GpuHosts(self.database, monitors)),
             *(self.woken.append, Callers()),
-            gpu_network=NETWORK,
+            gpu_network=self.network,
         )
 
     def monitor_reports(
@@ -304,6 +305,28 @@ class TestAddresses:
         assert mappings(engine) == []
         with database.read() as session:
             assert leases.get(session.connection(), "lease-1").status == Status.ACTIVE
+
+    @pytest.mark.parametrize(("host", "address"), [("evil", "192.0.2.12"), ("gpu2", "192.0.2.66")])
+    def test_an_address_that_the_operator_gave_is_not_taken_before_its_owner_reports(
+        self, database, host, address
+    ):
+        network = GpuNetwork.of(["192.0.2.0/24"], {"gpu2": "192.0.2.12"})
+        engine = Engine(database, network=network)
+        engine.monitor_reports(host, address, GPU)
+        engine.endpoint_reports(host, address)
+        (problem,) = engine.problems(host)
+        assert f"{host} reports the address {address}" in problem
+        assert "[gpu_network]hosts gives" in problem
+        with database.read() as session:
+            assert hosts.with_gpu_address(session, address) == []
+        engine.monitor_reports("gpu2", "192.0.2.12", GPU)
+        assert engine.problems("gpu2") == []
+        assert engine.host_of("GPU-a") == "gpu2"
+
+    def test_one_address_cannot_be_given_to_two_hosts(self):
+        given = {"gpu1": "192.0.2.11", "gpu2": "192.0.2.11"}
+        with pytest.raises(ValueError, match=r"\[gpu_network\]hosts: gpu1:192.0.2.11 cannot be"):
+            GpuNetwork.of([], given)
 
     @pytest.mark.parametrize("prefix", ["127.0.0.0/8", "0.0.0.0/0", "169.254.0.0/16"])
     def test_a_configuration_that_would_allow_such_addresses_is_refused(self, prefix):
