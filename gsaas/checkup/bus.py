@@ -34,8 +34,15 @@ def check(bus: rpc.Bus) -> Iterator[Finding]:
         return
 
 
-def check_signatures(secrets: Sequence[str]) -> Finding:
-    """Check that messages are signed: *secrets* are [bus]secrets."""
+def check_signatures(secrets: Sequence[str], *, enforce: bool) -> Finding:
+    """Check that messages are signed: *secrets* are [bus]secrets, *enforce* is [bus]enforce."""
+    if secrets and not enforce:
+        return warn(
+            SIGNATURES,
+            "messages and answers that are not signed, or with a wrong key, are logged and believed",
+            "give every agent its key (gsaas-manage bus key HOST --role); when no log says any more that something was "
+            "not believed, remove [bus]enforce everywhere",
+        )
     if secrets:
         return ok(SIGNATURES, "messages of hosts and controllers are signed")
     return warn(
