@@ -68,13 +68,13 @@ MONITOR = "gsaas-monitor"
 ROLES = {"gpu": MONITOR, "compute": RODVR}
 """The role of a host -> its agent."""
 
-OF_OLD_AGENTS = (MONITOR, RODVR)
-"""Queues from which agents took messages before each had a topic of its own."""
-
 AGENT = "agent"
 """The only server of an agent's topic: oslo.messaging wants a name for each."""
 NOBODY = "gsaas-nobody"
 """A topic that no process serves, so that a message to it has no effect."""
+
+OF_OLD_AGENTS = (MONITOR, RODVR)
+"""Queues from which agents took messages before each had a topic of its own."""
 
 MaySend: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
 """Whether a sender, by name, may call a method with these arguments."""
@@ -221,7 +221,9 @@ class RpcClient:
         **arguments: Any,
     ) -> None:
         """Send a message that is not answered; with *fanout*, to all servers of the topic. Raises `BusError`."""
-        sent = context if self._identity is None else self._sign(context, method, arguments)
+        sent = (
+            self._signed(self._identity, context, method, arguments) if self._identity else context
+        )
         with as_bus_error():
             self._client.prepare(retry=retry, fanout=fanout).cast(sent, method, **arguments)
 
@@ -236,24 +238,26 @@ class RpcClient:
         call may have been carried out or not.
         """
         client = self._client.prepare(timeout=timeout, retry=RETRIES)
-        if self._identity is None:
+        identity = self._identity
+        if identity is None:
             with as_bus_error():
                 return client.call(context, method, **arguments)
-        sent = self._sign(context, method, arguments)
+        sent = self._signed(identity, context, method, arguments)
         with as_bus_error():
             received = client.call(sent, method, **arguments)
         try:
-            return self._identity.open_answer(received, sent.signature, self._topic)
+            return identity.open_answer(received, sent.signature, self._topic)
         except Forged as error:
             LOG.error("the answer to a message %s was not believed: %s", method, error)
-            if self._identity.enforce:
+            if identity.enforce:
                 raise BusError(f"the answer to {method} was not believed: {error}") from error
             return content_of(received)
 
-    def _sign(self, context: RequestContext, method: str, arguments: dict[str, Any]) -> _Signed:
-        assert self._identity is not None  # noqa: S101  (for mypy; callers check it)
+    def _signed(
+        self, identity: Identity, context: RequestContext, method: str, arguments: dict[str, Any]
+    ) -> _Signed:
         sent = context.to_dict()
-        return _Signed(sent, self._identity.sign(Message(self._topic, method, arguments, sent)))
+        return _Signed(sent, identity.sign(Message(self._topic, method, arguments, sent)))
 
 
 @contextmanager
