@@ -21,7 +21,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import conf
-from gsaas.db import leases, migration, ready
+from gsaas.db import history, migration, ready
 from gsaas.db.database import Database, retried
 from gsaas.objects import host_names
 
@@ -147,7 +147,7 @@ def purge(
     with _database(settings) as database:
         if dry_run:
             with database.reading() as connection:
-                found = leases.released_before(connection, moment)
+                found = history.released_before(connection, moment)
         else:
             found = sum(_purged(database, moment, batch))
     if format == "json":
@@ -165,7 +165,7 @@ def _purged(database: Database, moment: datetime.datetime, batch: int) -> Iterat
     @retried
     def delete() -> int:
         with database.writing() as connection:
-            return leases.purge(connection, moment, batch)
+            return history.purge(connection, moment, batch)
 
     while deleted := delete():
         yield deleted
