@@ -4,7 +4,7 @@
 1. A status changes only by `transition` or `move`, which ask `gsaas.objects.lifecycle` and return the event to record.
 2. `lock` keeps the row of a lease until the transaction ends, so two engines cannot both change it. Every change of a
    lease begins with it.
-3. Released leases are history: they are found by their id, and listed only when asked for. `gsaas.db.history` deletes them.
+3. Released leases are history: they are found by their id, and listed only when asked for. `history` deletes them.
 4. The statements of a claim and a release are prepared, because every request waits for them.
 5. An engine takes the steps of a lease only while it owns the lease (`acquire_ownership`, `release_ownership`). The row
    lock of rule 2 covers one change; ownership covers what happens outside the database between two changes.
