@@ -29,6 +29,7 @@ from sqlalchemy import orm
 from stevedore import driver as stevedore_driver
 
 from gsaas.db import changes
+from gsaas.db import outages as outages  # oslo.db is taught by its import
 
 F = TypeVar("F", bound=Callable[..., Any])
 
