@@ -27,6 +27,7 @@ from gsaas.api import (
     disconnects,
     errors,
     health,
+    idempotency,
     microversions,
     openapi,
     rbac,
@@ -159,6 +160,10 @@ def _view(
             request.body = bodies.read(flask_request)
             route.body_schema.check(request.body)
             flask.g.body = request.body
+        if route.repeatable:
+            request.idempotency_key = idempotency.check(
+                flask_request.headers.get(idempotency.HEADER)
+            )
         return _flask_response(route.handler(request, **path_parameters))
 
     return audit.audited(view, route, service.notifications)

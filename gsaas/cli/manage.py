@@ -21,7 +21,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import conf
-from gsaas.db import leases, migration, ready
+from gsaas.db import history, migration, ready, request_keys
 from gsaas.db.database import Database, retried
 from gsaas.objects import host_names
 
@@ -56,7 +56,7 @@ PURGE = "delete the rows of leases that were released long ago"
 PURGE_MORE = """\
 Delete the rows of leases that were released more than so many days ago, and of their events. Leases that are not
 released are never deleted. What is deleted no longer counts in `gsaas usage`. The services may run meanwhile: each
-batch is a transaction of its own.
+batch is a transaction of its own. Idempotency keys of requests are forgotten after a day.
 """
 REGISTER = "create the registered limits that Keystone lacks, with the values of [quotas]"
 REGISTER_MORE = """\
@@ -89,6 +89,8 @@ EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN = 0, 1, 2
 """Exit statuses, as `EPILOG` explains them."""
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from gsaas.checkup.findings import Finding
 
 
@@ -148,9 +150,11 @@ def purge(
     with _database(settings) as database:
         if dry_run:
             with database.reading() as connection:
-                found = leases.released_before(connection, moment)
+                found = history.released_before(connection, moment)
         else:
-            found = sum(_purged(database, moment, batch))
+            found = sum(_in_batches(database, lambda one: history.purge(one, moment, batch)))
+            for _ in _in_batches(database, lambda one: request_keys.purge(one, min(batch, 500))):
+                pass
     if format == "json":
         before = f"{moment.isoformat(timespec='seconds')}Z"
         print(json.dumps({"released_before": before, "leases": found, "dry_run": dry_run}))
@@ -160,16 +164,16 @@ def purge(
     return EXIT_OK
 
 
-def _purged(database: Database, moment: datetime.datetime, batch: int) -> Iterator[int]:
-    """Delete one batch after the other, each in a transaction of its own, and yield the number of its leases."""
+def _in_batches(database: Database, purge_some: Callable[[Connection], int]) -> Iterator[int]:
+    """Purge one batch after the other, each in a transaction of its own, and yield the number of its rows."""
 
     @retried
-    def delete() -> int:
+    def once() -> int:
         with database.writing() as connection:
-            return leases.purge(connection, moment, batch)
+            return purge_some(connection)
 
-    while deleted := delete():
-        yield deleted
+    while purged := once():
+        yield purged
 
 
 def register(settings: cfg.ConfigOpts) -> int:

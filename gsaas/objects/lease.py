@@ -174,6 +174,11 @@ class Lease:
     driven_until: datetime.datetime | None = None
     timings: Mapping[str, float] | None = field(default_factory=dict)
     """Phase of the launch -> seconds it took; see `gsaas.objects.timings`."""
+    request_key: str | None = None
+    """Identifies the request that made it: a hash of its caller and its Idempotency-Key; None: it had none, or it was
+    more than a day ago."""
+    request_digest: str | None = None
+    """A hash of that request's body; None without a key."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 

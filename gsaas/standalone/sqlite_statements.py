@@ -19,6 +19,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from gsaas.db.prepared import Prepared
 
 _DIALECT = sqlite.dialect(paramstyle="named")
+_DUPLICATES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 
 
 class SqliteStatements:
@@ -96,6 +97,8 @@ class _Compiled:
         try:
             cursor: sqlite3.Cursor = driver.execute(self._sql, written)
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) in _DUPLICATES:
+                raise db_exception.DBDuplicateEntry(inner_exception=error) from error
             raise db_exception.DBError(error) from error
         return cursor
 
