@@ -7,6 +7,7 @@ the oldest microversion, so that an old client keeps working.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -102,6 +103,7 @@ def check_query(schema: Mapping[str, Any], names: Iterable[str], version: str) -
             )
 
 
+@functools.cache  # of microversions that exist: neither routes nor `negotiate` give others
 def _parse(version: str) -> tuple[int, int]:
     major, minor = version.split(".")
     return int(major), int(minor)

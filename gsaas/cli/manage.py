@@ -72,10 +72,11 @@ after the current key; then, on all of them, move it before the current key; whe
 the old key.
 """
 
-BUS_KEY = "print a new secret for [bus]secrets, or the key of a host for [bus]host_keys"
+BUS_KEY = "print a new secret for [bus]secrets, or the key of a host's agent for [bus]host_keys"
 BUS_KEY_MORE = """\
-Without HOST, print a new secret for [bus]secrets of all controllers. With HOST, print the key that this host shares
-with the controllers, for [bus]host_keys in the configuration of its agents: derived from the first of [bus]secrets.
+Without HOST, print a new secret for [bus]secrets of all controllers. With HOST and --role, print the key that this
+agent of the host shares with the controllers, for [bus]host_keys in the agent's own configuration: derived from the
+first of [bus]secrets. The key of one role is of no use for the other.
 """
 BUS_PERMISSIONS = "print or set what the account of a host may do on RabbitMQ"
 BUS_PERMISSIONS_MORE = """\
@@ -286,7 +287,14 @@ def _add_bus_commands(nouns: argparse._SubParsersAction[argparse.ArgumentParser]
     bus = nouns.add_parser("bus", help="the message bus: bus key, bus permissions")
     verbs = bus.add_subparsers(title="commands", metavar="COMMAND", required=True)
     command = verbs.add_parser("key", help=BUS_KEY, description=BUS_KEY_MORE)
-    command.add_argument("host", metavar="HOST", nargs="?", help="print the key of this host")
+    command.add_argument(
+        "host", metavar="HOST", nargs="?", help="print the key of an agent of this host"
+    )
+    command.add_argument(
+        "--role",
+        choices=("gpu", "compute"),
+        help="with HOST: gpu for gsaas-monitor, compute for gsaas-rodvr",
+    )
     command.set_defaults(run=bus_key)
     command = verbs.add_parser(
         "permissions", help=BUS_PERMISSIONS, description=BUS_PERMISSIONS_MORE
@@ -306,18 +314,21 @@ def _add_bus_commands(nouns: argparse._SubParsersAction[argparse.ArgumentParser]
     command.set_defaults(run=bus_permissions)
 
 
-def bus_key(settings: cfg.ConfigOpts, host: str | None) -> int:
-    """Print a new secret for [bus]secrets, or the key of *host*. Returns the exit status."""
+def bus_key(settings: cfg.ConfigOpts, host: str | None, role: str | None) -> int:
+    """Print a new secret for [bus]secrets, or the key of an agent of *host*. Returns the exit status."""
+    from gsaas import rpc
     from gsaas.rpc import signatures
 
-    if host is None:
+    if (host is None) != (role is None):
+        return _fail("HOST and --role go together: the key is that of one agent", EXIT_UNKNOWN)
+    if host is None or role is None:
         print(secrets.token_urlsafe(32))
         return EXIT_OK
     if not host_names.is_valid(host):
         return _fail(f"{host!r} is no host name: {host_names.RULE}", EXIT_UNKNOWN)
     if not settings.bus.secrets:
         return _fail("[bus]secrets is not set: make one with gsaas-manage bus key", EXIT_PROBLEM)
-    print(signatures.key_of(settings.bus.secrets[0], host))
+    print(signatures.key_of(settings.bus.secrets[0], rpc.agent_name(rpc.ROLES[role], host)))
     return EXIT_OK
 
 

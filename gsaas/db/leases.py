@@ -302,7 +302,8 @@ def record_events(connection: Connection, lease_id: str, happened: Sequence[Leas
 def insert(connection: Connection, lease: Lease) -> None:
     """Write a new lease, without its claims."""
     # Half of the columns of most leases are NULL, and each that is named takes its time.
-    values = {name: value for name in COLUMNS if (value := getattr(lease, name)) is not None}
+    fields = vars(lease)
+    values = {name: value for name in COLUMNS if (value := fields[name]) is not None}
     _INSERT_LEASE.run(connection, **values)
 
 

@@ -187,11 +187,12 @@ class Lease:
 
         Does what `dataclasses.replace` does, in a tenth of the time: a claim changes a lease several times.
         """
-        if unknown := changes.keys() - self.__dict__.keys():
-            raise TypeError(f"a lease has no field named {', '.join(sorted(unknown))}")
+        fields = self.__dict__
+        if not changes.keys() <= fields.keys():
+            unknown = sorted(changes.keys() - fields.keys())
+            raise TypeError(f"a lease has no field named {', '.join(unknown)}")
         changed = object.__new__(Lease)
-        changed.__dict__.update(self.__dict__)
-        changed.__dict__.update(changes)
+        changed.__dict__.update(fields, **changes)
         return changed
 
     @property

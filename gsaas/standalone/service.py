@@ -228,7 +228,8 @@ class Standalone:
         """Return a gate that listens in the namespace of *host*; the socket stays there when the thread leaves it."""
         with entered(self._testbed.netns(host.name)):
             listener = socket.create_server((host.gpu_address, self._conf.grants.gate_port))
-        return Gate(listener, EngineClient(self._bus).grant_shown)
+        redeem = functools.partial(EngineClient(self._bus).grant_shown, host.name)
+        return Gate(listener, redeem)
 
     def _make_monitor(self, host: inventory.HostSpec) -> Monitor:
         netns = self._testbed.netns(host.name)
