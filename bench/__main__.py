@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -27,12 +28,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of tables"
     )
+    parser.add_argument(
+        "--quick", action="store_true", help="measure less, where the benchmark can do that"
+    )
     args = parser.parse_args(argv)
 
     known = benchmarks()
     if args.name is None:
         for name, summary in known.items():
-            print(f"  {name:<8}{summary}")
+            print(f"  {name:<10}{summary}")
         return 0
     if args.name not in known:
         print(
@@ -40,7 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    result = importlib.import_module(f"bench.{args.name}").run()
+    run = importlib.import_module(f"bench.{args.name.replace('-', '_')}").run
+    if args.quick and "quick" not in inspect.signature(run).parameters:
+        print(f"bench: '{args.name}' has no --quick", file=sys.stderr)
+        return 2
+    result = run(quick=True) if args.quick else run()
     print(json.dumps(result, indent=2) if args.json else report.readable(result))
     return 0
 
@@ -49,7 +57,9 @@ def benchmarks() -> dict[str, str]:
     """Return the name of each benchmark, and the first line of its docstring, without importing it."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return {
-        file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+        file.stem.replace("_", "-"): (
+            ast.get_docstring(ast.parse(file.read_text())) or ""
+        ).partition("\n")[0]
         for file in files
         if file.stem not in HELPERS
     }
