@@ -26,7 +26,8 @@ class RequestContext(context.RequestContext):
 
         Cached itself, because a caller does not change during a request.
         """
-        return tuple(map(_hashable, self.to_policy_values().values()))
+        values = self.to_policy_values().values()
+        return tuple([tuple(value) if isinstance(value, list) else value for value in values])
 
     @classmethod
     def of(
@@ -37,7 +38,3 @@ class RequestContext(context.RequestContext):
         *request_ids* are `request_id` and `global_request_id`; without them, a new request id is made.
         """
         return cls(user_id=user_id, project_id=project_id, roles=list(roles), **request_ids)
-
-
-def _hashable(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value

@@ -64,6 +64,17 @@ class PolicyNotAllowed(BadRequest):
     fmt = "requests may not name the policy %(name)r here; use one of %(allowed)s"
 
 
+class IdempotencyKeyReused(GsaasError):
+    """The caller has used the Idempotency-Key of this request for another one, less than a day ago."""
+
+    code = "gsaas.idempotency-key.reused"
+    status = 409
+    fmt = (
+        "this Idempotency-Key belongs to another request of yours, which made lease %(id)s; "
+        "a new request needs a new key"
+    )
+
+
 class Unauthorized(GsaasError):
     """The request has no token, or one that is not valid."""
 

@@ -112,12 +112,17 @@ def database(conf: cfg.ConfigOpts) -> Database:
     return opened
 
 
-def bus(conf: cfg.ConfigOpts) -> rpc.Bus:
-    """Return the configured message bus, connected; raise `Unstartable` if it accepts no messages."""
+def bus(conf: cfg.ConfigOpts, agent: str | None = None) -> rpc.Bus:
+    """Return the configured message bus, connected; raise `Unstartable` if it accepts no messages.
+
+    *agent* is `rpc.MONITOR` or `rpc.RODVR` in a process that is one.
+    """
     try:
-        connected = rpc.connect(conf)
+        connected = rpc.connect(conf, agent=agent)
         rpc.check(connected)
         rpc.prepare_calls(connected)
+    except rpc.Misconfigured as error:
+        raise Unstartable(str(error)) from error
     except rpc.BusError as error:
         raise Unstartable(
             f"there is no message bus: {error}; start it, or correct transport_url in the configuration"

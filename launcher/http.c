@@ -179,7 +179,7 @@ static enum outcome read_response(struct server *server, int seconds, int interr
 }
 
 enum outcome http_exchange(struct server *server, const char *method, const char *path, const char *body, int seconds,
-                           int interrupt, bool idempotent, struct response *response)
+                           int interrupt, bool idempotent, const char *key, struct response *response)
 {
     struct text request = {0};
     bool is_ipv6 = strchr(server->host, ':') != NULL;
@@ -188,14 +188,17 @@ enum outcome http_exchange(struct server *server, const char *method, const char
                "OpenStack-API-Version: gpu-scheduling 1.0\r\n",
                method, server->path, path, is_ipv6 ? "[" : "", server->host, is_ipv6 ? "]" : "", server->port,
                server->token);
+    if (key)
+        text_print(&request, "Idempotency-Key: %s\r\n", key);
     if (body)
         text_print(&request, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
     else
         text_print(&request, "\r\n");
 
     enum outcome outcome = FAILED;
-    for (bool stale = true; stale;) {
-        stale = idempotent && server->socket >= 0 && server->used;
+    bool again = true;
+    for (int attempt = 1; again; attempt++) {
+        again = key ? attempt == 1 : idempotent && server->socket >= 0 && server->used;
         response->status = 0;
         response->body.length = 0;
         if (!http_connect(server))

@@ -30,9 +30,10 @@ enum outcome {
 /* Send a request and read the response; *body* is JSON, or NULL. The next bytes may take at most *seconds*.
  *
  * *interrupt* is a descriptor that ends the wait when it becomes readable, or -1. A request that is lost with a used
- * connection is sent again over a new one if it is *idempotent*. */
+ * connection is sent again over a new one if it is *idempotent*. One with a *key*, its Idempotency-Key, is sent again once
+ * whenever its connection breaks. */
 enum outcome http_exchange(struct server *server, const char *method, const char *path, const char *body, int seconds,
-                           int interrupt, bool idempotent, struct response *response);
+                           int interrupt, bool idempotent, const char *key, struct response *response);
 
 /* Connect, unless the server is connected. Return false on failure, with the reason in errno. */
 bool http_connect(struct server *server);

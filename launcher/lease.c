@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@ enum {
     CLEANUP_TIMEOUT = 10, /* of requests for which the command or its caller must not wait longer */
     OUTAGE_TIMEOUT = 45,  /* for which the API may be away: less than the silence after which it gives up our place */
 };
+
+enum { KEY_BYTES = 16 };
 
 static void print_error(const char *sentence, const char *more)
 {
@@ -63,7 +66,7 @@ static enum outcome request_lease(struct lease *lease, const char *method, const
 {
     struct text path = {0};
     text_print(&path, "/v1/leases/%s%s", lease->id, tail);
-    enum outcome outcome = http_exchange(lease->server, method, path.bytes, NULL, seconds, interrupt, true, response);
+    enum outcome outcome = http_exchange(lease->server, method, path.bytes, NULL, seconds, interrupt, true, NULL, response);
     text_free(&path);
     return outcome;
 }
@@ -231,6 +234,17 @@ static int await_active(struct lease *lease, char *status, struct response *resp
     return result ? result : fetch_environment(lease, response);
 }
 
+/* Write an Idempotency-Key that no other request has; "" if the kernel has no random bytes, and a request without a key
+ * is not sent again. */
+static void make_key(char key[KEY_BYTES * 2 + 1])
+{
+    unsigned char bytes[KEY_BYTES];
+    *key = '\0';
+    if (getrandom(bytes, sizeof bytes, 0) == sizeof bytes)
+        for (int i = 0; i < KEY_BYTES; i++)
+            snprintf(key + 2 * i, 3, "%02x", bytes[i]);
+}
+
 int lease_allocate(struct lease *lease, const struct request *request)
 {
     struct response response = {0};
@@ -239,11 +253,12 @@ int lease_allocate(struct lease *lease, const struct request *request)
      * may end that wait: the API ends the lease of a client that closes the connection. A response that is not delayed
      * is awaited in any case, because it has the id of the lease to release. */
     bool long_poll = request->waits && !isatty(STDERR_FILENO);
-    char path[40] = "/v1/leases";
+    char path[40] = "/v1/leases", key[KEY_BYTES * 2 + 1];
+    make_key(key);
     if (long_poll)
         snprintf(path, sizeof path, "/v1/leases?timeout=%d", LONG_POLL);
     enum outcome outcome = http_exchange(lease->server, "POST", path, request->body.bytes, RESPONSE_TIMEOUT,
-                                         long_poll ? lease->interrupt : -1, false, &response);
+                                         long_poll ? lease->interrupt : -1, false, *key ? key : NULL, &response);
     if (outcome == INTERRUPTED) {
         result = -1;
     } else if (outcome != COMPLETED) {

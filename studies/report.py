@@ -3,23 +3,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from gsaas.sim.report import page
-from studies.claims import PublishedClaim
+from studies.claims import PublishedClaim, Verdict
 
-CLAIM_HEADINGS = ("claim", "published", "measured", "holds", "why they differ", "source")
+CLAIM_HEADINGS = (
+    "claim",
+    "published",
+    "measured",
+    "verdict",
+    "reproduced if",
+    "why they differ",
+    "source",
+)
 
 
 def html(claims: Sequence[PublishedClaim], charts: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
     """Return the page of all *claims*, with *charts*, pairs of a heading and pieces of HTML, as further sections."""
-    holding = sum(claim.holds for claim in claims)
+    found = Counter(claim.verdict for claim in claims)
     rows = [
-        (claim.what, claim.published, claim.measured, claim.holds, claim.why, claim.source)
+        (
+            claim.what,
+            claim.published,
+            claim.measured,
+            str(claim.verdict),
+            claim.band,
+            claim.why,
+            claim.source,
+        )
         for claim in claims
     ]
     return page.page(
         "What the papers claim, and what was measured",
-        f"{holding} of {len(claims)} claims hold here.",
+        f"Of {len(claims)} claims, " + ", ".join(f"{found[one]} {one}" for one in Verdict) + ".",
         [("Claims", [page.table(CLAIM_HEADINGS, rows)]), *charts],
     )

@@ -122,9 +122,9 @@ class OpenStackTarget(BootTarget):
             "flavorRef": self._cloud.compute.find_flavor(flavor, ignore_missing=False).id,
             "networks": [{"uuid": self._network}],
         }
-        body = {"lease": {"cgpus": boots.cgpus_request(cgpus), "server": server}}
+        lease = {"cgpus": boots.cgpus_request(cgpus), "server": server}
         begun = time.perf_counter()
-        lease_id = self._tenant.request("POST", "/v1/leases", body)["lease"]["id"]
+        lease_id = self._tenant.launch(lease)["lease"]["id"]
         self._leases.append(lease_id)
         return lease_id, begun
 

@@ -60,8 +60,8 @@ class StandaloneTarget(BootTarget):
 
     def _launch(self, cgpus: int) -> Boot:
         begun = time.perf_counter()
-        body = {"lease": {"cgpus": boots.cgpus_request(cgpus), "server": {}}}
-        lease_id = self._client.request("POST", "/v1/leases", body)["lease"]["id"]
+        lease = {"cgpus": boots.cgpus_request(cgpus), "server": {}}
+        lease_id = self._client.launch(lease)["lease"]["id"]
         until(partial(self._has_status, lease_id, "ACTIVE"), "the VM and its GPUs")
         seconds = time.perf_counter() - begun
         shown = self._client.request("GET", f"/v1/leases/{lease_id}")["lease"]

@@ -18,6 +18,7 @@ from gsaasclient.credentials import (
 from gsaasclient.errors import (
     ApiError,
     ClientError,
+    ConnectionLostError,
     CredentialsError,
     StillBusyError,
     UnreachableError,
@@ -29,6 +30,7 @@ __all__ = [
     "ApiError",
     "Client",
     "ClientError",
+    "ConnectionLostError",
     "Credentials",
     "CredentialsError",
     "StillBusyError",

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 
-from gsaasclient.errors import ApiError
+from gsaasclient.errors import ApiError, ConnectionLostError
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 API_VERSION = "1.0"
 """The microversion of the API that requests are for, unless they need a newer one."""
 
+LEASES = "/v1/leases"
+
+
+def new_key() -> str:
+    """Return an Idempotency-Key that no other request has."""
+    return os.urandom(16).hex()
+
 
 class Client:
     """Sends requests to the API with the given credentials. Not for several threads at once."""
@@ -25,14 +33,35 @@ class Client:
     def __init__(self, credentials: Credentials | CloudCredentials) -> None:
         self._transport = credentials.connect()
 
-    def request(self, method: str, path: str, body: Any = None, version: str = API_VERSION) -> Any:
+    def launch(self, lease: dict[str, Any], key: str | None = None) -> Any:
+        """Request a *lease* as `POST /v1/leases` takes it, and return the answer.
+
+        If the connection breaks, the request is sent once more. The API knows it by its *key*, by default a new one,
+        and makes no second lease. Raises what `request` raises.
+        """
+        key = key or new_key()
+        body = {"lease": lease}
+        try:
+            return self.request("POST", LEASES, body, key=key)
+        except ConnectionLostError:
+            return self.request("POST", LEASES, body, key=key)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        version: str = API_VERSION,
+        key: str | None = None,
+    ) -> Any:
         """Send a request and return the answer: the value of its JSON, its text, or None if it is empty.
 
-        *path* begins with `/v1`; *body*, unless None, is sent as JSON; *version* is the microversion. Raises
-        `ApiError` for an error status, `UnreachableError` if there is no answer, and `CredentialsError` if Keystone
-        refuses the credentials.
+        *path* begins with `/v1`; *body*, unless None, is sent as JSON; *version* is the microversion, *key* the
+        Idempotency-Key of a launch. Raises `ApiError` for an error status, `UnreachableError` if there is no answer,
+        and `CredentialsError` if Keystone refuses the credentials.
         """
-        headers = {
+        headers = {} if key is None else {"Idempotency-Key": key}
+        headers |= {
             "Accept": "application/json, text/plain",
             "OpenStack-API-Version": f"gpu-scheduling {version}",
         }

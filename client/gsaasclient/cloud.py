@@ -20,7 +20,12 @@ from openstack.config import OpenStackConfig
 from openstack.config.cloud_region import CloudRegion
 from openstack.connection import Connection
 
-from gsaasclient.errors import ClientError, CredentialsError, UnreachableError
+from gsaasclient.errors import (
+    ClientError,
+    ConnectionLostError,
+    CredentialsError,
+    UnreachableError,
+)
 from gsaasclient.transport import TIMEOUT, Response, Transport
 
 for _library in ("keystoneauth", "openstack"):
@@ -165,6 +170,9 @@ class CloudTransport(Transport):
                 "public authority, OS_CACERT (or cacert in clouds.yaml) names the file of authorities to trust, "
                 "such as /etc/ssl/certs/ca-certificates.crt for those of your system"
             ) from error
+        except keystone.ConnectFailure as error:
+            # What keystoneauth raises for connections that are refused, and for those that end too early.
+            raise ConnectionLostError(f"{service} does not answer: {_root_cause(error)}") from error
         except (keystone.ConnectionError, keystone.DiscoveryFailure) as error:
             raise UnreachableError(f"{service} does not answer: {_root_cause(error)}") from error
         except (keystone.ClientException, OSError) as error:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gsaasclient.errors import UnreachableError
+from gsaasclient.errors import ConnectionLostError, UnreachableError
 from gsaasclient.transport import TIMEOUT, Response, Transport
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
@@ -35,7 +35,7 @@ class DirectTransport(Transport):
         """Send a request and read the response.
 
         The server may have closed a kept connection. A GET that is lost with one is sent again over a new connection.
-        Any other request is not, because it may have taken effect.
+        Any other request is not, because it may have taken effect: that is left to `Client.launch`.
         """
         from http.client import HTTPException
 
@@ -50,7 +50,9 @@ class DirectTransport(Transport):
             if kept and method == "GET":
                 return self._exchange(method, path, content, headers)
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise UnreachableError(
+            lost = isinstance(error, (ConnectionError, HTTPException))
+            refused = isinstance(error, ConnectionRefusedError)
+            raise (ConnectionLostError if lost and not refused else UnreachableError)(
                 f"the GSaaS API at {self._url} does not answer: {reason}; "
                 "is gsaas-standalone (or gsaas-api) running?"
             ) from error

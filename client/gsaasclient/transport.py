@@ -36,7 +36,8 @@ class Transport:
     ) -> Response:
         """Send a request and return the response, whatever its status; *path* begins with `/v1`.
 
-        Raises `UnreachableError` if there is no response, and `CredentialsError` if there is no valid token.
+        Raises `UnreachableError` if there is no response, its subclass `ConnectionLostError` if the request may have
+        taken effect all the same, and `CredentialsError` if there is no valid token.
         """
         raise NotImplementedError
 

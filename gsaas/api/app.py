@@ -27,6 +27,7 @@ from gsaas.api import (
     disconnects,
     errors,
     health,
+    idempotency,
     microversions,
     openapi,
     rbac,
@@ -142,23 +143,27 @@ def _view(
         )
         if route.rule:
             _check_project(context)
-            flask.g.microversion = microversions.negotiate(
+            request.microversion = microversions.negotiate(
                 flask_request.headers.get(microversions.HEADER)
             )
-            request.microversion = flask.g.microversion
+            flask.g.microversion = request.microversion
             request.authorise(route.rule)
-            microversions.check_route(route.since, flask.g.microversion)
+            microversions.check_route(route.since, request.microversion)
         for parameter, value in path_parameters.items():
             _check_name(_NOUNS[parameter], value)
         request.query = validation.parse_query(
             route.query_schema, list(flask_request.args.items(multi=True))
         )
         if route.rule:
-            microversions.check_query(route.query, request.query, flask.g.microversion)
+            microversions.check_query(route.query, request.query, request.microversion)
         if route.body_schema is not None:
             request.body = bodies.read(flask_request)
             route.body_schema.check(request.body)
             flask.g.body = request.body
+        if route.repeatable:
+            request.idempotency_key = idempotency.check(
+                flask_request.headers.get(idempotency.HEADER)
+            )
         return _flask_response(route.handler(request, **path_parameters))
 
     return audit.audited(view, route, service.notifications)

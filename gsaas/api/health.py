@@ -44,7 +44,10 @@ def load_backends(conf: cfg.ConfigOpts) -> Sequence[HealthcheckBaseExtension]:
 
 
 def show(request: ApiRequest) -> ApiResponse:
-    """Check that no backend reports this process as disabled, and that it can read the database; 503 otherwise."""
+    """Check whether this process can answer requests; the status is 503 if it cannot.
+
+    It can if no backend reports it as disabled, if it can read the database, and if that keeps what is written.
+    """
     for backend in request.service.health_backends:
         result = backend.healthcheck(request.server_port)
         if not result.available:
@@ -54,6 +57,12 @@ def show(request: ApiRequest) -> ApiResponse:
             session.execute(sqlalchemy.text("SELECT 1 FROM leases WHERE 1 = 0"))
     except db_exception.DBError:
         raise exceptions.ServiceUnhealthy(reason="this process cannot read the database") from None
+    try:
+        request.service.database.check()
+    except db_exception.DBError:
+        raise exceptions.ServiceUnhealthy(
+            reason="the disk of the database does not keep what is written"
+        ) from None
     return ApiResponse(200, {"status": "ok"})
 
 

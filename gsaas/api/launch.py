@@ -13,7 +13,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas import exceptions
-from gsaas.api import cgpus, limits, queue
+from gsaas.api import cgpus, idempotency, limits, queue
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest
 from gsaas.api.service import ApiService
@@ -39,7 +39,7 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     policy = body["cgpus"].get("policy")
     gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))
     wait_policy = queue.wait_policy(request, body)
-    lease = _new_lease(request, body, gpu_request)
+    lease = idempotency.mark(request, _new_lease(request, body, gpu_request))
     _check_user_data(service, lease)
     service.stored_leases.add(lease.project_id)
     quota = service.limits.of(request.project_id)

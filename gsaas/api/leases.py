@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gsaas import exceptions
-from gsaas.api import lease_view, long_polls
+from gsaas.api import idempotency, lease_view, long_polls
 from gsaas.api.launch import launch
 from gsaas.api.lease_view import PATH, show_lease
 from gsaas.api.rbac import leases as rbac
@@ -29,25 +29,15 @@ def create(request: ApiRequest) -> ApiResponse:
 
     Everything that can be refused is refused before anything is claimed: first for lack of GPUs, then for the
     project's quota, then by the cloud, which checks the server. A lease without a server that can be used at once is
-    returned with its environment.
+    returned with its environment. With the Idempotency-Key of an earlier request, the lease of that one is returned.
     """
-    try:
-        with counted.refusals():
-            lease, notes = launch(request)
-    except exceptions.QuotaExceeded as refusal:
-        cgpus = request.body["lease"]["cgpus"]
-        request.service.notifications.quota_exceeded(request.context, refusal, cgpus)
-        raise
-    if lease.queued_at is None and lease.policy is not None:
-        counted.granted(lease.policy)
-        if lease.status == Status.ACTIVE:
-            counted.launched(lease.timings or {})
+    lease, notes = _launch_once(request)
     if lease.has_server or lease.status == Status.CLAIMED:
         request.service.engine.lease_changed(request.context, lease.id)
     if lease.queued_at is not None:
         timeout = request.query.get("timeout", 0)
         long_polls.wait_for_change(request, lease.id, Status.QUEUED, timeout)
-    if lease.status == Status.ACTIVE and lease.queued_at is None:
+    if lease.status == Status.ACTIVE and lease.queued_at is None and lease.bound_host is None:
         body: dict[str, Any] = {"lease": show_lease(request, None, lease), "notes": notes}
     else:
         with request.service.database.reading() as connection:
@@ -58,6 +48,27 @@ def create(request: ApiRequest) -> ApiResponse:
         body["environment"] = lease_view.environment(request.service, lease)
     location = request.link(f"{PATH}/{lease.id}")["href"]
     return ApiResponse(201 if usable else 202, body, {"Location": location})
+
+
+def _launch_once(request: ApiRequest) -> tuple[Lease, list[str]]:
+    """Return the lease of a request and the cloud's notes; launch unless a request with the same key has done so."""
+    if (known := idempotency.launched_before(request)) is not None:
+        return known, []
+    try:
+        with counted.refusals():
+            lease, notes = launch(request)
+    except idempotency.REFUSALS as refusal:
+        if (known := idempotency.launched_before(request)) is not None:
+            return known, []
+        if isinstance(refusal, exceptions.QuotaExceeded):
+            cgpus = request.body["lease"]["cgpus"]
+            request.service.notifications.quota_exceeded(request.context, refusal, cgpus)
+        raise
+    if lease.queued_at is None and lease.policy is not None:
+        counted.granted(lease.policy)
+        if lease.status == Status.ACTIVE:
+            counted.launched(lease.timings or {})
+    return lease, notes
 
 
 def index(request: ApiRequest) -> ApiResponse:

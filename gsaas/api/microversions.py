@@ -7,6 +7,7 @@ the oldest microversion, so that an old client keeps working.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,13 +18,15 @@ from gsaas.api import errors
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1), (1, 2))
+HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
 1.1: lists of leases, GPUs, hosts, endpoints and the queue take `sort_key` and `sort_dir`; that of leases takes
      `changes-since`.
 1.2: an operator may consent to the move of a GPU to another host; GPUs have `reported_by`.
+1.3: a launch takes the header `Idempotency-Key`. It has the same effect with any older microversion: a client finds out
+     by this number whether a launch may be repeated.
 """
 ADOPTION = "1.2"
 """The microversion that has the consent to moves of GPUs."""
@@ -100,6 +103,7 @@ def check_query(schema: Mapping[str, Any], names: Iterable[str], version: str) -
             )
 
 
+@functools.cache  # of microversions that exist: neither routes nor `negotiate` give others
 def _parse(version: str) -> tuple[int, int]:
     major, minor = version.split(".")
     return int(major), int(minor)

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from gsaas.api import microversions
+from gsaas.api import idempotency, microversions
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.route import PATH_PARAMETER, Route
 from gsaas.api.schemas import common
@@ -86,6 +86,17 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
         {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in route.query["properties"].items()
     ]
+    if route.repeatable:
+        parameters.append(
+            {
+                "name": idempotency.HEADER,
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string", "pattern": f"^{idempotency.KEY}$"},
+                "description": "A name that the client has chosen for this request. For a day, a request with the same "
+                "key and the same body returns the lease that the first one has made, and makes no other.",
+            }
+        )
     if route.rule:
         parameters.append(
             {

@@ -38,6 +38,8 @@ class ApiRequest:
     """The microversion that it asks for."""
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = None
+    idempotency_key: str | None = None
+    """What its client calls it, so that it can be repeated without a second effect."""
     is_disconnected: Callable[[], bool] = lambda: False
     """Returns whether the client has closed its connection."""
 

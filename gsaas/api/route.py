@@ -43,6 +43,8 @@ class Route:
     """Whether the response may also be plain text."""
     exact: bool = False
     """Whether it is served in exactly this spelling of its path, without a slash at the end or escapes."""
+    repeatable: bool = False
+    """Whether it takes an Idempotency-Key, with which a client may send a request again."""
     since: str = microversions.OLDEST
     """The first microversion that has it."""
     changes: str | None = None

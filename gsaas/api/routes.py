@@ -46,6 +46,7 @@ ROUTES = (
         body=schemas.leases.CREATE,
         errors=(409, 503),
         other_statuses=(201,),
+        repeatable=True,
     ),
     Route(
         "GET",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gsaas import rpc
 from gsaas.checkup.findings import Finding, fail, ok, reason, warn
@@ -12,6 +12,7 @@ from gsaas.rpc.queues import NotObservable, QueueState, inspect_queue
 PART = "message bus"
 SIGNATURES = "bus signatures"
 ENGINE = "engine"
+OLD_AGENTS = "old agents"
 BACKLOG = 1000
 """Messages that may wait for the engine: more than the agents of hundreds of hosts send in a minute."""
 
@@ -28,12 +29,20 @@ def check(bus: rpc.Bus) -> Iterator[Finding]:
     yield ok(PART, "it accepts messages")
     try:
         yield check_engine_queue(inspect_queue(bus, rpc.ENGINE))
+        yield from check_old_agents({name: inspect_queue(bus, name) for name in rpc.OF_OLD_AGENTS})
     except NotObservable:
         return
 
 
-def check_signatures(secrets: Sequence[str]) -> Finding:
-    """Check that messages are signed: *secrets* are [bus]secrets."""
+def check_signatures(secrets: Sequence[str], *, enforce: bool) -> Finding:
+    """Check that messages are signed: *secrets* are [bus]secrets, *enforce* is [bus]enforce."""
+    if secrets and not enforce:
+        return warn(
+            SIGNATURES,
+            "messages and answers that are not signed, or with a wrong key, are logged and believed",
+            "give every agent its key (gsaas-manage bus key HOST --role); when no log says any more that something was "
+            "not believed, remove [bus]enforce everywhere",
+        )
     if secrets:
         return ok(SIGNATURES, "messages of hosts and controllers are signed")
     return warn(
@@ -42,6 +51,19 @@ def check_signatures(secrets: Sequence[str]) -> Finding:
         "give each host an account and a key of its own: gsaas-manage bus permissions, gsaas-manage bus key; then set "
         "[bus]secrets",
     )
+
+
+def check_old_agents(queues: Mapping[str, QueueState | None]) -> Iterator[Finding]:
+    """Warn of agents whose release has no topics of their own: *queues* are those that these took messages from."""
+    for name, queue in queues.items():
+        if queue is not None and queue.consumers:
+            yield warn(
+                OLD_AGENTS,
+                f"{queue.consumers} {name} of an older release are connected, and reach no engine of this one",
+                "for each of their hosts: gsaas-manage bus permissions HOST, if it has an account of its own; "
+                "gsaas-manage bus key HOST --role, if messages are signed; then install this release and restart "
+                f"{name}",
+            )
 
 
 def check_engine_queue(queue: QueueState | None) -> Finding:

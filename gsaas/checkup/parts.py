@@ -23,7 +23,7 @@ def check_all(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     from_database = list(_guarded(database.PART, _check_database(conf, hosts)))
     yield from from_database
     yield from _guarded(bus.PART, _check_bus(conf))
-    yield bus.check_signatures(conf.bus.secrets)
+    yield bus.check_signatures(conf.bus.secrets, enforce=conf.bus.enforce)
     if conf.api.auth_strategy == "keystone":
         yield from _guarded(identity.PART, identity.check(conf))
     if conf.engine.cloud == "nova":
@@ -63,6 +63,9 @@ def _check_bus(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """Check the message bus, and Nova's notifications on it or on their own."""
     try:
         connected = rpc.connect(conf)
+    except rpc.Misconfigured as error:
+        yield fail(bus.PART, str(error), "correct the section [bus]")
+        return
     except rpc.BusError as error:
         yield fail(
             bus.PART, f"transport_url cannot be used: {reason(error)}", "correct transport_url"

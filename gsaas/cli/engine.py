@@ -48,7 +48,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         remoting_driver = load_remoting(conf.remoting.driver)
         servers = cloud.load(conf.engine.cloud, conf)
         keys = keyring.from_conf(conf)
-        gpu_network = GpuNetwork.of(conf.gpu_network.prefixes)
+        gpu_network = GpuNetwork.of(conf.gpu_network.prefixes, conf.gpu_network.hosts)
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
     database = service.database(conf)

@@ -21,7 +21,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import conf
-from gsaas.db import leases, migration, ready
+from gsaas.db import history, migration, ready, request_keys
 from gsaas.db.database import Database, retried
 from gsaas.objects import host_names
 
@@ -56,7 +56,7 @@ PURGE = "delete the rows of leases that were released long ago"
 PURGE_MORE = """\
 Delete the rows of leases that were released more than so many days ago, and of their events. Leases that are not
 released are never deleted. What is deleted no longer counts in `gsaas usage`. The services may run meanwhile: each
-batch is a transaction of its own.
+batch is a transaction of its own. Idempotency keys of requests are forgotten after a day.
 """
 REGISTER = "create the registered limits that Keystone lacks, with the values of [quotas]"
 REGISTER_MORE = """\
@@ -72,10 +72,11 @@ after the current key; then, on all of them, move it before the current key; whe
 the old key.
 """
 
-BUS_KEY = "print a new secret for [bus]secrets, or the key of a host for [bus]host_keys"
+BUS_KEY = "print a new secret for [bus]secrets, or the key of a host's agent for [bus]host_keys"
 BUS_KEY_MORE = """\
-Without HOST, print a new secret for [bus]secrets of all controllers. With HOST, print the key that this host shares
-with the controllers, for [bus]host_keys in the configuration of its agents: derived from the first of [bus]secrets.
+Without HOST, print a new secret for [bus]secrets of all controllers. With HOST and --role, print the key that this
+agent of the host shares with the controllers, for [bus]host_keys in the agent's own configuration: derived from the
+first of [bus]secrets. The key of one role is of no use for the other.
 """
 BUS_PERMISSIONS = "print or set what the account of a host may do on RabbitMQ"
 BUS_PERMISSIONS_MORE = """\
@@ -88,6 +89,8 @@ EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN = 0, 1, 2
 """Exit statuses, as `EPILOG` explains them."""
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from gsaas.checkup.findings import Finding
 
 
@@ -147,9 +150,11 @@ def purge(
     with _database(settings) as database:
         if dry_run:
             with database.reading() as connection:
-                found = leases.released_before(connection, moment)
+                found = history.released_before(connection, moment)
         else:
-            found = sum(_purged(database, moment, batch))
+            found = sum(_in_batches(database, lambda one: history.purge(one, moment, batch)))
+            for _ in _in_batches(database, lambda one: request_keys.purge(one, min(batch, 500))):
+                pass
     if format == "json":
         before = f"{moment.isoformat(timespec='seconds')}Z"
         print(json.dumps({"released_before": before, "leases": found, "dry_run": dry_run}))
@@ -159,16 +164,16 @@ def purge(
     return EXIT_OK
 
 
-def _purged(database: Database, moment: datetime.datetime, batch: int) -> Iterator[int]:
-    """Delete one batch after the other, each in a transaction of its own, and yield the number of its leases."""
+def _in_batches(database: Database, purge_some: Callable[[Connection], int]) -> Iterator[int]:
+    """Purge one batch after the other, each in a transaction of its own, and yield the number of its rows."""
 
     @retried
-    def delete() -> int:
+    def once() -> int:
         with database.writing() as connection:
-            return leases.purge(connection, moment, batch)
+            return purge_some(connection)
 
-    while deleted := delete():
-        yield deleted
+    while purged := once():
+        yield purged
 
 
 def register(settings: cfg.ConfigOpts) -> int:
@@ -282,7 +287,14 @@ def _add_bus_commands(nouns: argparse._SubParsersAction[argparse.ArgumentParser]
     bus = nouns.add_parser("bus", help="the message bus: bus key, bus permissions")
     verbs = bus.add_subparsers(title="commands", metavar="COMMAND", required=True)
     command = verbs.add_parser("key", help=BUS_KEY, description=BUS_KEY_MORE)
-    command.add_argument("host", metavar="HOST", nargs="?", help="print the key of this host")
+    command.add_argument(
+        "host", metavar="HOST", nargs="?", help="print the key of an agent of this host"
+    )
+    command.add_argument(
+        "--role",
+        choices=("gpu", "compute"),
+        help="with HOST: gpu for gsaas-monitor, compute for gsaas-rodvr",
+    )
     command.set_defaults(run=bus_key)
     command = verbs.add_parser(
         "permissions", help=BUS_PERMISSIONS, description=BUS_PERMISSIONS_MORE
@@ -302,18 +314,21 @@ def _add_bus_commands(nouns: argparse._SubParsersAction[argparse.ArgumentParser]
     command.set_defaults(run=bus_permissions)
 
 
-def bus_key(settings: cfg.ConfigOpts, host: str | None) -> int:
-    """Print a new secret for [bus]secrets, or the key of *host*. Returns the exit status."""
+def bus_key(settings: cfg.ConfigOpts, host: str | None, role: str | None) -> int:
+    """Print a new secret for [bus]secrets, or the key of an agent of *host*. Returns the exit status."""
+    from gsaas import rpc
     from gsaas.rpc import signatures
 
-    if host is None:
+    if (host is None) != (role is None):
+        return _fail("HOST and --role go together: the key is that of one agent", EXIT_UNKNOWN)
+    if host is None or role is None:
         print(secrets.token_urlsafe(32))
         return EXIT_OK
     if not host_names.is_valid(host):
         return _fail(f"{host!r} is no host name: {host_names.RULE}", EXIT_UNKNOWN)
     if not settings.bus.secrets:
         return _fail("[bus]secrets is not set: make one with gsaas-manage bus key", EXIT_PROBLEM)
-    print(signatures.key_of(settings.bus.secrets[0], host))
+    print(signatures.key_of(settings.bus.secrets[0], rpc.agent_name(rpc.ROLES[role], host)))
     return EXIT_OK
 
 

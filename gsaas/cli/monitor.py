@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -52,7 +53,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         source = sources.load(conf, name, driver.default_port)
     except (ValueError, SourceUnavailable) as error:
         raise service.Unstartable(str(error)) from error
-    bus = service.bus(conf)
+    bus = service.bus(conf, rpc.MONITOR)
     parts.callback(bus.cleanup)
 
     def in_process(owner: DaemonService) -> DaemonSupervisor:
@@ -95,7 +96,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     parts.callback(monitor.stop)
     reports.add_section("Monitor", monitor.describe)
     if conf.grants.gate_port:
-        parts.callback(_open_gate(bus, gpu_address, conf.grants.gate_port))
+        parts.callback(_open_gate(bus, name, gpu_address, conf.grants.gate_port))
 
 
 def _clean(
@@ -113,15 +114,15 @@ def _without_systemd(error: SystemdUnavailable) -> service.Unstartable:
     )
 
 
-def _open_gate(bus: rpc.Bus, address: str, port: int) -> Callable[[], None]:
-    """Open the gate at *address*; return the function that closes it. Raises `service.Unstartable`."""
+def _open_gate(bus: rpc.Bus, host: str, address: str, port: int) -> Callable[[], None]:
+    """Open the gate of *host* at *address*; return the function that closes it. Raises `service.Unstartable`."""
     try:
         listener = socket.create_server((address, port))
     except OSError as error:
         raise service.Unstartable(
             f"grants cannot be taken at {address}:{port}: {error.strerror}; see [grants]gate_port"
         ) from error
-    gate = Gate(listener, EngineClient(bus).grant_shown)
+    gate = Gate(listener, functools.partial(EngineClient(bus).grant_shown, host))
     gate.start()
     return gate.stop
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from gsaas import reports, service
+from gsaas import reports, rpc, service
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.limits import ConnectionLimits
@@ -79,7 +79,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             f"there is no interface {options.gpu_device}, which is to reach the GPU network; "
             "set gpu_device in the section [rodvr]"
         )
-    bus = service.bus(conf)
+    bus = service.bus(conf, rpc.RODVR)
     parts.callback(bus.cleanup)
     endpoint_service = EndpointService(
         bus,

@@ -78,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from gsaas.exceptions import UnknownPolicy
     from gsaas.sim.history import HistoryError
     from gsaas.sim.plan import Unreachable
+    from gsaas.sim.policies import NotSimulated
     from gsaas.sim.scenario import ScenarioError
 
     try:
@@ -86,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"gsaas-sim: {error}", file=sys.stderr)
         return WRONG_USAGE
-    except (HistoryError, ScenarioError, UnknownPolicy, Unreachable) as error:
+    except (HistoryError, NotSimulated, ScenarioError, UnknownPolicy, Unreachable) as error:
         print(f"gsaas-sim: {error}", file=sys.stderr)
     except OSError as error:
         print(f"gsaas-sim: {error.filename or ''}: {error.strerror}", file=sys.stderr)

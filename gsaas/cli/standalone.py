@@ -45,11 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     try:
         return _clean(args) if args.clean else _run(args)
-    except _StartupError as error:
+    except _CannotRunError as error:
         return _fail(str(error))
 
 
-class _StartupError(Exception):
+class _CannotRunError(Exception):
     """The text is one sentence for the user: what is wrong and what to do."""
 
 
@@ -110,7 +110,7 @@ def _missing_capabilities() -> list[str]:
 
 
 def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
-    """Return the configuration of the files and the command line; raise `_StartupError` if it cannot be used."""
+    """Return the configuration of the files and the command line; raise `_CannotRunError` if it cannot be used."""
     from gsaas import conf as gsaas_conf
 
     try:
@@ -119,7 +119,7 @@ def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
             if (value := getattr(args, option)) is not None:
                 conf.set_override(option, value, "standalone")
     except (cfg.Error, ValueError) as error:
-        raise _StartupError(str(error)) from None
+        raise _CannotRunError(str(error)) from None
     for problem in gsaas_conf.problems(conf):
         print(f"gsaas-standalone: warning: {problem}", file=sys.stderr)
     conf.set_default("driver", "simulated", "remoting")
@@ -134,7 +134,7 @@ def _clean(args: argparse.Namespace) -> int:
     try:
         StateDir(Path(conf.standalone.state_dir)).clean()
     except AlreadyRunning as error:
-        raise _StartupError(f"{error}; stop it first") from None
+        raise _CannotRunError(f"{error}; stop it first") from None
     return 0
 
 
@@ -160,18 +160,20 @@ def _run(args: argparse.Namespace) -> int:
         try:
             service = Standalone(conf, state)
         except ValueError as error:  # a driver or policy that is not installed
-            raise _StartupError(f"the configuration cannot be used: {error}") from None
+            raise _CannotRunError(f"the configuration cannot be used: {error}") from None
         try:
             url = service.start()
             print(f"ready: {url} (credentials: {state.path}/credentials.json)", flush=True)
             service.serve()
+            if service.failure is not None:
+                raise _CannotRunError(service.failure)
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 # A second signal must not interrupt the orderly stop.
                 signal.signal(number, signal.SIG_IGN)
             service.stop()
     except AlreadyRunning as error:
-        raise _StartupError(f"{error}; stop it, or name another --state-dir") from None
+        raise _CannotRunError(f"{error}; stop it, or name another --state-dir") from None
     except (
         CannotListen,
         InventoryError,
@@ -179,7 +181,7 @@ def _run(args: argparse.Namespace) -> int:
         TokenFileError,
         StateDirUnusable,
     ) as error:
-        raise _StartupError(str(error)) from None
+        raise _CannotRunError(str(error)) from None
     except KeyboardInterrupt:
         pass
     return 0

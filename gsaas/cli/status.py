@@ -101,7 +101,7 @@ class Checks(upgradecheck.UpgradeCommands):
     @_guarded
     def check_signatures(self) -> Result:
         """Messages on the bus are signed."""
-        return _result([bus.check_signatures(self.conf.bus.secrets)])
+        return _result([bus.check_signatures(self.conf.bus.secrets, enforce=self.conf.bus.enforce)])
 
     @_guarded
     def check_access_rules(self) -> Result:

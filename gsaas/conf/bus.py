@@ -12,23 +12,24 @@ OPTS: list[cfg.Opt] = [
         "secrets",
         secret=True,
         default=[],
-        help="On controllers only, the same on all of them: secrets from which the key of each host is derived; "
+        help="On controllers only, the same on all of them: secrets from which the key of each agent is derived; "
         "`gsaas-manage bus key` makes one. The first signs, all are believed, so that they can be replaced one "
         "after the other. Without any, messages are neither signed nor checked, and any host on the bus can report in "
-        "the name of another, or send it commands in the name of the engine.",
+        "the name of another, or send it commands in the name of the engine. An agent that reads them does not start.",
     ),
     cfg.ListOpt(
         "host_keys",
         secret=True,
         default=[],
-        help="On compute hosts and GPU hosts only: the key of this host, which `gsaas-manage bus key HOST` prints on a "
-        "controller. The first signs, all are believed. Without any, this host's messages are not signed, so "
-        "controllers with `secrets` refuse them, and this host believes commands of anybody on the bus.",
+        help="For an agent only, in its own configuration file (gsaas-monitor.conf, gsaas-rodvr.conf): its key, which "
+        "`gsaas-manage bus key HOST --role gpu`, or `--role compute`, prints on a controller. The first signs, all are "
+        "believed. Without any, this agent's messages are not signed, so controllers with `secrets` refuse them, and "
+        "it believes commands and answers of anybody on the bus.",
     ),
     cfg.BoolOpt(
         "enforce",
         default=True,
-        help="Refuse messages that are not signed as `secrets` or `host_keys` require. If false, such messages are "
+        help="Refuse messages and answers that are not signed as `secrets` or `host_keys` require. If false, they are "
         "only logged: for the time in which hosts get their keys one after the other.",
     ),
     cfg.FloatOpt(

@@ -134,6 +134,14 @@ OPTS = [
         "can exhaust the host. 0: no limit.",
     ),
     cfg.IntOpt(
+        "tmp_mb",
+        default=1024,
+        min=1,
+        help="MiB of temporary files that each daemon may have: its /tmp and /var/tmp are one file system of its own "
+        "in memory, which counts to its host_memory_mb. Too little, and a middleware that keeps data there fails with "
+        "ENOSPC; a value near host_memory_mb lets such files end the daemon.",
+    ),
+    cfg.IntOpt(
         "tasks",
         default=4096,
         min=16,

@@ -20,6 +20,14 @@ OPTS: list[cfg.Opt] = [
         "that the host has routes to through it, except a default route. Too small a network keeps GPU hosts out of "
         "service, too large a one lets a GPU host that an attacker controls send VMs to other machines.",
     ),
+    cfg.DictOpt(
+        "hosts",
+        default={},
+        help="On controllers: the addresses of hosts on the GPU network, `gpu1:192.0.2.11,compute1:192.0.2.21`. A host "
+        "that is named here is believed with this address only, and no other host is believed with it. A host that is "
+        "not named has the address that it reports first. With all hosts named, no host can take the address of one "
+        "that has not reported yet; each new host then has to be added here, and engines restarted.",
+    ),
 ]
 
 

@@ -29,6 +29,7 @@ from sqlalchemy import orm
 from stevedore import driver as stevedore_driver
 
 from gsaas.db import changes
+from gsaas.db import outages as outages  # oslo.db is taught by its import
 from gsaas.db.change_numbers import NUMBERING, Numbering, Writers
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -97,8 +98,14 @@ class Storage(Protocol):
     def tune(engine: sqlalchemy.Engine) -> None:
         """Set up every connection that *engine* opens from now on."""
 
+    def check(self) -> None:
+        """Raise `oslo_db.exception.DBConnectionError` if the disk does not keep what is written."""
+
+    def on_failure(self, call: Callable[[], None]) -> None:
+        """Have *call* called, once, when what was committed could not be brought to the disk."""
+
     def sync(self) -> None:
-        """Return when all that was committed is on the disk; raises `oslo_db.exception.DBError`."""
+        """Return when all that was committed is on the disk; raises `oslo_db.exception.DBConnectionError`."""
 
     def sync_soon(self) -> None:
         """Sync all that was committed to the disk a moment later, without waiting for it."""
@@ -203,13 +210,13 @@ class Database:
         A later change is never on the disk without these.
         """
         noted: list[changes.Change] = []
+        self.check()  # before anything is written: what cannot be kept would claim GPUs that no client knows of
         numbering = Numbering(self._change_writers)
         with self._write_lock:
             try:
                 with self._writers.begin() as connection:
-                    info = (
-                        connection.info
-                    )  # of the connection to the database, which others use later
+                    # Of the connection to the database, which others use later.
+                    info = connection.info
                     info[NUMBERING] = numbering
                     if self.on_commit is not None:
                         info[changes.NOTED] = noted
@@ -230,6 +237,19 @@ class Database:
                 self._storage.sync()
         if noted and self.on_commit is not None:
             self.on_commit(noted)
+
+    def check(self) -> None:
+        """Raise `oslo_db.exception.DBConnectionError` if the database can be read but keeps nothing any more.
+
+        A database server that cannot write says so itself.
+        """
+        if self._storage is not None:
+            self._storage.check()
+
+    def on_storage_failure(self, call: Callable[[], None]) -> None:
+        """Have *call* called, once, when a database inside the process keeps nothing any more. It must not block."""
+        if self._storage is not None:
+            self._storage.on_failure(call)
 
     def sync(self) -> None:
         """Wait until all that was committed before is on the disk."""

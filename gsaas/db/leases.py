@@ -4,7 +4,7 @@
 1. A status changes only by `transition` or `move`, which ask `gsaas.objects.lifecycle` and return the event to record.
 2. `lock` keeps the row of a lease until the transaction ends, so two engines cannot both change it. Every change of a
    lease begins with it.
-3. Released leases are history: they are found by their id, and listed only when asked for. `purge` deletes them.
+3. Released leases are history: they are found by their id, and listed only when asked for. `history` deletes them.
 4. The statements of a claim and a release are prepared, because every request waits for them.
 5. An engine takes the steps of a lease only while it owns the lease (`acquire_ownership`, `release_ownership`). The row
    lock of rule 2 covers one change; ownership covers what happens outside the database between two changes.
@@ -23,12 +23,10 @@ from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Select,
     and_,
     bindparam,
-    delete,
     exists,
     func,
     or_,
@@ -304,7 +302,8 @@ def record_events(connection: Connection, lease_id: str, happened: Sequence[Leas
 def insert(connection: Connection, lease: Lease) -> None:
     """Write a new lease, without its claims."""
     # Half of the columns of most leases are NULL, and each that is named takes its time.
-    values = {name: value for name in COLUMNS if (value := getattr(lease, name)) is not None}
+    fields = vars(lease)
+    values = {name: value for name in COLUMNS if (value := fields[name]) is not None}
     _INSERT_LEASE.run(connection, **values)
 
 
@@ -477,24 +476,6 @@ def stored(connection: Connection, project_id: str) -> int:
     return connection.scalars(query).one()
 
 
-def released_before(connection: Connection, moment: datetime.datetime) -> int:
-    """Return how many leases were released before *moment* (UTC), and are still stored."""
-    query = select(func.count()).select_from(_LEASES).where(*_ended_before(moment))
-    return connection.scalars(query).one()
-
-
-def purge(connection: Connection, moment: datetime.datetime, at_most: int) -> int:
-    """Delete up to *at_most* leases that were released before *moment* (UTC), with their events; return how many."""
-    # MariaDB takes no LIMIT in the sub-query of an IN, so the ids are read first.
-    query = select(_LEASES.c.id).where(*_ended_before(moment)).order_by(_LEASES.c.created_at)
-    ids = list(connection.scalars(query.limit(at_most)))
-    for first in range(0, len(ids), _AT_ONCE):
-        some = ids[first : first + _AT_ONCE]
-        connection.execute(delete(_EVENTS).where(_EVENTS.c.lease_id.in_(some)))
-        connection.execute(delete(_LEASES).where(_LEASES.c.id.in_(some)))
-    return len(ids)
-
-
 def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
     """Note that no daemon of its own is left of a lease on *host*; their ports may be given to other leases."""
     connection.execute(
@@ -502,13 +483,6 @@ def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
         .where(_CLAIMS.c.lease_id == lease_id, _CLAIMS.c.daemon_host == host)
         .values(daemon_host=None, daemon_port=None)
     )
-
-
-def _ended_before(moment: datetime.datetime) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions for leases that nothing can change any more, and that were released before *moment*."""
-    # The last condition follows from the one before it; an index has the time of creation.
-    ended = _LEASES.c.released_at < moment
-    return _LEASES.c.status == Status.RELEASED, ended, _LEASES.c.created_at < moment
 
 
 def _oldest_first(query: Select[Any]) -> Select[Any]:

@@ -308,6 +308,7 @@ class LeaseRow(Base):
         ),
         Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
         Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
+        Index("uq_leases_request_key", "request_key", unique=True, **_set_only("request_key")),
         STORAGE,
     )
 
@@ -358,6 +359,8 @@ class LeaseRow(Base):
     driven_by: Mapped[str | None] = mapped_column(Name)
     driven_until: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     timings: Mapped[dict[str, float] | None] = mapped_column(JSON, default=dict)
+    request_key: Mapped[str | None] = mapped_column(String(64))
+    request_digest: Mapped[str | None] = mapped_column(String(64))
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"

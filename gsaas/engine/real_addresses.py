@@ -2,8 +2,8 @@
 """Which addresses on the GPU network the engine believes and sends.
 
 A host names its own address in its reports; masked addresses lead there, and fences admit it. So an address that a
-report names has to be in the GPU network, and no other host has it: the first one that named it keeps it until
-an operator forgets that host.
+report names has to be in the GPU network, and no other host has it: the one that the operator names, or else the
+first one that reported it keeps it until an operator forgets that host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gsaas.objects.gpu_network import GpuNetwork
 
 def report_refusal(session: Session, network: GpuNetwork, host: str, address: str) -> str | None:
     """Return why *address* is not believed to be that of *host*, as a sentence for operators; None if it is."""
-    if refusal := network.refusal(address):
+    if refusal := network.refusal(address) or network.host_refusal(host, address):
         return (
             f"{host} reports the address {address} on the GPU network, which is refused: {refusal}"
         )

@@ -120,21 +120,20 @@ _GPU_HOST_REPORT = jsonschema.Draft202012Validator(
 )
 
 
-_FROM_HOSTS = frozenset(
-    (
-        *("endpoint_started", "endpoint_report"),
-        *("monitor_report", "daemons_started", "daemons_report"),
-    )
-)
-"""Methods that the host may call which their argument `host` names."""
+_FROM_AGENTS = {
+    **dict.fromkeys(("endpoint_started", "endpoint_report"), rpc.RODVR),
+    **dict.fromkeys(
+        ("monitor_report", "daemons_started", "daemons_report", "grant_shown"), rpc.MONITOR
+    ),
+}
+"""Method -> the agent that may call it, of the host that its argument `host` names."""
 
 
 def may_send(sender: str, method: str, arguments: Mapping[str, Any]) -> bool:
-    """Return whether *sender*, a host or the controllers, may call a method of `RpcEndpoint`."""
-    if method in _FROM_HOSTS:
-        return bool(sender == arguments.get("host"))
-    # Any host may have a gate; what it was shown is signed for its consumer.
-    return method == "grant_shown" or sender == rpc.CONTROLLERS
+    """Return whether *sender*, an agent or the controllers, may call a method of `RpcEndpoint`."""
+    if agent := _FROM_AGENTS.get(method):
+        return sender == rpc.agent_name(agent, str(arguments.get("host")))
+    return sender == rpc.CONTROLLERS
 
 
 class RpcEndpoint:
@@ -283,15 +282,18 @@ class RpcEndpoint:
                 LOG.warning("this is tried again at the next report of %s: %s", host, error)
 
     def grant_shown(
-        self, context: RequestContext, key: str, address: str, lease_id: str
+        self, context: RequestContext, host: str, key: str, address: str, lease_id: str
     ) -> dict[str, str | None]:
-        """Redeem a grant that was presented at a gate, and have the fences admit its address.
+        """Redeem a grant that was presented at the gate of *host*, and have the fences admit its address.
 
         Returns the code and the message of a refusal; both are None if the grant was redeemed.
         """
+        _HOST.validate(host)
         _ID.validate(lease_id)
         _GRANT.validate(key)
-        shown = redemption.PresentedGrant(key, str(ipaddress.IPv4Address(address)), lease_id)
+        shown = redemption.PresentedGrant(
+            key, str(ipaddress.IPv4Address(address)), lease_id, gate_of=host
+        )
         try:
             redemption.redeem(self._database, self._keyring, shown)
         except exceptions.GrantRefused as refusal:

@@ -103,15 +103,11 @@ class Allocator:
         *watch* was started when the claim began. Raises `OvertakenError` if a GPU is not as the cache has it, and the
         errors of `UNREACHABLE`.
         """
-        newest = self._cache.newest_generation
-        # In the order of the cGPUs, so that `given` tells which GPU was claimed last.
-        order = {share.gpu_uuid: place for place, share in enumerate(placement.shares, start=1)}
-        before: dict[str, Gpu] = {}
-        after: dict[str, Gpu] = {}
-        for uuid, size in placement.memory_by_gpu().items():
-            before[uuid] = gpu = self._cache.pool[uuid]
-            generation = newest + order[uuid]
-            after[uuid] = gpu.claim(size, exclusive=request.exclusive, generation=generation)
+        pool = self._cache.pool
+        after = pool.claimed(
+            placement, exclusive=request.exclusive, newest=self._cache.newest_generation
+        )
+        before = {uuid: pool[uuid] for uuid in after}
         allocated, happened = self._allocated(connection, lease, placement, policy, after)
         took = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
         allocated = allocated.with_(timings=took)

@@ -103,6 +103,7 @@ class Candidates:
         """Return whether *gpu* is a candidate."""
         return (
             self._request.fits(gpu)
+            and gpu.kind not in self._gpus.reserved_kinds
             and gpu.host not in self._excluded
             and (not self._local or gpu.host in self._gpus.compute_hosts)
         )

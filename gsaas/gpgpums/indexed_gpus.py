@@ -54,6 +54,8 @@ class IndexedGpus:
         self.mix = mix
         self.subset_size = subset_size
         self._randrange = randrange
+        self.reserved_kinds: frozenset[Kind] = frozenset()
+        """Kinds whose GPUs no request gets now."""
         self.slots: list[Gpu] = []
         """The GPUs in pool order, as of the last use of an index."""
         self._gpus: dict[str, Gpu] = {gpu.uuid: gpu for gpu in gpus}
@@ -63,7 +65,8 @@ class IndexedGpus:
         self._compute_hosts = frozenset(compute_hosts)
         self._slot_of: dict[str, int] = {}
         self._hosts: list[str] = []
-        self._kinds: frozenset[Kind] = frozenset()
+        self.memory_by_kind: dict[Kind, tuple[int, int]] = {}
+        """Kind -> MiB of its smallest and of its largest GPU, as of the last use of an index."""
         self._indexes: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._is_stale = True
         """Slots must be numbered anew: GPUs were added or removed, or changed their host, device index or kind."""
@@ -122,6 +125,7 @@ class IndexedGpus:
     def subset(self, gpus: Iterable[Gpu]) -> Self:
         """Return a new object of this class with only *gpus*, and with its slots numbered."""
         subset = type(self)(gpus, self._compute_hosts, self.mix, self.subset_size, self._randrange)
+        subset.reserved_kinds = self.reserved_kinds
         subset.number_slots()
         return subset
 
@@ -134,16 +138,23 @@ class IndexedGpus:
         )
         self._slot_of = {gpu.uuid: slot for slot, gpu in enumerate(self.slots)}
         self._hosts = sorted(self._by_host)
-        self._kinds = frozenset(gpu.kind for gpu in self.slots)
+        self.memory_by_kind = _memory_by_kind(self.slots)
         self._indexes.clear()
         self._is_stale = False
 
     def view(self, request: Request, local: bool) -> RequestView:
         """Return the view of *request*; with *local*, GPUs of hosts that run no VMs offer it nothing."""
         kinds = None
-        if request.gpu_model is not None or request.compute_capability is not None:
-            kinds = frozenset(kind for kind in self._kinds if request.wants_kind(kind))
-        return RequestView(request.mode, local, None if kinds == self._kinds else kinds)
+        if (
+            self.reserved_kinds
+            or request.gpu_model is not None
+            or request.compute_capability is not None
+        ):
+            kinds = frozenset(filter(request.wants_kind, self.memory_by_kind.keys()))
+            kinds -= self.reserved_kinds
+        return RequestView(
+            request.mode, local, None if kinds == self.memory_by_kind.keys() else kinds
+        )
 
     def offered_mb(self, gpu: Gpu, view: RequestView) -> int:
         """Return the MiB that *gpu* offers a request with this view."""
@@ -281,4 +292,12 @@ class _HostsByLeases:
 
 
 def _place_and_kind(gpu: Gpu) -> tuple[Any, ...]:
-    return (gpu.host, gpu.device_index, gpu.kind)
+    return (gpu.host, gpu.device_index, gpu.kind, gpu.memory_mb)
+
+
+def _memory_by_kind(gpus: Iterable[Gpu]) -> dict[Kind, tuple[int, int]]:
+    sizes: dict[Kind, tuple[int, int]] = {}
+    for gpu in gpus:
+        least, most = sizes.get(gpu.kind, (gpu.memory_mb, gpu.memory_mb))
+        sizes[gpu.kind] = min(least, gpu.memory_mb), max(most, gpu.memory_mb)
+    return sizes

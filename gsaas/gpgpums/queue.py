@@ -93,12 +93,13 @@ def choose_next(
                     reserved_for.add(queued.request)
                     reserved += _reserve(pool, queued.request)
                     unplaceable.clear()  # the pool has changed
-                    if all(gpu.withheld is not None for gpu in pool):
+                    if pool.reserved_kinds == pool.memory_by_kind.keys():
                         return None  # no GPU is left for later requests
             elif allows(queued, placement):
                 return queued, placement
         return None
     finally:
+        pool.reserved_kinds = frozenset()
         for gpu in reserved:
             pool.put(gpu)
 
@@ -116,8 +117,28 @@ def estimate(position: int, active_leases: int, durations: Sequence[float]) -> f
 
 
 def _reserve(pool: Pool, request: Request) -> list[Gpu]:
-    """Withhold every GPU that *request* could use if it were idle; return these GPUs as they were before."""
-    usable = [gpu for gpu in pool if gpu.withheld is None and _could_use(request, gpu)]
+    """Withhold every GPU that *request* could use if it were idle; return those that are withheld one by one.
+
+    They are returned as they were before. Kinds of which it could use every GPU are reserved as a whole, at a cost
+    that does not grow with the number of their GPUs.
+    """
+    pool.number_slots()
+    size, in_part = request.memory_mb or 1, False
+    for kind, (least, most) in pool.memory_by_kind.items():
+        if kind in pool.reserved_kinds or not request.wants_kind(kind) or most < size:
+            continue
+        if least >= size and request.host is None:
+            pool.reserved_kinds |= {kind}
+        else:
+            in_part = True
+    if not in_part:
+        return []
+    gpus = pool if request.host is None else pool.on_host(request.host)
+    usable = [
+        gpu
+        for gpu in gpus
+        if gpu.withheld is None and gpu.kind not in pool.reserved_kinds and _could_use(request, gpu)
+    ]
     for gpu in usable:
         pool.put(gpu.with_(withheld=WithheldReason.RESERVED))
     return usable

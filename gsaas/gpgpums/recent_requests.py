@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from gsaas.gpgpums.indexed_gpus import Mix
+from gsaas.gpgpums.indexed_gpus import IndexedGpus, Mix
+from gsaas.gpgpums.policies.base import Policy
 from gsaas.objects.request import ANY, Request
 
 
@@ -27,6 +28,11 @@ class RecentRequests:
             self._counts[oldest] -= count
             if not self._counts[oldest]:
                 del self._counts[oldest]
+
+    def show(self, policy: Policy, pool: IndexedGpus) -> None:
+        """Let *policy* see the mix in *pool*, if it is one that looks at it. To be called before each choice."""
+        if policy.looks_at_mix:
+            pool.mix = self.mix
 
     @property
     def mix(self) -> Mix:

@@ -180,8 +180,7 @@ class GpuScheduler:
         policy = self.policies.of(name, self._cache.default_policy)
         if policy.looks_at_utilisation:
             self._cache.read_utilisation(connection)
-        if policy.looks_at_mix:
-            self._cache.pool.mix = self._recent.mix
+        self._recent.show(policy, self._cache.pool)
         return policy
 
     def known(self, uuid: str) -> Gpu | None:

@@ -67,7 +67,7 @@ class Monitor:
         self._problems: set[str] = set()
         """The problems of the last snapshot, which have been logged."""
         self._engine = EngineClient(bus)
-        self._server = rpc.server(bus, rpc.MONITOR, host, self)
+        self._server = rpc.agent_server(bus, rpc.MONITOR, host, self)
         self._report_due = threading.Event()
         source.subscribe(self._report_due.set)
         self._stopping = threading.Event()

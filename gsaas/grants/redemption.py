@@ -48,6 +48,8 @@ class PresentedGrant:
     """The lease that the consumer claims to have; None if it names none."""
     project_id: str | None = None
     """The project of the consumer; None if it is not known."""
+    gate_of: str | None = None
+    """The GPU host at whose gate it is presented, which has to be one of the lease's; None: a service presents it."""
 
 
 def redeem(database: Database, keyring: Keyring, presented: PresentedGrant) -> str:
@@ -61,7 +63,7 @@ def redeem(database: Database, keyring: Keyring, presented: PresentedGrant) -> s
     try:
         grant = _verified(keyring, presented, now)
         _check_context(grant, presented)
-        _admit(database, grant, presented.address)
+        _admit(database, grant, presented)
     except exceptions.GrantRefused as refusal:
         lease_id = grant.lease_id if grant else refusal.facts.get("lease_id")
         _record_refusal(database, lease_id, presented, refusal)
@@ -90,12 +92,30 @@ def _check_context(grant: Grant, presented: PresentedGrant) -> None:
 
 
 @retried
-def _admit(database: Database, grant: Grant, address: str) -> None:
+def _admit(database: Database, grant: Grant, presented: PresentedGrant) -> None:
+    address = presented.address
     with database.writing() as connection:
+        if presented.gate_of is not None:
+            _check_gate(connection, grant, presented.gate_of)
         admitted = leases.admit(connection, grant.lease_id, grant.project_id, REDEEMABLE, address)
         if not admitted:
             raise _refusal(connection, grant, address)
         leases.note(connection, grant.lease_id, REDEEMED, f"from {address}")
+
+
+def _check_gate(connection: Connection, grant: Grant, host: str) -> None:
+    """Refuse a grant that *host* passes on although the lease has no GPU there: its consumer has no reason to show it.
+
+    So a host can have an address admitted to leases that it serves only.
+    """
+    try:
+        lease = leases.get(connection, grant.lease_id, grant.project_id)
+    except exceptions.NotFound:
+        return  # `_refusal` says so
+    if lease.status in REDEEMABLE and all(claim.gpu.host_name != host for claim in lease.claims):
+        raise exceptions.GrantStolen(
+            why="it was shown at the gate of a host that has none of the lease's GPUs"
+        )
 
 
 def _refusal(connection: Connection, grant: Grant, address: str) -> exceptions.GrantRefused:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 _IMPOSSIBLE = {
     "0.0.0.0/8": "the address of no host",
@@ -23,10 +23,16 @@ class GpuNetwork:
     """The networks that *prefixes* name; without any, all addresses that a host can have."""
 
     prefixes: tuple[ipaddress.IPv4Network, ...] = ()
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """Host -> the address that it has, by the operator's word; hosts that are left out have any other."""
 
     @classmethod
-    def of(cls, prefixes: Iterable[str]) -> GpuNetwork:
-        """Return the network of [gpu_network]prefixes; `ValueError` for text that is none, or cannot be one."""
+    def of(cls, prefixes: Iterable[str], hosts: Mapping[str, str] | None = None) -> GpuNetwork:
+        """Return the network of [gpu_network]prefixes and [gpu_network]hosts.
+
+        Raises `ValueError` for text that is no network or address, or cannot be one of the GPU network, and for an
+        address of two hosts.
+        """
         networks = tuple(map(ipaddress.IPv4Network, prefixes))
         for network in networks:
             for impossible, what in _NETWORKS.items():
@@ -34,7 +40,18 @@ class GpuNetwork:
                     raise ValueError(
                         f"[gpu_network]prefixes: {network} overlaps with {impossible}, whose addresses are each {what}"
                     )
-        return cls(networks)
+        made = cls(networks, dict(hosts or {}))
+        for host, address in made.hosts.items():
+            if refusal := made.refusal(address) or made.host_refusal(host, address):
+                raise ValueError(f"[gpu_network]hosts: {host}:{address} cannot be: {refusal}")
+        return made
+
+    def host_refusal(self, host: str, address: str) -> str | None:
+        """Return why *address* cannot be that of *host*, by the operator's word; None if it can."""
+        if self.hosts.get(host, address) != address:
+            return f"[gpu_network]hosts gives {host} the address {self.hosts[host]}"
+        owners = [owner for owner, its in self.hosts.items() if its == address and owner != host]
+        return f"[gpu_network]hosts gives it to {owners[0]}" if owners else None
 
     def refusal(self, address: str) -> str | None:
         """Return why no daemon can be at *address*, as a sentence without a full stop; None if one can.

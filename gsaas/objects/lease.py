@@ -174,6 +174,11 @@ class Lease:
     driven_until: datetime.datetime | None = None
     timings: Mapping[str, float] | None = field(default_factory=dict)
     """Phase of the launch -> seconds it took; see `gsaas.objects.timings`."""
+    request_key: str | None = None
+    """Identifies the request that made it: a hash of its caller and its Idempotency-Key; None: it had none, or it was
+    more than a day ago."""
+    request_digest: str | None = None
+    """A hash of that request's body; None without a key."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 
@@ -182,11 +187,12 @@ class Lease:
 
         Does what `dataclasses.replace` does, in a tenth of the time: a claim changes a lease several times.
         """
-        if unknown := changes.keys() - self.__dict__.keys():
-            raise TypeError(f"a lease has no field named {', '.join(sorted(unknown))}")
+        fields = self.__dict__
+        if not changes.keys() <= fields.keys():
+            unknown = sorted(changes.keys() - fields.keys())
+            raise TypeError(f"a lease has no field named {', '.join(unknown)}")
         changed = object.__new__(Lease)
-        changed.__dict__.update(self.__dict__)
-        changed.__dict__.update(changes)
+        changed.__dict__.update(fields, **changes)
         return changed
 
     @property

@@ -57,7 +57,7 @@ class EndpointService:
         self._reported: dict[str, Any] = {}
         """The last report; empty before the first."""
         self._reported_at: float | None = None
-        self._server = rpc.server(bus, rpc.RODVR, host, self)
+        self._server = rpc.agent_server(bus, rpc.RODVR, host, self)
         self._reporter = threading.Thread(
             target=self._run_reporter, name=f"endpoint-{host}", daemon=True
         )

@@ -39,7 +39,7 @@ from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
 from gsaas.rpc.signatures import CONTROLLERS as CONTROLLERS  # noqa: E402
-from gsaas.rpc.signatures import SIGNATURE, Forged, Identity, Message  # noqa: E402
+from gsaas.rpc.signatures import SIGNATURE, Forged, Identity, Message, content_of  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 
@@ -52,18 +52,29 @@ Notifier: TypeAlias = oslo_messaging.Notifier
 
 IN_PROCESS = "in-process://"
 """URL of the transport within one process."""
-EXCHANGE = "gsaas"
+EXCHANGE = "amq.topic"
+"""Every virtual host of RabbitMQ has this exchange, and no account can delete it or declare it anew, so that what goes
+through it reaches those only who may bind its routing key. `gsaas.rpc.permissions` says more."""
+NOTIFICATIONS = "gsaas"
+"""The exchange of the notifications that this service sends, unless `control_exchange` names another."""
 ENGINE = "gsaas-engine"
 """Topic of the engines: one of them takes each message, unless it is a fanout."""
 API = "gsaas-api"
 """Topic of the API workers: messages always go to all of them."""
 RODVR = "gsaas-rodvr"
-"""Topic of the RODVR endpoints: messages always go to the one of a host."""
+"""What RODVR endpoints are; `agent_name` is the topic of one."""
 MONITOR = "gsaas-monitor"
-"""Topic of the monitors: messages go to the one of a GPU host, or to all of them."""
+"""What monitors are; `agent_name` is the topic of one."""
+ROLES = {"gpu": MONITOR, "compute": RODVR}
+"""The role of a host -> its agent."""
 
+AGENT = "agent"
+"""The only server of an agent's topic: oslo.messaging wants a name for each."""
 NOBODY = "gsaas-nobody"
 """A topic that no process serves, so that a message to it has no effect."""
+
+OF_OLD_AGENTS = (MONITOR, RODVR)
+"""Queues from which agents took messages before each had a topic of its own."""
 
 MaySend: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
 """Whether a sender, by name, may call a method with these arguments."""
@@ -79,6 +90,10 @@ _UNDECLARED_OPTIONS = {
     "oslo_messaging_metrics": "metrics_enabled",
 }
 """Group -> option: oslo.messaging 18 reads these from the given configuration, but declares them only in the global."""
+
+
+class Misconfigured(oslo_messaging.MessagingException):  # type: ignore[misc]  # the library has no types
+    """This process has keys that it must not have; the text says which, and what to do."""
 
 
 class ContextSerializer(oslo_messaging.NoOpSerializer):  # type: ignore[misc]  # the library has no types
@@ -103,39 +118,69 @@ class _Signed:
     signature: dict[str, Any]
 
 
-def connect(conf: cfg.ConfigOpts, url: str | None = None) -> Bus:
-    """Return the bus that *url* names, by default the `transport_url` of *conf*."""
-    oslo_messaging.set_transport_defaults(EXCHANGE)
+def agent_name(agent: str, host: str) -> str:
+    """Return the name of an agent, `MONITOR` or `RODVR`, of *host*: its topic, and its name in signatures.
+
+    The names of all its queues and exchanges begin with it. The host comes first because `@` is in no host's name, so
+    that no two hosts have a beginning in common.
+    """
+    return f"{host}@{agent}"
+
+
+def connect(conf: cfg.ConfigOpts, url: str | None = None, agent: str | None = None) -> Bus:
+    """Return the bus that *url* names, by default the `transport_url` of *conf*.
+
+    *agent* is `MONITOR` or `RODVR` where such an agent connects, and None for a controller. Raises `BusError`, and
+    `Misconfigured` for keys that are not for this kind of process.
+    """
     _declare_missing_options(conf)
+    name = None if agent is None else agent_name(agent, conf.host or socket.gethostname())
+    identity = None if url == IN_PROCESS else _identity(conf, name)
     bus: Bus = oslo_messaging.get_rpc_transport(conf, url)
-    identity = _identity(conf)
-    if identity is not None and url != IN_PROCESS:
+    if identity is not None:
         _identities[bus] = identity
-        if identity.name != CONTROLLERS:
-            _name_reply_queue(bus, identity.name)
+    if name is not None:
+        _name_reply_queue(bus, name)
     return bus
 
 
-def _identity(conf: cfg.ConfigOpts) -> Identity | None:
-    """Return who this process is on the bus; None if it has no keys."""
+def _identity(conf: cfg.ConfigOpts, agent: str | None) -> Identity | None:
+    """Return who this process is on the bus, the *agent* of this name or a controller; None if it has no keys."""
     options = conf.bus
     how = {"max_age": options.max_age, "enforce": options.enforce, "clock": time.time}
+    if agent is not None:
+        if options.secrets:
+            raise Misconfigured(_agent_with_secrets(agent))
+        return Identity.of_agent(agent, options.host_keys, **how) if options.host_keys else None
     if options.secrets:
         return Identity.of_controllers(options.secrets, **how)
     if options.host_keys:
-        return Identity.of_host(conf.host or socket.gethostname(), options.host_keys, **how)
+        raise Misconfigured(
+            "[bus]host_keys is set where a controller reads it; it is for agents. Set [bus]secrets here, the same as "
+            "on the other controllers, and move host_keys to the configuration of the agent"
+        )
     return None
 
 
-def _name_reply_queue(bus: Bus, host: str) -> None:
-    """Have the queue of answers to this process named after its host, so that a permission can tell it from others'.
+def _agent_with_secrets(agent: str) -> str:
+    host, _, kind = agent.partition("@")
+    role = next(role for role, known in ROLES.items() if known == kind)
+    return (
+        "[bus]secrets is set where this agent reads it; it is for controllers only, as whoever has it can sign in the "
+        f"name of every host. Have {kind} read a configuration file of its own (--config-file), with [bus]host_keys "
+        f"and without secrets; on a controller, gsaas-manage bus key {host} --role {role} prints the key"
+    )
+
+
+def _name_reply_queue(bus: Bus, agent: str) -> None:
+    """Have the queue of answers to this process named after its *agent*, so that a permission can tell it from others'.
 
     oslo.messaging's own option for this, `use_queue_manager`, needs a folder of locks that agents do not have. This is
     the only place that uses its private name `_get_reply_queue_name`; tests/services/test_bus_permissions.py fails if
     that changes. Drivers other than RabbitMQ's have no such queue.
     """
     if hasattr(bus._driver, "_get_reply_queue_name"):
-        bus._driver._get_reply_queue_name = lambda: f"reply_{host}_{uuid.uuid4().hex}"
+        bus._driver._get_reply_queue_name = lambda: f"{agent}_reply_{uuid.uuid4().hex}"
 
 
 def check(bus: Bus) -> None:
@@ -161,7 +206,7 @@ class RpcClient:
     """
 
     def __init__(self, bus: Bus, topic: str, version: str) -> None:
-        target = Target(topic=topic, version=version)
+        target = Target(exchange=EXCHANGE, topic=topic, version=version)
         self._topic = topic
         self._identity = _identities.get(bus)
         self._client = oslo_messaging.get_rpc_client(bus, target, serializer=ContextSerializer())
@@ -173,46 +218,46 @@ class RpcClient:
         *,
         retry: int = RETRIES,
         fanout: bool = False,
-        server: str | None = None,
         **arguments: Any,
     ) -> None:
-        """Send a message that is not answered; with *fanout*, to all servers of the topic. Raises `BusError`.
-
-        *server* names one of the servers of the topic.
-        """
-        chosen = {} if server is None else {"server": server}
+        """Send a message that is not answered; with *fanout*, to all servers of the topic. Raises `BusError`."""
+        sent = (
+            self._signed(self._identity, context, method, arguments) if self._identity else context
+        )
         with as_bus_error():
-            client = self._client.prepare(retry=retry, fanout=fanout, **chosen)
-            client.cast(self._signed(context, server, method, arguments), method, **arguments)
+            self._client.prepare(retry=retry, fanout=fanout).cast(sent, method, **arguments)
 
     def call(
-        self,
-        context: RequestContext,
-        method: str,
-        *,
-        timeout: float,
-        server: str | None = None,
-        **arguments: Any,
+        self, context: RequestContext, method: str, *, timeout: float, **arguments: Any
     ) -> Any:
-        """Call a method and return its answer; *server* names one of the servers of the topic.
+        """Call a method and return its answer.
 
-        Raises `Timeout` after *timeout* seconds without an answer. An exception of the method is raised here: one that
-        is built into Python with its own type, any other as a `BusError` that describes it.
+        Raises `Timeout` after *timeout* seconds without an answer, and `BusError` for an answer that is not signed
+        by whom the call was for. An exception of the method is raised here: one that is built into Python with its own
+        type, any other as a `BusError` that describes it. It is not signed, and says no more than silence would: the
+        call may have been carried out or not.
         """
-        chosen = {} if server is None else {"server": server}
-        client = self._client.prepare(timeout=timeout, retry=RETRIES, **chosen)
+        client = self._client.prepare(timeout=timeout, retry=RETRIES)
+        identity = self._identity
+        if identity is None:
+            with as_bus_error():
+                return client.call(context, method, **arguments)
+        sent = self._signed(identity, context, method, arguments)
         with as_bus_error():
-            signed = self._signed(context, server, method, arguments)
-            return client.call(signed, method, **arguments)
+            received = client.call(sent, method, **arguments)
+        try:
+            return identity.open_answer(received, sent.signature, self._topic)
+        except Forged as error:
+            LOG.error("the answer to a message %s was not believed: %s", method, error)
+            if identity.enforce:
+                raise BusError(f"the answer to {method} was not believed: {error}") from error
+            return content_of(received)
 
     def _signed(
-        self, context: RequestContext, server: str | None, method: str, arguments: dict[str, Any]
-    ) -> RequestContext | _Signed:
-        if self._identity is None:
-            return context
+        self, identity: Identity, context: RequestContext, method: str, arguments: dict[str, Any]
+    ) -> _Signed:
         sent = context.to_dict()
-        audience = self._topic if server is None else f"{self._topic}.{server}"
-        return _Signed(sent, self._identity.sign(Message(audience, method, arguments, sent)))
+        return _Signed(sent, identity.sign(Message(self._topic, method, arguments, sent)))
 
 
 @contextmanager
@@ -229,35 +274,40 @@ def from_controllers(sender: str, _method: str, _arguments: Mapping[str, Any]) -
     return sender == CONTROLLERS
 
 
+def agent_server(
+    bus: Bus, agent: str, host: str, service: object
+) -> oslo_messaging.MessageHandlingServer:
+    """Return a server, not yet started, that answers the calls to an agent, `MONITOR` or `RODVR`, of *host*."""
+    return server(bus, agent_name(agent, host), AGENT, service)
+
+
 def server(
     bus: Bus, topic: str, name: str, service: object, may_send: MaySend = from_controllers
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a server, not yet started, that answers calls to *topic* with the public methods of *service*.
 
-    *name* is what callers address as `server`: a host, or any unique name. On a bus with signatures, only calls are
-    answered that *may_send* allows to the sender who signed them.
+    *name* is unique among the servers of the topic. On a bus with signatures, only calls are answered that *may_send*
+    allows to the sender who signed them, and answers are signed.
     """
     identity = _identities.get(bus)
     if identity is not None:
-        service = _Verified(service, identity, (topic, f"{topic}.{name}"), may_send)
+        service = _Verified(service, identity, topic, may_send)
     return oslo_messaging.get_rpc_server(
         bus,
-        Target(topic=topic, server=name),
+        Target(exchange=EXCHANGE, topic=topic, server=name),
         [service],
         serializer=ContextSerializer(),
     )
 
 
 class _Verified:
-    """A service whose public methods first verify who sent the message."""
+    """A service whose public methods first verify who sent the message, and whose answers are signed."""
 
-    def __init__(
-        self, service: Any, identity: Identity, audiences: Sequence[str], may_send: MaySend
-    ) -> None:
+    def __init__(self, service: Any, identity: Identity, topic: str, may_send: MaySend) -> None:
         self.target = service.target
         self._service = service
         self._identity = identity
-        self._audiences = audiences
+        self._topic = topic
         self._may_send = may_send
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -270,14 +320,16 @@ class _Verified:
                 LOG.error("a message %s was not believed: %s", method, error)
                 if self._identity.enforce:
                     raise
-            return call(context, **arguments)
+                return call(context, **arguments)
+            answer = call(context, **arguments)
+            return self._identity.sign_answer(answer, context.received[SIGNATURE])
 
         return verified
 
     def _verify(self, context: RequestContext, method: str, arguments: dict[str, Any]) -> None:
         sent = context.received
-        message = Message("", method, arguments, sent)
-        sender = self._identity.verify(message, sent.get(SIGNATURE), self._audiences)
+        message = Message(self._topic, method, arguments, sent)
+        sender = self._identity.verify(message, sent.get(SIGNATURE))
         if not self._may_send(sender, method, arguments):
             named = arguments.get("host")
             raise Forged(f"{sender} sent it" + (f" in the name of {named}" if named else ""))
@@ -312,7 +364,7 @@ def notification_transport(
 
     `[oslo_messaging_notifications]transport_url` names it; without that the URL *default*, or else `transport_url`.
     """
-    oslo_messaging.set_transport_defaults(EXCHANGE)
+    oslo_messaging.set_transport_defaults(NOTIFICATIONS)
     _declare_missing_options(conf)
     configured = oslo_messaging.get_notification_transport(conf)  # declares the options, too
     if default is None or conf.oslo_messaging_notifications.transport_url:

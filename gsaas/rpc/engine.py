@@ -121,8 +121,8 @@ class EngineClient:
         context = RequestContext(overwrite=False)
         self._client.cast(context, "daemons_report", host=host, report=dict(report))
 
-    def grant_shown(self, key: str, address: str, lease_id: str) -> RedemptionResult:
-        """Redeem a grant that was presented from *address* together with *lease_id*.
+    def grant_shown(self, host: str, key: str, address: str, lease_id: str) -> RedemptionResult:
+        """Redeem a grant that was presented at the gate of *host*, from *address*, together with *lease_id*.
 
         Raises `rpc.BusError` when no engine answers within `GRANT_TIMEOUT` seconds.
         """
@@ -130,6 +130,7 @@ class EngineClient:
             RequestContext(overwrite=False),
             "grant_shown",
             timeout=GRANT_TIMEOUT,
+            host=host,
             key=key,
             address=address,
             lease_id=lease_id,

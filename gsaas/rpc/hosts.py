@@ -17,7 +17,8 @@ class AgentCallFailed(Exception):
 
 
 class AgentClient:
-    """Calls the agents that serve *topic*, one on each host; *agent* is what error messages call one.
+    """Calls the agents of one kind, one on each host: *kind* is `rpc.MONITOR` or `rpc.RODVR`, *agent* is what error
+    messages call one.
 
     A call fails after *timeout* seconds without an answer. That opens the host's circuit: for as long again, calls to
     it fail at once. Otherwise one dead host would block every worker of an engine. After that the circuit is half-open:
@@ -27,13 +28,15 @@ class AgentClient:
     def __init__(
         self,
         bus: rpc.Bus,
-        topic: str,
+        kind: str,
         version: str,
         agent: str,
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = rpc.RpcClient(bus, topic, version)
+        self._bus = bus
+        self._kind = kind
+        self._version = version
         self._agent = agent
         self._timeout = timeout
         self._clock = clock
@@ -41,18 +44,16 @@ class AgentClient:
         self._open_until: dict[str, float] = {}
         """Host whose circuit is open -> when it becomes half-open."""
 
-    def cast(self, method: str, *, server: str, **arguments: Any) -> None:
-        """Send the agent of the host *server* a message that is not answered. Raises `rpc.BusError`."""
-        self._client.cast(RequestContext(overwrite=False), method, server=server, **arguments)
+    def cast(self, host: str, method: str, **arguments: Any) -> None:
+        """Send the agent of *host* a message that is not answered. Raises `rpc.BusError`."""
+        self._client(host).cast(RequestContext(overwrite=False), method, **arguments)
 
     def call(self, host: str, method: str, **arguments: Any) -> Any:
         """Call a method of the agent of *host*, and return its answer; raises `AgentCallFailed`."""
         self._check_circuit(host)
         context = RequestContext(overwrite=False)
         try:
-            answer = self._client.call(
-                context, method, server=host, timeout=self._timeout, **arguments
-            )
+            answer = self._client(host).call(context, method, timeout=self._timeout, **arguments)
         except rpc.Timeout as error:
             self._open_circuit(host)
             raise AgentCallFailed(f"{self._agent} of {host} does not answer") from error
@@ -64,6 +65,9 @@ class AgentClient:
             raise AgentCallFailed(f"{self._agent} of {host} reports an error: {error}") from error
         self._close_circuit(host)
         return answer
+
+    def _client(self, host: str) -> rpc.RpcClient:
+        return rpc.RpcClient(self._bus, rpc.agent_name(self._kind, host), self._version)
 
     def _check_circuit(self, host: str) -> None:
         with self._lock:

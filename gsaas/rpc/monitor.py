@@ -38,7 +38,7 @@ class MonitorClient:
         answer to its next report. Raises `rpc.BusError`.
         """
         for host in hosts:
-            self._agents.cast("report_every", server=host, seconds=seconds)
+            self._agents.cast(host, "report_every", seconds=seconds)
 
     def apply(self, host: str, desired: DesiredState) -> dict[str, Any]:
         """Have *host* apply this desired state, unless it has a newer one; return its report.

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the account of a host may do on RabbitMQ. Pure.
 
-The names are those that oslo.messaging gives to exchanges and queues. A server of a topic reads three queues: `TOPIC`,
-`TOPIC.SERVER` and `TOPIC_fanout_UUID`; a client reads its own queue of answers, which `gsaas.rpc` names after the host.
-All declare what they use, so they may configure it.
+The names are those that oslo.messaging gives to exchanges and queues. A server of a topic declares three queues,
+`TOPIC`, `TOPIC.SERVER` and `TOPIC_fanout_UUID`, and the exchange `TOPIC_fanout`; an agent's queue of answers is
+`TOPIC_reply_UUID`. Each agent has a topic of its own, so all that it declares begins with its name.
 
-1. An account reads the queues of its own host only, and binds them to its own routing keys only: it sees neither what
-   other hosts get, nor what the API sends the engine, such as users' tokens.
-2. It publishes to the engine, and answers through the default exchange, which reaches every queue. RabbitMQ has no
+1. An account configures and reads what belongs to its own agents only, and binds that to its agents' own routing keys
+   only: it sees neither what other hosts get, nor what the API sends the engine, such as users' tokens.
+2. Messages go through `amq.topic`. RabbitMQ makes it with every virtual host, and lets nobody delete it or declare it
+   otherwise; and kombu, on which oslo.messaging builds, declares no exchange whose name begins with `amq.`. So an agent
+   needs no permission to configure an exchange that others use, and cannot put another type of exchange in its
+   place, to which topic permissions would not apply.
+3. It publishes to the engine, and answers through the default exchange, which reaches every queue. RabbitMQ has no
    permission between these two, so signatures say who sent a message (`gsaas.rpc.signatures`).
-3. It may configure the exchange, as oslo.messaging has no way to use one without declaring it. So it can replace the
-   exchange by one without topic permissions: doc/security.md says what follows.
 """
 
 from __future__ import annotations
@@ -20,10 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gsaas import rpc
-
-ROLES = {"gpu": rpc.MONITOR, "compute": rpc.RODVR}
-"""The role of a host -> the topic of its agent."""
-_UUID = "[0-9a-f]{32}"
 
 
 @dataclass(frozen=True)
@@ -49,22 +47,16 @@ class Permissions:
 
 
 def of_host(host: str, roles: Sequence[str]) -> Permissions:
-    """Return the permissions of the account of *host*; *roles* are names of `ROLES`."""
-    name = re.escape(host)
-    topics = [ROLES[role] for role in roles]
-    answers = f"reply_{name}_{_UUID}"
-    queues = [
-        queue
-        for topic in topics
-        for queue in (topic, rf"{topic}\.{name}", f"{topic}_fanout_{_UUID}")
-    ] + [answers]
-    fanouts = [f"{topic}_fanout" for topic in topics]
+    """Return the permissions of the account of *host*; *roles* are names of `gsaas.rpc.ROLES`."""
+    agents = [rpc.agent_name(rpc.ROLES[role], re.escape(host)) for role in roles]
+    own = [f"{agent}([._].*)?" for agent in agents]
+    shared = re.escape(rpc.EXCHANGE)
     return Permissions(
-        configure=_any(rpc.EXCHANGE, *fanouts, *queues),
-        write=_any(rpc.EXCHANGE, r"amq\.default", *queues),
-        read=_any(rpc.EXCHANGE, *fanouts, *queues),
+        configure=_any(*own),
+        write=_any(shared, r"amq\.default", *own),
+        read=_any(shared, *own),
         topic_write=_any(rpc.ENGINE, rpc.NOBODY),
-        topic_read=_any(*(rf"{topic}(\.{name})?" for topic in topics)),
+        topic_read=_any(*(rf"{agent}(\.{rpc.AGENT})?" for agent in agents)),
     )
 
 

@@ -4,6 +4,7 @@
 history    the requests to replay            scenario  the runs to make of them, from a TOML file
 importers  histories in other formats        cloud     one run: a history on a site
 claims     claims in the pool in memory      plan      the fewest hosts for a level of service
+policies   those that can be simulated
 clock      simulated time                    report    tables, charts and the HTML page of the results
 
 Nothing here uses the API, the database or a socket. All randomness comes from a `random.Random` that the caller has

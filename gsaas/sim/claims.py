@@ -3,34 +3,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import Gpu
+from gsaas.objects.placement import Placement
 
 
-def claim_gpu(pool: Pool, uuid: str, memory_mb: int, *, exclusive: bool) -> Gpu:
-    """Claim *memory_mb* MiB of one GPU of *pool*; return the GPU as it is afterwards.
+class PoolClaims:
+    """Claims and returns in *pool*, with the generations that the service would give its GPUs. Not thread-safe."""
 
-    Raises `KeyError` for an unknown GPU, and `ValueError` if it has too little free memory.
-    """
-    gpu = _find(pool, uuid)
-    claimed = gpu.claim(memory_mb, exclusive=exclusive, generation=gpu.generation + 1)
-    pool.put(claimed)
-    return claimed
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._newest = max((gpu.generation for gpu in pool), default=0)
 
+    def claim(self, placement: Placement, *, exclusive: bool) -> Sequence[Gpu]:
+        """Claim *placement* for one lease; return its GPUs as they are afterwards.
 
-def release_gpu(pool: Pool, uuid: str, memory_mb: int) -> Gpu:
-    """Release *memory_mb* MiB, all that one lease claims of a GPU; return the GPU as it is afterwards.
+        Raises `KeyError` for an unknown GPU, and `ValueError` for one with too little free memory.
+        """
+        gpus = tuple(
+            self.pool.claimed(placement, exclusive=exclusive, newest=self._newest).values()
+        )
+        self._newest += len(placement.shares)
+        self._put(gpus)
+        return gpus
 
-    Raises `KeyError` for an unknown GPU, and `ValueError` if that much was never claimed.
-    """
-    gpu = _find(pool, uuid)
-    released = gpu.release(memory_mb, generation=gpu.generation + 1)
-    pool.put(released)
-    return released
+    def release(self, placement: Placement) -> Sequence[Gpu]:
+        """Return what one lease has claimed; return its GPUs as they are afterwards.
 
+        Raises `KeyError` for an unknown GPU, and `ValueError` if that much was never claimed.
+        """
+        self._newest += 1
+        gpus = tuple(
+            self.pool[uuid].release(size, generation=self._newest)
+            for uuid, size in placement.memory_by_gpu().items()
+        )
+        self._put(gpus)
+        return gpus
 
-def _find(pool: Pool, uuid: str) -> Gpu:
-    gpu = pool.get(uuid)
-    if gpu is None:
-        raise KeyError(uuid)
-    return gpu
+    def _put(self, gpus: Sequence[Gpu]) -> None:
+        for gpu in gpus:
+            self.pool.put(gpu)

@@ -3,23 +3,27 @@
 
 As in the service, a request that finds too few free GPUs waits in the queue, in order of arrival or with backfill,
 and a request that the site could never serve is refused at once. With locality `local` all cGPUs of a request are on
-one host, as if a VM on that host could use only its own GPUs; with `any` they may be on any hosts.
+one host, as if a VM on that host could use only its own GPUs; with `any` they may be on any hosts that the request
+itself allows. Hosts that a history names stand for hosts of the site, in the order of their names.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
+import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.queue import QueuedRequest, choose_next
-from gsaas.objects.gpu import Gpu
+from gsaas.gpgpums.recent_requests import RecentRequests
+from gsaas.objects.gpu import Gpu, Kind, parse_capability
 from gsaas.objects.placement import Placement
-from gsaas.objects.request import ANY, LOCAL, Request
-from gsaas.sim.claims import claim_gpu, release_gpu
+from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
+from gsaas.sim import policies
+from gsaas.sim.claims import PoolClaims
 from gsaas.sim.clock import Clock
 from gsaas.sim.history import Demand
 
@@ -27,30 +31,108 @@ ARRIVAL_PRIORITY, END_PRIORITY = 1, 0
 """At equal times leases end before requests arrive, so that an arrival finds their GPUs free."""
 EPOCH = datetime.datetime(2000, 1, 1)
 """The queue wants points in time: the simulation begins at this one."""
-BACKFILL_DEPTH = 64
-"""How many requests from the head of the queue are considered with backfill."""
+REQUEST_MIX = 500
+"""How many recent requests policies may look at, as the default of [gpgpums]request_mix in the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The simulated cloud: *hosts* equal hosts with *gpus* GPUs each, every GPU with *memory_mb* MiB."""
+    """The simulated cloud: *hosts* equal hosts with *gpus* GPUs each, every GPU with *memory_mb* MiB.
+
+    *beside* them there may be hosts of other kinds.
+    """
 
     hosts: int
     gpus: int
     memory_mb: int
     model: str = ""
+    """Empty: its GPUs suit every request, as do those with an empty *capability*."""
+    capability: str = ""
+    beside: tuple[Site, ...] = ()
+
+    @property
+    def total_hosts(self) -> int:
+        """The number of its hosts of all kinds."""
+        return sum(part.hosts for part in self._parts)
+
+    @property
+    def total_gpus(self) -> int:
+        """The number of their GPUs."""
+        return sum(part.hosts * part.gpus for part in self._parts)
+
+    @property
+    def total_mb(self) -> int:
+        """The MiB of all its GPUs."""
+        return sum(part.hosts * part.gpus * part.memory_mb for part in self._parts)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its hosts, kind by kind."""
+        return [f"host{number:04}" for number in range(self.total_hosts)]
 
     def pool(self) -> Pool:
         """Return a pool of all its GPUs, all of them free."""
-        names = [f"host{number:04}" for number in range(self.hosts)]
-        return Pool(
-            (
-                Gpu(f"{name}-{index}", name, index, self.memory_mb, model=self.model)
-                for name in names
-                for index in range(self.gpus)
-            ),
-            names,
-        )
+        names = iter(self.names)
+        gpus = [
+            Gpu(
+                f"{name}-{index}",
+                name,
+                index,
+                part.memory_mb,
+                model=part._kind[0],
+                compute_capability=part._kind[1],
+            )
+            for part in self._parts
+            for name in itertools.islice(names, part.hosts)
+            for index in range(part.gpus)
+        ]
+        return Pool(gpus, self.names)
+
+    def request(self, demand: Demand, locality: str = ANY) -> Request | None:
+        """Return what *demand* asks such a site for; None if no number of its hosts could serve that.
+
+        With *locality* `local`, all its cGPUs are on one host.
+        """
+        try:
+            request = demand.request()
+            if locality == LOCAL:
+                request = request.with_(locality=LOCAL)
+        except ValueError:  # spread over hosts, and all on one
+            return None
+        if not any(part.model for part in self._parts):
+            request = request.with_(gpu_model=None)
+        if not any(part.capability for part in self._parts):
+            request = request.with_(compute_capability=None)
+        on_one_host = request.locality == LOCAL or request.hosts == ONE or request.host is not None
+        most = max(part._cgpus_on_host(request) for part in self._parts)
+        return request if most >= (request.count if on_one_host else 1) else None
+
+    def fits(self, request: Request) -> bool:
+        """Return whether *request*, as the method `request` returned it, fits if all GPUs are free."""
+        rooms = [
+            room
+            for part in self._parts
+            for room in itertools.repeat(part._cgpus_on_host(request), part.hosts)
+        ]
+        if request.hosts == SPREAD:
+            rooms = [min(room, 1) for room in rooms]
+        if request.locality == REMOTE and len(rooms) > 0:
+            rooms.remove(min(rooms))  # for the consumer
+        return request.count <= sum(rooms)
+
+    @property
+    def _parts(self) -> tuple[Site, ...]:
+        return (self, *self.beside)
+
+    @property
+    def _kind(self) -> Kind:
+        return self.model, parse_capability(self.capability) if self.capability else None
+
+    def _cgpus_on_host(self, request: Request) -> int:
+        """Return how many cGPUs of *request* fit on one idle host of this kind."""
+        if not request.wants_kind(self._kind):
+            return 0
+        return self.gpus * (self.memory_mb // (request.memory_mb or self.memory_mb))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +195,7 @@ class Outcome:
         for sample, following in zip(self.samples, self.samples[1:], strict=False):
             used += sample.used_mb * (following.at - sample.at)
             span += following.at - sample.at
-        total = self.site.hosts * self.site.gpus * self.site.memory_mb
-        return 100 * used / (span * total) if span else 0.0
+        return 100 * used / (span * self.site.total_mb) if span else 0.0
 
 
 class Simulation:
@@ -131,6 +212,8 @@ class Simulation:
         check: Callable[[Pool], None] | None = None,
     ) -> None:
         self.pool = site.pool()
+        self._claims = PoolClaims(self.pool)
+        self._recent = RecentRequests(REQUEST_MIX)
         self._site = site
         self._policy = policies.load(policy)
         self._locality = locality
@@ -138,11 +221,17 @@ class Simulation:
         self._clock = Clock()
         self._check = None if check is None else lambda: check(self.pool)
         self._demands = {demand.id: demand for demand in demands}
-        self._waiting: dict[int, QueuedRequest] = {}
+        named = {name for demand in demands for name in (demand.host, demand.consumer_host) if name}
+        self._hosts: dict[str | None, str] = dict(
+            zip(sorted(named), itertools.cycle(site.names), strict=False)
+        )
+        # Of equal requests only the first can be served next, so the others need not be tried.
+        self._waiting: dict[Request, deque[QueuedRequest]] = {}
+        self._fits = functools.cache(site.fits)
         self._records: dict[int, RequestRecord] = {}
         self._samples: list[Sample] = []
         self._occupancy: list[tuple[float, str, int, int]] = []
-        self._used_mb = self._busy_gpus = 0
+        self._used_mb = self._busy_gpus = self._queue = 0
         for demand in demands:
             self._clock.schedule(demand.arrival, self._arrive, demand, priority=ARRIVAL_PRIORITY)
 
@@ -161,30 +250,34 @@ class Simulation:
         )
 
     def _arrive(self, demand: Demand) -> None:
-        request = Request(demand.count, demand.mode, demand.memory_mb, self._locality)
-        if not self._fits_empty_site(request):
+        request = self._site.request(demand, self._locality)
+        self._recent.add(demand.request() if request is None else request)
+        if request is None or not self._fits(request):
             self._records[demand.id] = RequestRecord(
                 demand.id, demand.arrival, None, None, demand.count, 0
             )
             return
         queued = EPOCH + datetime.timedelta(seconds=demand.arrival)
-        self._waiting[demand.id] = QueuedRequest(
-            str(demand.id), request, self._policy, demand.project, 0, queued
+        one = QueuedRequest(
+            f"{demand.id:012}", self._on_site(request), self._policy, demand.project, 0, queued
         )
+        self._waiting.setdefault(one.request, deque()).append(one)
+        self._queue += 1
         self._start_waiting()
 
-    def _fits_empty_site(self, request: Request) -> bool:
-        """Return whether *request* would fit if all GPUs were free."""
-        size = request.memory_mb or self._site.memory_mb
-        cgpus_per_host = self._site.gpus * (self._site.memory_mb // size)
-        hosts = 1 if request.locality == LOCAL else self._site.hosts
-        return request.count <= cgpus_per_host * hosts
+    def _on_site(self, request: Request) -> Request:
+        """Return *request* with the names of simulated hosts for those that the history names."""
+        if request.host is None and request.consumer_host is None:
+            return request
+        return request.with_(
+            host=self._hosts.get(request.host), consumer_host=self._hosts.get(request.consumer_host)
+        )
 
     def _start_waiting(self) -> None:
         """Start every request in the queue that may start now."""
-        depth = BACKFILL_DEPTH if self._backfill else 1
+        self._recent.show(self._policy, self.pool)
         while self._waiting:
-            first = list(islice(self._waiting.values(), depth))
+            first = [equal[0] for equal in self._waiting.values()]
             turn = choose_next(self.pool, first, backfill=self._backfill)
             if turn is None:
                 break
@@ -193,26 +286,28 @@ class Simulation:
 
     def _start(self, waiting: QueuedRequest, placement: Placement) -> None:
         demand = self._demands[int(waiting.lease_id)]
-        del self._waiting[demand.id]
+        equal = self._waiting[waiting.request]
+        equal.popleft()
+        if not equal:
+            del self._waiting[waiting.request]
+        self._queue -= 1
         end = self._clock.now + demand.duration
+        sizes = placement.memory_by_gpu()
         hosts = set()
-        for share in placement.shares:
-            gpu = claim_gpu(
-                self.pool, share.gpu_uuid, share.memory_mb, exclusive=waiting.request.exclusive
-            )
+        for gpu in self._claims.claim(placement, exclusive=waiting.request.exclusive):
             hosts.add(gpu.host)
-            self._busy_gpus += gpu.used_mb == share.memory_mb  # it was idle before
-            self._record_occupancy(share.gpu_uuid, demand.id, share.memory_mb)
+            self._busy_gpus += gpu.leases == 1
+            self._record_occupancy(gpu.uuid, demand.id, sizes[gpu.uuid])
         self._records[demand.id] = RequestRecord(
             demand.id, demand.arrival, self._clock.now, end, demand.count, len(hosts)
         )
         self._clock.schedule(end, self._end, demand.id, placement, priority=END_PRIORITY)
 
     def _end(self, number: int, placement: Placement) -> None:
-        for share in placement.shares:
-            gpu = release_gpu(self.pool, share.gpu_uuid, share.memory_mb)
-            self._busy_gpus -= gpu.used_mb == 0
-            self._record_occupancy(share.gpu_uuid, number, -share.memory_mb)
+        sizes = placement.memory_by_gpu()
+        for gpu in self._claims.release(placement):
+            self._busy_gpus -= gpu.leases == 0
+            self._record_occupancy(gpu.uuid, number, -sizes[gpu.uuid])
         self._start_waiting()
 
     def _record_occupancy(self, uuid: str, number: int, change_mb: int) -> None:
@@ -221,7 +316,7 @@ class Simulation:
 
     def _take_sample(self) -> None:
         """Add a sample of the present state; of several at the same time only the last is kept."""
-        sample = Sample(self._clock.now, self._used_mb, self._busy_gpus, len(self._waiting))
+        sample = Sample(self._clock.now, self._used_mb, self._busy_gpus, self._queue)
         if self._samples and self._samples[-1].at == sample.at:
             self._samples.pop()
         self._samples.append(sample)

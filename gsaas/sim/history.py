@@ -3,22 +3,27 @@
 
 The file format is CSV with a header line and one request per line. Times are in seconds:
 
-    arrival,duration,count,mode,memory_mb,project
-    0,3600,2,shared,2048,physics
-    12.5,600,1,exclusive,,chemistry
+    arrival,duration,count,mode,memory_mb,project,model,capability,locality,hosts,host,consumer_host
+    0,3600,2,shared,2048,physics,,,,,,
+    12.5,600,1,exclusive,,chemistry,H200,9.0,,,,
+
+The first four columns are necessary. Those after project are what a request to the API may require; an empty field
+requires nothing.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from gsaas.objects.gpu import EXCLUSIVE, SHARED
+from gsaas.objects.gpu import EXCLUSIVE, SHARED, parse_capability
+from gsaas.objects.request import ANY, Request
 
-COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project")
+REQUIREMENTS = ("model", "capability", "locality", "hosts", "host", "consumer_host")
+COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project", *REQUIREMENTS)
 
 
 class HistoryError(Exception):
@@ -40,6 +45,27 @@ class Demand:
     mode: str
     memory_mb: int | None
     project: str = ""
+    model: str = ""
+    """A text that the model of its GPUs must contain; empty: any model. The fields that follow are alike."""
+    capability: str = ""
+    locality: str = ""
+    hosts: str = ""
+    host: str = ""
+    consumer_host: str = ""
+
+    def request(self) -> Request:
+        """Return what it asks GPGPUMS for. Raises `ValueError` if its fields contradict each other."""
+        return Request(
+            self.count,
+            self.mode,
+            self.memory_mb,
+            self.locality or ANY,
+            gpu_model=self.model or None,
+            compute_capability=parse_capability(self.capability) if self.capability else None,
+            hosts=self.hosts or ANY,
+            host=self.host or None,
+            consumer_host=self.consumer_host or None,
+        )
 
 
 def read(path: Path) -> list[Demand]:
@@ -66,12 +92,13 @@ def write(file: TextIO, demands: Iterable[Demand]) -> None:
     for demand in demands:
         writer.writerow(
             [
-                f"{demand.arrival:g}",
-                f"{demand.duration:g}",
+                _exact(demand.arrival),
+                _exact(demand.duration),
                 demand.count,
                 demand.mode,
                 demand.memory_mb if demand.memory_mb is not None else "",
                 demand.project,
+                *(getattr(demand, name) for name in REQUIREMENTS),
             ]
         )
 
@@ -79,18 +106,7 @@ def write(file: TextIO, demands: Iterable[Demand]) -> None:
 def sort_by_arrival(demands: Iterable[Demand]) -> list[Demand]:
     """Return the requests sorted by arrival, with new ids that count from 0."""
     ordered = sorted(demands, key=lambda demand: (demand.arrival, demand.id))
-    return [
-        Demand(
-            number,
-            demand.arrival,
-            demand.duration,
-            demand.count,
-            demand.mode,
-            demand.memory_mb,
-            demand.project,
-        )
-        for number, demand in enumerate(ordered)
-    ]
+    return [replace(demand, id=number) for number, demand in enumerate(ordered)]
 
 
 def span(demands: Sequence[Demand]) -> float:
@@ -99,6 +115,11 @@ def span(demands: Sequence[Demand]) -> float:
         return 0.0
     end = max(demand.arrival + demand.duration for demand in demands)
     return end - min(demand.arrival for demand in demands)
+
+
+def _exact(seconds: float) -> str:
+    """Return a number of seconds with all the digits that it needs to be read again as it is."""
+    return repr(float(seconds)).removesuffix(".0")
 
 
 def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
@@ -112,6 +133,7 @@ def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
             row["mode"],
             None if memory is None else int(memory),
             row.get("project") or "",
+            **{name: row.get(name) or "" for name in REQUIREMENTS},
         )
     except (TypeError, ValueError) as error:
         raise HistoryError(f"{path}, line {line}: {error}") from error
@@ -132,4 +154,8 @@ def _find_problem(demand: Demand) -> str | None:
         return f"{demand.count} cGPUs cannot be asked for"
     if demand.arrival < 0 or demand.duration <= 0:
         return "arrival is not before 0, and duration is more than 0 seconds"
+    try:
+        demand.request()
+    except ValueError as error:
+        return str(error)
     return None

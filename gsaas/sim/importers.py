@@ -13,10 +13,12 @@ import csv
 import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gsaas.objects.gpu import EXCLUSIVE, SHARED
+from gsaas.objects.request import ANY
 from gsaas.sim import history
 from gsaas.sim.history import Demand, HistoryError
 
@@ -39,18 +41,7 @@ def read(format_name: str, path: Path, memory_mb: int = WHOLE_GPU_MB) -> list[De
     if not demands:
         raise HistoryError(f"{path} contains no request for a GPU")
     begin = demands[0].arrival
-    return [
-        Demand(
-            demand.id,
-            demand.arrival - begin,
-            demand.duration,
-            demand.count,
-            demand.mode,
-            demand.memory_mb,
-            demand.project,
-        )
-        for demand in demands
-    ]
+    return [replace(demand, arrival=demand.arrival - begin) for demand in demands]
 
 
 def _csv(path: Path, _memory_mb: int) -> list[Demand]:
@@ -72,43 +63,68 @@ def _swf(path: Path, _memory_mb: int) -> Iterator[Demand]:
 
 
 def _openb(path: Path, memory_mb: int) -> Iterator[Demand]:
+    """A task arrives when it is created and has its GPUs from when it is scheduled until it is deleted.
+
+    A task that allows one model asks for it. No request of GSaaS can say that any of several models will do: such a
+    task asks for none.
+    """
     with path.open(newline="") as file:
         for number, row in enumerate(csv.DictReader(file)):
             count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
-            begin, end = float(row["creation_time"]), float(row["deletion_time"] or 0)
+            arrival, end = float(row["creation_time"]), float(row["deletion_time"] or 0)
+            begin = float(row.get("scheduled_time") or arrival)
+            models = {model for model in (row.get("gpu_spec") or "").split("|") if model}
             if not count or end <= begin:  # tasks without a GPU, and tasks that never ended
                 continue
             shared = milli < 1000
             yield Demand(
                 number,
-                begin,
+                arrival,
                 end - begin,
                 count,
                 SHARED if shared else EXCLUSIVE,
                 max(milli * memory_mb // 1000, 1) if shared else None,
                 row.get("qos") or "",
+                model=models.pop() if len(models) == 1 else "",
             )
 
 
 def _leases(path: Path, _memory_mb: int) -> Iterator[Demand]:
+    """A lease arrives when it is created, and has its GPUs once it has waited in the queue until it is released."""
     listed = json.loads(path.read_text())
     rows = listed["leases"] if isinstance(listed, Mapping) else listed
     for number, lease in enumerate(rows):
         if lease["released_at"] is None:  # it has not ended, so its duration is unknown
             continue
-        begin, end = _seconds(lease["created_at"]), _seconds(lease["released_at"])
-        if end <= begin:
+        arrival, end = _seconds(lease["created_at"]), _seconds(lease["released_at"])
+        waited = (lease.get("timings") or {}).get("queue")
+        if lease.get("queued_at") is not None and waited is None:  # it left the queue without GPUs
+            continue
+        duration = end - arrival - (waited or 0.0)
+        if duration <= 0:
             continue
         cgpus: Mapping[str, Any] = lease["cgpus"]
+        consumer = lease.get("consumer") or {}
         yield Demand(
             number,
-            begin,
-            end - begin,
+            arrival,
+            duration,
             cgpus["count"],
             cgpus["mode"],
             cgpus["memory_mb"],
             lease["project_id"],
+            model=cgpus.get("gpu_model") or "",
+            capability=cgpus.get("compute_capability") or "",
+            locality=_unless_any(cgpus.get("locality")),
+            hosts=_unless_any(cgpus.get("hosts")),
+            host=cgpus.get("host") or "",
+            consumer_host=consumer.get("host") or "",
         )
+
+
+def _unless_any(value: str | None) -> str:
+    """Return what a lease requires, as a history has it: nothing if anything will do."""
+    return "" if value in (None, ANY) else value
 
 
 def _seconds(text: str) -> float:

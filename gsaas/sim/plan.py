@@ -148,11 +148,7 @@ def _check_servable(
     demands: Sequence[Demand], site: Site, level: ServiceLevel, locality: str
 ) -> None:
     """Raise `Unreachable` if more requests than *level* allows to wait longer fit on no number of hosts."""
-    on_one_host = locality == LOCAL
-    unserved = 0
-    for demand in demands:
-        cgpus_per_gpu = site.memory_mb // (demand.memory_mb or site.memory_mb)
-        unserved += not cgpus_per_gpu or (on_one_host and demand.count > cgpus_per_gpu * site.gpus)
+    unserved = sum(site.request(demand, locality) is None for demand in demands)
     if unserved * 100 > len(demands) * (100 - level.percent):
         raise Unreachable(
             f"{unserved} of {len(demands)} requests fit on no number of hosts with {site.gpus} GPUs of "

@@ -8,6 +8,13 @@ history = "history.csv"             # beside this file; gsaas-sim import makes o
 hosts = 16
 gpus = 8                            # of each host
 memory_mb = 81920                   # of each GPU
+model = "H200"                      # with capability = "9.0", if requests of the history require them
+
+[[site.beside]]                     # hosts of another kind, if there are any
+hosts = 4
+gpus = 4
+memory_mb = 24576
+model = "L4"
 
 [[run]]
 name = "tied"
@@ -31,11 +38,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gsaas.gpgpums import policies
+from gsaas.exceptions import UnknownPolicy
 from gsaas.objects.request import ANY, LOCAL
+from gsaas.sim import policies
 from gsaas.sim.cloud import Site
 
-SITE_KEYS: Mapping[str, type] = {"hosts": int, "gpus": int, "memory_mb": int, "model": str}
+SITE_KEYS: Mapping[str, type] = {
+    "hosts": int,
+    "gpus": int,
+    "memory_mb": int,
+    "model": str,
+    "capability": str,
+}
 RUN_KEYS: Mapping[str, type] = {"name": str, "policy": str, "locality": str, "backfill": bool}
 """The keys of the tables [site] and [[run]], with the type of their values."""
 
@@ -91,11 +105,21 @@ def _scenario(path: Path, document: Mapping[str, Any]) -> Scenario:
 
 
 def _site(table: Mapping[str, Any]) -> Site:
-    _check_keys(table, SITE_KEYS, "[site]")
+    _check_keys(table, {**SITE_KEYS, "beside": list}, "[site]")
+    beside = tuple(
+        _hosts(part, f"[[site.beside]] {number}")
+        for number, part in enumerate(table.get("beside", ()), 1)
+    )
+    hosts = {name: value for name, value in table.items() if name != "beside"}
+    return replace(_hosts(hosts, "[site]"), beside=beside)
+
+
+def _hosts(table: Mapping[str, Any], where: str) -> Site:
+    _check_keys(table, SITE_KEYS, where)
     if missing := [name for name in ("hosts", "gpus", "memory_mb") if name not in table]:
-        raise ScenarioError(f"[site] needs {', '.join(missing)}")
+        raise ScenarioError(f"{where} needs {', '.join(missing)}")
     if wrong := [name for name in ("hosts", "gpus", "memory_mb") if table[name] < 1]:
-        raise ScenarioError(f"[site] {wrong[0]} is at least 1")
+        raise ScenarioError(f"{where} {wrong[0]} is at least 1")
     return Site(**table)
 
 
@@ -107,9 +131,10 @@ def _run(number: int, table: Mapping[str, Any], site: Site) -> Run:
         raise ScenarioError(f"{where}: hosts, gpus and memory_mb are at least 1")
     options = {name: table[name] for name in RUN_KEYS if name in table}
     run = Run(**{"name": f"run {number}", **options, "site": replace(site, **own_site)})
-    if run.policy not in policies.names():
-        known = ", ".join(policies.names())
-        raise ScenarioError(f"{where}: there is no policy {run.policy!r}; there are {known}")
+    try:
+        policies.load(run.policy)
+    except (UnknownPolicy, policies.NotSimulated) as error:
+        raise ScenarioError(f"{where}: {error}") from None
     if run.locality not in (ANY, LOCAL):
         raise ScenarioError(f"{where}: locality is {ANY} or {LOCAL}, not {run.locality!r}")
     return run

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import socket
+import threading
 import time
 from contextlib import ExitStack
 from typing import Protocol
@@ -122,6 +123,9 @@ class Standalone:
         self._monitors = [self._make_monitor(host) for host in hosts.gpu_hosts]
         self._endpoints = [self._make_endpoint(host.name) for host in hosts.compute_hosts]
         self._api: HttpServer | None = None
+        self.failure: str | None = None
+        """Why `serve` has returned, unless a signal ended it."""
+        self._database.on_storage_failure(self._end)
 
     def start(self) -> str:
         """Start everything and return the API's URL. The API answers once `serve` runs.
@@ -150,7 +154,10 @@ class Standalone:
         return url
 
     def serve(self) -> None:
-        """Answer API requests until a signal handler raises `SystemExit` or `KeyboardInterrupt` in this thread."""
+        """Answer API requests until a signal handler raises `SystemExit` or `KeyboardInterrupt` in this thread.
+
+        Returns if the disk fails; `failure` then says so.
+        """
         if self._api is None:
             raise RuntimeError("call start before serve")
         self._api.serve()
@@ -158,6 +165,12 @@ class Standalone:
     def stop(self) -> None:
         """Stop all parts in reverse order; VMs and their connections to GPUs stay."""
         self._started.close()
+
+    def _end(self) -> None:
+        """End this process, after the answers that are under way: what it writes is lost in a power failure."""
+        self.failure = f"{self._state.path} is on a disk that cannot be written; look for the cause, and start again"
+        if self._api is not None:
+            threading.Thread(target=self._api.close, name="end", daemon=True).start()
 
     def _listen(self) -> str:
         """Listen at the API's address and return its URL; requests wait until `serve` runs. Raises `CannotListen`."""
@@ -215,7 +228,8 @@ class Standalone:
         """Return a gate that listens in the namespace of *host*; the socket stays there when the thread leaves it."""
         with entered(self._testbed.netns(host.name)):
             listener = socket.create_server((host.gpu_address, self._conf.grants.gate_port))
-        return Gate(listener, EngineClient(self._bus).grant_shown)
+        redeem = functools.partial(EngineClient(self._bus).grant_shown, host.name)
+        return Gate(listener, redeem)
 
     def _make_monitor(self, host: inventory.HostSpec) -> Monitor:
         netns = self._testbed.netns(host.name)

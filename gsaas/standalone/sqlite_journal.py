@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 
 from oslo_db import exception as db_exception
 
@@ -24,6 +25,8 @@ class Journal:
     """The write-ahead log beside the file *database*."""
 
     def __init__(self, database: str) -> None:
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called once, when a sync has failed."""
         self._path = f"{database}-wal"
         self._state = threading.Condition()
         self._calls = self._synced = self._due = 0
@@ -33,8 +36,8 @@ class Journal:
     def sync(self) -> None:
         """Return when all that was committed before is on the disk.
 
-        Raises `oslo_db.exception.DBError` if a sync fails. From then on every call raises it: what is on the disk is
-        known again only when the file is opened anew.
+        Raises `oslo_db.exception.DBConnectionError` if a sync fails. From then on every call raises it: what is on the
+        disk is known again only when the file is opened anew.
         """
         with self._state:
             self._calls += 1
@@ -42,8 +45,12 @@ class Journal:
             self._state.wait_for(lambda: self._synced >= this_call or not self._is_syncing)
             if self._synced < this_call:
                 self._sync_for_all()
-            if self._failure:
-                raise db_exception.DBError(self._failure)
+            self._raise_failure()
+
+    def check(self) -> None:
+        """Raise `oslo_db.exception.DBConnectionError` if a sync has failed: what is written now may be lost."""
+        with self._state:
+            self._raise_failure()
 
     def sync_soon(self) -> None:
         """Sync within `SYNC_DELAY` seconds, or with an earlier call of `sync`."""
@@ -67,8 +74,15 @@ class Journal:
             self._state.acquire()
             self._is_syncing = False
             self._state.notify_all()
+        is_first = failure is not None and self._failure is None
         self._failure = self._failure or failure
         self._synced = covered
+        if is_first:
+            self.on_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise db_exception.DBConnectionError(self._failure)
 
     def _sync(self) -> OSError | None:
         try:
@@ -79,7 +93,12 @@ class Journal:
         try:
             os.fdatasync(journal)
         except OSError as failure:
-            LOG.critical("cannot sync %s to the disk, restart the service: %s", self._path, failure)
+            LOG.critical(
+                "cannot sync %s to the disk, so nothing is written to it any more; look for the cause, and restart the "
+                "service: %s",
+                self._path,
+                failure,
+            )
             return failure
         finally:
             os.close(journal)

@@ -19,6 +19,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from gsaas.db.prepared import Prepared
 
 _DIALECT = sqlite.dialect(paramstyle="named")
+_DUPLICATES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 
 
 class SqliteStatements:
@@ -92,11 +93,14 @@ class _Compiled:
         written = {**self._fixed, **values}
         for name, process in self._writers.items():
             written[name] = process(written[name])
-        driver = cast(sqlite3.Connection, connection.connection.driver_connection)
+        driver: Any = connection.connection.driver_connection  # a `sqlite3.Connection`
         try:
-            return driver.execute(self._sql, written)
+            cursor: sqlite3.Cursor = driver.execute(self._sql, written)
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) in _DUPLICATES:
+                raise db_exception.DBDuplicateEntry(inner_exception=error) from error
             raise db_exception.DBError(error) from error
+        return cursor
 
     def _read(self, row: Sequence[Any]) -> list[Any]:
         read = list(row)

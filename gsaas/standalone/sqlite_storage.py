@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,14 @@ class SqliteStorage:
     def tune(engine: sqlalchemy.Engine) -> None:
         """Set up every connection that *engine* opens: readers never wait for a writer, and writers wait for it."""
         event.listen(engine, "connect", _tune)
+
+    def check(self) -> None:
+        """Raise `oslo_db.exception.DBConnectionError` if the disk does not keep what is written."""
+        self._journal.check()
+
+    def on_failure(self, call: Callable[[], None]) -> None:
+        """Have *call* called, once, when a sync has failed."""
+        self._journal.on_failure = call
 
     def sync(self) -> None:
         """Return when all that was committed is on the disk; raises `oslo_db.exception.DBError`."""

@@ -19,6 +19,7 @@ from oslo_middleware import http_proxy_to_wsgi as oslo_proxy
 from paste import deploy
 
 from gsaas import conf as gsaas_conf
+from gsaas.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from gsaas.api.microversions import HEADER as VERSION_HEADER
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -38,7 +39,7 @@ def surround(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     whose refusals have the form of all its errors. Raises `ValueError` for a file that cannot be used.
     """
     oslo_cors.set_defaults(
-        allow_headers=["X-Auth-Token", REQUEST_ID, VERSION_HEADER, "Content-Type"],
+        allow_headers=["X-Auth-Token", REQUEST_ID, VERSION_HEADER, IDEMPOTENCY_KEY, "Content-Type"],
         expose_headers=[VERSION_HEADER, REQUEST_ID],
         allow_methods=["GET", "POST", "PATCH", "DELETE"],
     )

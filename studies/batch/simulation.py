@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gsaas.sim.clock import Clock
+from gsaas.sim.clock import Clock, Event
 from studies.batch import models
 from studies.batch.cluster import BatchCluster, BatchProcess
 from studies.batch.jobs import BatchJob
@@ -93,8 +93,8 @@ class _RunningBatchJob:
     """In the future while a migration stops the job."""
     longest_stop: float = 0.0
     """Seconds of the longest stop of any of its GPUs so far."""
-    end_version: int = 0
-    """Incremented when a new end is scheduled: end events with an older version are ignored."""
+    end: Event | None = None
+    """The event that ends it."""
 
 
 class BatchSimulation:
@@ -172,9 +172,7 @@ class BatchSimulation:
             self._record_occupancy(process, 1)
         self._update_ends(_nodes_used_by(processes))
 
-    def _finish(self, running: _RunningBatchJob, version: int) -> None:
-        if running.end_version != version:
-            return
+    def _finish(self, running: _RunningBatchJob) -> None:
         self._accumulate_idle()
         job, processes = running.job, running.processes
         del self._running[job.id]
@@ -238,11 +236,10 @@ class BatchSimulation:
                 continue
             self._update_progress(running)
             running.execution_time = execution_time
-            running.end_version += 1
+            if running.end is not None:
+                running.end.cancel()
             end = running.updated_at + running.remaining * execution_time
-            self._clock.schedule(
-                end, self._finish, running, running.end_version, priority=END_PRIORITY
-            )
+            running.end = self._clock.schedule(end, self._finish, running, priority=END_PRIORITY)
 
     def _update_progress(self, running: _RunningBatchJob) -> None:
         """Subtract the progress since the last update from what remains of a job."""

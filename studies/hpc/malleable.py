@@ -3,10 +3,11 @@
 
 1. A job has a minimum, a preferred and a maximum number of cGPUs (thesis, Table 7.4). A rigid job starts with the
    maximum; a moldable one with as many as are idle between the minimum and the maximum.
-2. A malleable job checks periodically whether to resize (section 6.2, Algorithm 2). While no job waits, it grows
-   towards its maximum as far as cGPUs are idle; while a job waits, it goes to its preferred number, up or down.
+2. A malleable job checks every so often whether to resize (section 7.3.2, Algorithm 8). It shrinks to its preferred
+   number if a job that waits could start then; that job starts next, before those that wait for longer. Otherwise it
+   grows as far as cGPUs are idle, up to its maximum.
 3. Each resize stops the job for `RESIZE_SECONDS`. A job on *n* cGPUs progresses by Amdahl's law.
-4. Jobs start in the order of arrival.
+4. Jobs start in the order of arrival, but for those that others made room for.
 
 Only the number of cGPUs is simulated: since a cGPU may be on any host, it does not matter which ones they are.
 """
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gsaas.sim.clock import Clock
+from gsaas.sim.clock import Clock, Event
 
 RESIZE_SECONDS = 1.0
 """An assumption: the thesis measures a tenth of a second to some seconds, depending on the data that moves."""
@@ -40,8 +41,9 @@ class MalleableApplication:
     """Of cGPUs, as are *preferred* and *maximum*."""
     preferred: int
     maximum: int
-    period: float
-    """Seconds between two checks whether to resize."""
+    period: float | None
+    """Seconds between two checks whether to resize; None: it checks after every iteration."""
+    iterations: int
     serial: float
     """The fraction of it that more cGPUs do not make faster."""
     seconds: float
@@ -50,6 +52,12 @@ class MalleableApplication:
         """Return the speed of a job on *count* cGPUs, relative to that on one (Amdahl's law)."""
         return 1 / (self.serial + (1 - self.serial) / count)
 
+    def check_interval(self, count: int) -> float:
+        """Return the seconds between two checks of a job on *count* cGPUs."""
+        if self.period is not None:
+            return self.period
+        return self.work / self.speed(count) / self.iterations
+
     @property
     def work(self) -> float:
         """The seconds of a job on one cGPU."""
@@ -57,12 +65,13 @@ class MalleableApplication:
 
 
 APPLICATIONS = (
-    MalleableApplication("CG", 2, 16, 32, 10, 0.02, 120),
-    MalleableApplication("Jacobi", 2, 4, 32, 10, 0.12, 120),
-    MalleableApplication("N-body", 1, 1, 32, 10, 0.60, 120),
-    MalleableApplication("HPG-aligner", 6, 6, 12, 10, 0.25, 120),
+    MalleableApplication("CG", 2, 16, 32, 10, 10_000, 0.02, 120),
+    MalleableApplication("Jacobi", 2, 4, 32, 10, 10_000, 0.12, 120),
+    MalleableApplication("N-body", 1, 1, 32, None, 50, 0.60, 120),
+    MalleableApplication("HPG-aligner", 6, 6, 12, None, 40, 0.25, 120),
 )
-"""Limits and periods are those of Table 7.4; scaling and duration are assumptions, chosen to fit the limits."""
+"""Limits and periods are those of Table 7.4, iterations those of Table 7.3: HPG-aligner has four for each worker, of
+which there are two less than processes. Scaling and duration are assumptions, chosen to fit the limits."""
 
 
 class JobKind(enum.StrEnum):
@@ -130,8 +139,10 @@ class _RunningMalleableJob:
     """The seconds that the rest of the job would take on one cGPU, at *updated_at*."""
     updated_at: float
     """In the future while a resize stops the job."""
-    end_version: int = 0
-    """Incremented when a new end is scheduled: end events with an older version are ignored."""
+    end: Event | None = None
+    """The event that ends it."""
+    next_check: Event | None = None
+    """The event at which it checks its size."""
     changes: int = 0
     gpu_seconds: float = 0.0
 
@@ -191,41 +202,48 @@ class MalleableSimulation:
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        while self._waiting:
-            application = self._waiting[0].application
-            needed = application.minimum if self._kind.is_moldable else application.maximum
-            if needed > self._idle:
-                return
-            self._start(self._waiting.popleft(), min(self._idle, application.maximum))
+        while self._waiting and self._needed(self._waiting[0].application) <= self._idle:
+            self._start(self._waiting.popleft())
 
-    def _start(self, job: MalleableJob, count: int) -> None:
-        now = self._clock.now
+    def _start_first_that_fits(self) -> None:
+        """Start the job for which another one has just made room."""
+        for place, job in enumerate(self._waiting):
+            if self._needed(job.application) <= self._idle:
+                del self._waiting[place]
+                self._start(job)
+                return
+
+    def _needed(self, application: MalleableApplication) -> int:
+        """Return the fewest cGPUs with which a job may start."""
+        return application.minimum if self._kind.is_moldable else application.maximum
+
+    def _start(self, job: MalleableJob) -> None:
+        now, count = self._clock.now, min(self._idle, job.application.maximum)
         running = _RunningMalleableJob(job, count, now, job.application.work, now)
         self._idle -= count
         self._running[running] = None
         self._schedule_end(running)
         if self._kind.is_malleable:
-            self._clock.schedule(
-                now + job.application.period, self._check_size, running, priority=CHECK_PRIORITY
-            )
+            self._schedule_check(running)
 
     def _check_size(self, running: _RunningMalleableJob) -> None:
         """Resize a job if it should have another number of cGPUs, and schedule the next check."""
-        if running not in self._running:  # it has ended meanwhile
-            return
         self._accumulate()
-        wanted = choose_size(
-            running.job.application,
-            running.count,
-            self._idle,
-            waiting=bool(self._waiting),
-        )
+        application = running.job.application
+        needs = [self._needed(job.application) for job in self._waiting]
+        wanted = choose_size(application, running.count, self._idle, needs)
         if wanted != running.count:
+            shrinks = wanted < running.count
             self._resize(running, wanted)
+            if shrinks:
+                self._start_first_that_fits()
             self._start_waiting()
-        period = running.job.application.period
-        self._clock.schedule(
-            self._clock.now + period, self._check_size, running, priority=CHECK_PRIORITY
+        self._schedule_check(running)
+
+    def _schedule_check(self, running: _RunningMalleableJob) -> None:
+        at = self._clock.now + running.job.application.check_interval(running.count)
+        running.next_check = self._clock.schedule(
+            at, self._check_size, running, priority=CHECK_PRIORITY
         )
 
     def _resize(self, running: _RunningMalleableJob, count: int) -> None:
@@ -238,9 +256,10 @@ class MalleableSimulation:
         self._schedule_end(running)
 
     def _schedule_end(self, running: _RunningMalleableJob) -> None:
-        running.end_version += 1
+        if running.end is not None:
+            running.end.cancel()
         end = running.updated_at + running.remaining / running.job.application.speed(running.count)
-        self._clock.schedule(end, self._finish, running, running.end_version)
+        running.end = self._clock.schedule(end, self._finish, running)
 
     def _update_progress(self, running: _RunningMalleableJob) -> None:
         """Subtract the progress since the last update from what remains of a job."""
@@ -249,10 +268,10 @@ class MalleableSimulation:
         running.gpu_seconds += elapsed * running.count
         running.updated_at = self._clock.now
 
-    def _finish(self, running: _RunningMalleableJob, version: int) -> None:
-        if running.end_version != version:  # the job was resized, and ends at another time
-            return
+    def _finish(self, running: _RunningMalleableJob) -> None:
         self._accumulate()
+        if running.next_check is not None:
+            running.next_check.cancel()
         self._update_progress(running)
         del self._running[running]
         self._idle += running.count
@@ -276,10 +295,14 @@ class MalleableSimulation:
         self._measured_at = self._clock.now
 
 
-def choose_size(application: MalleableApplication, count: int, idle: int, *, waiting: bool) -> int:
-    """Return how many cGPUs a job with *count* should have while *idle* are idle (Algorithm 2).
+def choose_size(
+    application: MalleableApplication, count: int, idle: int, needs: Sequence[int]
+) -> int:
+    """Return how many cGPUs a job with *count* should have while *idle* are idle (Algorithm 8).
 
-    *waiting* says whether other jobs wait.
+    *needs* are the cGPUs that each of the jobs that wait needs at least to start.
     """
-    goal = application.preferred if waiting else application.maximum
-    return min(goal, count + idle)
+    surplus = count - application.preferred
+    if surplus > 0 and any(need <= idle + surplus for need in needs):
+        return application.preferred
+    return min(application.maximum, count + idle)

@@ -21,9 +21,10 @@ from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
+from gsaas.objects.placement import Placement
 from gsaas.objects.request import Request
-from gsaas.sim.claims import claim_gpu, release_gpu
-from gsaas.sim.clock import Clock
+from gsaas.sim.claims import PoolClaims
+from gsaas.sim.clock import Clock, Event
 from studies.hpc.applications import CORES, SlurmApplication
 
 GPU_MEMORY_MB = 4799
@@ -78,8 +79,8 @@ class _RunningSlurmJob:
 
     cores: dict[int, int]
     """Node -> cores."""
-    gpus: list[tuple[str, int]]
-    """UUID and claimed MiB of each GPU."""
+    gpus: list[Placement]
+    """The GPU of each process."""
     remote: bool
     """Whether any of the GPUs is on another node than its process."""
     remaining: float
@@ -87,8 +88,8 @@ class _RunningSlurmJob:
     slowdown: float = 1.0
     """How many times as long it takes under the present conditions."""
     updated_at: float = 0.0
-    end_version: int = 0
-    """Incremented when a new end is scheduled: end events with an older version are ignored."""
+    end: Event | None = None
+    """The event that ends it."""
 
 
 class SlurmSimulation:
@@ -108,6 +109,7 @@ class SlurmSimulation:
         self.free_cores = [CORES] * len(cluster.gpus)
         gpus = _gpus(self._names, cluster)
         self.pool = Pool(gpus, self._names)
+        self._claims = PoolClaims(self.pool)
         self._node_of = {gpu.uuid: self._names.index(gpu.host) for gpu in gpus}
         # GPU -> the jobs that use it, and by how many of their processes.
         self._users: dict[str, dict[_RunningSlurmJob, int]] = {gpu.uuid: {} for gpu in self.pool}
@@ -150,7 +152,7 @@ class SlurmSimulation:
         for node, count in cores.items():
             self.free_cores[node] -= count
         remote = sum(
-            self._node_of[uuid] != node for (uuid, _), node in zip(claimed, nodes, strict=False)
+            self._node_of[_gpu_of(one)] != node for one, node in zip(claimed, nodes, strict=False)
         )
         running = _RunningSlurmJob(
             cores, claimed, remote > 0, job.seconds, updated_at=self._clock.now
@@ -158,24 +160,22 @@ class SlurmSimulation:
         self._remote_gpus += remote
         self._waited += self._clock.now
         self._running[running] = None
-        for uuid, _ in claimed:
-            users = self._users[uuid]
+        for one in claimed:
+            users = self._users[_gpu_of(one)]
             users[running] = users.get(running, 0) + 1
         running.slowdown = 0.0  # so that `_update_ends` schedules an end in any case
         self._update_ends([running, *self._neighbours(running)])
         return True
 
-    def _finish(self, running: _RunningSlurmJob, version: int) -> None:
-        if running.end_version != version:
-            return
+    def _finish(self, running: _RunningSlurmJob) -> None:
         self._accumulate()
         del self._running[running]
         neighbours = self._neighbours(running)
         for node, count in running.cores.items():
             self.free_cores[node] += count
-        for uuid, size in running.gpus:
-            self._users[uuid].pop(running, None)
-            release_gpu(self.pool, uuid, size)
+        for one in running.gpus:
+            self._users[_gpu_of(one)].pop(running, None)
+            self._claims.release(one)
         self._update_ends(neighbours)
         self._start_waiting()
 
@@ -206,16 +206,14 @@ class SlurmSimulation:
             nodes += [node] * room
         return nodes if len(nodes) == job.processes else None
 
-    def _claim_gpus(
-        self, job: SlurmApplication, nodes: Sequence[int]
-    ) -> list[tuple[str, int]] | None:
-        """Claim a GPU for each process; return UUID and MiB of each, by process.
+    def _claim_gpus(self, job: SlurmApplication, nodes: Sequence[int]) -> list[Placement] | None:
+        """Claim a GPU for each process; return them by process.
 
         Returns None, and claims nothing, if there are too few.
         """
         if not job.gpus:
             return []
-        claimed: list[tuple[str, int]] = []
+        claimed: list[Placement] = []
         for node in nodes:
             request = Request(
                 1,
@@ -226,19 +224,18 @@ class SlurmSimulation:
             )
             placement = self.pool.place(request, self._policy)
             if placement is None:
-                for uuid, size in claimed:
-                    release_gpu(self.pool, uuid, size)
+                for one in claimed:
+                    self._claims.release(one)
                 return None
-            (share,) = placement.shares
-            claim_gpu(self.pool, share.gpu_uuid, share.memory_mb, exclusive=request.exclusive)
-            claimed.append((share.gpu_uuid, share.memory_mb))
+            self._claims.claim(placement, exclusive=request.exclusive)
+            claimed.append(placement)
         return claimed
 
     def _neighbours(self, running: _RunningSlurmJob) -> list[_RunningSlurmJob]:
         """Return the other jobs that use one of its GPUs."""
         found: dict[_RunningSlurmJob, None] = {}
-        for uuid, _ in running.gpus:
-            found |= dict.fromkeys(self._users[uuid])
+        for one in running.gpus:
+            found |= dict.fromkeys(self._users[_gpu_of(one)])
         found.pop(running, None)
         return list(found)
 
@@ -252,13 +249,16 @@ class SlurmSimulation:
             if running.slowdown:
                 running.remaining -= (now - running.updated_at) / running.slowdown
             running.updated_at, running.slowdown = now, slowdown
-            running.end_version += 1
+            if running.end is not None:
+                running.end.cancel()
             end = now + max(running.remaining, 0.0) * slowdown
-            self._clock.schedule(end, self._finish, running, running.end_version)
+            running.end = self._clock.schedule(end, self._finish, running)
 
     def _slowdown(self, running: _RunningSlurmJob) -> float:
         """Return how many times as long a job takes now as alone on local GPUs."""
-        processes = max((sum(self._users[uuid].values()) for uuid, _ in running.gpus), default=0)
+        processes = max(
+            (sum(self._users[_gpu_of(one)].values()) for one in running.gpus), default=0
+        )
         slowdown = max(processes * GPU_SHARE, 1.0)
         return slowdown * (1 + REMOTE_OVERHEAD) if running.remote else slowdown
 
@@ -278,6 +278,11 @@ class SlurmSimulation:
         )
         self._gpu_seconds += busy * elapsed
         self._joules += watts * elapsed
+
+
+def _gpu_of(process: Placement) -> str:
+    """Return the UUID of the GPU of one process."""
+    return process.shares[0].gpu_uuid
 
 
 def _gpus(names: Sequence[str], cluster: SlurmCluster) -> list[Gpu]:

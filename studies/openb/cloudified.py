@@ -19,7 +19,7 @@ from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, Gpu
 from gsaas.objects.request import Request
-from gsaas.sim.claims import claim_gpu
+from gsaas.sim.claims import PoolClaims
 from studies.openb.arrivals import draw_arrivals
 from studies.openb.local import LOAD, AllocationCurve, total_milli
 from studies.openb.sizes import THOUSANDTHS, ShareSizes
@@ -83,7 +83,10 @@ def run(
     seed: int,
     sizes: ShareSizes = THOUSANDTHS,
 ) -> CloudifiedOutcome:
-    """Let the *tasks* arrive in the order of `local.run` with the same *seed*; *policy* chooses their GPUs."""
+    """Let the *tasks* arrive in the order of `local.run` with the same *seed*; *policy* chooses their GPUs.
+
+    Raises `ValueError` if a task allows several models, but not all: no request of GSaaS can say that.
+    """
     rng = random.Random(seed)
     asked_unit = total_milli(nodes) / 100
     unit = sum(node.gpus * sizes.of_gpu(node) for node in nodes) / 100
@@ -91,6 +94,7 @@ def run(
     nodes = rng.sample(nodes, len(nodes))
     resources = NodeResources(nodes)
     pool = Pool(_gpus(nodes, sizes), [node.name for node in nodes], _request_mix(tasks, sizes))
+    claims = PoolClaims(pool)
     asked, allocated = [], []
     total = used = rejected = cgpus = remote = 0
     remote_milli: Counter[str] = Counter()
@@ -99,7 +103,7 @@ def run(
         total += task.total_milli
         node = resources.best_fit(task)
         name = "" if node is None else resources.names[node]
-        hosts = None if node is None else _claim_gpus(pool, policy, task, name, sizes)
+        hosts = None if node is None else _claim_gpus(claims, policy, task, name, sizes)
         if node is None or hosts is None:
             rejected += 1
         else:
@@ -149,23 +153,23 @@ def _request_mix(tasks: Sequence[Task], sizes: ShareSizes) -> list[tuple[Request
 
 
 def _claim_gpus(
-    pool: Pool, policy: Policy, task: Task, node: str, sizes: ShareSizes
+    claims: PoolClaims, policy: Policy, task: Task, node: str, sizes: ShareSizes
 ) -> list[tuple[str, int]] | None:
     """Claim the GPUs of *task*; return host and size of each, or None if the pool has no room."""
     if not task.gpus:
         return []
     shared = task.milli < WHOLE
+    if len(task.models) > 1:
+        raise ValueError(f"no request allows the models {', '.join(task.models)} and no others")
     request = Request(
         task.gpus,
         SHARED if shared else EXCLUSIVE,
         sizes.of_share(task.milli) if shared else None,
+        gpu_model=task.models[0] if task.models else None,
         consumer_host=node,
     )
-    placement = pool.place(request, policy)
+    placement = claims.pool.place(request, policy)
     if placement is None:
         return None
-    found = []
-    for share in placement.shares:
-        gpu = claim_gpu(pool, share.gpu_uuid, share.memory_mb, exclusive=not shared)
-        found.append((gpu.host, share.memory_mb))
-    return found
+    claims.claim(placement, exclusive=not shared)
+    return [(claims.pool[share.gpu_uuid].host, share.memory_mb) for share in placement.shares]

@@ -12,9 +12,8 @@ from functools import cache
 import numpy as np
 
 from studies.openb.sizes import THOUSANDTHS, ShareSizes
-from studies.openb.trace import WHOLE, OpenbNode, Task
+from studies.openb.trace import MOST_GPUS, WHOLE, OpenbNode, Task
 
-MOST_GPUS = 8
 NO_CANDIDATE = 9 * WHOLE
 """More than any GPU has free, so that GPUs without room sort last."""
 
@@ -26,6 +25,7 @@ class OpenbCluster:
         self.nodes = nodes
         self.sizes = sizes
         self.milli_on_nodes = cache(self._milli_on_nodes)
+        self._has_model = cache(self._nodes_with_model)
         self.free_cpu = np.array([node.cpu for node in nodes])
         self.free_memory = np.array([node.memory for node in nodes])
         self.gpu_count = np.array([node.gpus for node in nodes])
@@ -49,6 +49,8 @@ class OpenbCluster:
             fits &= self.most_free_milli >= self.milli_on_nodes(task.milli)
         elif task.gpus:
             fits &= self.idle_count >= task.gpus
+        if task.models:
+            fits &= self._has_model(task.models)
         return fits
 
     def least_free_with_room(self, milli: int) -> np.ndarray:
@@ -94,6 +96,10 @@ class OpenbCluster:
     def _milli_on_nodes(self, milli: int) -> np.ndarray:
         """Return, for each node, the thousandths of a GPU that a share of *milli* takes there."""
         return np.array([self.sizes.milli_on(node, milli) for node in self.nodes])
+
+    def _nodes_with_model(self, models: tuple[str, ...]) -> np.ndarray:
+        """Return, for each node, whether its GPUs are of one of *models*."""
+        return np.array([node.model in models for node in self.nodes])
 
     def _size(self, milli: int, node: int) -> int:
         """Return the size of a share of *milli* on *node*, in the unit of *sizes*."""

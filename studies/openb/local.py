@@ -15,7 +15,7 @@ from studies.openb.sizes import THOUSANDTHS, ShareSizes
 from studies.openb.trace import WHOLE, OpenbNode, Task
 
 LOAD = 1.3
-"""Arrivals ask for this many times the capacity of the GPUs."""
+"""How many times the capacity of the GPUs arrivals ask for, in the published runs."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,14 @@ def run(
     scheduler: type[Scheduler],
     seed: int,
     sizes: ShareSizes = THOUSANDTHS,
+    load: float = LOAD,
 ) -> AllocationCurve:
-    """Let the *tasks* arrive until they have asked for `LOAD` times the capacity; return what is allocated.
+    """Let the *tasks* arrive until they have asked for *load* times the capacity; return what is allocated.
 
     *seed* decides the order of the tasks, and the order of the nodes, the first of which is taken among equals.
     """
     rng = random.Random(seed)
-    coming = draw_arrivals(tasks, total_milli(nodes), LOAD, rng)
+    coming = draw_arrivals(tasks, total_milli(nodes), load, rng)
     cluster = OpenbCluster(rng.sample(nodes, len(nodes)), sizes)
     return place_all(scheduler(cluster, typical_mix(tasks), rng), coming)
 

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from studies.openb.cluster import MOST_GPUS, NO_CANDIDATE, OpenbCluster
+from studies.openb.cluster import NO_CANDIDATE, OpenbCluster
 from studies.openb.fragmentation import Fragmentation, TaskMix
-from studies.openb.trace import WHOLE, Task
+from studies.openb.trace import MOST_GPUS, WHOLE, Task
 
 BEST = 100
 """The highest score."""
@@ -182,8 +182,11 @@ class FgdScheduler(Scheduler):
         """(Kind of task, state of a node) -> score: many nodes are in the same state."""
         self._fragmentation = {
             node.model: Fragmentation(
-                ((cpu, gpus, cluster.sizes.milli_on(node, milli)), share)
-                for (cpu, gpus, milli), share in mix
+                (
+                    (kind._replace(milli=cluster.sizes.milli_on(node, kind.milli)), share)
+                    for kind, share in mix
+                ),
+                node.model,
             )
             for node in {node.model: node for node in cluster.nodes}.values()
         }

@@ -127,10 +127,10 @@ def test_a_launch_that_loses_the_api_names_the_lease(desk, monkeypatch):
     desk.world.engine.idle = True
     request = leases.Client.request
 
-    def request_to_a_dead_api(client, method, path, body=None):
+    def request_to_a_dead_api(client, method, path, *more, **named):
         if method == "GET":
             client = leases.Client(Credentials("http://127.0.0.1:1", "t"))
-        return request(client, method, path, body)
+        return request(client, method, path, *more, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(leases.Client, "request", request_to_a_dead_api)

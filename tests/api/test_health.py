@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 import gsaas.conf
 from gsaas.api import health
-from tests.api.world import World
+from gsaas.db import models
+from tests.api.world import World, only_error
 
 
 @pytest.fixture
@@ -65,3 +69,20 @@ def test_a_backend_that_is_not_installed_is_named(tmp_path):
         ValueError, match=r"\[healthcheck\]backends: not installed: disable_by_flag"
     ):
         health.load_backends(gsaas.conf.load(files=[str(settings)]))
+
+
+def test_a_disk_that_keeps_nothing_is_unhealthy_and_claims_nothing(
+    world, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    assert world.call(None, "GET", "/healthcheck").status_code == 200
+    monkeypatch.setattr(os, "fdatasync", fail)
+    body = {"lease": {"cgpus": {"count": 1}, "server": None}}
+    codes = [only_error(world.call("member", "POST", "/v1/leases", body))["code"] for _ in range(4)]
+    assert codes == ["gsaas.database.unreachable"] * 4
+    assert only_error(world.call(None, "GET", "/healthcheck"))["status"] == 503
+    with world.database.read() as session:
+        # The first one was written before its sync failed; no other one is.
+        assert sum(gpu.leases for gpu in session.query(models.GpuRow)) == 1

@@ -28,7 +28,7 @@ from gsaas.api import schemas
 from gsaas.api.validation import Schema
 from gsaas.cloud.nova import checks, requests
 from gsaas.conf.grants import allows_direct
-from gsaas.db import leases, models
+from gsaas.db import history, leases, models
 from tests.api import server
 from tests.api.world import World, only_error
 
@@ -147,7 +147,7 @@ def test_a_purge_deletes_what_was_released_long_ago_and_nothing_that_lives(world
             row.created_at = row.claimed_at = now - datetime.timedelta(days=100)
         session.get(models.LeaseRow, old).released_at = now - datetime.timedelta(days=99)
     with world.database.writing() as connection:
-        assert leases.purge(connection, now - datetime.timedelta(days=90), 10) == 1
+        assert history.purge(connection, now - datetime.timedelta(days=90), 10) == 1
     assert {row[0] for row in world.rows()["leases"]} == {new, alive}
     assert old not in stored(world)
 

@@ -101,8 +101,8 @@ def test_the_monitor_itself_has_one_capability_and_no_root(machine):
 def test_every_daemon_has_a_user_of_its_own(machine):
     uids = {machine.show(name, "UID") for name in UNITS.values()}
     assert len(uids) == 2
-    gsaas = machine.type("id -u gsaas").stdout.strip()
-    assert not uids & {"0", gsaas, "[not set]"}
+    accounts = machine.type("id -u gsaas; id -u gsaas-monitor").stdout.split()
+    assert not uids & {"0", *accounts, "[not set]"}
 
 
 def test_it_cannot_read_the_account_of_the_message_bus(machine):
@@ -280,6 +280,41 @@ for port in (0, 8400, 20000, 20999):
     assert said == ""
 
 
+def test_it_cannot_fill_the_disk_of_its_host_with_temporary_files(machine):
+    used = "df --output=used --block-size=1M /tmp /var/tmp | tail -n 2"
+    before = [int(mib) for mib in machine.type(used).stdout.split()]
+    said = machine.order(
+        MINE,
+        """
+import errno
+for folder in ("/tmp", "/var/tmp"):
+    written = 0
+    try:
+        with open(folder + "/big", "wb") as file:
+            for _ in range(64):
+                file.write(bytes(1 << 20))
+                file.flush()
+                written += 1
+    except OSError as error:
+        print(errno.errorcode[error.errno], written <= 8)
+""",
+    )
+    assert said.splitlines() == ["ENOSPC True"] * 2
+    after = [int(mib) for mib in machine.type(used).stdout.split()]
+    assert all(later - earlier < 4 for earlier, later in zip(before, after, strict=True))
+    assert machine.order(OTHER, "print(os.listdir('/tmp'))") == "[]"
+    folder = f"/run/gsaas-daemons/{PORTS[MINE]}"
+    assert machine.type(f"ls {folder}").stdout.split() == ["big"]
+    assert machine.order(OTHER, "os.listdir('/run/gsaas-daemons')").startswith("PermissionError")
+
+
+def test_what_it_left_in_its_temporary_folder_is_gone_with_it(machine):
+    machine.order(MINE, "open('/tmp/left', 'w').close()")
+    machine.type(f"systemctl kill --signal=KILL {UNITS[MINE]}")
+    until(lambda: _serves(machine, MINE), "the daemon to serve again")
+    assert machine.order(MINE, "print(os.listdir('/tmp'), os.listdir('/var/tmp'))") == "[] []"
+
+
 def test_it_cannot_use_io_uring_which_makes_sockets_of_any_kind(machine):
     said = machine.order(
         MINE,
@@ -329,10 +364,33 @@ for path in ("/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket", "
     assert "gsaas-daemon-evil.service" not in machine.units()
 
 
-def test_the_account_of_the_monitor_may_not_stop_other_units(machine):
-    command = "setpriv --reuid=gsaas --regid=gsaas --clear-groups systemctl --no-ask-password"
-    assert machine.type(f"{command} stop systemd-journald", check=False).returncode
+def as_user(user: str, command: str) -> str:
+    return f"setpriv --reuid={user} --regid={user} --init-groups {command} </dev/null"
+
+
+def test_the_account_of_the_monitor_may_not_stop_other_units_or_take_a_daemons_walls_away(machine):
+    systemctl = "systemctl --no-ask-password"
+    for words in ("stop systemd-journald", f"set-property --runtime {UNITS[MINE]} TasksMax=9999"):
+        assert machine.type(as_user("gsaas-monitor", f"{systemctl} {words}"), False).returncode
     assert machine.show("systemd-journald", "ActiveState") == "active"
+    assert machine.show(UNITS[MINE], "TasksMax") == "4096"
+
+
+def test_gsaass_other_processes_on_the_host_may_neither_start_nor_end_a_unit(machine):
+    """As gsaas-rodvr, which has the user gsaas, beside the monitor."""
+    pid = main_pid(machine, UNITS[MINE])
+    for command in (
+        "systemd-run --no-ask-password --unit=gsaas-daemon-evil /bin/true",
+        "systemd-run --no-ask-password --unit=evil /bin/true",
+        f"systemctl --no-ask-password stop {UNITS[MINE]}",
+        f"systemctl --no-ask-password kill --signal=KILL {UNITS[MINE]}",
+        f"kill -KILL {pid}",
+        f"kill -KILL {main_pid(machine, 'gsaas-monitor')}",
+        "touch /run/gsaas-monitor/lock",
+    ):
+        assert machine.type(as_user("gsaas", command), check=False).returncode, command
+    assert main_pid(machine, UNITS[MINE]) == pid
+    assert "gsaas-daemon-evil.service" not in machine.units()
 
 
 def test_it_cannot_leave_its_control_group_and_nothing_survives_its_release(machine):
@@ -403,7 +461,7 @@ def neighbours(machine) -> Iterator[dict[str, str]]:
         devices = unit.Devices((f"/dev/{GPUS[MINE][0]}",))
         wanted = unit.properties(daemon, 0, command, devices, confinement)
         name = unit.name(daemon.key)
-        systemd.start_transient(name, wanted)
+        systemd.start_transient(name, wanted, [unit.temporary_files(daemon, confinement)])
         found[f"neighbour-{number}"] = name
     for name in found:
         until(lambda name=name: _serves(machine, name), "the neighbours")

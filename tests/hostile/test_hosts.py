@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from oslo_utils import timeutils
 
 from gsaas import exceptions
 from gsaas.checkup import agents
@@ -15,10 +16,12 @@ from gsaas.db import endpoints, gpus, hosts, leases, metrics
 from gsaas.db.database import Database
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
-from gsaas.engine.rpc_endpoint import RpcEndpoint
+from gsaas.engine.rpc_endpoint import RpcEndpoint, may_send
+from gsaas.grants.keyring import Keyring
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.gpu_report import GpuInfo, GpuReport, GpuSnapshot, Reading
 from gsaas.objects.lifecycle import Status
+from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.monitor import MonitorClient
 from tests.support import rows, sqlite
 
@@ -42,13 +45,14 @@ class Engine:
 
     database: Database
     woken: list[str] = field(default_factory=list)
+    network: GpuNetwork = NETWORK
 
     def __post_init__(self) -> None:
         monitors = MonitorClient.__new__(MonitorClient)  # nothing here is sent to a monitor
         self.inbox = RpcEndpoint(
             *(self.database, None, monitors, GpuHosts(self.database, monitors)),
             *(self.woken.append, Callers()),
-            gpu_network=NETWORK,
+            gpu_network=self.network,
         )
 
     def monitor_reports(
@@ -305,7 +309,87 @@ class TestAddresses:
         with database.read() as session:
             assert leases.get(session.connection(), "lease-1").status == Status.ACTIVE
 
+    @pytest.mark.parametrize(("host", "address"), [("evil", "192.0.2.12"), ("gpu2", "192.0.2.66")])
+    def test_an_address_that_the_operator_gave_is_not_taken_before_its_owner_reports(
+        self, database, host, address
+    ):
+        network = GpuNetwork.of(["192.0.2.0/24"], {"gpu2": "192.0.2.12"})
+        engine = Engine(database, network=network)
+        engine.monitor_reports(host, address, GPU)
+        engine.endpoint_reports(host, address)
+        (problem,) = engine.problems(host)
+        assert f"{host} reports the address {address}" in problem
+        assert "[gpu_network]hosts gives" in problem
+        with database.read() as session:
+            assert hosts.with_gpu_address(session, address) == []
+        engine.monitor_reports("gpu2", "192.0.2.12", GPU)
+        assert engine.problems("gpu2") == []
+        assert engine.host_of("GPU-a") == "gpu2"
+
+    def test_one_address_cannot_be_given_to_two_hosts(self):
+        given = {"gpu1": "192.0.2.11", "gpu2": "192.0.2.11"}
+        with pytest.raises(ValueError, match=r"\[gpu_network\]hosts: gpu1:192.0.2.11 cannot be"):
+            GpuNetwork.of([], given)
+
     @pytest.mark.parametrize("prefix", ["127.0.0.0/8", "0.0.0.0/0", "169.254.0.0/16"])
     def test_a_configuration_that_would_allow_such_addresses_is_refused(self, prefix):
         with pytest.raises(ValueError, match=r"\[gpu_network\]prefixes"):
             GpuNetwork.of([prefix])
+
+
+class Unreachable:
+    """No monitor can be called here."""
+
+    def apply(self, host: str, desired: object) -> dict:
+        raise AgentCallFailed(f"the monitor of {host} does not answer")
+
+
+class TestGrants:
+    @pytest.fixture
+    def keyring(self) -> Keyring:
+        return Keyring(["test:" + "dGVz" * 11])
+
+    @pytest.fixture
+    def show(self, engine, database, keyring):
+        """Show the grant of a lease at a gate; return the code of the refusal."""
+        with database.write() as session:
+            lease = rows.lease("lease-1", status=Status.ACTIVE, has_server=False, access="direct")
+            session.add(lease)
+            session.flush()
+            session.add(rows.claim("lease-1"))
+            grant = keyring.sign("lease-1", lease.project_id, timeutils.utcnow())
+        inbox = RpcEndpoint(
+            *(database, None, Unreachable(), GpuHosts(database, Unreachable())),
+            *(engine.woken.append, Callers()),
+            keyring=keyring,
+        )
+
+        def show(host: str, address: str) -> str | None:
+            answer = inbox.grant_shown(CONTEXT, host, grant, address, "lease-1")
+            return answer["code"]
+
+        return show
+
+    def admitted(self, database) -> str | None:
+        with database.read() as session:
+            return leases.get(session.connection(), "lease-1").admitted_address
+
+    def test_a_host_cannot_redeem_the_grant_of_a_lease_that_has_no_gpu_there(
+        self, engine, database, show
+    ):
+        engine.monitor_reports("evil", "192.0.2.66", GpuInfo("GPU-b", 0, "NVIDIA L4", 1024, 8308))
+        assert show("evil", "192.0.2.66") == "gsaas.grant.stolen"
+        assert self.admitted(database) is None
+        assert show("gpu1", "192.0.2.7") is None
+        assert self.admitted(database) == "192.0.2.7"
+
+    @pytest.mark.parametrize(
+        ("sender", "host", "may"),
+        [
+            ("gpu1@gsaas-monitor", "gpu1", True),
+            ("evil@gsaas-monitor", "gpu1", False),
+            ("gpu1@gsaas-rodvr", "gpu1", False),
+        ],
+    )
+    def test_nor_say_that_it_was_shown_elsewhere(self, sender, host, may):
+        assert may_send(sender, "grant_shown", {"host": host, "lease_id": "lease-1"}) is may

@@ -18,6 +18,7 @@ from tests.api.world import fill, token, write_tokens
 from tests.support.quadlet import run_options
 
 UID = 10071
+MONITOR_UID = 10072
 PATIENCE = 120
 """Seconds for a process to start on a busy machine."""
 AGENT = "[DEFAULT]\ntransport_url = {bus}\n[remoting]\ndriver = simulated\n"
@@ -99,13 +100,14 @@ def refusal(podman, started):
 def test_an_image_runs_as_its_user_says_what_it_is_and_keeps_no_setting_of_pip(podman, image, role):
     name = image(role)
     (about,) = json.loads(podman("image", "inspect", name).stdout)
-    assert about["Config"]["User"] == "gsaas"
+    is_monitor = role == "monitor"
+    assert about["Config"]["User"] == ("gsaas-monitor" if is_monitor else "gsaas")
     assert about["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert about["Labels"]["org.opencontainers.image.title"] == f"gsaas-{role}"
     assert bool(about.get("Healthcheck")) == (role == "api")
     script = "id -u; ls /etc/pip.conf /run/pip-ca.crt /var/cache/pip 2>&1 | grep -c cannot; ls /opt/gsaas/bin/pip"
     done = podman("run", "--rm", "--network=none", name, "sh", "-c", script, check=False)
-    assert done.stdout.split() == [str(UID), "3"]
+    assert done.stdout.split() == [str(MONITOR_UID if is_monitor else UID), "3"]
     history = podman("history", "--no-trunc", "--format={{.CreatedBy}}", name).stdout
     assert "index-url" not in history
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ from openstack.exceptions import ForbiddenException
 from oslo_config import cfg
 
 from tests.openstack import cli
-from tests.openstack.bed import messages, rest, settings
+from tests.openstack.bed import accounts, gsaas, messages, rest, settings
 from tests.openstack.servers import Servers, links
 
 pytestmark = [
@@ -50,6 +52,26 @@ def test_bringing_up_what_is_up_starts_nothing(cloud: None):
     assert after["state"] == "up"
     assert _pids(after) == _pids(before)
     assert None not in _pids(after)
+
+
+def test_every_host_has_an_account_on_the_message_bus_and_is_believed(cloud: None):
+    """What ships is what is tested: messages are signed, and permissions those of `gsaas-manage bus permissions`."""
+    hosts = {*gsaas.GPUS, *gsaas.COMPUTE_HOSTS}
+    control = [*messages.CONTROL, "--quiet", "--formatter=json"]
+    rows = subprocess.check_output([*control, "list_connections", "user", "vhost"], text=True)
+    users = {row["user"] for row in json.loads(rows) if row["vhost"] == accounts.VIRTUAL_HOST}
+    assert users == {"gsaas", *(f"gsaas-{host}" for host in hosts)}
+    shipped = subprocess.check_output(
+        [gsaas.program("gsaas-manage"), "bus", "permissions", settings.REAL_HOST]
+        + ["--role=compute", "--role=gpu"],
+        text=True,
+    )
+    listed = [*control, "list_user_permissions", f"gsaas-{settings.REAL_HOST}"]
+    (allowed,) = json.loads(subprocess.check_output(listed, text=True))
+    expected = shlex.split(shipped.splitlines()[0])[-3:]
+    assert [allowed[kind] for kind in ("configure", "write", "read")] == expected
+    for daemon in (*gsaas.ENGINES, *gsaas.MONITORS, *gsaas.ENDPOINTS):
+        assert "not believed" not in daemon.log.read_text()
 
 
 def test_a_tenants_guest_boots_and_runs_its_user_data(

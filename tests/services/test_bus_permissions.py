@@ -6,15 +6,18 @@ from __future__ import annotations
 import json
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import kombu
 import pytest
-from amqp.exceptions import AccessRefused, NotAllowed
+from amqp.exceptions import AccessRefused, NotAllowed, NotFound, PreconditionFailed
 
 import gsaas.conf
 from gsaas import rpc
+from gsaas.checkup import bus as bus_check
 from gsaas.cli import manage
 from gsaas.context import RequestContext
 from gsaas.engine.rpc_endpoint import may_send
@@ -31,6 +34,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
 SECRET = "a secret of the controllers"
+EVIL = "evil@gsaas-monitor"
 REPORT = GpuReport("192.0.2.11", 10.0, GpuSnapshot(()))
 TOKEN = "gAAAAAB-a-users-token"
 LAUNCH = RequestContext(user_id="u", project_id="p", auth_token=TOKEN, roles=["member"])
@@ -85,7 +89,8 @@ def broker(tmp_path_factory) -> Iterator[RabbitMQ]:
         broker.control("add_vhost", "gsaas")
         broker.control("add_user", "controllers", "x")
         broker.control("set_permissions", "-p", "gsaas", "controllers", ".*", ".*", ".*")
-        for host, roles in {"gpu1": ["gpu", "compute"], "evil": ["gpu", "compute"]}.items():
+        both = ["gpu", "compute"]
+        for host, roles in {"gpu1": both, "evil": both, "compute1": ["compute"]}.items():
             broker.control("add_user", f"gsaas-{host}", "x")
             for command in printed(host, roles):
                 assert command[0] == "rabbitmqctl"
@@ -110,18 +115,28 @@ def url(broker: RabbitMQ, account: str, virtual_host: str = "gsaas") -> str:
 
 @pytest.fixture
 def connect(broker: RabbitMQ) -> Iterator[Callable[..., rpc.Bus]]:
-    """Connect as a controller, or as a host; *key* is its key if it is not its own, *name* the name that it gives."""
+    """Connect as a controller, or as an agent of a host, with the key of its role or of another."""
     with ExitStack() as buses:
 
-        def connected(host: str | None = None, *, signs: bool = True) -> rpc.Bus:
+        def connected(
+            host: str | None = None,
+            agent: str = rpc.MONITOR,
+            *,
+            key_of: str | None = None,
+            signs: bool = True,
+            enforce: bool = True,
+        ) -> rpc.Bus:
             conf = gsaas.conf.load(files=[])
+            conf.set_override("enforce", enforce, group="bus")
             if host is None:
-                conf.set_override("secrets", [SECRET], group="bus")
+                conf.set_override("secrets", [SECRET] if signs else [], group="bus")
+                bus = rpc.connect(conf, url(broker, "controllers"))
             else:
                 conf.set_override("host", host)
-                keys = [signatures.key_of(SECRET, host)] if signs else []
+                name = rpc.agent_name(key_of or agent, host)
+                keys = [signatures.key_of(SECRET, name)] if signs else []
                 conf.set_override("host_keys", keys, group="bus")
-            bus = rpc.connect(conf, url(broker, f"gsaas-{host}" if host else "controllers"))
+                bus = rpc.connect(conf, url(broker, f"gsaas-{host}"), agent)
             buses.callback(bus.cleanup)
             return bus
 
@@ -132,8 +147,7 @@ def connect(broker: RabbitMQ) -> Iterator[Callable[..., rpc.Bus]]:
 def serve(connect) -> Iterator[Callable[..., None]]:
     with ExitStack() as servers:
 
-        def serving(bus: rpc.Bus, topic: str, name: str, service: object, **how: object) -> None:
-            server = rpc.server(bus, topic, name, service, **how)
+        def serving(server) -> None:
             server.start()
             servers.callback(server.wait)  # else it takes messages of the next test
             servers.callback(server.stop)
@@ -144,7 +158,7 @@ def serve(connect) -> Iterator[Callable[..., None]]:
 @pytest.fixture
 def engine(connect, serve) -> Engine:
     engine = Engine()
-    serve(connect(), rpc.ENGINE, "ctl1", engine, may_send=may_send)
+    serve(rpc.server(connect(), rpc.ENGINE, "ctl1", engine, may_send))
     return engine
 
 
@@ -164,13 +178,13 @@ def raw(broker: RabbitMQ) -> Iterator[Callable[[], kombu.Connection]]:
 
 
 def test_an_agent_does_all_that_it_has_to_with_its_permissions(connect, serve, engine) -> None:
-    host = connect("gpu1")
-    rpc.check(host)
+    gpu, compute = connect("gpu1"), connect("gpu1", rpc.RODVR)
+    rpc.check(gpu)
     monitor, endpoint = Agent(), Agent()
-    serve(host, rpc.MONITOR, "gpu1", monitor)
-    serve(connect("gpu1"), rpc.RODVR, "gpu1", endpoint)
-    assert EngineClient(host).monitor_report("gpu1", REPORT).monitor_interval is None
-    assert EngineClient(host).endpoint_started("gpu1") == []
+    serve(rpc.agent_server(gpu, rpc.MONITOR, "gpu1", monitor))
+    serve(rpc.agent_server(compute, rpc.RODVR, "gpu1", endpoint))
+    assert EngineClient(gpu).monitor_report("gpu1", REPORT).monitor_interval is None
+    assert EngineClient(compute).endpoint_started("gpu1") == []
     assert engine.reports == ["gpu1"]
     monitors = MonitorClient(connect())
     assert monitors.apply("gpu1", DesiredState(7)) == {"serial": 7}
@@ -181,54 +195,73 @@ def test_an_agent_does_all_that_it_has_to_with_its_permissions(connect, serve, e
 
 def test_a_host_cannot_report_in_the_name_of_another(connect, engine) -> None:
     evil = EngineClient(connect("evil"))
-    with pytest.raises(rpc.BusError, match="evil sent it in the name of gpu1"):
+    with pytest.raises(rpc.BusError, match="evil@gsaas-monitor sent it in the name of gpu1"):
         evil.monitor_report("gpu1", REPORT)
-    EngineClient(connect("evil", signs=False)).endpoint_report("gpu1", {})
+    EngineClient(connect("evil", rpc.RODVR, signs=False)).endpoint_report("gpu1", {})
     EngineClient(connect("gpu1")).monitor_report("gpu1", REPORT)
     assert engine.reports == ["gpu1"]
+
+
+@pytest.mark.parametrize("key_of", [rpc.RODVR, rpc.MONITOR])
+def test_a_compute_host_cannot_report_gpus(connect, engine, key_of) -> None:
+    """Whatever it says that it is: of the two keys of a host it has that of its endpoint."""
+    agent = rpc.RODVR if key_of == rpc.RODVR else rpc.MONITOR
+    compute = connect("gpu1", agent, key_of=rpc.RODVR)
+    with pytest.raises(rpc.BusError, match=r"in the name of gpu1|not that of gpu1@gsaas-monitor"):
+        EngineClient(compute).monitor_report("gpu1", REPORT)
+    assert engine.reports == []
 
 
 def test_a_host_cannot_command_another(connect, serve, raw) -> None:
     """Nothing keeps it from sending: it may publish to the default exchange, as answers need."""
     agent = Agent()
-    serve(connect("gpu1"), rpc.MONITOR, "gpu1", agent)
+    serve(rpc.agent_server(connect("gpu1"), rpc.MONITOR, "gpu1", agent))
     until(lambda: MonitorClient(connect()).apply("gpu1", DesiredState(1)), "the agent", 20)
     evil = connect("evil")
     with pytest.raises((AgentCallFailed, rpc.BusError)):
         MonitorClient(evil, timeout=3.0).apply("gpu1", DesiredState(2))
     command = {"method": "apply", "args": {"wanted": {"serial": 3}}, "version": "1.0"}
     message = {"oslo.version": "2.0", "oslo.message": json.dumps(command | {"_unique_id": "x"})}
-    raw().Producer().publish(message, routing_key="gsaas-monitor.gpu1", serializer="json")
+    raw().Producer().publish(message, routing_key="gpu1@gsaas-monitor", serializer="json")
     MonitorClient(connect()).apply("gpu1", DesiredState(4))
     assert [wanted["serial"] for wanted in agent.applied] == [1, 4]
 
 
 @pytest.mark.parametrize(
-    "queue", ["gsaas-engine", "gsaas-engine.ctl1", "gsaas-monitor.gpu1", "gsaas-rodvr.gpu1"]
+    "queue",
+    [
+        *("gsaas-engine", "gsaas-engine.ctl1"),
+        *("gpu1@gsaas-monitor", "gpu1@gsaas-monitor.agent", "gpu1@gsaas-rodvr"),
+    ],
 )
 def test_a_host_reads_no_queue_of_another_host_nor_of_the_engine(
     raw, connect, serve, engine, queue
 ) -> None:
-    serve(connect("gpu1"), rpc.MONITOR, "gpu1", Agent())
-    serve(connect("gpu1"), rpc.RODVR, "gpu1", Agent())
+    serve(rpc.agent_server(connect("gpu1"), rpc.MONITOR, "gpu1", Agent()))
+    serve(rpc.agent_server(connect("gpu1", rpc.RODVR), rpc.RODVR, "gpu1", Agent()))
     channel = raw().channel()
     with pytest.raises(AccessRefused):
         channel.basic_get(queue)
 
 
-@pytest.mark.parametrize("key", ["gsaas-engine", "gsaas-monitor.gpu1", "#", "*"])
+@pytest.mark.parametrize("key", ["gsaas-engine", "gpu1@gsaas-monitor", "#", "*", ""])
 def test_a_host_cannot_have_messages_of_others_copied_to_its_own_queue(raw, engine, key) -> None:
+    """Neither to the queue itself, nor by way of an exchange of its own."""
     channel = raw().channel()
-    channel.queue_declare("gsaas-monitor.evil", durable=False, auto_delete=False)
+    channel.queue_declare(EVIL, durable=False, auto_delete=False)
     with pytest.raises(AccessRefused):
-        channel.queue_bind("gsaas-monitor.evil", "gsaas", key)
+        channel.queue_bind(EVIL, rpc.EXCHANGE, key)
+    channel = raw().channel()
+    channel.exchange_declare(f"{EVIL}_fanout", "fanout", durable=False, auto_delete=True)
+    with pytest.raises(AccessRefused):
+        channel.exchange_bind(f"{EVIL}_fanout", rpc.EXCHANGE, key)
 
 
 def test_a_host_reads_no_answers_to_the_engine_or_to_another_host(raw, connect, serve) -> None:
-    serve(connect("gpu1"), rpc.MONITOR, "gpu1", Agent())
+    serve(rpc.agent_server(connect("gpu1"), rpc.MONITOR, "gpu1", Agent()))
     controllers = connect()
     MonitorClient(controllers).apply("gpu1", DesiredState(1))
-    for name in (controllers._driver._reply_q, "reply_gpu1_" + "0" * 32):
+    for name in (controllers._driver._reply_q, "gpu1@gsaas-monitor_reply_" + "0" * 32):
         with pytest.raises(AccessRefused):
             raw().channel().queue_declare(name, passive=False)
         with pytest.raises(AccessRefused):
@@ -236,7 +269,7 @@ def test_a_host_reads_no_answers_to_the_engine_or_to_another_host(raw, connect, 
 
 
 def test_users_tokens_reach_the_engine_and_no_host(raw, connect, engine, serve) -> None:
-    serve(connect("evil"), rpc.MONITOR, "evil", Agent())
+    serve(rpc.agent_server(connect("evil"), rpc.MONITOR, "evil", Agent()))
     EngineClient(connect()).lease_changed(LAUNCH, "lease-1")
     until(lambda: engine.tokens == [TOKEN], "the message of the API", 20)
     for queue in ("gsaas-engine", "gsaas-engine_fanout"):
@@ -258,30 +291,115 @@ def test_a_host_has_nothing_to_do_on_the_bus_of_nova(raw) -> None:
         raw("/").connect()
 
 
-@pytest.mark.xfail(
-    raises=pytest.fail.Exception, strict=True, reason="doc/security.md: left between hosts"
-)
-def test_a_host_cannot_read_users_tokens_by_replacing_the_exchange(raw, connect, engine) -> None:
-    """Topic permissions do not apply to the exchange that it declares. Remove the mark once this is refused."""
+@pytest.mark.parametrize("exchange", [rpc.EXCHANGE, "gsaas", "gsaas-engine_fanout"])
+def test_a_host_cannot_read_users_tokens_by_replacing_the_exchange(
+    raw, connect, engine, exchange
+) -> None:
+    """Topic permissions do not apply to an exchange that it declares."""
     api = EngineClient(connect())
-    api.lease_changed(LAUNCH, "lease-1")  # this connection declares the exchange once
+    api.lease_changed(LAUNCH, "lease-1")  # this connection declares what it uses, if anything
+    for type_ in ("direct", "topic"):
+        for attack in (
+            lambda channel: channel.exchange_delete(exchange),
+            lambda channel, as_=type_: channel.exchange_declare(exchange, as_, auto_delete=False),
+        ):
+            with pytest.raises(AccessRefused):
+                attack(raw().channel())
     channel = raw().channel()
-    try:
-        channel.exchange_delete(rpc.EXCHANGE)
-        channel.exchange_declare(rpc.EXCHANGE, "direct", durable=False, auto_delete=False)
-        channel.queue_declare("gsaas-monitor.evil", durable=False, auto_delete=False)
-        channel.queue_bind("gsaas-monitor.evil", rpc.EXCHANGE, rpc.ENGINE)
-        api.lease_changed(LAUNCH, "lease-2")
-        queue = "gsaas-monitor.evil"
-        until(lambda: channel.queue_declare(queue, passive=True).message_count, "a message", 20)
-        stolen = channel.basic_get(queue, no_ack=True).body
-    except AccessRefused:
-        return
-    finally:
-        with suppress(AccessRefused):
-            raw().channel().exchange_delete(rpc.EXCHANGE)  # later tests declare their own
-    if TOKEN in stolen:
-        pytest.fail("the token was read")
+    channel.queue_declare(EVIL, durable=False, auto_delete=False)
+    with suppress(AccessRefused, NotFound):
+        channel.queue_bind(EVIL, exchange, rpc.ENGINE)
+    api.lease_changed(LAUNCH, "lease-2")
+    until(lambda: engine.tokens == [TOKEN, TOKEN], "both messages of the API", 20)
+    assert raw().channel().basic_get(EVIL, no_ack=True) is None
+
+
+def test_nobody_can_replace_the_exchange(broker) -> None:
+    """RabbitMQ refuses that to every account, whatever its permissions."""
+    for attack in (
+        lambda channel: channel.exchange_delete(rpc.EXCHANGE),
+        lambda channel: channel.exchange_declare(rpc.EXCHANGE, "direct", durable=True),
+    ):
+        with (
+            kombu.Connection(url(broker, "controllers").replace("rabbit", "amqp", 1)) as made,
+            pytest.raises((AccessRefused, PreconditionFailed)),
+        ):
+            attack(made.channel())
+    listed = broker.control("list_exchanges", "-p", "gsaas", "name", "type").splitlines()
+    assert f"{rpc.EXCHANGE}\ttopic" in listed
+
+
+def forge(raw, question: dict, answer: object) -> None:
+    """Answer *question*, as oslo.messaging has it on the wire, from the account of evil."""
+    reply = {"result": answer, "failure": None, "ending": True, "_msg_id": question["_msg_id"]}
+    message = {"oslo.version": "2.0", "oslo.message": json.dumps(reply | {"_unique_id": "y"})}
+    raw().Producer().publish(message, routing_key=question["_reply_q"], serializer="json")
+
+
+@pytest.fixture
+def questions(broker) -> Iterator[Callable[[str], dict]]:
+    """Take a question from a queue, as one who can read the bus: a test that needs no luck with the message's id."""
+    with kombu.Connection(url(broker, "controllers").replace("rabbit", "amqp", 1)) as made:
+        channel = made.channel()
+
+        def take(topic: str) -> dict:
+            channel.queue_declare(topic, durable=False, auto_delete=False)
+            channel.queue_bind(topic, rpc.EXCHANGE, topic)
+            got = until(lambda: channel.basic_get(topic, no_ack=True), "a question", 20)
+            return json.loads(json.loads(got.body)["oslo.message"])
+
+        yield take
+
+
+def signed_by_evil(question: dict, answer: object) -> dict:
+    """An answer that is signed with a key that evil has."""
+    name = rpc.agent_name(rpc.MONITOR, "evil")
+    keys = [signatures.key_of(SECRET, name)]
+    evil = signatures.Identity.of_agent(name, keys, max_age=60, enforce=True, clock=time.time)
+    return evil.sign_answer(answer, question[f"_context_{signatures.SIGNATURE}"])
+
+
+@pytest.mark.parametrize("sign", [lambda _, answer: answer, signed_by_evil])
+def test_a_host_cannot_answer_for_another_nor_for_the_engine(raw, connect, questions, sign) -> None:
+    """Not even where it knows the number of the question, which oslo.messaging draws at random."""
+    monitors, gpu1 = MonitorClient(connect(), timeout=20), EngineClient(connect("gpu1"))
+    for topic, call, answer in (
+        (
+            rpc.agent_name(rpc.MONITOR, "gpu1"),
+            lambda: monitors.apply("gpu1", DesiredState(1)),
+            {"serial": 1},
+        ),
+        (rpc.ENGINE, lambda: gpu1.monitor_report("gpu1", REPORT), {"monitor_interval": 1e9}),
+    ):
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(call)
+            question = questions(topic)
+            forge(raw, question, sign(question, answer))
+            with pytest.raises((AgentCallFailed, rpc.BusError), match="not believed"):
+                asked.result(30)
+
+
+def test_while_nothing_is_enforced_unsigned_answers_are_taken(connect, serve, engine) -> None:
+    """So hosts can get their keys one after the other."""
+    without = Agent()
+    serve(rpc.agent_server(connect("gpu1", signs=False), rpc.MONITOR, "gpu1", without))
+    assert MonitorClient(connect(enforce=False)).apply("gpu1", DesiredState(7)) == {"serial": 7}
+    with pytest.raises(AgentCallFailed, match="not signed"):
+        MonitorClient(connect()).apply("gpu1", DesiredState(8))
+
+
+def test_agents_of_an_older_release_are_named(broker, connect) -> None:
+    """Those took messages from one queue for all hosts, through an exchange that all could configure."""
+    connection = kombu.Connection(url(broker, "controllers").replace("rabbit", "amqp", 1))
+    with connection, connection.channel() as channel:
+        channel.queue_declare("gsaas-monitor", durable=False, auto_delete=True)
+        channel.basic_consume("gsaas-monitor")
+        found = {finding.said: finding for finding in bus_check.check(connect())}
+    (said,) = [said for said in found if "older release" in said]
+    assert (
+        said == "1 gsaas-monitor of an older release are connected, and reach no engine of this one"
+    )
+    assert "gsaas-manage bus permissions HOST" in found[said].todo
 
 
 def test_the_command_applies_the_permissions_itself(broker, tmp_path, monkeypatch) -> None:

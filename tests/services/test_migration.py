@@ -85,15 +85,19 @@ def test_an_upgrade_removes_the_passwords_of_leases_whose_servers_exist(database
     migration.downgrade(database, "0003")
     asked = {"adminPass": "secret", "user_data": "c2VjcmV0"}
     statuses = {"QUEUED": asked, "CLAIMED": asked, "ACTIVE": {}, "RELEASED": {}, "ERROR": {}}
-    with database.write() as session:
-        for status in statuses:
-            more = {
-                "QUEUED": {"queued_at": rows.second(1)},
-                "ACTIVE": {"server_id": "s1"},
-                "RELEASED": {"released_at": rows.second(2)},
-                "ERROR": {"fault_message": "it failed"},
-            }.get(status, {})
-            session.add(rows.lease(status, status=status, server_request=asked, **more))
+    more = {
+        "QUEUED": {"queued_at": rows.second(1)},
+        "ACTIVE": {"server_id": "s1"},
+        "RELEASED": {"released_at": rows.second(2)},
+        "ERROR": {"fault_message": "it failed"},
+    }
+    rows.insert_as_before(
+        database,
+        *(
+            rows.lease(status, status=status, server_request=asked, **more.get(status, {}))
+            for status in statuses
+        ),
+    )
     migration.upgrade(database)
     with database.read() as session:
         found = session.query(models.LeaseRow.id, models.LeaseRow.server_request).all()
@@ -108,10 +112,14 @@ def test_an_upgrade_that_failed_at_any_point_can_be_repeated(
 ):
     """Above all on MariaDB, which keeps what was done before the failure."""
     migration.downgrade(database, "0003")
-    with database.write() as session:
-        for number in range(600):  # more than one batch
-            more = {"status": "RELEASED", "released_at": rows.second(2)}
-            session.add(rows.lease(f"{number}", server_request={"adminPass": "secret"}, **more))
+    more = {"status": "RELEASED", "released_at": rows.second(2)}
+    rows.insert_as_before(
+        database,
+        *(
+            rows.lease(f"{number}", server_request={"adminPass": "secret"}, **more)
+            for number in range(600)  # more than one batch
+        ),
+    )
     seen = []
 
     def fail(_connection, _cursor, sql, *_):

@@ -111,6 +111,33 @@ def test_an_engine_without_a_message_bus(refusal: Refusal, database: str):
     )
 
 
+def test_an_agent_that_could_sign_in_every_name(refusal: Refusal, tmp_path: Path):
+    inventory = tmp_path / "hosts.toml"
+    inventory.write_text(
+        'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu1"\ngpu_address = "192.0.2.11"\n'
+        'gpus = 1\nmodel = "NVIDIA A2"\nmemory_mb = 1024\n'
+    )
+    settings = (
+        "[DEFAULT]\nhost = gpu1\ntransport_url = rabbit://gsaas:secret@127.0.0.1:1/\n"
+        "[bus]\nsecrets = of-the-controllers\nhost_keys = of-gpu1\n"
+        "[remoting]\ndriver = simulated\n"
+        f"[monitor]\nsource = simulated\ninventory = {inventory}\n"
+    )
+    assert refusal("monitor", settings) == (
+        "gsaas-monitor: [bus]secrets is set where this agent reads it; it is for controllers only, as whoever has it "
+        "can sign in the name of every host. Have gsaas-monitor read a configuration file of its own (--config-file), "
+        "with [bus]host_keys and without secrets; on a controller, gsaas-manage bus key gpu1 --role gpu prints the key"
+    )
+
+
+def test_an_engine_with_the_key_of_an_agent(refusal: Refusal, database: str):
+    migration.upgrade(database.partition("= ")[2].strip())
+    said = refusal(
+        "engine", NOWHERE + "[bus]\nhost_keys = of-ctl1\n" + NOVA + SERVICE_USER + database
+    )
+    assert said.startswith("gsaas-engine: [bus]host_keys is set where a controller reads it")
+
+
 def test_an_engine_with_a_message_bus_of_no_known_kind(refusal: Refusal, database: str):
     migration.upgrade(database.partition("= ")[2].strip())
     pigeons = "[DEFAULT]\ntransport_url = pigeon://loft/\n"

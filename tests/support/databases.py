@@ -108,6 +108,11 @@ class Daemon(Server):
         self._process.kill()
         self._process.wait()
 
+    def stop(self) -> None:
+        """End it as a service manager does: clients are told."""
+        self._process.send_signal(self.stop_signal)
+        self._process.wait(STOP_PATIENCE)
+
     def __exit__(self, *exc: object) -> None:
         process = getattr(self, "_process", None)
         if process is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU host as an operator has it: a machine with systemd, the user gsaas, and the files of etc/gsaas as they are.
+"""A GPU host as an operator has it: a machine with systemd, its users, and the files of etc/gsaas as they are.
 
 It has no NVIDIA driver. A drop-in for the unit of the monitor has a folder stand for /proc/driver, and device nodes of
 other drivers, which exist everywhere and do nothing until they are used, stand for those of GPUs.
@@ -55,6 +55,7 @@ command = /usr/bin/python3 -ES /opt/hostile_daemon.py {{port}} {{gpu_uuid}} {{gp
 health = simulated
 memory_limit = none
 stop_timeout = 1
+tmp_mb = 8
 """
 INVENTORY = f"""\
 gpu_network = "127.0.0.0/8"
@@ -68,6 +69,7 @@ INSTALL = f"""\
 mkdir -p {SOURCE} /opt/gsaas/bin
 mount --rbind {REPOSITORY} {SOURCE}
 useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin gsaas
+useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin gsaas-monitor
 install -d -m 0750 -o root -g gsaas /etc/gsaas
 cp {REPOSITORY}/etc/gsaas/systemd/gsaas-monitor.service /etc/systemd/system/
 cp {REPOSITORY}/etc/gsaas/polkit/gsaas-monitor.rules /etc/polkit-1/rules.d/

@@ -6,7 +6,10 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseRow
+import sqlalchemy
+
+from gsaas.db.database import Database
+from gsaas.db.models import Base, ClaimRow, GpuRow, HostRow, LeaseRow, table_of
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 
@@ -62,3 +65,26 @@ def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) ->
 def second(number: int) -> datetime.datetime:
     """Return a time: *number* seconds after a start that all tests share."""
     return datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=number)
+
+
+def insert_as_before(database: Database, *rows: Base) -> None:
+    """Insert *rows* into tables of an earlier revision, without the columns that these do not have."""
+    with database.engine.begin() as connection:
+        there = sqlalchemy.inspect(connection)
+        for row in rows:
+            model = table_of(type(row))
+            names = {column["name"] for column in there.get_columns(model.name)}
+            columns = [column for column in model.columns if column.name in names]
+            table = sqlalchemy.table(
+                model.name, *(sqlalchemy.column(each.name, each.type) for each in columns)
+            )
+            values = {each.name: _value(row, each) for each in columns}
+            connection.execute(table.insert().values(values))
+
+
+def _value(row: Base, column: sqlalchemy.Column[Any]) -> Any:
+    """Return the value that SQLAlchemy would insert."""
+    value = getattr(row, column.key)
+    if value is None and column.default is not None:
+        value = column.default.arg(None) if column.default.is_callable else column.default.arg
+    return value if value is not None else sqlalchemy.null()

@@ -8,7 +8,7 @@ import socket
 from types import SimpleNamespace
 
 from gsaasclient import Client, ClientError, grant_client
-from gsaasclient.cli import cgpus, leases, queue
+from gsaasclient.cli import cgpus, keepalive, leases, queue
 from gsaasclient.cli.columns import select
 from gsaasclient.cli.output import print_note, print_resource
 from gsaasclient.cli.parser import UsageError
@@ -29,6 +29,10 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
     }
     if args.name:
         request["name"] = args.name
+    process = getattr(args, "while")
+    user = None if process is None else keepalive.watch(process)
+    if user is not None:
+        request["keepalive"] = keepalive.SECONDS
     answer = queue.request_lease(client, args, request)
     for sentence in answer.get("notes", []):
         print_note(sentence)
@@ -41,6 +45,8 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
         environment = usable_environment(client, lease, answer.get("environment"), args.on)
         document = {"lease": lease, "environment": environment}
         print_resource(args, columns, lease, document, lambda: leases.lines(client, lease))
+        if user is not None:
+            keepalive.keep_while(lease["id"], user)
     except BaseException:
         # A caller that has not received the environment does not know which lease to release.
         client.request("DELETE", f"/v1/leases/{lease['id']}")

@@ -195,6 +195,12 @@ place is kept without a client.""",
                 *CGPUS,
                 *CONSUMER,
                 LEASE_NAME,
+                Option(
+                    "while",
+                    "PID",
+                    "keep the cGPUs until this process ends, such as $$, the shell; then release them",
+                    convert=whole_number,
+                ),
                 *QUEUE,
                 *OUTPUT,
             ),
@@ -204,6 +210,9 @@ release reads; with -f or -c, it prints the lease instead. Standard output has n
 evaluating it after a failure has no effect:
 
   gpus=$(gsaas alloc -ncgpus=1) && eval "$gpus"
+
+With -while=$$ they are released when the shell ends, or this host is switched off: a process in
+the background keeps the lease alive until then. Otherwise they are yours until gsaas release.
 
 Programs that do not share the network of this host, such as those in most containers, cannot use
 masked addresses of the host.""",

@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 from types import SimpleNamespace
 
-from gsaasclient import ApiError, Client, StillBusyError, UnreachableError
+from gsaasclient import ApiError, Client, ClientError, StillBusyError, UnreachableError
+from gsaasclient.api import new_key
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import Progress, print_list, table_of
 from gsaasclient.cli.paging import get_all
@@ -24,6 +25,8 @@ RETRY_DELAY = 1.0
 """Seconds between two requests, when the API is away or does not delay its answer."""
 OUTAGE_TIMEOUT = 45.0
 """Seconds for which the API may be unreachable: less than [queue]client_timeout, after which the place is lost."""
+
+_UNKNOWN = "interrupted while the API was asked; gsaas list shows whether there is a lease"
 
 COLUMNS = (
     Column("position", "turn"),
@@ -55,13 +58,12 @@ def request_lease(client: Client, args: SimpleNamespace, lease: dict[str, Any]) 
     """
     nowait = getattr(args, "nowait", False)
     _add_options(lease, args, attended=not nowait)
+    key = new_key()
     try:
-        answer: dict[str, Any] = client.request("POST", "/v1/leases", {"lease": lease})
+        answer: dict[str, Any] = client.launch(lease, key)
     except KeyboardInterrupt:
-        # The request may have reached the API, but its answer, with the lease's id, is lost.
-        raise KeyboardInterrupt(
-            "interrupted while the API was asked; gsaas list shows whether there is a lease"
-        ) from None
+        _give_up(client, lease, key)
+        raise KeyboardInterrupt("interrupted; the cGPUs are given back") from None
     if answer["lease"]["status"] == "QUEUED" and not nowait:
         answer["lease"] = wait(client, answer["lease"])
     return answer
@@ -105,6 +107,23 @@ def _describe(columns: list[Column], answer: dict[str, Any]) -> str:
     if places:
         lines.append(table_of(columns, places))
     return "\n".join(lines)
+
+
+def _give_up(client: Client, lease: Lease, key: str) -> None:
+    """End the lease of a request whose answer, with the lease's id, is lost: the same request, sent again, returns it.
+
+    Raises `KeyboardInterrupt` if that fails or is interrupted as well.
+    """
+    try:
+        made = client.launch(lease, key)["lease"]
+        if made["status"] not in ("RELEASING", "RELEASED"):
+            client.request("DELETE", f"/v1/leases/{made['id']}")
+    except ApiError as error:
+        if error.status < 500:
+            return  # the launch is refused, or the lease has ended
+        raise KeyboardInterrupt(_UNKNOWN) from None
+    except (ClientError, KeyboardInterrupt):
+        raise KeyboardInterrupt(_UNKNOWN) from None
 
 
 def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -> None:

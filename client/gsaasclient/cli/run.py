@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from gsaasclient import ApiError, Client, ClientError
-from gsaasclient.cli import cgpus, leases, queue
+from gsaasclient import Client, ClientError
+from gsaasclient.cli import cgpus, keepalive, leases, queue
 from gsaasclient.cli.alloc import consumer_from_options, usable_environment
 from gsaasclient.cli.exit_statuses import RUN_FAILED
 from gsaasclient.cli.output import print_error
@@ -27,8 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-KEEPALIVE = 60
-"""Seconds without a request after which GSaaS assumes that this process has ended, and ends the lease."""
 NOT_EXECUTABLE, NOT_FOUND, SIGNALLED = 126, 127, 128
 """Exit statuses as shells use them; the signal's number is added to the last one."""
 FORWARDED_SIGNALS = {
@@ -47,7 +45,7 @@ def run(client: Client, args: SimpleNamespace) -> int:
         "cgpus": cgpus.from_options(args),
         "server": None,
         "consumer": consumer_from_options(args),
-        "keepalive": KEEPALIVE,
+        "keepalive": keepalive.SECONDS,
     }
     if args.name:
         request["name"] = args.name
@@ -61,7 +59,7 @@ def run(client: Client, args: SimpleNamespace) -> int:
         print_error(f"{args.remainder[0]} cannot be run: {error.strerror}")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
     finally:
-        _release(client, lease["id"])
+        keepalive.release(client, lease["id"])
 
 
 def _allocate(
@@ -78,7 +76,7 @@ def _allocate(
             raise ClientError(f"lease {lease['id']} cannot be used: {fault['message']}")
         environment = usable_environment(client, lease, answer.get("environment"), args.on)
     except BaseException:
-        _release(client, lease["id"])
+        keepalive.release(client, lease["id"])
         raise
     return lease, environment
 
@@ -107,9 +105,9 @@ def _supervise(client: Client, lease_id: str, command: subprocess.Popen[bytes]) 
     """Wait for the command, meanwhile keep the lease alive and forward signals; return the exit status."""
     alive = True
     while command.poll() is None:
-        received = signal.sigtimedwait({*FORWARDED_SIGNALS, signal.SIGCHLD}, KEEPALIVE / 3)
+        received = signal.sigtimedwait({*FORWARDED_SIGNALS, signal.SIGCHLD}, keepalive.SECONDS / 3)
         if received is None:
-            if alive and not (alive := _keep_alive(client, lease_id)):
+            if alive and not (alive := keepalive.renew(client, lease_id)):
                 print_error(f"the lease {lease_id} was ended by others: ending the command")
                 command.terminate()
         elif received.si_signo != signal.SIGCHLD and received.si_code <= 0:
@@ -118,27 +116,6 @@ def _supervise(client: Client, lease_id: str, command: subprocess.Popen[bytes]) 
             command.send_signal(received.si_signo)
     status = command.returncode
     return SIGNALLED - status if status < 0 else status
-
-
-def _keep_alive(client: Client, lease_id: str) -> bool:
-    """Renew the lease; return False if it has ended. An API that does not answer counts as a success."""
-    try:
-        answer = client.request("POST", f"/v1/leases/{lease_id}/keepalive")
-    except ApiError as error:
-        return error.status != 404
-    except ClientError:
-        return True
-    return answer["lease"]["status"] not in ("RELEASING", "ERROR")
-
-
-def _release(client: Client, lease_id: str) -> None:
-    try:
-        client.request("DELETE", f"/v1/leases/{lease_id}")
-    except ClientError as error:
-        if not (isinstance(error, ApiError) and error.status == 404):
-            print_error(
-                f"lease {lease_id} could not be given back; it ends by itself within {KEEPALIVE} s"
-            )
 
 
 @contextmanager

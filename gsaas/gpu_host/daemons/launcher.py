@@ -111,7 +111,8 @@ class Launcher:
             self._systemd.forget(
                 name
             )  # systemd starts no unit of this name while it keeps one that failed
-            self._systemd.start_transient(name, wanted)
+            folder = unit.temporary_files(daemon, self._confinement)
+            self._systemd.start_transient(name, wanted, [folder])
         except SystemdRefused as refusal:
             raise CannotStart(f"cannot start: systemd refuses it: {refusal}") from None
 

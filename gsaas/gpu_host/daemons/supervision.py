@@ -72,6 +72,7 @@ def confinement(conf: cfg.ConfigOpts, systemd: int) -> Confinement:
         host_memory_mb=options.host_memory_mb,
         tasks=options.tasks,
         stop_timeout=options.stop_timeout,
+        tmp_mb=options.tmp_mb,
         systemd=systemd,
         mps_folders=_mps_folders(options.mps_pipe_directory)
         if options.memory_limit == "mps"

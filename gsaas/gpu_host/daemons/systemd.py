@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,9 +99,18 @@ class Systemd:
             raise SystemdUnavailable(f"systemd does not list units: {refusal}") from refusal
         return [UnitState(row[0], row[1], row[3], row[8]) for row in rows]
 
-    def start_transient(self, name: str, properties: list[Property]) -> None:
-        """Have a unit with these properties started; returns before that is done. Raises `SystemdRefused`."""
-        self._manage("StartTransientUnit", "ssa(sv)a(sa(sv))", (name, "fail", properties, []))
+    def start_transient(
+        self,
+        name: str,
+        properties: list[Property],
+        needed: Sequence[tuple[str, list[Property]]] = (),
+    ) -> None:
+        """Have a unit with these properties started; returns before that is done. Raises `SystemdRefused`.
+
+        *needed* are the names and properties of units that are made with it, and not started unless it requires them.
+        """
+        body = (name, "fail", properties, list(needed))
+        self._manage("StartTransientUnit", "ssa(sv)a(sa(sv))", body)
 
     def stop(self, name: str) -> None:
         """Have a unit stopped; returns before that is done. A unit that is not loaded is no error."""

@@ -7,7 +7,10 @@
 3. An MPS server serves one user at a time, so daemons with a limit by MPS share the user of their MPS control daemon.
    What is left between them, doc/security.md says. `PrivateUsers` is what keeps them out of each other's memory: a
    process may examine another one of its user only within one user namespace (cap_ptrace_access_check in the kernel).
-4. Values have the types of systemd's D-Bus interface (org.freedesktop.systemd1(5)), so that no text is parsed or
+4. What a daemon writes is bounded: its /tmp and /var/tmp are a file system of its own in memory, which counts as its
+   memory. `TemporaryFileSystem` has no effect there, because systemd's `PrivateTmp` goes before it, which `DynamicUser`
+   implies; `BindPaths` goes before both. So the file system is a unit, too, that lives as long as the daemon's.
+5. Values have the types of systemd's D-Bus interface (org.freedesktop.systemd1(5)), so that no text is parsed or
    expanded there: the name of a PCI device contains colons, and a command line may contain $.
 """
 
@@ -25,6 +28,8 @@ PREFIX = "gsaas-daemon-"
 """What the names of units begin with; the polkit rule names it, too."""
 SUFFIX = ".service"
 SLICE = "gsaas-daemons.slice"
+TEMPORARY = "/run/gsaas-daemons"
+"""Where the file systems for the temporary files of daemons are mounted, by their ports."""
 NVIDIA_DEVICES = (
     "char-nvidia",
     "char-nvidia-frontend",
@@ -41,6 +46,7 @@ _HIDDEN = (
     "/run/systemd/journal",
     "/var/lib/gsaas",
     "/var/log/gsaas",
+    TEMPORARY,
 )
 """What no daemon needs, besides the files of the configuration."""
 _MIB = 1 << 20
@@ -74,6 +80,8 @@ class Confinement:
     """The major version of the host's systemd."""
     mps_folders: str | None = None
     """The folder with the folders of all GPUs' MPS control daemons; a daemon sees no other in it than its own."""
+    tmp_mb: int = 1024
+    """MiB of temporary files of each daemon."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +184,7 @@ def properties(
         *_user(command.mps_pipe_directory),
         *_devices(devices),
         *_paths(command, devices, confinement),
+        *_temporary_files(daemon),
         *_kernel(confinement.systemd, command.mps_pipe_directory is not None),
         *_port(daemon),
         *_limits(confinement),
@@ -242,7 +251,6 @@ def _paths(
     paths: list[Property] = [
         ("ProtectSystem", ("s", "strict")),
         ("ProtectHome", ("s", "yes")),
-        ("PrivateTmp", ("b", True)),
         ("ProtectProc", ("s", "invisible")),
         ("InaccessiblePaths", ("as", [f"-{path}" for path in sorted(hidden)])),
     ]
@@ -256,6 +264,36 @@ def _paths(
     else:
         covered.append(("/dev/shm", "mode=1777"))  # noqa: S108
     return [*paths, ("TemporaryFileSystem", ("a(ss)", covered))]
+
+
+def temporary_files(daemon: Daemon, confinement: Confinement) -> tuple[str, list[Property]]:
+    """Return name and properties of the unit that mounts the file system for the temporary files of a daemon."""
+    options = f"size={confinement.tmp_mb}M,mode=1777,nosuid,nodev"
+    return _mount_unit(daemon), [
+        ("Description", ("s", f"Temporary files of the GSaaS daemon at port {daemon.port}")),
+        ("What", ("s", "tmpfs")),
+        ("Type", ("s", "tmpfs")),
+        ("Options", ("s", options)),
+        # It goes with the daemon, and with it everything that a tenant's program left there.
+        ("StopWhenUnneeded", ("b", True)),
+        ("LazyUnmount", ("b", True)),
+    ]
+
+
+def _mount_unit(daemon: Daemon) -> str:
+    """Return the name that systemd requires of the unit that mounts the folder of a daemon in `TEMPORARY`."""
+    escaped = TEMPORARY.strip("/").replace("-", r"\x2d").replace("/", "-")
+    return f"{escaped}-{daemon.port}.mount"
+
+
+def _temporary_files(daemon: Daemon) -> list[Property]:
+    folder = f"{TEMPORARY}/{daemon.port}"
+    bound = [(folder, place, False, 0) for place in ("/tmp", "/var/tmp")]  # noqa: S108
+    return [
+        ("Requires", ("as", [_mount_unit(daemon)])),
+        ("After", ("as", [_mount_unit(daemon)])),
+        ("BindPaths", ("a(ssbt)", bound)),
+    ]
 
 
 def _kernel(systemd: int, shares_user: bool) -> list[Property]:

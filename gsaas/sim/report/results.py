@@ -47,8 +47,8 @@ def summary(run: Run, outcome: Outcome) -> dict[str, Any]:
         "run": run.name,
         "policy": run.policy,
         "locality": run.locality,
-        "hosts": run.site.hosts,
-        "gpus": run.site.hosts * run.site.gpus,
+        "hosts": run.site.total_hosts,
+        "gpus": run.site.total_gpus,
         "served": len(served),
         "refused": outcome.refused,
         "mean_wait": sum(waits) / len(waits) if waits else 0.0,
@@ -169,13 +169,14 @@ def _time_saved(results: Results) -> list[str]:
 
 
 def _claimed_percent(run: Run, outcome: Outcome) -> list[tuple[float, float]]:
-    total = run.site.hosts * run.site.gpus * run.site.memory_mb
+    total = run.site.total_mb
     return [(sample.at, 100 * sample.used_mb / total) for sample in outcome.samples]
 
 
 def _occupancy(run: Run, outcome: Outcome) -> str:
     """Return the chart of which request had claims on which GPU when."""
     rows = [gpu.uuid for gpu in sorted(run.site.pool(), key=lambda gpu: gpu.uuid)][:MOST_ROWS]
+    memory_mb = {gpu.uuid: gpu.memory_mb for gpu in run.site.pool()}
     number = {uuid: place for place, uuid in enumerate(rows)}
     # A request may have several cGPUs on one GPU: each release ends the latest claim that is still open.
     open_claims: dict[tuple[str, int], list[tuple[float, int]]] = {}
@@ -187,7 +188,7 @@ def _occupancy(run: Run, outcome: Outcome) -> str:
             open_claims.setdefault((uuid, request), []).append((at, change))
         else:
             since, size = open_claims[uuid, request].pop()
-            share = size / run.site.memory_mb
+            share = size / memory_mb[uuid]
             label = f"request {request}: {size} MiB of {uuid}"
             blocks.append((number[uuid], since, at, share, request, label))
     hosts = [uuid.rpartition("-")[0] for uuid in rows]
@@ -199,5 +200,5 @@ def _occupancy(run: Run, outcome: Outcome) -> str:
             if host != following
         ),
     ]
-    shown = "" if len(rows) == run.site.hosts * run.site.gpus else f" (the first {len(rows)})"
+    shown = "" if len(rows) == run.site.total_gpus else f" (the first {len(rows)})"
     return svg.occupancy(f"GPU occupancy{shown}: {run.name}", hosts, blocks, groups=groups)

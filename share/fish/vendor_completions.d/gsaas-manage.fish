@@ -83,13 +83,14 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l format -x -a 'ta
 complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'grant-key\'' -l help -d 'show this help message and exit'
 
-complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -a key -d 'print a new secret for [bus]secrets, or the key of a host for [bus]host_keys'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -a key -d 'print a new secret for [bus]secrets, or the key of a host\'s agent for [bus]host_keys'
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -a permissions -d 'print or set what the account of a host may do on RabbitMQ'
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus\'' -l help -d 'show this help message and exit'
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus key\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus key\'' -l help -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'bus key\'' -l role -x -a 'gpu compute' -d 'with HOST: gpu for gsaas-monitor, compute for gsaas-rodvr'
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l help -d 'show this help message and exit'

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 from urllib.parse import urlencode
 
+import urllib3.exceptions
 from tempest.lib.common import rest_client
 
 MICROVERSION_HEADER = "OpenStack-API-Version"
@@ -43,7 +45,13 @@ class GpuSchedulingClient(rest_client.RestClient):
 
     def create_lease(self, **lease: Any) -> Any:
         """Launch: the status is 202, or 201 for a lease that can be used at once."""
-        return self._call("POST", "/v1/leases", {"lease": lease}, expected=[201, 202])
+        key = str(uuid.uuid4())
+        try:
+            return self._launch(lease, key)
+        except (
+            urllib3.exceptions.ProtocolError
+        ):  # the answer is lost; the key says which request this is
+            return self._launch(lease, key)
 
     def list_leases(self, **query: Any) -> Any:
         """Return one page of leases, oldest first."""
@@ -104,11 +112,21 @@ class GpuSchedulingClient(rest_client.RestClient):
         """Return what this client's resources are called in messages."""
         return "lease"
 
+    def _launch(self, lease: dict[str, Any], key: str) -> Any:
+        more = {"Idempotency-Key": key}
+        return self._call("POST", "/v1/leases", {"lease": lease}, expected=[201, 202], more=more)
+
     def _call(
-        self, method: str, path: str, body: Any = None, expected: int | list[int] = 200
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        expected: int | list[int] = 200,
+        more: dict[str, str] | None = None,
     ) -> Any:
         text = None if body is None else json.dumps(body)
-        response, answer = self.request(method, path, headers=self.get_headers(), body=text)
+        headers = {**self.get_headers(), **(more or {})}
+        response, answer = self.request(method, path, headers=headers, body=text)
         self.expected_success(expected, response.status)
         return rest_client.ResponseBody(response, json.loads(answer))
 

@@ -81,6 +81,8 @@ class Cloud:
         self.config.write_text(CONFIGURATION, encoding="utf-8")
         self.log = folder / "log"
         self.process: subprocess.Popen | None = None
+        self.environment: dict[str, str] = {}
+        """Added to that of the tests."""
 
     def command(self, *more: str) -> list[str]:
         wrapper = ["nsenter", f"--net=/run/netns/{self.home}"] if self.home else []
@@ -103,7 +105,11 @@ class Cloud:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self.command(),
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         line = self.process.stdout.readline()
         assert line.startswith("ready: http://127.0.0.1:"), line + self.process.stderr.read()

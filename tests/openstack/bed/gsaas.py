@@ -3,7 +3,7 @@
 
 The controllers' part runs on this machine: the API with several workers, and two engines. Every compute host has a
 RODVR endpoint and every GPU host a monitor, each on its machine (`machines`), with a configuration that holds no
-database and no password but the message bus's.
+database, no password but that of its host's account on the message bus, and the key of this agent.
 
 GSaaS runs from the environment that runs this, not from the cloud's own.
 """
@@ -15,7 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gsaas import rpc
 from tests.openstack.bed import (
+    accounts,
     commands,
     database,
     files,
@@ -40,7 +42,6 @@ USER = "gsaas"
 WORKERS = 2
 
 CONTROLLER = ETC / "gsaas" / "gsaas.conf"
-AGENT = ETC / "gsaas" / "agent.conf"
 INVENTORY = ETC / "gsaas" / "inventory.toml"
 WITHDRAWN = STATE / "gsaas" / "withdrawn"
 """Names the machines on which somebody else may install GSaaS; there until ours is back."""
@@ -48,6 +49,8 @@ WITHDRAWN = STATE / "gsaas" / "withdrawn"
 COMPUTE_HOSTS = (REAL_HOST, *FAKE_HOSTS)
 GPUS = {**dict.fromkeys(machines.GPU_HOSTS, 4), REAL_HOST: 2}
 """GPU host -> how many it has. The last is a compute host as well, so its GPUs can be local ones."""
+AGENTS = {"compute": (rpc.RODVR, COMPUTE_HOSTS), "gpu": (rpc.MONITOR, tuple(GPUS))}
+"""Role of a host -> its agent, and the hosts that have it."""
 GPU_MEMORY = 8192
 """MiB of each GPU."""
 
@@ -69,12 +72,18 @@ def program(name: str) -> Path:
 
 
 def _agent(name: str, machine: str) -> Daemon:
+    settings = _settings(name, machine)
     return _daemon(
         f"{name}-{machine}",
-        (*machines.inside(machine), program(name), "--config-file", AGENT, "--host", machine),
-        AGENT,
+        (*machines.inside(machine), program(name), "--config-file", settings, "--host", machine),
+        settings,
         INVENTORY,
     )
+
+
+def _settings(name: str, machine: str) -> Path:
+    """The configuration file of an agent."""
+    return ETC / "gsaas" / f"{name}-{machine}.conf"
 
 
 def _daemon(name: str, command: tuple[str | Path, ...], *reads: Path) -> Daemon:
@@ -103,8 +112,8 @@ ENGINES = tuple(
     )
     for number in (1, 2)
 )
-MONITORS = tuple(_agent("gsaas-monitor", machine) for machine in GPUS)
-ENDPOINTS = tuple(_agent("gsaas-rodvr", machine) for machine in COMPUTE_HOSTS)
+MONITORS = tuple(_agent(rpc.MONITOR, machine) for machine in GPUS)
+ENDPOINTS = tuple(_agent(rpc.RODVR, machine) for machine in COMPUTE_HOSTS)
 
 
 def units() -> list[Unit]:
@@ -139,8 +148,19 @@ def prepare() -> None:
         _purge()
         WITHDRAWN.unlink()
     files.write(INVENTORY, _inventory())
-    files.write_ini(AGENT, _common(messages.url(machines.management_address(REAL_HOST))))
-    files.write_ini(CONTROLLER, files.merge(_common(messages.url()), _controller()))
+    accounts.make(
+        {
+            machine: [role for role, (_, hosts) in AGENTS.items() if machine in hosts]
+            for machine in dict.fromkeys((*GPUS, *COMPUTE_HOSTS))
+        }
+    )
+    for name, hosts in AGENTS.values():
+        for machine in hosts:
+            bus = accounts.url(machine, machines.management_address(REAL_HOST))
+            files.write_ini(
+                _settings(name, machine), {**_common(bus), "bus": accounts.keys(name, machine)}
+            )
+    files.write_ini(CONTROLLER, files.merge(_common(accounts.url()), _controller()))
     once(STATE / "gsaas" / "made-from", files.digest(sorted(MIGRATIONS.glob("*.py"))), _make_tables)
 
 
@@ -166,7 +186,7 @@ def _all_reported() -> bool:
 
 def remove() -> None:
     """Take what the agents of this machine made out of its kernel."""
-    if AGENT.exists():
+    if _settings(rpc.RODVR, REAL_HOST).exists():
         _clean(REAL_HOST)
 
 
@@ -191,8 +211,8 @@ def _purge() -> None:
         cloud.call("DELETE", "identity", f"services/{service['id']}")
     for user in cloud.find("identity", "users", name=USER):
         cloud.call("DELETE", "identity", f"users/{user['id']}")
-    for words in (("delete_user", USER), ("clear_policy", "nova-notifications")):
-        commands.succeeds(*messages.CONTROL, *words)  # unless nobody has made it
+    accounts.remove()
+    commands.succeeds(*messages.CONTROL, "clear_policy", "nova-notifications")  # if there is one
     database.drop("gsaas", USER)
     (STATE / "gsaas" / "made-from").unlink(missing_ok=True)
 
@@ -204,7 +224,7 @@ def deploy() -> None:
 
 
 def _clean(machine: str) -> None:
-    for name, hosts in (("gsaas-rodvr", COMPUTE_HOSTS), ("gsaas-monitor", GPUS)):
+    for name, hosts in AGENTS.values():
         if machine in hosts:
             commands.run(*_agent(name, machine).command, "--clean")
 
@@ -221,18 +241,24 @@ def _common(bus: str) -> dict[str, dict[str, Any]]:
 
 def _controller() -> dict[str, dict[str, Any]]:
     user = keystone.client(USER)
+    services = {
+        name: {"region_name": user["region_name"], "valid_interfaces": "public"}
+        for name in ("nova", "neutron", "glance", "placement")
+    }
+    return files.merge(services, _own_sections(user))
+
+
+def _own_sections(user: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         "api": {"auth_strategy": "keystone"},
         "database": {"connection": database.url("gsaas", USER)},
         "engine": {"cloud": "nova"},
         "quotas": {"cgpus": CGPU_QUOTA},
         "grants": {"direct": "always"},
+        "bus": accounts.secrets(),
+        "nova": {"notification_url": messages.url()},
         **keystone.token_check(USER),
         "service_user": user,
-        **{
-            name: {"region_name": user["region_name"], "valid_interfaces": "public"}
-            for name in ("nova", "neutron", "glance", "placement")
-        },
     }
 
 

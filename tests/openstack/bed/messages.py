@@ -78,6 +78,7 @@ def configure() -> None:
     files.write(NO_PLUGINS, "[].\n")
 
 
-def url(address: str = ADDRESS) -> str:
+def url(address: str = ADDRESS, account: str = USER, virtual_host: str = "") -> str:
     """The transport URL for oslo.messaging; *address* is where the machine that uses it finds the bus."""
-    return f"rabbit://{USER}:{password(f'messages-{USER}')}@{address}:{RABBITMQ_PORT}/"
+    secret = password(f"messages-{account}")
+    return f"rabbit://{account}:{secret}@{address}:{RABBITMQ_PORT}/{virtual_host}"

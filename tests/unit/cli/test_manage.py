@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from oslo_utils import timeutils
 
+from gsaas import rpc
 from gsaas.cli import manage
 from gsaas.grants.keyring import Keyring
 from gsaas.rpc import signatures
@@ -159,7 +160,7 @@ def test_a_new_key_for_grants_is_one_that_can_be_used_and_another_each_time(caps
         assert ring.verify(ring.sign("lease-1", "blue", now), now).lease_id == "lease-1"
 
 
-def test_the_key_of_a_host_follows_from_the_secret_and_from_its_name(capsys, tmp_path):
+def test_the_key_of_an_agent_follows_from_the_secret_its_host_and_its_role(capsys, tmp_path):
     settings = tmp_path / "gsaas.conf"
     settings.write_text("[bus]\nsecrets = first,second\n")
 
@@ -167,12 +168,18 @@ def test_the_key_of_a_host_follows_from_the_secret_and_from_its_name(capsys, tmp
         assert manage.main(["--config-file", str(settings), "bus", "key", *words]) == 0
         return capsys.readouterr().out.strip()
 
-    assert key("gpu1") == key("gpu1") == signatures.key_of("first", "gpu1")
-    assert key("gpu1") != key("gpu2")
+    gpu1 = key("gpu1", "--role", "gpu")
+    assert gpu1 == key("gpu1", "--role", "gpu")
+    assert gpu1 == signatures.key_of("first", rpc.agent_name(rpc.MONITOR, "gpu1"))
+    assert gpu1 != key("gpu2", "--role", "gpu")
+    assert gpu1 != key("gpu1", "--role", "compute")
     assert key() != key()
+    for words in (["gpu1"], ["--role", "gpu"]):
+        assert manage.main(["--config-file", str(settings), "bus", "key", *words]) == 2
     settings.write_text("")
-    assert manage.main(["--config-file", str(settings), "bus", "key", "gpu1"]) == 1
-    assert manage.main(["bus", "key", "@controllers"]) == 2
+    unset = ["--config-file", str(settings), "bus", "key", "gpu1", "--role", "gpu"]
+    assert manage.main(unset) == 1
+    assert manage.main(["bus", "key", "@controllers", "--role", "gpu"]) == 2
 
 
 def test_the_permissions_of_a_host_are_those_of_its_agents_only(capsys):
@@ -180,8 +187,16 @@ def test_the_permissions_of_a_host_are_those_of_its_agents_only(capsys):
     first, second = map(shlex.split, capsys.readouterr().out.splitlines())
     assert first[:5] == ["rabbitmqctl", "set_permissions", "-p", "gsaas", "gsaas-gpu.1"]
     configure, write, read = (re.compile(pattern) for pattern in first[5:])
-    own = ["gsaas-monitor.gpu.1", "reply_gpu.1_" + "0" * 32]
-    others = ["gsaas-monitor.gpu11", "gsaas-monitor.gpu.12", "gsaas-rodvr.gpu.1", "gsaas-engine"]
+    agent = "gpu.1@gsaas-monitor"
+    own = [agent, f"{agent}.agent", f"{agent}_fanout", f"{agent}_reply_" + "0" * 32]
+    hosts = ("gpu11", "gpu.12", "gpu.1_fanout", "gpu.1.agent", "a-gpu.1")
+    others = [f"{host}@gsaas-monitor" for host in hosts]
+    others += ["gpu.1@gsaas-rodvr", "gsaas-engine", "gsaas-engine_fanout", "gsaas", "gpu.1"]
     for pattern in (configure, write, read):
         assert [name for name in own + others if pattern.match(name)] == own
-    assert second[5:] == ["gsaas", "^(gsaas-engine|gsaas-nobody)$", r"^(gsaas-monitor(\.gpu\.1)?)$"]
+    shared = [name for name in ("amq.topic", "amq.default") if write.match(name)]
+    assert shared == ["amq.topic", "amq.default"]
+    assert not configure.match("amq.topic")
+    assert not read.match("amq.default")
+    keys = r"^(gpu\.1@gsaas-monitor(\.agent)?)$"
+    assert second[5:] == ["amq.topic", "^(gsaas-engine|gsaas-nobody)$", keys]

@@ -71,7 +71,11 @@ def test_nothing_of_the_monitor_outlives_it():
 
 def test_polkits_rule_is_about_the_units_and_the_user_of_the_monitor():
     rule = (ETC / "polkit/gsaas-monitor.rules").read_text()
-    assert f'subject.user != "{read(ETC / "systemd/gsaas-monitor.service")["User"]}"' in rule
+    users = {unit.stem: read(unit)["User"] for unit in [*UNITS, PURGE]}
+    monitor = users.pop("gsaas-monitor")
+    assert set(users.values()) == {"gsaas"}, "no other process has the monitor's user"
+    assert monitor == "gsaas-monitor"
+    assert f'subject.user != "{monitor}"' in rule
     assert f'unit.indexOf("{PREFIX}") == 0' in rule
 
 
@@ -81,7 +85,7 @@ def test_only_agents_have_capabilities_and_only_those_they_need(unit: Path):
     expected = CAPABILITIES.get(unit.stem, "")
     assert service["CapabilityBoundingSet"] == expected
     assert service.get("AmbientCapabilities", "") == expected
-    assert (service["User"], service["NoNewPrivileges"]) == ("gsaas", "yes")
+    assert service["NoNewPrivileges"] == "yes"
 
 
 @pytest.mark.parametrize("name", ["gsaas-api", "gsaas-engine", "gsaas-rodvr"])

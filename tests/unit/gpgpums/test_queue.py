@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 
 import pytest
 from hypothesis import settings
@@ -148,6 +149,95 @@ def test_a_request_that_waits_for_its_quota_delays_no_other_and_reserves_nothing
             pool, [blue, red], backfill=backfill, allows=lambda one, _: one.project_id == "red"
         )
         assert found[0] is red
+
+
+KINDS = (("A100", (8, 0)), ("H200", (9, 0)), ("L4", (8, 9)))
+
+
+def mixed_pool(rng: random.Random, gpus: int = 12) -> Pool:
+    found = []
+    for number in range(gpus):
+        model, capability = KINDS[number % 3]
+        memory = rng.choice([1000, 2000]) if model == "L4" else 1000
+        used = rng.choice([0, 0, 500, memory])
+        found.append(
+            Gpu(
+                f"GPU-{number:02}",
+                f"host{number % 4}",
+                number,
+                memory,
+                used,
+                model=model,
+                compute_capability=capability,
+            )
+        )
+    return Pool(found, {gpu.host for gpu in found})
+
+
+def any_request(rng: random.Random) -> Request:
+    memory = rng.choice([None, 400, 900, 1500])
+    return Request(
+        rng.choice([1, 1, 2, 4]),
+        "shared" if memory else "exclusive",
+        memory,
+        gpu_model=rng.choice([None, "A100", "H200", "L4"]),
+        compute_capability=rng.choice([None, (8, 9)]),
+        host=rng.choice([None, None, None, "host1"]),
+    )
+
+
+def simplest_choice(pool: Pool, waiting: list[QueuedRequest]) -> str | None:
+    """The rule as it is written: whatever an earlier request could use if it were idle is out of the question."""
+    for one in waiting:
+        barred = [other.request for other in waiting if other.sort_key < one.sort_key]
+        free = Pool(
+            [
+                gpu
+                for gpu in pool
+                if not any(r.fits(gpu.with_(used_mb=0, exclusive=False)) for r in barred)
+            ],
+            pool.compute_hosts,
+        )
+        if free.place(one.request, POLICY) is not None:
+            return one.lease_id
+    return None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_backfill_on_gpus_of_several_kinds_chooses_by_the_rule(seed: int):
+    rng = random.Random(seed)  # noqa: S311
+    pool = mixed_pool(rng)
+    waiting = [queued(number, any_request(rng)) for number in range(6)]
+    before = sorted(pool, key=lambda gpu: gpu.uuid)
+
+    found = queue.choose_next(pool, waiting, backfill=True)
+
+    assert (found and found[0].lease_id) == simplest_choice(pool, waiting)
+    assert sorted(pool, key=lambda gpu: gpu.uuid) == before
+    assert not pool.reserved_kinds
+
+
+class WatchedPool(Pool):
+    """Counts the GPUs that change."""
+
+    puts = 0
+
+    def put(self, gpu):
+        self.puts += 1
+        super().put(gpu)
+
+
+def test_backfill_past_a_request_for_one_model_costs_the_same_on_any_number_of_gpus():
+    for count in (2, 500):
+        pool = WatchedPool(
+            [Gpu(f"a{n}", "a", n, 1000, 1000, model="A100") for n in range(count)]
+            + [Gpu(f"b{n}", "b", n, 1000, 500, model="L4") for n in range(count)]
+        )
+        a100 = queued(1, Request(1, gpu_model="A100"))
+        whole, part = queued(2, Request(1)), queued(3, Request(1, "shared", 400, gpu_model="L4"))
+        assert queue.choose_next(pool, [a100, part], backfill=True)[0] is part
+        assert queue.choose_next(pool, [a100, whole, part], backfill=True) is None
+        assert pool.puts == 0
 
 
 class CountingPool(Pool):

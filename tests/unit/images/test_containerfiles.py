@@ -50,7 +50,8 @@ def test_an_image_is_its_environment_of_python_on_the_base_and_runs_as_a_user(ro
     stage = last_stage(role)
     assert stage[0]["value"] == "base"
     assert "--from=build /opt/gsaas /opt/gsaas" in values(role, "COPY")
-    assert values(role, "USER") == ["gsaas"]
+    # polkit knows the monitor by its user, so nothing else has that one.
+    assert values(role, "USER") == ["gsaas-monitor" if role == "monitor" else "gsaas"]
     assert values(role, "ENTRYPOINT") == ['["tini", "--", "gsaas-start"]']
     assert 'org.opencontainers.image.licenses="Apache-2.0"' in values(role, "LABEL")[0]
 

@@ -157,7 +157,7 @@ def test_an_interval_that_changed_is_told_to_every_monitor(bus, desk, database, 
 
     monitors = [Told(), Told()]
     for number, monitor in enumerate(monitors):
-        running(rpc.server(bus, rpc.MONITOR, f"gpu{number}", monitor))
+        running(rpc.agent_server(bus, rpc.MONITOR, f"gpu{number}", monitor))
     with database.write() as session:
         settings.put(session, settings.MONITOR_INTERVAL, 5)
         for number in range(2):
@@ -317,7 +317,7 @@ def test_a_report_of_daemons_that_makes_no_sense_is_refused(desk, wrong):
 
 def test_a_grant_that_is_refused_at_a_gate_is_a_security_event(desk):
     lease_id = str(uuid.uuid4())
-    assert desk.engine.grant_shown("forged", "192.0.2.7", lease_id).refusal is not None
+    assert desk.engine.grant_shown("gpu1", "forged", "192.0.2.7", lease_id).refusal is not None
     assert desk.audited == [
         SecurityEvent(
             *(GRANT, "authenticate", False, "gsaas.grant.forged", "192.0.2.7"),

@@ -9,12 +9,21 @@ import json
 import pytest
 
 from gsaas.context import RequestContext
-from gsaas.rpc.signatures import CONTROLLERS, Forged, Identity, Message, key_of
+from gsaas.rpc.signatures import (
+    ANSWER,
+    CONTROLLERS,
+    SIGNATURE,
+    Forged,
+    Identity,
+    Message,
+    content_of,
+    key_of,
+)
 
 HOW = {"max_age": 300.0, "enforce": True}
 REPORT = Message("gsaas-engine", "monitor_report", {"host": "gpu1", "report": {"a": [1, 2.5]}}, {})
-TO_GPU1 = Message("gsaas-monitor.gpu1", "apply", {"wanted": {}}, {"user_id": "u", "roles": ["r"]})
-ENGINE = ("gsaas-engine", "gsaas-engine.ctl1")
+GPU1 = "gpu1@gsaas-monitor"
+TO_GPU1 = Message(GPU1, "apply", {"wanted": {}}, {"user_id": "u", "roles": ["r"]})
 
 
 class Clock:
@@ -34,8 +43,8 @@ def controllers(clock) -> Identity:
     return Identity.of_controllers(["secret"], clock=clock, **HOW)
 
 
-def host(name: str, clock: Clock, secret: str = "secret") -> Identity:  # noqa: S107
-    return Identity.of_host(name, [key_of(secret, name)], clock=clock, **HOW)
+def agent(name: str, clock: Clock, secret: str = "secret") -> Identity:  # noqa: S107
+    return Identity.of_agent(name, [key_of(secret, name)], clock=clock, **HOW)
 
 
 def sent(value):
@@ -43,46 +52,37 @@ def sent(value):
     return json.loads(json.dumps(value))
 
 
-def test_a_host_is_recognised_by_its_signature(controllers, clock):
-    signature = host("gpu1", clock).sign(REPORT)
-    assert controllers.verify(REPORT, sent(signature), ENGINE) == "gpu1"
+def test_an_agent_is_recognised_by_its_signature(controllers, clock):
+    signature = agent(GPU1, clock).sign(REPORT)
+    assert controllers.verify(REPORT, sent(signature)) == GPU1
 
 
-def test_a_host_recognises_controllers(controllers, clock):
+def test_an_agent_recognises_controllers(controllers, clock):
     signature = controllers.sign(TO_GPU1)
-    found = host("gpu1", clock).verify(TO_GPU1, sent(signature), ("gsaas-monitor.gpu1",))
-    assert found == CONTROLLERS
+    assert agent(GPU1, clock).verify(TO_GPU1, sent(signature)) == CONTROLLERS
 
 
 def test_controllers_recognise_one_another(controllers):
     message = Message("gsaas-engine", "lease_changed", {"lease_id": "1"}, {"auth_token": "t"})
-    assert controllers.verify(message, controllers.sign(message), ENGINE) == CONTROLLERS
+    assert controllers.verify(message, controllers.sign(message)) == CONTROLLERS
 
 
-def test_a_host_cannot_sign_in_the_name_of_another_nor_of_the_controllers(controllers, clock):
-    evil = host("evil", clock)
-    for name in ("gpu1", CONTROLLERS):
-        evil.name = name
-        with pytest.raises(Forged, match="not that of"):
-            controllers.verify(REPORT, evil.sign(REPORT), ENGINE)
-
-
-def test_an_agent_cannot_sign_as_the_controller_on_its_own_host(controllers, clock):
-    agent = host("ctl1", clock)
-    agent.name = CONTROLLERS
-    message = dataclasses.replace(REPORT, audience="gsaas-engine.ctl1")
+@pytest.mark.parametrize("name", [GPU1, CONTROLLERS, "evil@gsaas-monitor"])
+def test_an_agent_cannot_sign_in_another_name(controllers, clock, name):
+    """Nor in that of the monitor on its own host, whose key is another."""
+    evil = agent("evil@gsaas-rodvr", clock)
+    evil.name = name
     with pytest.raises(Forged, match="not that of"):
-        controllers.verify(message, agent.sign(message), ENGINE)
+        controllers.verify(REPORT, evil.sign(REPORT))
 
 
 def test_a_host_cannot_command_another(clock):
-    evil = host("evil", clock)
+    evil = agent("evil@gsaas-monitor", clock)
+    with pytest.raises(Forged, match="evil@gsaas-monitor is no controller"):
+        agent(GPU1, clock).verify(TO_GPU1, evil.sign(TO_GPU1))
     evil.name = CONTROLLERS
-    with pytest.raises(Forged):
-        host("gpu1", clock).verify(TO_GPU1, evil.sign(TO_GPU1), ("gsaas-monitor.gpu1",))
-    named = host("evil", clock)
-    with pytest.raises(Forged, match="evil is no controller"):
-        host("gpu1", clock).verify(TO_GPU1, named.sign(TO_GPU1), ("gsaas-monitor.gpu1",))
+    with pytest.raises(Forged, match="not that of"):
+        agent(GPU1, clock).verify(TO_GPU1, evil.sign(TO_GPU1))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,7 @@ def test_a_host_cannot_command_another(clock):
 def test_nothing_of_a_signed_message_can_be_changed(controllers, clock, change):
     signature = controllers.sign(TO_GPU1)
     with pytest.raises(Forged):
-        host("gpu1", clock).verify(
-            dataclasses.replace(TO_GPU1, **change), signature, ("gsaas-monitor.gpu1",)
-        )
+        agent(GPU1, clock).verify(dataclasses.replace(TO_GPU1, **change), signature)
 
 
 CONTEXT = RequestContext(user_id="u", project_id="p", roles=["r"], auth_token="t").to_dict()
@@ -110,54 +108,113 @@ def test_every_field_of_the_callers_context_is_signed(controllers, name):
     message = Message("gsaas-engine", "lease_changed", {}, CONTEXT)
     changed = dataclasses.replace(message, context={**CONTEXT, name: "changed"})
     signature = controllers.sign(message)
-    assert controllers.verify(message, signature, ENGINE) == CONTROLLERS
+    assert controllers.verify(message, signature) == CONTROLLERS
     with pytest.raises(Forged):
-        controllers.verify(changed, signature, ENGINE)
+        controllers.verify(changed, signature)
 
 
 def test_arguments_with_numbers_for_keys_arrive_as_they_were_signed(controllers, clock):
     message = Message("gsaas-engine", "monitor_report", {"ports": {9: "a", 10: "b"}}, {})
-    signature = host("gpu1", clock).sign(message)
+    signature = agent(GPU1, clock).sign(message)
     arrived = dataclasses.replace(message, arguments=sent(message.arguments))
-    assert controllers.verify(arrived, sent(signature), ENGINE) == "gpu1"
+    assert controllers.verify(arrived, sent(signature)) == GPU1
 
 
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), float("-inf")])
 def test_a_signature_that_would_never_be_old_is_not_believed(controllers, clock, at):
     clock.now = at
-    signature = sent(host("gpu1", clock).sign(REPORT))
+    signature = sent(agent(GPU1, clock).sign(REPORT))
     clock.now = Clock.now
     with pytest.raises(Forged, match="clocks"):
-        controllers.verify(REPORT, signature, ENGINE)
+        controllers.verify(REPORT, signature)
 
 
-def test_a_message_for_one_receiver_is_not_believed_by_another(controllers, clock):
+@pytest.mark.parametrize("other", ["gpu2@gsaas-monitor", "gpu1@gsaas-rodvr"])
+def test_a_message_for_one_receiver_is_not_believed_by_another(controllers, clock, other):
     signature = controllers.sign(TO_GPU1)
-    for name, audience in (("gpu2", "gsaas-monitor.gpu2"), ("gpu1", "gsaas-rodvr.gpu1")):
-        with pytest.raises(Forged, match=r"sent to gsaas-monitor\.gpu1"):
-            host(name, clock).verify(TO_GPU1, signature, (audience,))
-    renamed = {**signature, "audience": "gsaas-monitor.gpu2"}
-    with pytest.raises(Forged):
-        host("gpu2", clock).verify(TO_GPU1, renamed, ("gsaas-monitor.gpu2",))
+    with pytest.raises(Forged, match="not that of @controllers, for " + other):
+        agent(other, clock).verify(dataclasses.replace(TO_GPU1, audience=other), signature)
 
 
 @pytest.mark.parametrize("later", [301.0, -301.0])
 def test_an_old_message_is_not_believed(controllers, clock, later):
-    signature = host("gpu1", clock).sign(REPORT)
+    signature = agent(GPU1, clock).sign(REPORT)
     clock.now += later
     with pytest.raises(Forged, match="clocks"):
-        controllers.verify(REPORT, signature, ENGINE)
+        controllers.verify(REPORT, signature)
 
 
 @pytest.mark.parametrize("signature", [None, {}, "x", {"sender": "gpu1", "at": "now"}, [1]])
 def test_a_message_without_a_signature_is_not_believed(controllers, signature):
     with pytest.raises(Forged, match="not signed"):
-        controllers.verify(REPORT, signature, ENGINE)
+        controllers.verify(REPORT, signature)
 
 
 def test_secrets_can_be_replaced_one_after_the_other(clock):
     both = Identity.of_controllers(["new", "old"], clock=clock, **HOW)
     for secret in ("new", "old"):
-        signature = host("gpu1", clock, secret).sign(REPORT)
-        assert both.verify(REPORT, signature, ENGINE) == "gpu1"
-    assert host("gpu1", clock, "new").verify(TO_GPU1, both.sign(TO_GPU1), ("gsaas-monitor.gpu1",))
+        signature = agent(GPU1, clock, secret).sign(REPORT)
+        assert both.verify(REPORT, signature) == GPU1
+    assert agent(GPU1, clock, "new").verify(TO_GPU1, both.sign(TO_GPU1))
+
+
+class TestAnswers:
+    def test_controllers_believe_the_answer_of_the_agent_that_they_asked(self, controllers, clock):
+        question = controllers.sign(TO_GPU1)
+        answer = sent(agent(GPU1, clock).sign_answer({"serial": 7}, sent(question)))
+        assert controllers.open_answer(answer, question, GPU1) == {"serial": 7}
+
+    def test_an_agent_believes_the_answer_of_a_controller(self, controllers, clock):
+        gpu1 = agent(GPU1, clock)
+        question = gpu1.sign(REPORT)
+        answer = sent(controllers.sign_answer([1, None], sent(question)))
+        assert gpu1.open_answer(answer, question, "gsaas-engine") == [1, None]
+
+    def test_one_host_cannot_answer_for_another(self, controllers, clock):
+        question = controllers.sign(TO_GPU1)
+        evil = agent("evil@gsaas-monitor", clock)
+        with pytest.raises(Forged, match="evil@gsaas-monitor answered in the place of gpu1@"):
+            controllers.open_answer(evil.sign_answer({}, question), question, GPU1)
+        evil.name = GPU1
+        with pytest.raises(Forged, match="not that of gpu1@"):
+            controllers.open_answer(evil.sign_answer({}, question), question, GPU1)
+
+    def test_a_host_cannot_answer_for_the_engine(self, clock):
+        gpu1, evil = agent(GPU1, clock), agent("evil@gsaas-monitor", clock)
+        question = gpu1.sign(REPORT)
+        for name in (evil.name, CONTROLLERS):
+            evil.name = name
+            with pytest.raises(Forged):
+                gpu1.open_answer(evil.sign_answer({}, question), question, "gsaas-engine")
+
+    def test_an_answer_is_believed_for_one_question_only(self, controllers, clock):
+        gpu1 = agent(GPU1, clock)
+        first, second = gpu1.sign(REPORT), gpu1.sign(REPORT)
+        with pytest.raises(Forged):
+            gpu1.open_answer(controllers.sign_answer({}, first), second, "gsaas-engine")
+
+    def test_nothing_of_an_answer_can_be_changed(self, controllers, clock):
+        gpu1 = agent(GPU1, clock)
+        question = gpu1.sign(REPORT)
+        answer = controllers.sign_answer({"serial": 1}, question)
+        with pytest.raises(Forged):
+            gpu1.open_answer({**answer, ANSWER: {"serial": 2}}, question, "gsaas-engine")
+
+    @pytest.mark.parametrize("answer", [None, {}, [1], {ANSWER: 1}, {ANSWER: 1, SIGNATURE: None}])
+    def test_an_unsigned_answer_is_not_believed_and_can_be_read(self, controllers, answer):
+        question = controllers.sign(TO_GPU1)
+        with pytest.raises(Forged, match="not signed"):
+            controllers.open_answer(answer, question, GPU1)
+        signed = controllers.sign_answer(answer, question)
+        assert content_of(signed) == answer
+
+    def test_a_question_is_no_answer_and_an_answer_no_question(self, controllers, clock):
+        """The engine signs what it says to a host with the key of that host, which signs its reports, too."""
+        gpu1 = agent(GPU1, clock)
+        question = gpu1.sign(REPORT)
+        answer = controllers.sign_answer({}, question)
+        with pytest.raises(Forged):
+            gpu1.verify(TO_GPU1, answer[SIGNATURE])
+        back = {ANSWER: {}, SIGNATURE: question}
+        with pytest.raises(Forged):
+            gpu1.open_answer(back, question, "gsaas-engine")

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from gsaas.gpgpums import policies
 from gsaas.gpgpums.pool import Pool
-from gsaas.sim import plan
+from gsaas.sim import plan, policies
 from gsaas.sim.cloud import Outcome, Simulation, Site
 from gsaas.sim.history import Demand
 from gsaas.sim.plan import Costs, ServiceLevel, Unreachable
@@ -45,6 +45,28 @@ def test_with_backfill_a_request_that_delays_no_earlier_one_goes_ahead():
     assert starts(run(*THREE, backfill=True)) == [0, 10, 10]
 
 
+MIXED = Site(2, 2, 1000, "H200", beside=(Site(1, 1, 500, "L4"),))
+
+
+def test_with_backfill_a_request_for_another_model_goes_ahead_and_no_other():
+    """The third waits for H200s, as does the fourth; the fifth can use the L4 alone, which the sixth leaves alone."""
+    demands = (
+        *(replace(whole(number, number, 10, 3), model="H200") for number in range(2)),
+        replace(whole(2, 2, 10, 1), model="H200"),
+        replace(part(3, 3, 5, 400), model="L4"),
+        part(4, 4, 5, 600),
+    )
+    assert starts(run(*demands, site=MIXED)) == [0, 10, 10, 10, 20]
+    assert starts(run(*demands, site=MIXED, backfill=True)) == [0, 10, 10, 3, 20]
+
+
+def test_a_site_of_two_kinds_adds_up():
+    assert (MIXED.total_hosts, MIXED.total_gpus, MIXED.total_mb) == (3, 5, 4500)
+    outcome = run(whole(0, 0, 10, 5), whole(1, 0, 10, 6), part(2, 0, 10, 600, 5), site=MIXED)
+    assert starts(outcome) == [0, None, None]
+    assert outcome.utilisation == pytest.approx(100)
+
+
 def test_tied_to_its_host_a_request_cannot_use_what_is_scattered():
     """From 1 s on one GPU of each host is idle; both are wanted at 2 s."""
     demands = (whole(0, 0, 10, 1), whole(1, 0, 1, 1), whole(2, 0, 10, 1), whole(3, 2, 5, 2))
@@ -59,6 +81,42 @@ def test_a_request_larger_than_the_cloud_is_refused_at_once():
     assert starts(outcome) == [None, None, 0]
     assert outcome.refused == 2
     assert run(whole(0, 0, 1, 3), locality="local").refused == 1
+
+
+def required(number: int, **requirements: str) -> Demand:
+    return replace(whole(number, number, 10, 2), **requirements)
+
+
+def test_what_a_request_requires_is_what_it_gets():
+    """Two GPUs each on two hosts; the second takes those of the first host, for which the third waits."""
+    outcome = run(required(0, hosts="spread"), required(1, hosts="one"), required(2, host="gpu9"))
+    assert [record.hosts for record in outcome.records] == [2, 1, 1]
+    assert starts(outcome) == [0, 10, 20]
+
+
+def test_hosts_that_a_history_names_are_hosts_of_the_site():
+    outcome = run(required(0, host="b"), required(1, host="a"), required(2, host="b"))
+    used = {(request, uuid.partition("-")[0]) for _, uuid, request, _ in outcome.occupancy}
+    assert used == {(0, "host0001"), (1, "host0000"), (2, "host0001")}
+
+
+def test_a_model_or_capability_that_the_site_lacks_is_refused_and_an_unknown_one_suits_all():
+    demands = (
+        required(0, model="h200"),
+        required(1, model="T4"),
+        required(2, capability="9.0"),
+        required(3, capability="10.0"),
+    )
+    known = Site(2, 2, 1000, "NVIDIA H200", "9.0")
+    assert [start is None for start in starts(run(*demands, site=known))] == [0, 1, 0, 1]
+    assert run(*demands).refused == 0
+
+
+def test_a_request_that_is_to_be_remote_needs_another_host_for_its_consumer():
+    assert run(required(0, locality="remote"), site=Site(1, 2, 1000)).refused == 1
+    assert run(required(0, locality="remote"), site=Site(2, 2, 1000)).refused == 0
+    tied = run(required(0, hosts="spread"), required(1), locality="local")
+    assert starts(tied) == [None, 1]
 
 
 def test_utilisation_and_samples_add_up():

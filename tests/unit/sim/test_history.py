@@ -15,6 +15,8 @@ from gsaas.sim.history import Demand, HistoryError
 TWO = [
     Demand(0, 0, 3600, 2, "shared", 2048, "physics"),
     Demand(1, 12.5, 600, 1, "exclusive", None, "chemistry"),
+    Demand(2, 31_536_000.123456, 86_400.5, 2, "exclusive", None, "", "H200", "9.0", hosts="one"),
+    Demand(3, 31_536_001.123456, 1 / 3, 1, "shared", 1, locality="local", consumer_host="gpu1"),
 ]
 
 
@@ -28,6 +30,12 @@ def test_what_is_written_is_read_again(tmp_path: Path):
     file = io.StringIO()
     history.write(file, TWO)
     assert history.read(written(tmp_path, file.getvalue())) == TWO
+
+
+def test_seconds_are_exact_after_years():
+    file = io.StringIO()
+    history.write(file, [Demand(0, 31_536_000.123456, 86_400.5, 1, "exclusive", None)])
+    assert "\n31536000.123456,86400.5,1," in file.getvalue()
 
 
 def test_requests_come_in_the_order_of_their_arrival(tmp_path: Path):
@@ -49,12 +57,15 @@ def test_requests_come_in_the_order_of_their_arrival(tmp_path: Path):
         ("0,1,1,shared,0", "memory_mb is given|cannot have 0 MiB"),
         ("0,1,0,exclusive,", "0 cGPUs cannot be asked for"),
         ("0,0,1,exclusive,", "duration is more than 0"),
+        ("0,1,1,exclusive,,,,ninety", "'ninety' is not a compute capability"),
+        ("0,1,1,exclusive,,,,,nearby", "locality is 'nearby'"),
         ("soon,1,1,exclusive,", "line 3: .*soon"),
         ("0,1", "line 3: "),
     ],
 )
 def test_a_line_that_makes_no_sense_is_named(tmp_path: Path, line: str, reason: str):
-    path = written(tmp_path, f"arrival,duration,count,mode,memory_mb\n1,1,1,exclusive,\n{line}\n")
+    header = "arrival,duration,count,mode,memory_mb,project,model,capability,locality"
+    path = written(tmp_path, f"{header}\n1,1,1,exclusive,\n{line}\n")
     with pytest.raises(HistoryError, match=reason):
         history.read(path)
 
@@ -82,12 +93,23 @@ def test_the_openb_trace(tmp_path: Path):
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time\n"
         "a,1,1,1,500,,LS,Running,10,30\n"
         "b,1,1,0,0,,LS,Running,10,30\n"
-        "c,1,1,2,1000,,BE,Running,20,25\n"
+        "c,1,1,2,1000,T4,BE,Running,20,25\n"
+        "d,1,1,2,1000,T4|A10,BE,Running,30,35\n"
     )
     assert importers.read("openb", written(tmp_path, text), memory_mb=16000) == [
         Demand(0, 0, 20, 1, "shared", 8000, "LS"),
-        Demand(1, 10, 5, 2, "exclusive", None, "BE"),
+        Demand(1, 10, 5, 2, "exclusive", None, "BE", "T4"),
+        Demand(2, 20, 5, 2, "exclusive", None, "BE"),
     ]
+
+
+def test_the_time_that_a_task_of_the_openb_trace_was_pending_is_no_use_of_gpus(tmp_path: Path):
+    text = (
+        "name,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time,scheduled_time\n"
+        "a,1,1000,,LS,10,30,25\nb,1,1000,,LS,12,30,\n"
+    )
+    a, b = importers.read("openb", written(tmp_path, text))
+    assert (a.arrival, a.duration, b.arrival, b.duration) == (0, 5, 2, 18)
 
 
 def test_leases_of_a_running_service(tmp_path: Path):
@@ -100,6 +122,40 @@ def test_leases_of_a_running_service(tmp_path: Path):
     open_lease = {**lease, "released_at": None}
     path = written(tmp_path, json.dumps([lease, open_lease]))
     assert importers.read("leases", path) == [Demand(0, 0, 60, 2, "shared", 512, "p")]
+
+
+def test_the_wait_of_a_lease_is_no_use_and_its_requirements_are_kept(tmp_path: Path):
+    """It waited 45 of 60 s in the queue; another left the queue without GPUs."""
+    served = {
+        "created_at": "2026-01-01T00:00:00+00:00",
+        "queued_at": "2026-01-01T00:00:00+00:00",
+        "released_at": "2026-01-01T00:01:00+00:00",
+        "project_id": "p",
+        "timings": {"queue": 45.0, "claim": 0.01},
+        "server": None,
+        "consumer": {"host": "gpu7", "uid": 1000, "address": None},
+        "cgpus": {
+            "count": 2,
+            "mode": "exclusive",
+            "memory_mb": None,
+            "locality": "remote",
+            "gpu_model": "H200",
+            "compute_capability": "9.0",
+            "hosts": "spread",
+        },
+    }
+    gone = {**served, "timings": {}}
+    path = written(tmp_path, json.dumps({"leases": [served, gone]}))
+    assert importers.read("leases", path) == [
+        Demand(
+            *(0, 0, 15, 2, "exclusive", None, "p"),
+            model="H200",
+            capability="9.0",
+            locality="remote",
+            hosts="spread",
+            consumer_host="gpu7",
+        )
+    ]
 
 
 @pytest.mark.parametrize("kind", importers.FORMATS)

@@ -67,7 +67,11 @@ def test_the_documented_example_is_a_scenario(tmp_path: Path, capsys):
         ),
         (
             f'history = "h"\n{SITE}[[run]]\npolicy = "best"',
-            "no policy 'best'; there are .*first-fit",
+            "no policy 'best'; use one of .*first-fit",
+        ),
+        (
+            f'history = "h"\n{SITE}[[run]]\npolicy = "best-fit-utilisation"',
+            "run.* 1: best-fit-utilisation looks at the utilisation .* there are best-fit, energy",
         ),
         (f'history = "h"\n{SITE}[[run]]\nlocality = "near"', "locality is any or local"),
         (f'history = "h"\n{SITE}[[run]]\nname="a"\n[[run]]\nname="a"', "the same name"),
@@ -178,6 +182,13 @@ def test_a_plan_for_a_history(folder: Path, capsys):
         (
             ["plan", "{folder}/history.csv", "--gpus=4", "--memory-mb=9", "--policy=best"],
             "no policy",
+        ),
+        (
+            [
+                *("plan", "{folder}/history.csv", "--gpus=4", "--memory-mb=9"),
+                "--policy=best-fit-utilisation",
+            ],
+            "cannot be simulated",
         ),
         (
             ["plan", "{folder}/history.csv", "--gpus=1", "--memory-mb=9"],

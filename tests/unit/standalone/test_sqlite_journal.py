@@ -129,7 +129,21 @@ def test_a_disk_that_fails_is_not_believed_again(database, disk, caplog):
     disk.error = None  # the kernel tells only once
     with pytest.raises(db_exception.DBError, match="Input/output error"):
         put(database, 2)
+    assert numbers(database) == [1]  # the second one is not even written
     assert "restart the service" in caplog.text
+
+
+def test_a_disk_that_fails_is_announced_once(database, disk):
+    announced = []
+    database.on_storage_failure(lambda: announced.append(threading.current_thread()))
+    put(database, 1)
+    assert announced == []
+    disk.error = OSError(errno.EIO, "Input/output error")
+    put(database, 2, async_commit=True)  # which no thread waits for
+    until(lambda: announced, "the sync")
+    with pytest.raises(db_exception.DBConnectionError):
+        put(database, 3)
+    assert len(announced) == 1
 
 
 def numbers(database: Database) -> list[int]:

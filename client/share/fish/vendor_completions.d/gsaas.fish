@@ -24,7 +24,7 @@ function __gsaas_command
                 printf '%s
 ' "$command --" 0
                 return
-            case --adopt --c --capability --changes-since --column --default --disable --enable --end --f --flavor --forget --format --host --hosts --id --image --interval --key --locality --mode --model --name --ncgpus --network --on --policy --poolmem --priority --reason --sort --start --status --uid --userdata -adopt -c -capability -changes-since -column -default -disable -enable -end -f -flavor -forget -format -host -hosts -id -image -interval -key -locality -mode -model -name -ncgpus -network -on -policy -poolmem -priority -reason -sort -start -status -uid -userdata
+            case --adopt --c --capability --changes-since --column --default --disable --enable --end --f --flavor --forget --format --host --hosts --id --image --interval --key --locality --mode --model --name --ncgpus --network --on --policy --poolmem --priority --reason --sort --start --status --uid --userdata --while -adopt -c -capability -changes-since -column -default -disable -enable -end -f -flavor -forget -format -host -hosts -id -image -interval -key -locality -mode -model -name -ncgpus -network -on -policy -poolmem -priority -reason -sort -start -status -uid -userdata -while
                 set skip yes
             case '-*'
                 continue
@@ -171,6 +171,8 @@ complete -c gsaas -n '__gsaas_at \'alloc\'' -o uid -x -a 'any' -d 'the user who 
 complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l uid -x -a 'any' -d 'the user who alone can use masked addresses (default: you)'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -o name -x -d 'a name for the lease'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l name -x -d 'a name for the lease'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -o while -x -d 'keep the cGPUs until this process ends, such as $$, the shell; then release them'
+complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l while -x -d 'keep the cGPUs until this process ends, such as $$, the shell; then release them'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -o wait -d 'if the request does not fit now, wait in the queue until it does, for at most SECONDS if given'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -n __gsaas_dashes -l wait -d 'if the request does not fit now, wait in the queue until it does, for at most SECONDS if given'
 complete -c gsaas -n '__gsaas_at \'alloc\'' -o priority -x -d 'priority in the queue (default: 0); a lower one is served later, one above 0 earlier (administrators)'

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -130,6 +134,28 @@ def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or
         "-/proc/driver/nvidia/gpus/0000:5e:00.0",
     } <= set(hidden)
     assert all(path.startswith("-/") for path in hidden)
+
+
+def test_its_temporary_files_are_in_a_bounded_file_system_that_goes_with_it():
+    found = planned()
+    bound = [tuple(each[:2]) for paths in found["BindPaths"] for each in paths]
+    folder = "/run/gsaas-daemons/20000"
+    assert {(folder, "/tmp"), (folder, "/var/tmp")} <= set(bound)  # noqa: S108
+    assert "-/run/gsaas-daemons" in found["InaccessiblePaths"][0], "those of other daemons"
+    confinement = replace(CONFINEMENT, tmp_mb=7)
+    name, properties = unit.temporary_files(DAEMON, confinement)
+    assert found["Requires"] == found["After"] == [[name]]
+    values = {key: value for key, (_, value) in properties}
+    assert values["Type"] == "tmpfs"
+    assert "size=7M" in values["Options"].split(",")
+    assert values["StopWhenUnneeded"] is True
+
+
+@pytest.mark.skipif(not shutil.which("systemd-escape"), reason="systemd is not installed")
+def test_the_unit_of_its_temporary_files_has_the_name_that_systemd_asks_for():
+    name, _ = unit.temporary_files(DAEMON, CONFINEMENT)
+    command = ["systemd-escape", "--path", "--suffix=mount", f"{unit.TEMPORARY}/{DAEMON.port}"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == f"{name}\n"
 
 
 def test_it_may_listen_on_its_own_port_only():

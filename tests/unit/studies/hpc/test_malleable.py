@@ -15,25 +15,35 @@ from studies.hpc.malleable import (
     choose_size,
 )
 
-PERFECT = MalleableApplication("perfect", 2, 4, 8, period=10, serial=0, seconds=50)
+PERFECT = MalleableApplication("perfect", 2, 4, 8, period=10, iterations=5, serial=0, seconds=50)
 """400 s on one cGPU, 50 s on its greatest number."""
-STUBBORN = MalleableApplication("stubborn", 1, 1, 4, period=1000, serial=0.5, seconds=10)
+STUBBORN = MalleableApplication(
+    "stubborn", 1, 1, 4, period=None, iterations=5, serial=0.5, seconds=10
+)
 
 
 @pytest.mark.parametrize(
-    ("count", "idle", "waiting", "expected"),
+    ("count", "idle", "needs", "expected"),
     [
-        pytest.param(4, 8, False, 8, id="alone it grows to the greatest"),
-        pytest.param(4, 2, False, 6, id="as far as cGPUs are idle"),
-        pytest.param(8, 0, True, 4, id="it shrinks to the preferred while others wait"),
-        pytest.param(2, 8, True, 4, id="it grows to the preferred while others wait"),
-        pytest.param(2, 1, True, 3, id="but only into what is idle"),
-        pytest.param(4, 8, True, 4, id="and stays there"),
-        pytest.param(8, 4, False, 8, id="the greatest is the greatest"),
+        pytest.param(4, 8, [], 8, id="alone it grows to the greatest"),
+        pytest.param(4, 2, [], 6, id="as far as cGPUs are idle"),
+        pytest.param(8, 4, [], 8, id="the greatest is the greatest"),
+        pytest.param(8, 0, [4], 4, id="it shrinks to the preferred if another can start then"),
+        pytest.param(8, 0, [9, 3], 4, id="even one that is not the next"),
+        pytest.param(8, 0, [5], 8, id="it does not shrink for nobody"),
+        pytest.param(5, 2, [5], 7, id="but takes what is idle, although others wait"),
+        pytest.param(4, 8, [20], 8, id="at the preferred, too"),
+        pytest.param(2, 1, [2], 3, id="and below it"),
     ],
 )
-def test_the_reconfiguration_policy(count: int, idle: int, waiting: bool, expected: int):
-    assert choose_size(PERFECT, count, idle, waiting=waiting) == expected
+def test_the_reconfiguration_policy(count: int, idle: int, needs: list[int], expected: int):
+    assert choose_size(PERFECT, count, idle, needs) == expected
+
+
+def test_a_job_without_a_period_checks_after_each_iteration():
+    assert PERFECT.check_interval(2) == 10
+    assert STUBBORN.check_interval(4) == pytest.approx(10 / 5)
+    assert STUBBORN.check_interval(1) == pytest.approx(16 / 5)
 
 
 def test_a_job_speeds_up_by_amdahls_law():
@@ -62,11 +72,24 @@ def test_moldable_jobs_take_what_is_there_and_keep_it():
     assert second == (5, pytest.approx(5 + 400 / 3))
 
 
-def test_a_malleable_job_makes_room_at_its_next_check():
-    """At 10 s the first has 320 s to go and shrinks to 4; the second, submitted rigid, needs 8 and waits on."""
-    (_, end), (start, _) = starts_and_ends(JobKind.MALLEABLE, *TWO)
-    assert end == pytest.approx(10 + RESIZE_SECONDS + 320 / 4)
-    assert start == end
+def test_a_malleable_job_does_not_shrink_where_nobody_could_start():
+    """The second, submitted rigid, needs all 8, and shrinking would make room for 4."""
+    assert starts_and_ends(JobKind.MALLEABLE, *TWO) == [(0, 50), (50, 100)]
+
+
+def test_a_malleable_job_makes_room_at_its_next_check_and_grows_again():
+    """At 10 s the first shrinks to 4, at 60 s it has 124 s to go and grows to 8."""
+    (_, end), second = starts_and_ends(JobKind.MALLEABLE, *TWO, gpus=12)
+    assert second == (10, 60)
+    assert end == pytest.approx(60 + RESIZE_SECONDS + (320 - 49 * 4) / 8)
+
+
+def test_the_job_that_room_was_made_for_starts_before_those_that_wait_for_longer():
+    small = MalleableApplication("small", 1, 1, 1, period=10, iterations=1, serial=0, seconds=5)
+    jobs = (*TWO, MalleableJob(2, 6, small))
+    (_, _), (start, _), third = starts_and_ends(JobKind.MALLEABLE, *jobs)
+    assert third == (10, 15)
+    assert start > 15
 
 
 def test_a_flexible_job_starts_in_the_room_that_was_made():

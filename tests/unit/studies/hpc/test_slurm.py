@@ -63,6 +63,17 @@ def test_jobs_that_share_a_gpu_slow_down_when_they_need_more_than_its_time():
     ).makespan == pytest.approx(100 * many * GPU_SHARE)
 
 
+def test_the_last_job_that_ends_ends_the_run():
+    """Eight processes on one GPU take twice their time; four go on alone once LAMMPS has run 2 * 15 s, and end sooner.
+
+    mCUDA-MEME has 150 of its 165 s to go then; the GPU is remote.
+    """
+    jobs = applications.job_set({"mCUDA-MEME": 1, "LAMMPS": 1}, 1)
+    outcome = run(GpuMode.SHARED, *jobs, cluster=SIXTEEN_NODES)
+    assert outcome.makespan == pytest.approx((2 * 15 + 150) * REMOTE_FACTOR)  # 187.2
+    assert outcome.gpu_utilisation == pytest.approx(100 / 16)
+
+
 def test_processes_of_a_cuda_job_are_on_nodes_of_their_own_unless_they_belong_together():
     together = SlurmApplication("together", 2, 1, 100, 1000, same_node=True)
     assert run(GpuMode.CUDA, WIDE).makespan == 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.gpgpums import policies
+from gsaas.sim import policies
 from studies.openb import cloudified, repacked
 from studies.openb.sizes import MIB
 from studies.openb.trace import OpenbNode, Task

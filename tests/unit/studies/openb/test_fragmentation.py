@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from studies.openb.fragmentation import Fragmentation, typical_mix
+from studies.openb.fragmentation import Fragmentation, TaskKind, typical_mix
 from studies.openb.trace import Task
 
-HALF = (4000, 1, 500)
-WHOLE = (8000, 1, 1000)
-TWO = (8000, 2, 1000)
-NO_GPU = (1000, 0, 0)
+HALF = TaskKind(4000, 1, 500)
+HALF_OF_A_T4 = TaskKind(4000, 1, 500, ("T4",))
+WHOLE = TaskKind(8000, 1, 1000)
+TWO = TaskKind(8000, 2, 1000)
+NO_GPU = TaskKind(1000, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -32,11 +33,22 @@ def test_the_fragmentation_of_a_node(mix, cpu, gpus, expected):
     assert Fragmentation(mix.items()).of_node(cpu, gpus) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("model", "fragments"), [("T4", 0), ("P100", 500)])
+def test_what_is_free_on_a_gpu_of_another_model_is_a_fragment(model, fragments):
+    mix = {HALF: 0.5, HALF_OF_A_T4: 0.5}
+    assert Fragmentation(mix.items(), model).of_node(8000, (1000,)) == pytest.approx(fragments)
+
+
+def test_tasks_that_allow_other_models_are_of_another_kind():
+    tasks = [Task(4000, 1, 1, 500)] * 3 + [Task(4000, 1, 1, 500, ("T4",))]
+    assert typical_mix(tasks) == [(HALF, 0.75), (HALF_OF_A_T4, 0.25)]
+
+
 def test_the_most_frequent_kinds_stand_for_the_workload():
     tasks = [Task(1000, 1, 1, 500)] * 15 + [Task(2000, 1, 1, 1000)] * 4 + [Task(9000, 1, 8, 1000)]
     assert typical_mix(tasks, coverage=0.95) == [
-        ((1000, 1, 500), 15 / 19),
-        ((2000, 1, 1000), 4 / 19),
+        (TaskKind(1000, 1, 500), 15 / 19),
+        (TaskKind(2000, 1, 1000), 4 / 19),
     ]
 
 

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from studies.openb import schedulers
 from studies.openb.cluster import OpenbCluster
+from studies.openb.fragmentation import TaskKind
 from studies.openb.sizes import MEMORY_MB, MIB
 from studies.openb.trace import OpenbNode, Task
 
@@ -34,7 +36,7 @@ def cluster() -> OpenbCluster:
 
 def make_scheduler(name: str, cluster: OpenbCluster) -> schedulers.Scheduler:
     kinds = {scheduler.name: scheduler for scheduler in schedulers.SCHEDULERS}
-    mix = [((4000, 1, 500), 0.5), ((8000, 2, 1000), 0.5)]
+    mix = [(TaskKind(4000, 1, 500), 0.5), (TaskKind(8000, 2, 1000), 0.5)]
     scheduler = kinds[name](cluster, mix, random.Random(1))
     if len(cluster.nodes) > 2:
         scheduler.task_placed(HALF, 1)
@@ -76,6 +78,16 @@ class TestEvery:
         assert make_scheduler(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is not None
         cluster.place(ONE, 2, [3])
         assert make_scheduler(scheduler.name, cluster).choose(Task(1000, 1, 8, 1000)) is None
+
+    def test_a_task_runs_on_no_model_that_it_does_not_allow(self, scheduler):
+        cluster = OpenbCluster(
+            [replace(NODES[2], name=model, model=model) for model in ("P100", "T4")]
+        )
+        task = replace(HALF, models=("A10", "T4"))
+        for _ in range(16):
+            assert make_scheduler(scheduler.name, cluster).choose(task)[0] == 1
+            cluster.place(task, 1, [int(cluster.free_milli[1].argmax())])
+        assert make_scheduler(scheduler.name, cluster).choose(task) is None
 
     def test_no_gpu_is_over_committed_however_many_come(self, scheduler):
         cluster = OpenbCluster(NODES)

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+import re
+from statistics import mean
 
 import pytest
 
@@ -31,9 +34,9 @@ def test_the_tasks_are_those_that_were_published():
     assert sum(task.gpus == 1 and task.milli < 1000 for task in tasks) == 3078
 
 
-def test_there_are_ten_published_runs_of_six_schedulers_on_three_workloads():
+def test_there_are_ten_published_runs_of_six_schedulers_on_four_workloads():
     runs = {(run.workload, run.scheduler, run.seed) for run in trace.published()}
-    assert len(runs) == 180
+    assert len(runs) == 240
     assert {scheduler.name for scheduler in schedulers.SCHEDULERS} == {name for _, name, _ in runs}
 
 
@@ -56,8 +59,58 @@ def test_a_seed_decides_everything(nodes):
     assert runs[0] != runs[2]
 
 
-def test_a_whole_run_is_as_published(nodes):
+@pytest.mark.parametrize("workload", ["default", "gpuspec33"])
+def test_a_whole_run_is_as_published(nodes, workload):
     """One of the ten runs of the recipe; single runs vary by about 0.2 points."""
-    curve = local.run(nodes, trace.tasks("default"), schedulers.FgdScheduler, 42)
-    assert curve.allocated_at(100) == pytest.approx(95.23, abs=0.5)
-    assert curve.allocated_at(130) == pytest.approx(95.39, abs=0.5)
+    published = [
+        run for run in trace.published() if (run.workload, run.scheduler) == (workload, "FGD")
+    ]
+    curve = local.run(nodes, trace.tasks(workload), schedulers.FgdScheduler, 42)
+    assert curve.allocated_at(100) == pytest.approx(mean(run.at_100 for run in published), abs=0.5)
+    assert curve.allocated_at(130) == pytest.approx(mean(run.at_130 for run in published), abs=0.5)
+
+
+NODE_FILE = (
+    "sn,cpu_milli,memory_mib,gpu,model\nnode-b,64000,65536,2,T4\nnode-a,32000,65536,8,P100\n"
+)
+POD_FILE = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+    "pod-1,4000,1024,1,500,V100M32|T4|T4\npod-0,4000,1024,2,1000,\npod-2,4000,1024,0,0,T4\n"
+)
+
+
+def test_files_of_the_format_are_read_and_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
+    (tmp_path / "nodes.csv").write_text(NODE_FILE, encoding="utf-8-sig")
+    (tmp_path / "pods.csv.gz").write_bytes(gzip.compress(POD_FILE.encode()))
+    assert [node.name for node in trace.read_nodes(tmp_path / "nodes.csv")] == ["node-a", "node-b"]
+    assert trace.read_tasks(tmp_path / "pods.csv.gz") == [
+        Task(4000, 1024, 2, 1000),
+        Task(4000, 1024, 1, 500, ("T4", "V100M32")),
+        Task(4000, 1024, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("pod-1,4000", "pod-1,nan", "line 2, column cpu_milli: is no number: 'nan'"),
+        ("pod-0,4000,1024,2,1000", "pod-0,4000,1024,2,-1", "line 3, column gpu_milli: is no"),
+        ("pod-0,4000,1024,2,1000", "pod-0,4000,1024,2,999", "line 3, column gpu_milli: is less"),
+        ("pod-1,4000,1024,1,500", "pod-1,4000,1024,1,0", "line 2, column gpu_milli: is 0"),
+        ("pod-2,4000,1024,0,0,T4", "pod-2", "line 4, column num_gpu: is no number: ''"),
+        ("num_gpu", "gpus", "has no column num_gpu"),
+    ],
+)
+def test_an_error_in_a_file_is_named_with_line_and_column(tmp_path, old, new, message):
+    path = tmp_path / "pods.csv"
+    path.write_text(POD_FILE.replace(old, new))
+    with pytest.raises(trace.TraceError, match="pods.csv.*" + re.escape(message)):
+        trace.read_tasks(path)
+
+
+def test_a_file_that_is_missing_empty_or_no_text_is_named(tmp_path):
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for name in ("missing", "empty", "binary"):
+        with pytest.raises(trace.TraceError, match=name):
+            trace.read_nodes(tmp_path / name)

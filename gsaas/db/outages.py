@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Teaches oslo.db how psycopg says that PostgreSQL is away, so that it raises `DBConnectionError` as for MariaDB.
+
+oslo.db recognises the texts of psycopg2, and leaves errors of psycopg as SQLAlchemy raises them. What it is taught here
+holds for all engines of the process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_db import exception as db_exception
+from oslo_db.sqlalchemy import exc_filters
+from sqlalchemy.exc import OperationalError
+
+AWAY = ("08", "57P01", "57P02", "57P03", "53300")
+"""How SQLSTATEs begin when a connection is lost or refused: the server ends, starts, or has no more room
+(https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
+
+
+@exc_filters.filters("postgresql", OperationalError, r"(?s).*")
+def _raise_outage(
+    error: OperationalError, _match: object, _dialect: str, is_disconnect: bool
+) -> None:
+    """Raise `DBConnectionError` if *error* means that the server is away; else leave it to the filters of oslo.db."""
+    state: Any = getattr(error.orig, "sqlstate", None) or ""
+    # With neither a statement nor a state of the server's, the connection was to be made.
+    no_server = error.statement is None and not state
+    if is_disconnect or no_server or state.startswith(AWAY):
+        raise db_exception.DBConnectionError(error)

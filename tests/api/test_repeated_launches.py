@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client that has lost the answer to a launch sends it again, and there is one lease, not two."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from gsaas.db import models
+from gsaasclient import Client, Credentials
+from tests.api.desk import Desk
+from tests.api.server import serving
+from tests.api.world import World, only_error, token
+from tests.support.launcher import Launcher
+from tests.support.waiting import until
+
+BODY = {"lease": {"cgpus": {"count": 2}, "server": None}}
+KEY = {"Idempotency-Key": "4f0c2d0e"}
+
+
+def post(world: World, caller: str = "member", body=BODY, headers=KEY, path="/v1/leases"):
+    return world.call(caller, "POST", path, body, headers=headers)
+
+
+def leases(world: World) -> list[models.LeaseRow]:
+    with world.database.read() as session:
+        return session.query(models.LeaseRow).order_by(models.LeaseRow.created_at).all()
+
+
+def age(world: World, **by: float) -> None:
+    with world.database.write() as session:
+        for lease in session.query(models.LeaseRow):
+            lease.created_at -= datetime.timedelta(**by)
+
+
+def test_three_requests_with_one_key_make_one_lease(world: World):
+    first, *others = [post(world) for _ in range(3)]
+    assert first.status_code == 201
+    for other in others:
+        assert (other.status_code, other.json) == (201, first.json)
+    (lease,) = leases(world)
+    assert lease.id == first.json["lease"]["id"]
+
+
+def test_requests_without_a_key_or_with_other_keys_make_a_lease_each(world: World):
+    for headers in ({}, {}, {"Idempotency-Key": "a"}, {"Idempotency-Key": "b"}):
+        assert (
+            post(
+                world, body={"lease": {"cgpus": {"count": 1}, "server": None}}, headers=headers
+            ).status_code
+            == 201
+        )
+    assert len(leases(world)) == 4
+
+
+def test_the_order_of_the_fields_is_no_difference(world: World):
+    first = post(world)
+    again = post(world, body={"lease": {"server": None, "cgpus": {"count": 2}}})
+    assert again.json["lease"]["id"] == first.json["lease"]["id"]
+
+
+def test_another_body_with_the_same_key_is_refused_and_makes_nothing(world: World):
+    lease_id = post(world).json["lease"]["id"]
+    error = only_error(post(world, body={"lease": {"cgpus": {"count": 1}, "server": None}}))
+    assert (error["status"], error["code"]) == (409, "gsaas.idempotency-key.reused")
+    assert lease_id in error["detail"]
+    assert len(leases(world)) == 1
+
+
+@pytest.mark.parametrize("other", ["stranger", "manager"])
+def test_a_key_belongs_to_its_user_and_project(world: World, other: str):
+    first = post(world)
+    second = post(world, other)
+    assert second.status_code == 201
+    assert second.json["lease"]["id"] != first.json["lease"]["id"]
+
+
+def test_the_lease_is_returned_as_it_is_now(world: World):
+    lease_id = post(world).json["lease"]["id"]
+    world.call("member", "DELETE", f"/v1/leases/{lease_id}")
+    again = post(world)
+    assert again.status_code == 202
+    assert (again.json["lease"]["id"], again.json["lease"]["status"]) == (lease_id, "RELEASED")
+    assert len(leases(world)) == 1
+
+
+def test_a_lease_is_returned_although_there_are_no_gpus_for_another(world: World):
+    everything = {"lease": {"cgpus": {"count": 8}, "server": None}}
+    first = post(world, body=everything)
+    assert post(world, body=everything, headers={}).status_code == 409
+    assert post(world, body=everything).json == first.json
+
+
+def test_a_place_in_the_queue_is_kept_once(world: World):
+    post(world, body={"lease": {"cgpus": {"count": 8}, "server": None}}, headers={})
+    waiting = {"lease": {"cgpus": {"count": 1}, "server": None, "wait": None}}
+    first, second = post(world, body=waiting), post(world, body=waiting)
+    assert (first.status_code, first.json["lease"]["status"]) == (202, "QUEUED")
+    assert second.json["lease"]["id"] == first.json["lease"]["id"]
+    assert world.call("member", "GET", "/v1/queue").json["totals"]["length"] == 1
+
+
+def test_a_launch_with_a_server_that_is_repeated_wakes_the_engine_again(world: World):
+    """The process that claimed may have died before it did, and the engine needs the caller's token."""
+    launch = {"lease": {"cgpus": {"count": 1}, "server": {}}}
+    first, second = post(world, body=launch), post(world, body=launch)
+    assert second.status_code == 202
+    assert second.json["lease"]["id"] == first.json["lease"]["id"]
+    assert world.engine.woken == [(first.json["lease"]["id"], "blue")] * 2
+
+
+def test_a_key_is_free_again_after_a_day(world: World):
+    first = post(world).json["lease"]["id"]
+    age(world, hours=23, minutes=59)
+    assert post(world).json["lease"]["id"] == first
+    age(world, minutes=2)
+    second = post(world, body={"lease": {"cgpus": {"count": 1}, "server": None}})
+    assert second.status_code == 201
+    assert [lease.request_key is None for lease in leases(world)] == [True, False]
+
+
+def test_a_launch_that_was_refused_may_be_repeated(world: World):
+    taken = post(world, body={"lease": {"cgpus": {"count": 8}, "server": None}}, headers={})
+    assert post(world).status_code == 409
+    world.call("member", "DELETE", f"/v1/leases/{taken.json['lease']['id']}")
+    assert post(world).status_code == 201
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "\u00e4"])
+def test_a_key_that_cannot_be_one_is_refused(world: World, key: str):
+    error = only_error(post(world, headers={"Idempotency-Key": key}))
+    assert (error["status"], error["code"]) == (400, "gsaas.bad-request")
+    assert "Idempotency-Key" in error["detail"]
+    assert leases(world) == []
+
+
+class LosingProxy:
+    """A proxy in front of the API that loses the answers to the first *lost* launches, and cuts their connections."""
+
+    def __init__(self, url: str, lost: int) -> None:
+        parts = urlsplit(url)
+        self._api = parts.hostname, parts.port
+        self.lost = lost
+        self.launches = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._api) as api:
+            while request := _message(client):
+                api.sendall(request)
+                answer = _message(api)
+                if request.startswith(b"POST /v1/leases HTTP"):
+                    self.launches += 1
+                    if self.launches <= self.lost:
+                        return
+                client.sendall(answer)
+
+
+def _message(connection: socket.socket) -> bytes:
+    """Return a whole HTTP message with a Content-Length, or nothing at the end of the connection."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        if not (more := connection.recv(65536)):
+            return b""
+        received += more
+    head, _, body = received.partition(b"\r\n\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+    while len(body) < int(fields.get(b"content-length", 0)):
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+@pytest.fixture
+def losing(world: World) -> Iterator[LosingProxy]:
+    with serving(world.app) as url:
+        proxy = LosingProxy(url, 1)
+        yield proxy
+        proxy.close()
+
+
+def test_the_client_repeats_a_launch_whose_answer_is_lost(world: World, losing: LosingProxy):
+    answer = Client(Credentials(losing.url, token("member"))).launch(BODY["lease"])
+    (lease,) = leases(world)
+    assert (answer["lease"]["id"], lease.status, losing.launches) == (lease.id, "ACTIVE", 2)
+
+
+@pytest.mark.parametrize("program", ["gsaas", "gsaas-cli"])
+def test_gsaas_run_repeats_a_launch_whose_answer_is_lost(
+    world: World, losing: LosingProxy, programs: Path, tmp_path: Path, program: str
+):
+    launcher = Launcher(programs / program, tmp_path / "credentials.json")
+    launcher.use(losing.url, token("member"))
+    ran = launcher.run("-ncgpus=1", "--", "sh", "-c", "echo $GSAAS_LEASE")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (lease,) = leases(world)
+    assert (ran.stdout.strip(), lease.status, losing.launches) == (lease.id, "RELEASED", 2)
+
+
+@pytest.mark.parametrize("program", ["gsaas", "gsaas-cli"])
+def test_a_launch_is_repeated_once_and_not_for_ever(
+    world: World, losing: LosingProxy, programs: Path, tmp_path: Path, program: str
+):
+    losing.lost = 10
+    launcher = Launcher(programs / program, tmp_path / "credentials.json")
+    launcher.use(losing.url, token("member"))
+    ran = launcher.run("-ncgpus=1", "--", "true")
+    assert ran.returncode != 0
+    assert "does not answer" in ran.stderr
+    assert losing.launches == 2
+    assert [lease.keepalive for lease in leases(world)] == [60]  # it ends by itself
+
+
+def test_an_interrupt_while_the_api_is_asked_leaves_no_lease(
+    world: World, desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    answered = Client.request
+    lost = []
+
+    def lose(self, method, path, *more, **named):
+        answer = answered(self, method, path, *more, **named)
+        if method == "POST" and not lost:
+            lost.append(answer)
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(Client, "request", lose)
+    status, _, err = desk.type("alloc", "-ncgpus=1")
+    assert status != 0
+    assert "the cGPUs are given back" in err
+    assert [lease.status for lease in leases(world)] == ["RELEASED"]
+
+
+# gsaas alloc -while=PID
+
+
+@pytest.fixture
+def shell(world: World, programs: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A shell that has taken cGPUs for as long as it lives, and that waits for its input to end."""
+    launcher = Launcher(programs / "gsaas-cli", tmp_path / "credentials.json")
+    with serving(world.app) as url:
+        launcher.use(url, token("member"))
+        script = f'gpus=$({launcher.program} alloc -ncgpus=1 -while=$$) && eval "$gpus" && echo $GSAAS_LEASE; read line'
+        with subprocess.Popen(
+            ["sh", "-c", script],
+            env={**os.environ, "GSAAS_CREDENTIALS": str(launcher.credentials)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            yield process
+            process.kill()
+        until(lambda: all(lease.status == "RELEASED" for lease in leases(world)))
+
+
+def status(world: World) -> str:
+    (lease,) = leases(world)
+    return lease.status
+
+
+def test_cgpus_that_are_kept_while_a_shell_lives_are_released_when_it_is_killed(
+    world: World, shell: subprocess.Popen[str]
+):
+    lease_id = shell.stdout.readline().strip()  # the process in the background holds no pipe
+    (lease,) = leases(world)
+    assert (lease.id, lease.status, lease.keepalive) == (lease_id, "ACTIVE", 60)
+    shell.send_signal(signal.SIGKILL)
+    until(lambda: status(world) == "RELEASED")
+
+
+def test_a_process_that_is_not_there_is_refused_before_anything_is_claimed(
+    world: World, desk: Desk
+):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    exit_status, _, err = desk.type("alloc", "-ncgpus=1", f"-while={ended.pid}")
+    assert (exit_status, leases(world)) == (1, [])
+    assert f"process {ended.pid} cannot be watched" in err

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A database server that is away: each request is answered with status 503, and answered again when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy
+from oslo_db import exception as db_exception
+
+from gsaas.api.route import Route
+from gsaas.api.routes import ROUTES
+from gsaas.db import migration
+from gsaas.db.database import Database
+from tests.api.test_personas import BODIES
+from tests.api.world import World, address, fill, only_error
+from tests.support.databases import Daemon, MariaDB, PostgreSQL
+
+pytestmark = pytest.mark.services
+
+WITHOUT_DATABASE = {"/", "/v1", "/v1/openapi.json"}
+
+
+@pytest.fixture(scope="module", params=[MariaDB, PostgreSQL], ids=lambda kind: kind.program)
+def server(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """A server of its own, because it is stopped."""
+    with request.param() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def world(server: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    url = server.create("outage")
+    migration.upgrade(url)
+    database = Database.open(url)
+    fill(database)
+    settings = "[grants]\nkey = test:" + "dGVz" * 11 + "\n"
+    yield World.build(tmp_path_factory.mktemp("world"), settings=settings, database=database)
+    database.close()
+
+
+def ask(world: World, route: Route, lease_id: str):
+    body = BODIES.get((route.method, route.path))
+    path = address(route, lease_id=lease_id, name="none" if route.method == "DELETE" else "gpu1")
+    newest = {"OpenStack-API-Version": "gpu-scheduling latest"}
+    return world.call("admin", route.method, path, body, headers=newest)
+
+
+@pytest.mark.parametrize("end", [Daemon.stop, Daemon.kill])
+def test_every_route_answers_503_without_the_database_and_works_again_with_it(
+    server: Daemon, world: World, end: Callable[[Daemon], None]
+):
+    lease_id = world.launch("admin", mode="shared", memory_mb=1)["id"]
+    routes = [route for route in ROUTES if route.path != "/v1/grants/redeem"]
+    before = {route: ask(world, route, lease_id).status_code for route in routes}
+    assert [route.path for route in routes if before[route] >= 500] == []
+    end(server)
+    try:
+        for route in routes:
+            response = ask(world, route, lease_id)
+            if route.path in WITHOUT_DATABASE:
+                assert response.status_code == route.status
+            else:
+                assert response.status_code == 503, (route.method, route.path, response.json)
+                expected = (
+                    "gsaas.unhealthy"
+                    if route.path == "/healthcheck"
+                    else "gsaas.database.unreachable"
+                )
+                if route.path != "/metrics":
+                    assert only_error(response)["code"] == expected, route.path
+    finally:
+        server.start()
+    assert world.call(None, "GET", "/healthcheck").status_code == 200
+    assert world.launch("member", mode="shared", memory_mb=1)["status"] == "CLAIMED"
+    after = {route: ask(world, route, lease_id).status_code for route in routes}
+    assert [route.path for route in routes if after[route] >= 500] == []
+
+
+@pytest.mark.parametrize("end", [Daemon.stop, Daemon.kill])
+@pytest.mark.parametrize("how", ["reading", "writing"])
+def test_a_server_that_ends_within_a_transaction_is_away_and_not_a_bug(
+    server: Daemon, world: World, end: Callable[[Daemon], None], how: str
+):
+    one = sqlalchemy.text("SELECT count(*) FROM leases")
+    try:
+        with (
+            pytest.raises(db_exception.DBConnectionError),
+            getattr(world.database, how)() as connection,
+        ):
+            connection.execute(one)
+            end(server)
+            connection.execute(one)
+    finally:
+        server.start()
+    with getattr(world.database, how)() as connection:
+        assert connection.scalar(one) is not None
+
+
+def test_a_server_that_ends_before_a_commit_is_away(server: Daemon, world: World):
+    try:
+        with pytest.raises(db_exception.DBConnectionError), world.database.writing() as connection:
+            connection.execute(sqlalchemy.text("DELETE FROM projects"))
+            server.kill()
+    finally:
+        server.start()
