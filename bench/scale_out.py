@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,9 @@ def run(quick: bool = False) -> dict[str, Any]:
 
     *quick* measures for a moment, with few GPUs and two processes.
     """
-    sizes, processes, seconds = (SIZES, PROCESSES, SECONDS)
+    sizes: tuple[int, ...] = SIZES
+    processes: tuple[int, ...] = PROCESSES
+    seconds = SECONDS
     if quick:
         sizes, processes, seconds = ((64,), (1, 2), 0.5)
     rows: list[dict[str, Any]] = []
@@ -146,7 +147,7 @@ def measure(
 
 
 def claim_and_release(
-    url: str, seconds: float, cores: set[int], start: Barrier, end: Barrier
+    url: str, seconds: float, cores: set[int], start: threading.Barrier, end: threading.Barrier
 ) -> dict[str, float]:
     """Claim and release in `THREADS` threads for *seconds*; return the number of cycles and what they took.
 
