@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -25,14 +26,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="Run one of the benchmarks.")
     parser.add_argument("name", nargs="?", help="the benchmark to run; without it, all are listed")
     parser.add_argument(
+        "parts", nargs="*", help="the parts of it to run, if it has parts; without any, all of them"
+    )
+    parser.add_argument(
+        "--seeds", type=int, choices=range(1, 11), help="for sim: fewer random orders than ten"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of tables"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="measure less, where the benchmark can do that"
     )
     args = parser.parse_args(argv)
 
     known = benchmarks()
     if args.name is None:
         for name, summary in known.items():
-            print(f"  {name:<8}{summary}")
+            print(f"  {name:<10}{summary}")
         return 0
     if args.name not in known:
         print(
@@ -40,7 +50,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    result = importlib.import_module(f"bench.{args.name}").run()
+    module = importlib.import_module(f"bench.{args.name.replace('-', '_')}")
+    if unknown := sorted(set(args.parts) - set(getattr(module, "PARTS", ()))):
+        print(f"bench: {args.name} has no part {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    if args.quick and "quick" not in inspect.signature(module.run).parameters:
+        print(f"bench: '{args.name}' has no --quick", file=sys.stderr)
+        return 2
+    options: dict[str, object] = {} if args.seeds is None else {"seeds": args.seeds}
+    if args.quick:
+        options["quick"] = True
+    result = module.run(*args.parts, **options)
     print(json.dumps(result, indent=2) if args.json else report.readable(result))
     return 0
 
@@ -49,7 +69,9 @@ def benchmarks() -> dict[str, str]:
     """Return the name of each benchmark, and the first line of its docstring, without importing it."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return {
-        file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+        file.stem.replace("_", "-"): (
+            ast.get_docstring(ast.parse(file.read_text())) or ""
+        ).partition("\n")[0]
         for file in files
         if file.stem not in HELPERS
     }

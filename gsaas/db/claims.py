@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, bindparam, case, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from gsaas.db import queue
-from gsaas.db.models import ClaimRow, GpuRow, LeaseRow, table_of
+from gsaas.db.models import ClaimRow, GpuRow, LeaseRow, change_number, table_of
 from gsaas.db.prepared import Prepared
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Claim
@@ -32,6 +31,7 @@ _SWAP = Prepared(
         given=bindparam("next"),
         generation=bindparam("next"),
         exclusive_lease_id=bindparam("holder"),
+        change_number=bindparam("change"),
     )
 )
 
@@ -42,18 +42,13 @@ _RETURN = (
         used_mb=_GPUS.c.used_mb - bindparam("size"),
         leases=_GPUS.c.leases - 1,
         exclusive_lease_id=None,
-        # The largest of all as a rule, so that caches find it; larger than before in any case.
-        generation=case(
-            (_GPUS.c.generation < bindparam("next"), bindparam("next")),
-            else_=_GPUS.c.generation + 1,
-        ),
+        generation=_GPUS.c.generation + 1,
+        change_number=bindparam("change"),
     )
 )
 
 _GIVE_BACK = Prepared(_RETURN)
 _GIVE_BACK_KNOWN = Prepared(_RETURN.where(_GPUS.c.generation == bindparam("known")))
-
-_SUMMARY = Prepared(select(func.max(_GPUS.c.generation), queue.TOP_PRIORITY.scalar_subquery()))
 
 _DELETE = Prepared(
     delete(_CLAIMS).where(
@@ -79,14 +74,9 @@ def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool
         used=after.used_mb,
         next=after.generation,
         holder=lease_id if after.exclusive else None,
+        change=change_number(connection),
     )
     return swapped == 1
-
-
-def summary(connection: Connection) -> tuple[int, bool]:
-    """Return the largest generation of all GPUs, and whether the queue is empty."""
-    newest, top_priority = _SUMMARY.rows(connection)[0]
-    return newest or 0, top_priority is None
 
 
 def give_back(
@@ -94,29 +84,30 @@ def give_back(
     lease_id: str,
     claims: Sequence[Claim],
     known: Callable[[str], Gpu | None],
-    newest: int,
-) -> list[tuple[Gpu, Gpu]]:
+) -> tuple[list[tuple[Gpu, Gpu]], int | None]:
     """Give back the *claims* of a lease whose row is locked, and delete them.
 
-    *known* returns a GPU by its UUID as the caller knows it, *newest* is the largest generation of all GPUs. Returns
-    the GPUs that are as the caller knows them, each before and after.
+    *known* returns a GPU by its UUID as the caller knows it. Returns the GPUs that are as the caller knows them, each
+    before and after; and the number of the change if that is all that it has changed, else None.
     """
     sizes: Counter[str] = Counter()
     for claim in claims:
         sizes[claim.gpu_uuid] += claim.memory_mb
-    following = newest + 1
+    if not sizes:
+        return [], None
     changed = []
+    number = change_number(connection)
     for uuid, size in sorted(sizes.items()):
-        change = {"this": uuid, "size": size, "next": following}
+        change = {"this": uuid, "size": size, "change": number}
         gpu = known(uuid)
         if gpu and _GIVE_BACK_KNOWN.run(connection, **change, known=gpu.generation):
-            changed.append((gpu, gpu.release(size, generation=following)))
+            changed.append((gpu, gpu.release(size, generation=gpu.generation + 1)))
         else:
             _GIVE_BACK.run(connection, **change)
     for claim in claims:
         # One by one: deleting a range would lock the gaps around it, where others insert.
         _DELETE.run(connection, lease=lease_id, this=claim.position)
-    return changed
+    return changed, number if len(changed) == len(sizes) else None
 
 
 def masked_ips(connection: Connection, host: str) -> list[str]:

@@ -30,6 +30,7 @@ from stevedore import driver as stevedore_driver
 
 from gsaas.db import changes
 from gsaas.db import outages as outages  # oslo.db is taught by its import
+from gsaas.db.change_numbers import NUMBERING, Numbering, Writers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,7 +66,14 @@ Under the default, REPEATABLE READ, two claims of neighbouring keys can end in a
 
 
 class OvertakenError(Exception):
-    """Another transaction was faster; this one must be rolled back, and may be tried again."""
+    """Another transaction was faster; this one must be rolled back, and may be tried again.
+
+    *gpu* is the UUID of the GPU that the other one has changed, if it was a GPU.
+    """
+
+    def __init__(self, gpu: str | None = None) -> None:
+        super().__init__(gpu)
+        self.gpu = gpu
 
 
 class Connections(Protocol):
@@ -119,6 +127,7 @@ class Database:
         """Whether transactions that write come one after the other, so that each sees what those before it wrote."""
         self.on_commit: changes.OnCommit | None = None
         """Told what each transaction has changed; to be set before the first one."""
+        self._change_writers = Writers()
         self._storage: Storage | None = None
         """None for a database server, which syncs its commits itself, and for a database in memory."""
         self._readers: Connections
@@ -202,16 +211,25 @@ class Database:
         """
         noted: list[changes.Change] = []
         self.check()  # before anything is written: what cannot be kept would claim GPUs that no client knows of
-        with self._write_lock, self._writers.begin() as connection:
-            if self.on_commit is None:
-                yield connection
-            else:
-                info = connection.info  # of the connection to the database, which others use later
-                info[changes.NOTED] = noted
-                try:
-                    yield connection
-                finally:
-                    del info[changes.NOTED]
+        numbering = Numbering(self._change_writers)
+        with self._write_lock:
+            try:
+                with self._writers.begin() as connection:
+                    # Of the connection to the database, which others use later.
+                    info = connection.info
+                    info[NUMBERING] = numbering
+                    if self.on_commit is not None:
+                        info[changes.NOTED] = noted
+                    try:
+                        yield connection
+                    finally:
+                        info.pop(NUMBERING, None)
+                        info.pop(changes.NOTED, None)
+                    numbering.committing = True
+            except BaseException:
+                numbering.failed()
+                raise
+            numbering.committed()
         if self._storage is not None:
             if async_commit:
                 self._storage.sync_soon()

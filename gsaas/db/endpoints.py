@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
-from gsaas.db import hosts
+from gsaas.db import hosts, pool_versions
 from gsaas.db.models import EndpointRow, HostRow
 from gsaas.db.ordering import order_of, row_values
 
@@ -26,6 +26,7 @@ def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
     if endpoint is None:
         endpoint = EndpointRow(host_name=host_name)
         session.add(endpoint)
+        pool_versions.renew(session, "endpoints")
     endpoint.seen_at = timeutils.utcnow()
     endpoint.report = report
     # An endpoint that is starting does not know its address yet; the stored address then stays.

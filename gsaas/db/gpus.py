@@ -7,8 +7,8 @@
    deleted.
 2. A report never changes claims: a GPU that is no longer reported, or reported with less memory, while leases claim it
    stays until they return it, and no lease gets any more of it.
-3. Every change of a row increases its `generation`, by which claims notice the change. Readings are in a table of
-   their own: they change all the time, and change no generation.
+3. Every change of a row increases its `generation`, by which claims notice the change, and sets its `change_number`, by
+   which copies of the GPUs do. Readings are in a table of their own: they change all the time, and change neither.
 4. A GPU belongs to the host that reported it first. If another host reports it, that report is not believed: GPU and
    leases stay where they are, and the dispute is recorded until an operator consents to the move (`adopt`) or
    the other host no longer reports the GPU.
@@ -28,7 +28,7 @@ from sqlalchemy import Row, and_, case, delete, distinct, func, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
-from gsaas.db import changes, hosts
+from gsaas.db import changes, hosts, pool_versions
 from gsaas.db.changes import GpuChange
 from gsaas.db.models import ClaimRow, DisputedGpuRow, GpuReadingRow, GpuRow, HostRow
 from gsaas.db.ordering import order_of, row_values
@@ -346,6 +346,8 @@ def _take_over(
     for gpu in known:
         if gpu.uuid not in reported and not _row_stays(gpu, blind, disputed):
             session.delete(gpu)
+    if session.deleted:
+        pool_versions.renew(session, "gpus")
     remaining = [gpu for gpu in known if gpu not in session.deleted]
     if not blind:
         moving = [gpu for gpu in remaining if not _keeps_place(gpu, reported, host_name)]

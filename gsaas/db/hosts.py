@@ -20,7 +20,7 @@ from sqlalchemy import delete, exists, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
-from gsaas.db import leases
+from gsaas.db import leases, pool_versions
 from gsaas.db.models import ClaimRow, EndpointRow, GpuRow, HostRow, LeaseRow
 from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
@@ -81,6 +81,7 @@ def set_disabled(session: Session, name: str, disabled: bool, reason: str | None
         update(GpuRow).where(GpuRow.host_name == name).values(generation=GpuRow.generation + 1)
     )
     session.flush()
+    pool_versions.renew(session, "hosts")
     return host
 
 
@@ -117,6 +118,7 @@ def forget(session: Session, name: str, *, timeout: float | None, servers_stay: 
         set_disabled(session, name, True, GONE)
         host.forgotten = True
         session.execute(delete(EndpointRow).where(EndpointRow.host_name == name))
+        pool_versions.renew(session, "endpoints")
         failed = _fail_leases(session, name, servers_stay)
     for lease_id in unbound:
         leases.update(session.connection(), lease_id, bound_host=None)
@@ -152,6 +154,8 @@ def delete_forgotten(session: Session) -> None:
             session.execute(
                 delete(table).where(column == name).execution_options(synchronize_session=False)
             )
+        pool_versions.renew(session, "gpus")
+        pool_versions.renew(session, "endpoints")
 
 
 def _check_silence(session: Session, host: HostRow, timeout: float) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
+    Connection,
     DateTime,
     Float,
     ForeignKey,
@@ -29,10 +30,13 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    insert,
     text,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from gsaas.db import change_numbers
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -117,8 +121,48 @@ class EndpointRow(Base):
     host: Mapped[HostRow] = relationship(back_populates="endpoint", lazy="joined", innerjoin=True)
 
 
+class PoolVersionRow(Base):
+    """Random numbers, each of which changes with what it stands for; one row. For changes that are rare."""
+
+    __tablename__ = "pool_versions"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    gpus: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The set of GPUs: changes when the row of a GPU is deleted, because a row that is gone has no number."""
+    hosts: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Which hosts are disabled."""
+    endpoints: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Which hosts have an endpoint."""
+
+
+class GpuWriterRow(Base):
+    """A writer of changes of GPUs: `gsaas.db.change_numbers`. Its id is never given out again, even without its row."""
+
+    __tablename__ = "gpu_writers"
+    __table_args__ = {**STORAGE, "sqlite_autoincrement": True}
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
+
+
+def _new_writer(connection: Connection) -> int:
+    inserted = connection.execute(insert(GpuWriterRow).values(created_at=timeutils.utcnow()))
+    key = inserted.inserted_primary_key
+    assert key is not None  # noqa: S101  (one row was inserted)
+    return int(key[0])
+
+
+def change_number(connection: Connection) -> int:
+    """Return the number of the changes of GPUs that the transaction of *connection* makes."""
+    return change_numbers.number(connection, _new_writer)
+
+
+def _change_number(context: Any) -> int:
+    return change_number(context.connection)
+
+
 def _first_generation() -> int:
-    """Return milliseconds since 1970: larger than the generation of a deleted row, so caches notice its successor."""
+    """Return milliseconds since 1970: larger than the generation of a deleted row, which no claim may take for it."""
     return time.time_ns() // 1_000_000
 
 
@@ -138,7 +182,7 @@ class GpuRow(Base):
         CheckConstraint(
             "NOT awaits_operator OR withdrawn_reason IS NOT NULL", name="waiting_has_reason"
         ),
-        Index("ix_gpus_generation", "generation"),
+        Index("ix_gpus_change_number", "change_number"),
         STORAGE,
     )
 
@@ -174,8 +218,12 @@ class GpuRow(Base):
     fatal_error_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     """Time of the last such error, by the clock of its host, so that the same error withdraws the GPU only once."""
     generation: Mapped[int] = mapped_column(BigInteger, default=_first_generation)
-    """Grows with every change of the row. The number of rows and the sum of all generations together change whenever
-    any GPU does, so a cache needs to read only those two."""
+    """Grows with every change of the row that matters to claims: a claim succeeds only if it is as it was."""
+    change_number: Mapped[int] = mapped_column(
+        BigInteger, default=_change_number, onupdate=_change_number, server_default="0"
+    )
+    """That of the row's last change, by which caches find it: `gsaas.objects.change_numbers`. Statements of SQLAlchemy
+    set it by themselves; 0 has a row that did not change since before there were such numbers."""
 
     host: Mapped[HostRow] = relationship(back_populates="gpus", lazy="joined", innerjoin=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from oslo_utils import timeutils
 from sqlalchemy import Connection
@@ -19,6 +19,7 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import clock, leases
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LeaseEvent
+from gsaas.db.models import change_number
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool_cache import PoolCache
@@ -43,6 +44,17 @@ UNREACHABLE = (
     exceptions.DirectDisabled,
 )
 """There are GPUs, but no port or address by which their consumer could reach them, or none that it may have."""
+
+
+class Allocated(NamedTuple):
+    """What the allocation of a lease has written."""
+
+    lease: Lease
+    """With its claims."""
+    gpus: list[Gpu]
+    """All GPUs that have changed, as they are then."""
+    change_number: int
+    """The number of these changes."""
 
 
 class Allocator:
@@ -85,8 +97,8 @@ class Allocator:
         placement: Placement,
         policy: Policy,
         watch: timeutils.StopWatch,
-    ) -> tuple[Lease, list[Gpu]]:
-        """Write that *lease* has *placement*; return the lease with its claims, and the GPUs as they are then.
+    ) -> Allocated:
+        """Write that *lease* has *placement*; return what was written.
 
         *watch* was started when the claim began. Raises `OvertakenError` if a GPU is not as the cache has it, and the
         errors of `UNREACHABLE`.
@@ -105,10 +117,10 @@ class Allocator:
             allocated = leases.write(connection, allocated)
         for uuid, gpu in after.items():  # after the lease, which the row of a GPU refers to
             if not claim_rows.swap(connection, before[uuid], gpu, lease.id):
-                raise OvertakenError
+                raise OvertakenError(uuid)
         leases.insert_claims(connection, allocated)
         leases.record_events(connection, lease.id, happened)
-        return allocated, list(after.values())
+        return Allocated(allocated, list(after.values()), change_number(connection))
 
     def _allocated(
         self,

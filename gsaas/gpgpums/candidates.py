@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 from gsaas.gpgpums.index import TieBreak
@@ -17,6 +17,9 @@ class Candidates:
     """The GPUs that fit a request now.
 
     Every iterator is lazy. It is valid until the pool changes, which is not before the policy has returned.
+
+    "Ties in pool order" are the GPUs that a policy finds equal. The pool may let any of the first of them go first
+    (`IndexedGpus.subset_size`), so that processes that choose at the same time do not all choose the same GPU.
     """
 
     def __init__(
@@ -55,11 +58,13 @@ class Candidates:
 
     def most_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, descending; ties in pool order. In exclusive mode all memory is free."""
-        return self._pick(self._gpus.by_memory(self._view).descending(self._at_least))
+        slots = self._gpus.by_memory(self._view).descending(self._at_least)
+        return self._pick(self._any_of_equal_first(slots))
 
     def least_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, ascending; ties in pool order."""
-        return self._pick(self._gpus.by_memory(self._view).ascending(self._at_least))
+        slots = self._gpus.by_memory(self._view).ascending(self._at_least)
+        return self._pick(self._any_of_equal_first(slots))
 
     def groups(
         self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER
@@ -70,7 +75,10 @@ class Candidates:
         """
         index = self._gpus.by_key(self._view, key, ties)
         for value, slots in index.groups(self._at_least):
-            yield value, self._pick(slots)
+            if ties is TieBreak.POOL_ORDER:
+                yield value, self._pick(self._gpus.any_first(slots))
+            else:
+                yield value, self._pick(self._any_of_equal_first(slots))
 
     def by(self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER) -> Iterator[Gpu]:
         """Yield GPUs by *key*, ascending, and those with equal keys in the order *ties*; see `groups`."""
@@ -99,6 +107,13 @@ class Candidates:
             and gpu.host not in self._excluded
             and (not self._local or gpu.host in self._gpus.compute_hosts)
         )
+
+    def _any_of_equal_first(self, slots: Iterator[int]) -> Iterator[int]:
+        """Return *slots*, which are in the order of free memory, with any of those that have the same first."""
+        if self._gpus.subset_size == 1:
+            return slots
+        alike = groupby(slots, lambda slot: self._gpus.slots[slot].free_mb)
+        return chain.from_iterable(self._gpus.any_first(equal) for _, equal in alike)
 
     def _pick(self, slots: Iterable[int]) -> Iterator[Gpu]:
         for slot in slots:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: writes the placements that the scheduler proposes to the database, each completely or not at all.
 
-1. A claim is one transaction. It compares each GPU's generation with the one that the choice was based on; if another
-   claim was faster, nothing is written and the claim is tried again.
-2. A claim that was overtaken waits for a row lock: from the second attempt on, claims lock one row, the same for all
+1. A claim is one transaction. It reads what has changed, chooses, and writes on condition that each GPU still has the
+   generation that the choice was based on. If another claim was faster, nothing is written and it is tried again.
+2. A claim that was overtaken chooses another GPU from what it knows, up to `NEXT_CANDIDATES` times: it need not read to
+   know that the first one has changed. After that it waits for a row lock: such claims lock one row, the same for all
    of them, before they read, choose and write. Without that, many claims that all choose the emptiest GPU could
    overtake each other without end.
 3. Rows are locked in one order, GPUs by UUID, so that transactions do not wait for each other in a circle. A deadlock
    or a lock timeout that the database reports all the same is a lost race like any other.
-4. No request is refused on old data: before a refusal, all GPUs are read again and the policy chooses once more.
+4. No request is refused on old data: a refusal is based on what its own transaction has read.
 5. A return does not compare generations: it locks the lease's row, so the claims of a lease are returned only once.
 6. Daemons of single cGPUs get their ports in the same transaction. A unique index allows each port once per host; a
    transaction that chose the same port as another one was overtaken by it.
@@ -26,7 +27,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from oslo_config import cfg
 from oslo_utils import timeutils
@@ -35,10 +36,10 @@ from gsaas import exceptions
 from gsaas import limits as quota_drivers
 from gsaas.conf.grants import allows_direct
 from gsaas.db import claims as claim_rows
-from gsaas.db import clock, leases
+from gsaas.db import clock, gpu_writers, leases
 from gsaas.db import limits as limit_rows
 from gsaas.db import queue as queue_rows
-from gsaas.db.database import Database
+from gsaas.db.database import Database, OvertakenError
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
 from gsaas.gpgpums.policy_selection import PolicySelection
@@ -52,12 +53,16 @@ from gsaas.limits import base as limits
 from gsaas.limits.base import Limits
 from gsaas.limits.cached import CachedLimits
 from gsaas.limits.configured import NoLimits
+from gsaas.metrics import counted
 from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 
 ABANDONED = "its keepalive has run out: its client was killed, or cannot reach the API"
+
+NEXT_CANDIDATES = 3
+"""Attempts of a claim that choose another GPU without reading."""
 
 
 class Claims:
@@ -89,6 +94,7 @@ class Claims:
         policies: PolicySelection | None = None,
         utilisation_window: float = 300,
         request_mix: int = 500,
+        subset_size: int = 1,
         daemon_ports: Mapping[str, PortRange] | None = None,
         native: bool = False,
         local: MaskedAddresses | None = None,
@@ -106,7 +112,9 @@ class Claims:
         self._attempts = attempts
         self._client_timeout = client_timeout
         cached = CachedLimits(quotas or NoLimits())
-        cache = PoolCache(heartbeat_timeout, utilisation_window)
+        cache = PoolCache(
+            heartbeat_timeout, utilisation_window, 1 if database.one_writer else subset_size
+        )
         self.scheduler = GpuScheduler(
             database,
             cache,
@@ -168,6 +176,7 @@ class Claims:
             policies=PolicySelection.from_conf(conf),
             utilisation_window=conf.monitor.utilisation_window,
             request_mix=conf.gpgpums.request_mix,
+            subset_size=conf.gpgpums.gpu_subset_size,
             daemon_ports=daemon_ports,
             native=conf.remoting.native,
             local=MaskedAddresses(conf.rodvr.local_prefix, default_port),
@@ -212,9 +221,19 @@ class Claims:
         watch.start()
         self.scheduler.record_request(request)
 
+        changed: set[str] = set()
+        """GPUs that other transactions changed first."""
+
         def write(overtaken: bool) -> Lease:
-            with self.scheduler.lock:
-                claimed = self._try(lease, request, policy_name, quota, watch, overtaken)
+            counted.claim_attempt()
+            try:
+                claimed = self.scheduler.with_pool(
+                    lambda: self._try(lease, request, policy_name, quota, watch, overtaken, changed)
+                )
+            except OvertakenError as error:
+                if error.gpu is not None:
+                    changed.add(error.gpu)
+                raise
             self._database.sync()  # without the lock: other claims may choose meanwhile
             return claimed
 
@@ -234,7 +253,7 @@ class Claims:
         )
 
     def run_audit(self) -> list[str]:
-        """End waits that are over and leases whose clients are gone, and advance the queue.
+        """End waits that are over and leases whose clients are gone, advance the queue, and tidy what claims have left.
 
         Returns the ids of leases that the engine has to release. For the engine's audit.
         """
@@ -257,6 +276,7 @@ class Claims:
         ]
         self.queue.drop_hopeless_head()
         self.queue.advance()
+        gpu_writers.tidy(self._database)
         return ended
 
     def _try(
@@ -267,27 +287,38 @@ class Claims:
         quota: limits.Amounts,
         watch: timeutils.StopWatch,
         overtaken: bool,
+        changed: Collection[str],
     ) -> Lease:
-        """Claim in one transaction; raises `OvertakenError` if another transaction was faster."""
+        """Claim in one transaction; raises `OvertakenError` if another transaction was faster.
+
+        *overtaken* says whether an attempt before was overtaken, *changed* are the GPUs by which.
+        """
         with self._database.writing(async_commit=True) as connection:
             if limits.limited(quota):
                 limit_rows.lock_project(connection, lease.project_id)
-            # Before the pool is read: after the wait, the latest claims are visible.
-            if overtaken:
-                claim_rows.wait_for_claims(connection)
-            self.scheduler.refresh(connection, overtaken)
-            policy = self.scheduler.policy(connection, policy_name)
-            answer = self.scheduler.propose(connection, request, policy, lease.priority)
+            answer: Placement | Refusal | None = None
+            if 0 < len(changed) <= NEXT_CANDIDATES:
+                policy = self.scheduler.policy(connection, policy_name)
+                answer = self.scheduler.propose_another(
+                    connection, request, policy, lease.priority, changed
+                )
+            if answer is None:
+                # Before the pool is read: after the wait, the latest claims are visible.
+                if overtaken:
+                    claim_rows.wait_for_claims(connection)
+                self.scheduler.refresh(connection)
+                self.scheduler.reread(connection, changed)
+                policy = self.scheduler.policy(connection, policy_name)
+                answer = self.scheduler.propose(connection, request, policy, lease.priority)
             if isinstance(answer, Refusal):
                 refused = exceptions.NeverFits if answer.impossible else exceptions.NoCapacity
                 raise refused(reason=answer.reason, details=answer.to_dict())
             if limits.limited(quota):
                 used = limit_rows.usage(connection, lease.project_id)
                 limits.check(quota, used, amounts_of(answer))
-            claimed, gpus = self._allocator.allocate(
-                connection, lease, request, answer, policy, watch
-            )
+            allocated = self._allocator.allocate(connection, lease, request, answer, policy, watch)
+            claimed = allocated.lease
             if not claimed.has_server:
                 claimed = leases.located(connection, claimed)
-        self.scheduler.put(gpus)
+        self.scheduler.put(allocated.gpus, allocated.change_number)
         return claimed

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, TieBreak
@@ -38,10 +39,21 @@ class IndexedGpus:
     """GPUs in several orders. Not thread-safe."""
 
     def __init__(
-        self, gpus: Iterable[Gpu] = (), compute_hosts: Collection[str] = (), mix: Mix = ()
+        self,
+        gpus: Iterable[Gpu] = (),
+        compute_hosts: Collection[str] = (),
+        mix: Mix = (),
+        subset_size: int = 1,
+        randrange: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        """*compute_hosts* can run VMs; *mix* are the recent requests of the whole cloud."""
+        """*compute_hosts* can run VMs; *mix* are the recent requests of the whole cloud.
+
+        Where a policy finds GPUs equal, one of the first *subset_size* in pool order goes first; *randrange* chooses
+        it: it returns a number from 0 that is less than its argument.
+        """
         self.mix = mix
+        self.subset_size = subset_size
+        self._randrange = randrange
         self.reserved_kinds: frozenset[Kind] = frozenset()
         """Kinds whose GPUs no request gets now."""
         self.slots: list[Gpu] = []
@@ -112,7 +124,7 @@ class IndexedGpus:
 
     def subset(self, gpus: Iterable[Gpu]) -> Self:
         """Return a new object of this class with only *gpus*, and with its slots numbered."""
-        subset = type(self)(gpus, self._compute_hosts, self.mix)
+        subset = type(self)(gpus, self._compute_hosts, self.mix, self.subset_size, self._randrange)
         subset.reserved_kinds = self.reserved_kinds
         subset.number_slots()
         return subset
@@ -173,8 +185,17 @@ class IndexedGpus:
     def hosts_by_leases(self, view: RequestView, at_least: int) -> Iterator[str]:
         """Yield the hosts with a GPU that offers *view* that many MiB, those with fewest leases on their GPUs first."""
         for _, numbers in self._index(_HostsByLeases, view).index.groups(at_least):
-            for number in numbers:
+            for number in self.any_first(numbers):
                 yield self._hosts[number]
+
+    def any_first(self, equal: Iterable[int]) -> Iterator[int]:
+        """Return an iterator over *equal* that begins with one of the first `subset_size`, and goes around in these."""
+        rest = iter(equal)
+        if self.subset_size == 1:
+            return rest
+        subset = list(islice(rest, self.subset_size))
+        start = self._randrange(len(subset)) if subset else 0
+        return chain(subset[start:], subset[:start], rest)
 
     def host_number(self) -> dict[str, int]:
         """Return the number of each host, in the order of their names."""

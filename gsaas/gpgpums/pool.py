@@ -16,14 +16,15 @@ Pool order is (host, device index). Nothing here knows a database, a clock or a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from gsaas.gpgpums import explain
 from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.indexed_gpus import IndexedGpus
-from gsaas.objects.gpu import Gpu
+from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
@@ -64,6 +65,18 @@ class Pool(IndexedGpus):
             memory_mb=sum(gpu.memory_mb for gpu in gpus),
             used_mb=sum(gpu.used_mb for gpu in gpus),
         )
+
+    @contextmanager
+    def without(self, uuids: Collection[str]) -> Iterator[None]:
+        """Withhold these GPUs in a block that does not change the pool; those that are not known are no error."""
+        before = [gpu for uuid in uuids if (gpu := self.get(uuid)) is not None]
+        try:
+            for gpu in before:
+                self._replace(gpu.with_(withheld=WithheldReason.RESERVED))
+            yield
+        finally:
+            for gpu in before:
+                self._replace(gpu)
 
     def propose(self, request: Request, policy: Ordering) -> Placement | Refusal:
         """Return where *policy* would place *request* now, or why nowhere. Changes nothing."""

@@ -1,73 +1,118 @@
 # SPDX-License-Identifier: Apache-2.0
 """A copy of the database's GPUs in memory, kept up to date by reading only what has changed.
 
-1. Every change of a GPU's row increases its generation. So the number of rows and the sum of their generations show
-   whether anything has changed at all, and are read as one row.
-2. A claim gives all GPUs that it changes a generation larger than any it knows. The changes since the last refresh are
-   therefore at the top of the index of generations. Another process may have used the same number at the same moment:
-   if the sum of generations is then still wrong, all rows are read.
-3. The copy may be out of date. Claims compare generations when they write, and a request is refused only after
-   `reload`.
+1. Each GPU's row has the number of its last change. The copy remembers which numbers it has seen, and `refresh` reads
+   the rows with others: one statement, so one snapshot, whose cost is that of the changes.
+   `gsaas.objects.change_numbers` says why no change is missed, in whichever order transactions commit.
+2. What no number of a GPU shows is rare: a GPU is deleted, a host disabled, an endpoint added. Each of these renews a
+   version (`gsaas.db.pool_versions`), which the same statement reads.
+3. Silence of a monitor is no change of any row. The statement counts the monitors that were not heard for long, at one
+   end of an index; which they are is read when that number changes, and every `SILENCE_TTL` seconds.
+4. All GPUs are read at the start, after a GPU was deleted, and before a refusal if that was long ago: `read` does it
+   without the lock of the scheduler, and `take_over` keeps what `refresh` has found meanwhile.
+5. The copy may be out of date once a statement has ended. Claims compare generations when they write.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, exists, func, or_, select
 
 from gsaas.db import queue
 from gsaas.db.hosts import is_silent
-from gsaas.db.models import EndpointRow, GpuReadingRow, GpuRow, HostRow, SettingRow
+from gsaas.db.models import (
+    EndpointRow,
+    GpuReadingRow,
+    GpuRow,
+    HostRow,
+    PoolVersionRow,
+    SettingRow,
+    table_of,
+)
 from gsaas.db.prepared import Prepared
 from gsaas.db.settings import DEFAULT_POLICY
 from gsaas.gpgpums.pool import Pool
+from gsaas.metrics import counted
+from gsaas.objects.change_numbers import END, SeenChanges
 from gsaas.objects.gpu import Gpu, WithheldReason, parse_capability
 from gsaas.objects.placement import Placement
 
-_MAYBE_WITHHELD = and_(
-    or_(
-        HostRow.disabled.is_(True),
-        HostRow.monitor_seen_at.is_(None),
-        HostRow.monitor_seen_at < bindparam("seen_after"),
-    ),
-    exists().where(GpuRow.host_name == HostRow.name),
-)
+_GPUS = table_of(GpuRow)
 
 WITHHELD_HOSTS = select(
     HostRow.name, HostRow.disabled, HostRow.monitor_seen_at, HostRow.monitor_interval
-).where(_MAYBE_WITHHELD)
-
-SUMMARY = Prepared(
-    select(
-        func.count(),
-        func.coalesce(func.sum(GpuRow.generation), 0),
-        select(func.count()).select_from(EndpointRow).scalar_subquery(),
-        select(func.count()).select_from(HostRow).where(_MAYBE_WITHHELD).scalar_subquery(),
-        queue.TOP_PRIORITY.scalar_subquery(),
-        select(SettingRow.value).where(SettingRow.name == DEFAULT_POLICY).scalar_subquery(),
-    ).select_from(GpuRow)
+).where(
+    or_(
+        HostRow.disabled.is_(True),
+        HostRow.monitor_seen_at < bindparam("seen_after"),
+        and_(HostRow.monitor_seen_at.is_(None), exists().where(_GPUS.c.host_name == HostRow.name)),
+    )
 )
 
-GPUS = select(
-    GpuRow.uuid,
-    GpuRow.host_name,
-    GpuRow.device_index,
-    GpuRow.memory_mb,
-    GpuRow.used_mb,
-    GpuRow.exclusive_lease_id,
-    GpuRow.generation,
-    GpuRow.disabled,
-    GpuRow.model,
-    GpuRow.compute_capability,
-    GpuRow.leases,
-    GpuRow.given,
-    GpuRow.withdrawn_reason.is_not(None).label("withdrawn"),
+_STATE = select(
+    *(
+        select(column).scalar_subquery().label(f"{column.key}_version")
+        for column in (PoolVersionRow.gpus, PoolVersionRow.hosts, PoolVersionRow.endpoints)
+    ),
+    select(func.count())
+    .select_from(HostRow)
+    .where(HostRow.monitor_seen_at < bindparam("seen_after"))
+    .scalar_subquery()
+    .label("silent"),
+    queue.TOP_PRIORITY.scalar_subquery().label("top_priority"),
+    select(SettingRow.value)
+    .where(SettingRow.name == DEFAULT_POLICY)
+    .scalar_subquery()
+    .label("default_policy"),
 )
 
-CHANGED_GPUS = GPUS.where(GpuRow.generation >= bindparam("newest"))
+_GPU_COLUMNS = (
+    _GPUS.c.uuid,
+    _GPUS.c.host_name,
+    _GPUS.c.device_index,
+    _GPUS.c.memory_mb,
+    _GPUS.c.used_mb,
+    _GPUS.c.exclusive_lease_id,
+    _GPUS.c.generation,
+    _GPUS.c.disabled,
+    _GPUS.c.withdrawn_reason.is_not(None).label("withdrawn"),
+    _GPUS.c.model,
+    _GPUS.c.compute_capability,
+    _GPUS.c.leases,
+    _GPUS.c.given,
+    _GPUS.c.change_number,
+)
+
+_FIRST_GPU_COLUMN = len(_STATE.selected_columns)
+
+GPUS = select(*_GPU_COLUMNS)
+
+STATE = Prepared(_STATE)
+
+
+@functools.cache
+def _refresh(intervals: int) -> Prepared:
+    """Return the statement that reads the state, beside it the GPUs whose numbers are in one of *intervals* intervals.
+
+    It returns one row at least.
+    """
+    state = _STATE.subquery("state")
+    number = _GPUS.c.change_number
+    unseen = or_(
+        *(
+            and_(number > bindparam(f"after{place}"), number < bindparam(f"before{place}"))
+            for place in range(intervals)
+        )
+    )
+    return Prepared(select(*state.c, *_GPU_COLUMNS).select_from(state.outerjoin(_GPUS, unseen)))
+
 
 GPU_REASONS = (WithheldReason.DISABLED, WithheldReason.WITHDRAWN)
 """Reasons that concern a GPU itself, and go before those of its host."""
@@ -81,57 +126,135 @@ READINGS_TTL = 5.0
 
 COMPUTE_HOSTS = select(EndpointRow.host_name)
 
+SILENCE_TTL = 1.0
+"""Seconds for which the hosts whose monitors are silent are not read again while their number stays the same."""
+
+REFUSAL_TTL = 60.0
+"""Seconds after which all GPUs are read again before a request is refused. The copy is right without that, unless rows
+were changed by other means than GSaaS, or the database was restored from a backup."""
+
+
+class OutdatedPoolError(Exception):
+    """All GPUs have to be read again (`PoolCache.read`), which is not done with the scheduler's lock acquired."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All GPUs and hosts as they were at one moment."""
+
+    versions: tuple[int | None, ...]
+    """Of the set of GPUs, of the disabled hosts, and of the endpoints."""
+    silent: int
+    """The number of monitors that were not heard for long."""
+    withheld_hosts: dict[str, WithheldReason]
+    compute_hosts: Collection[str]
+    gpus: dict[str, Gpu]
+    seen: SeenChanges
+
 
 class PoolCache:
-    """A `Pool` that follows the database. Not thread-safe.
+    """A `Pool` that follows the database. Not thread-safe, except `read`.
 
     *heartbeat_timeout* is how long a GPU host's monitor may be silent before its GPUs are withheld, and
-    *utilisation_window* how old a reading of a GPU's utilisation may be, in seconds.
+    *utilisation_window* how old a reading of a GPU's utilisation may be, in seconds. Of GPUs that a policy finds equal,
+    one of the first *subset_size* is chosen at random.
     """
 
-    def __init__(self, heartbeat_timeout: float, utilisation_window: float = 300) -> None:
-        self.pool = Pool()
+    def __init__(
+        self, heartbeat_timeout: float, utilisation_window: float = 300, subset_size: int = 1
+    ) -> None:
+        self.pool = Pool(subset_size=subset_size, randrange=random.SystemRandom().randrange)
         self.newest_generation = 0
         """The largest generation of any GPU so far."""
         self.top_priority: int | None = None
         """The highest priority of the leases in the queue; None if the queue is empty."""
         self.default_policy: Any = None
         """The default policy that an administrator has set; None if none has."""
+        self.is_outdated = True
+        """All GPUs have to be read again."""
         self._window = datetime.timedelta(seconds=utilisation_window)
         self._readings_age: timeutils.StopWatch | None = None
         self._heartbeat_timeout = heartbeat_timeout
-        self._sum = 0
+        self._age = timeutils.StopWatch(REFUSAL_TTL)
+        self._seen = SeenChanges()
+        self._versions: tuple[int | None, ...] = ()
+        self._silent = 0
+        self._silence_age = timeutils.StopWatch(SILENCE_TTL)
         self._withheld_hosts: dict[str, WithheldReason] = {}
+        self._put_since: set[str] | None = None
+        """The GPUs that were put since `begin_reading`."""
 
-    def refresh(self, connection: Connection) -> bool:
-        """Read what has changed; return whether anything has.
+    @property
+    def may_refuse(self) -> bool:
+        """Whether all GPUs were read lately."""
+        return not self._age.expired()
 
-        Sets `top_priority` and `default_policy`, too, which do not count as a change.
+    def refresh(self, connection: Connection) -> None:
+        """Read what has changed. Raises `OutdatedPoolError` if a GPU was deleted, or nothing was read before.
+
+        Sets `top_priority` and `default_policy`, too.
         """
-        [summary] = SUMMARY.rows(connection, **self._seen_after())
-        count, total, endpoints, maybe_withheld = map(int, summary[:4])
-        self.top_priority, self.default_policy = summary[4:]
-        withheld = self._read_withheld_hosts(connection) if maybe_withheld else {}
-        changed = False
-        if withheld != self._withheld_hosts:
-            self._withhold(withheld)
-            changed = True
-        if (count, total) != (len(self.pool), self._sum):
-            for row in connection.execute(CHANGED_GPUS, {"newest": self.newest_generation}):
-                self._put_row(row)
-            if (count, total) != (len(self.pool), self._sum):
-                self._read_all_gpus(connection)
-            changed = True
-        if endpoints != len(self.pool.compute_hosts):
-            self._read_compute_hosts(connection)
-            changed = True
-        return changed
+        rows = self._read_changes(connection)
+        [first, *_] = rows
+        versions, silent = tuple(first[:3]), int(first[3])
+        self.top_priority, self.default_policy = first[4:_FIRST_GPU_COLUMN]
+        if not self._versions or versions[0] != self._versions[0]:
+            self.is_outdated = True
+            raise OutdatedPoolError
+        if versions[1] != self._versions[1] or self._silence_changed(silent):
+            self._withhold(self._read_withheld_hosts(connection))
+            self._silent = silent
+            self._silence_age.restart()
+        if versions[2] != self._versions[2]:
+            self.read_compute_hosts(connection)
+        self._versions = versions
+        if first[_FIRST_GPU_COLUMN] is not None:
+            for row in rows:
+                gpu = self._gpu(row[_FIRST_GPU_COLUMN:], self._withheld_hosts)
+                self.put(gpu)
+                self._seen.see(row[-1])
 
-    def reload(self, connection: Connection) -> None:
-        """Read all GPUs, hosts and compute hosts."""
-        self._withhold(self._read_withheld_hosts(connection))
-        self._read_all_gpus(connection)
-        self._read_compute_hosts(connection)
+    def reread(self, connection: Connection, uuids: Collection[str]) -> None:
+        """Read these GPUs again, whatever their numbers are."""
+        for row in connection.execute(GPUS.where(_GPUS.c.uuid.in_(uuids))):
+            self.put(self._gpu(row, self._withheld_hosts))
+
+    def begin_reading(self) -> None:
+        """Remember from now on which GPUs are put, for `take_over`."""
+        self._put_since = set()
+
+    def read(self, connection: Connection) -> Snapshot:
+        """Return all GPUs and hosts, all of them as of one moment if *connection* is for reading; changes nothing."""
+        counted.full_read()
+        [state] = STATE.rows(connection, **self._seen_after())
+        withheld = self._read_withheld_hosts(connection)
+        compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
+        seen = SeenChanges()
+        gpus = {}
+        for row in connection.execute(GPUS):
+            gpus[row[0]] = self._gpu(row, withheld)
+            seen.see(row[-1])
+        return Snapshot(tuple(state[:3]), int(state[3]), withheld, compute_hosts, gpus, seen)
+
+    def take_over(self, snapshot: Snapshot) -> None:
+        """Make this the copy that *snapshot* was read for, after `begin_reading`; newer values stay."""
+        newer = self._put_since or set()
+        for uuid in [gpu.uuid for gpu in self.pool]:
+            if uuid not in snapshot.gpus and uuid not in newer:
+                self.pool.discard(uuid)
+        self._withhold(snapshot.withheld_hosts)
+        for uuid, gpu in snapshot.gpus.items():
+            known = self.pool.get(uuid)
+            if known is None or uuid not in newer or known.generation < gpu.generation:
+                self.put(gpu)
+        self._put_since = None
+        self._seen.merge(snapshot.seen)
+        self._versions, self._silent = snapshot.versions, snapshot.silent
+        self._silence_age.restart()
+        self.pool.compute_hosts = snapshot.compute_hosts
+        self.pool.number_slots()
+        self.is_outdated = False
+        self._age.restart()
 
     def read_utilisation(self, connection: Connection) -> None:
         """Read the utilisation of the GPUs, in whole percents, unless that was done within `READINGS_TTL`."""
@@ -147,10 +270,7 @@ class PoolCache:
         self._readings_age = timeutils.StopWatch(READINGS_TTL).start()
 
     def confirms_host(self, connection: Connection, placement: Placement) -> bool:
-        """Return whether there still is a compute host on which *placement* allows the VM.
-
-        `refresh` compares the number of compute hosts only, so it does not notice if one was removed and another added.
-        """
+        """Return whether there still is a compute host on which *placement* allows the VM."""
         wanted = (
             EndpointRow.host_name == placement.host
             if placement.host is not None
@@ -160,51 +280,61 @@ class PoolCache:
 
     def put(self, gpu: Gpu) -> None:
         """Store a GPU as it is in the database."""
-        known = self.pool.get(gpu.uuid)
-        if gpu == known:
+        if self._put_since is not None:
+            self._put_since.add(gpu.uuid)
+        if gpu == self.pool.get(gpu.uuid):
             return
-        self._sum += gpu.generation - (known.generation if known else 0)
         self.newest_generation = max(self.newest_generation, gpu.generation)
         self.pool.put(gpu)
 
-    def _put_row(self, row: Row[*tuple[Any, ...]]) -> None:
+    def put_own(self, number: int) -> None:
+        """Note that all that a transaction of this process has changed is put; *number* is its change number."""
+        self._seen.see_own(number)
+
+    def read_compute_hosts(self, connection: Connection) -> None:
+        """Read which hosts have an endpoint."""
+        self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
+
+    def _read_changes(self, connection: Connection) -> Sequence[Sequence[Any]]:
+        unseen = self._seen.unseen()
+        # Few different statements, so that the database and SQLAlchemy have them prepared.
+        length = len(unseen) if len(unseen) < 4 else -(-len(unseen) // 4) * 4
+        values: dict[str, Any] = self._seen_after()
+        for place in range(length):
+            after, before = unseen[place] if place < len(unseen) else (END, END)
+            values[f"after{place}"], values[f"before{place}"] = after, before
+        return _refresh(length).rows(connection, **values)
+
+    def _gpu(self, row: Sequence[Any], withheld_hosts: dict[str, WithheldReason]) -> Gpu:
+        uuid, host, index, memory_mb, used_mb, holder, generation, disabled, withdrawn, *rest = row
+        model, capability, leases, given, _ = rest
         withheld: WithheldReason | None
-        if row.disabled:
+        if disabled:
             withheld = WithheldReason.DISABLED
-        elif row.withdrawn:
+        elif withdrawn:
             withheld = WithheldReason.WITHDRAWN
         else:
-            withheld = self._withheld_hosts.get(row.host_name)
-        known = self.pool.get(row.uuid)
-        self.put(
-            Gpu(
-                row.uuid,
-                row.host_name,
-                row.device_index,
-                row.memory_mb,
-                row.used_mb,
-                row.exclusive_lease_id is not None,
-                row.generation,
-                withheld,
-                row.model,
-                row.compute_capability and parse_capability(row.compute_capability),
-                row.leases,
-                row.given,
-                known.utilisation if known else None,
-            )
+            withheld = withheld_hosts.get(host)
+        known = self.pool.get(uuid)
+        return Gpu(
+            uuid,
+            host,
+            index,
+            memory_mb,
+            used_mb,
+            holder is not None,
+            generation,
+            withheld,
+            model,
+            capability and _capability(capability),
+            leases,
+            given,
+            known.utilisation if known else None,
         )
 
-    def _read_all_gpus(self, connection: Connection) -> None:
-        rows = connection.execute(GPUS).all()
-        for row in rows:
-            self._put_row(row)
-        deleted = {gpu.uuid for gpu in self.pool} - {row.uuid for row in rows}
-        for uuid in deleted:
-            self._sum -= self.pool[uuid].generation
-            self.pool.discard(uuid)
-
-    def _read_compute_hosts(self, connection: Connection) -> None:
-        self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
+    def _silence_changed(self, silent: int) -> bool:
+        """Return whether other hosts may be silent than before; *silent* have not been heard for long."""
+        return silent != self._silent or (silent > 0 and self._silence_age.expired())
 
     def _read_withheld_hosts(self, connection: Connection) -> dict[str, WithheldReason]:
         rows = connection.execute(WITHHELD_HOSTS, self._seen_after())
@@ -214,7 +344,7 @@ class PoolCache:
             if disabled or is_silent(seen_at, interval, self._heartbeat_timeout)
         }
 
-    def _seen_after(self) -> dict[str, datetime.datetime]:
+    def _seen_after(self) -> dict[str, Any]:
         timeout = datetime.timedelta(seconds=self._heartbeat_timeout)
         return {"seen_after": timeutils.utcnow() - timeout}
 
@@ -227,3 +357,6 @@ class PoolCache:
             for gpu in self.pool.on_host(host):
                 if gpu.withheld not in GPU_REASONS:
                     self.pool.put(gpu.with_(withheld=hosts.get(host)))
+
+
+_capability = functools.cache(parse_capability)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from oslo_utils import timeutils
 from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import leases
+from gsaas.db import leases, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.scheduler import GpuScheduler
@@ -20,6 +21,9 @@ from gsaas.objects.lifecycle import Event, Status
 
 Condition = Callable[[Lease], bool]
 """Returns whether a lease, read with its row locked, is still to be released."""
+
+Returned: TypeAlias = tuple[list[tuple[Gpu, Gpu]], int | None]
+"""GPUs before and after a return, and its change number; None if it has changed others, too."""
 
 Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
 """Lease id, its status now, the policy that chose its GPUs if it has any, and how long each phase took."""
@@ -88,18 +92,18 @@ class Returns:
                 lease = leases.lock(connection, lease_id)
             except exceptions.NotFound:
                 return False
-            changed, may_serve_queue = self._return_claims(connection, lease)
+            returned, may_serve_queue = self._return_claims(connection, lease)
             if lease.released_at is None:
                 released = lease.with_(released_at=timeutils.utcnow())
                 leases.write(connection, released, "released_at")
-        self._scheduler.put_returned(changed)
+        self._scheduler.put_returned(*returned)
         return may_serve_queue
 
     def _terminate(
         self, lease_id: str, detail: str | None, if_: Condition
     ) -> tuple[Lease | None, bool]:
         """Return the lease, None if nothing was done; and whether a lease in the queue may be served now."""
-        changed: list[tuple[Gpu, Gpu]] = []
+        returned: Returned = ([], None)
         may_serve_queue = False
         with self._database.writing(async_commit=True) as connection:
             before = leases.lock(connection, lease_id)
@@ -110,26 +114,22 @@ class Returns:
             )
             happened = [event]
             if before.status == Status.QUEUED or before.has_only_claims:
-                changed, may_serve_queue = self._return_claims(connection, before)
+                returned, may_serve_queue = self._return_claims(connection, before)
                 lease, event = leases.move(connection, lease.with_(claims=()), Event.FINISH)
                 happened.append(event)
             leases.record_events(connection, lease_id, happened)
             columns = leases.moved_columns(before, lease)
             lease = leases.write(connection, lease, "waiter_seen_at", *columns)
-        self._scheduler.put_returned(changed)
+        self._scheduler.put_returned(*returned)
         return lease, may_serve_queue
 
-    def _return_claims(
-        self, connection: Connection, lease: Lease
-    ) -> tuple[list[tuple[Gpu, Gpu]], bool]:
+    def _return_claims(self, connection: Connection, lease: Lease) -> tuple[Returned, bool]:
         """Return the claims of a locked lease.
 
-        Returns the GPUs, each before and after the return, if the pool had their latest generation; and whether the
-        queue is to be advanced. Where several transactions write at once (`Database.one_writer` is false), this one
-        may not see a lease that is just joining the queue, so the queue is always advanced.
+        Returns what has changed, and whether the queue is to be advanced. Where several transactions write at once
+        (`Database.one_writer` is false), this one may not see a lease that is just joining the queue, so the queue is
+        always advanced.
         """
-        newest, queue_is_empty = claim_rows.summary(connection)
-        changed = claim_rows.give_back(
-            connection, lease.id, lease.claims, self._scheduler.known, newest
-        )
-        return changed, not queue_is_empty or not self._database.one_writer
+        may_serve_queue = not self._database.one_writer or not queue.is_empty(connection)
+        returned = claim_rows.give_back(connection, lease.id, lease.claims, self._scheduler.known)
+        return returned, may_serve_queue

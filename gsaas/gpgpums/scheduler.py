@@ -2,14 +2,16 @@
 """The scheduler of a process: it proposes placements from a copy of the database's GPUs that it keeps up to date.
 
 One lock guards the pool. It is acquired for as long as a claim chooses and writes, so claims of one process never
-overtake each other; claims of other processes are noticed by the generations of the GPUs.
+overtake each other; claims of other processes are noticed by the generations of the GPUs. All GPUs are read without the
+lock (`with_pool`), because that takes long.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -17,13 +19,15 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.policy_selection import PolicySelection
-from gsaas.gpgpums.pool_cache import PoolCache
+from gsaas.gpgpums.pool_cache import OutdatedPoolError, PoolCache
 from gsaas.gpgpums.queue_scheduler import QueueScheduler
 from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.limits.base import Limits
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import ANY, Request
+
+Done = TypeVar("Done")
 
 
 class GpuScheduler:
@@ -60,8 +64,9 @@ class GpuScheduler:
         self._database = database
         self._cache = cache
         self._recent = RecentRequests(request_mix)
-        self._returned: deque[tuple[Gpu, Gpu]] = deque()
-        """GPUs before and after returns that are committed, and not in the cache yet."""
+        self._reading = threading.Lock()
+        self._returned: deque[tuple[Sequence[tuple[Gpu, Gpu]], int | None]] = deque()
+        """GPUs before and after returns that are committed, and not in the cache yet; and their change numbers."""
 
     @property
     def mix(self) -> Mix:
@@ -77,52 +82,89 @@ class GpuScheduler:
         self, request: Request, policy_name: str | None, priority: int
     ) -> Placement | Refusal:
         """Return where *request* would go now, or why nowhere. Raises `UnknownPolicy`, `PolicyNotAllowed`."""
-        with self.lock, self._database.reading() as connection:
-            self.refresh(connection)
-            policy = self.policy(connection, policy_name)
-            return self.propose(connection, request, policy, priority)
 
-    def refresh(self, connection: Connection, overtaken: bool = False) -> None:
-        """Bring the pool up to date; call it with `lock` acquired.
+        def check() -> Placement | Refusal:
+            with self._database.reading() as connection:
+                self.refresh(connection)
+                policy = self.policy(connection, policy_name)
+                return self.propose(connection, request, policy, priority)
 
-        *overtaken* says that another transaction was faster just now: if the summary of the GPUs shows no change
-        nevertheless, all of them are read.
+        return self.with_pool(check)
+
+    def with_pool(self, act: Callable[[], Done]) -> Done:
+        """Return what *act* returns, called with `lock` acquired, after all GPUs were read if that is needed.
+
+        *act* is called again if it finds that the GPUs have to be read again; its transaction is rolled back before.
         """
-        self._take_over_returns()
-        changed = self._cache.refresh(connection)
-        if overtaken and not changed:
-            self._cache.reload(connection)
+        while True:
+            if self._cache.is_outdated:
+                self._read_all()
+            with self.lock:
+                try:
+                    return act()
+                except OutdatedPoolError:
+                    self._cache.is_outdated = True
 
-    def reload(self, connection: Connection) -> None:
-        """Read the whole pool again; call it with `lock` acquired."""
-        self._cache.reload(connection)
+    def refresh(self, connection: Connection) -> None:
+        """Bring the pool up to date; call it in `with_pool`."""
+        self._take_over_returns()
+        self._cache.refresh(connection)
+
+    def reread(self, connection: Connection, uuids: Iterable[str]) -> None:
+        """Read these GPUs again, whether or not they have changed; call it in `with_pool`, after `refresh`."""
+        if uuids := list(uuids):
+            self._cache.reread(connection, uuids)
 
     def propose(
         self, connection: Connection, request: Request, policy: Policy, priority: int = 0
     ) -> Placement | Refusal:
-        """Return where *request* would go, or why nowhere; call it with `lock` acquired, after `refresh`.
+        """Return where *request* would go, or why nowhere; call it in `with_pool`, after `refresh`.
 
-        A refusal is based on a pool that was read anew. A request may not overtake leases in the queue of the same
-        or a higher priority.
+        A refusal is based on what `refresh` has read in the same transaction, and on a pool that was read as a whole
+        lately. A request may not overtake leases in the queue of the same or a higher priority.
         """
-        answer = self._cache.pool.propose(request, policy)
-        if isinstance(answer, Refusal) or not self.is_confirmed(connection, request, answer):
-            self._cache.reload(connection)
-            answer = self._cache.pool.propose(request, policy)
+        answer = self.propose_ignoring_queue(connection, request, policy)
         top = self._cache.top_priority
         if isinstance(answer, Placement) and top is not None and top >= priority:
             return self.queue.place_new(connection, request, policy, priority)
         return answer
 
-    def propose_anew(
+    def propose_ignoring_queue(
         self, connection: Connection, request: Request, policy: Policy
     ) -> Placement | Refusal:
-        """Read the whole pool again and return where *request* would go; call it with `lock` acquired.
+        """Return what `propose` returns if no lease is in the queue."""
+        answer = self._cache.pool.propose(request, policy)
+        if isinstance(answer, Placement) and not self.is_confirmed(connection, request, answer):
+            self._cache.read_compute_hosts(connection)
+            answer = self._cache.pool.propose(request, policy)
+        if isinstance(answer, Refusal) and not self._cache.may_refuse:
+            raise OutdatedPoolError
+        return answer
 
-        Unlike `propose`, it ignores the leases in the queue.
+    def propose_another(
+        self,
+        connection: Connection,
+        request: Request,
+        policy: Policy,
+        priority: int,
+        without: Collection[str],
+    ) -> Placement | None:
+        """Return where *request* would go by the pool as it is, without some GPUs; None if that cannot be said.
+
+        For a claim that has found these GPUs changed: it tries the next ones before it reads again.
         """
-        self._cache.reload(connection)
-        return self._cache.pool.propose(request, policy)
+        top = self._cache.top_priority
+        if top is not None and top >= priority:
+            return None
+        with self._cache.pool.without(without):
+            placement = self._cache.pool.place(request, policy)
+        if placement is None or not self.is_confirmed(connection, request, placement):
+            return None
+        return placement
+
+    def read_compute_hosts(self, connection: Connection) -> None:
+        """Read again which hosts can run VMs; call it in `with_pool`."""
+        self._cache.read_compute_hosts(connection)
 
     def is_confirmed(self, connection: Connection, request: Request, placement: Placement) -> bool:
         """Return whether the compute host that *placement* needs is still there."""
@@ -145,17 +187,22 @@ class GpuScheduler:
         """Return a GPU as the pool has it; None if it is not known."""
         return self._cache.pool.get(uuid)
 
-    def put(self, gpus: Iterable[Gpu]) -> None:
-        """Take over GPUs as a claim has written them; call it with `lock` acquired, once that is committed."""
+    def put(self, gpus: Iterable[Gpu], number: int) -> None:
+        """Take over all GPUs that a claim has written; call it with `lock` acquired, once that is committed.
+
+        *number* is the claim's change number.
+        """
         for gpu in gpus:
             self._cache.put(gpu)
+        self._cache.put_own(number)
 
-    def put_returned(self, changed: Sequence[tuple[Gpu, Gpu]]) -> None:
+    def put_returned(self, changed: Sequence[tuple[Gpu, Gpu]], number: int | None) -> None:
         """Take over GPUs, each before and after a return that is committed; call it *without* `lock`.
 
-        If a claim has the lock, the GPUs are put into the pool by the next `refresh`.
+        *number* is the return's change number, None if it has changed others, too. If a claim has the lock, the next
+        `refresh` puts the GPUs into the pool.
         """
-        self._returned.extend(changed)
+        self._returned.append((changed, number))
         if self.lock.acquire(blocking=False):
             try:
                 self._take_over_returns()
@@ -164,7 +211,26 @@ class GpuScheduler:
 
     def _take_over_returns(self) -> None:
         while self._returned:
-            before, after = self._returned.popleft()
-            # The same object: nothing has updated the GPU since the return was calculated from it.
-            if self._cache.pool.get(after.uuid) is before:
-                self._cache.put(after)
+            changed, number = self._returned.popleft()
+            complete = True
+            for before, after in changed:
+                known = self._cache.pool.get(after.uuid)
+                # The same object: nothing has updated the GPU since the return was calculated from it.
+                if known is before:
+                    self._cache.put(after)
+                elif known is None or known.generation < after.generation:
+                    complete = False
+            if complete and number is not None:
+                self._cache.put_own(number)
+
+    def _read_all(self) -> None:
+        """Read all GPUs, without `lock`; threads that need them meanwhile wait."""
+        with self._reading:
+            if not self._cache.is_outdated:
+                return
+            with self.lock:
+                self._cache.begin_reading()
+            with self._database.reading() as connection:
+                snapshot = self._cache.read(connection)
+            with self.lock:
+                self._cache.take_over(snapshot)

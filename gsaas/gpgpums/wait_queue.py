@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,10 +31,9 @@ from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.limits import base as limits
 from gsaas.limits.base import Limits
 from gsaas.objects import timings
-from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
-from gsaas.objects.placement import Refusal
+from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
 
 LOG = logging.getLogger(__name__)
@@ -172,20 +171,32 @@ class WaitQueue:
     def _hopeless(self, head: queue_rows.QueuedLease) -> str | None:
         """Return why the head of the queue will never fit; None if it may."""
         scheduler = self._scheduler
-        with scheduler.lock, self._database.reading() as connection:
-            policy = scheduler.queue.policy_of(connection, head)
-            answer = scheduler.propose_anew(connection, request_of(head), policy)
+
+        def propose() -> Placement | Refusal:
+            with self._database.reading() as connection:
+                scheduler.refresh(connection)
+                policy = scheduler.queue.policy_of(connection, head)
+                return scheduler.propose_ignoring_queue(connection, request_of(head), policy)
+
+        answer = scheduler.with_pool(propose)
         return answer.reason if isinstance(answer, Refusal) and answer.impossible else None
 
     def _serve_next(self) -> _Departure | None:
         """Give the next lease its GPUs, or end one that no consumer could reach; None if no lease can be served."""
 
+        changed: set[str] = set()
+        """GPUs that other transactions changed first."""
+
         def write(overtaken: bool) -> Lease | None:
             with self._database.reading() as connection:
                 if queue_rows.is_empty(connection):
                     return None
-            with self._scheduler.lock:
-                served = self._try_next(overtaken)
+            try:
+                served = self._scheduler.with_pool(lambda: self._try_next(overtaken, changed))
+            except OvertakenError as error:
+                if error.gpu is not None:
+                    changed.add(error.gpu)
+                raise
             self._database.sync()
             return served
 
@@ -202,21 +213,25 @@ class WaitQueue:
             return None
         return _Departure(lease.id, lease.status, lease.policy, lease.timings)
 
-    def _try_next(self, overtaken: bool) -> Lease | None:
-        """Claim GPUs for the next lease in one transaction; raises `OvertakenError`, `_UnreachableError`."""
+    def _try_next(self, overtaken: bool, changed: Collection[str]) -> Lease | None:
+        """Claim GPUs for the next lease in one transaction; raises `OvertakenError`, `_UnreachableError`.
+
+        The GPUs *changed* are read again in any case.
+        """
         scheduler = self._scheduler
         watch = timeutils.StopWatch()
         watch.start()
         with self._database.writing(async_commit=True) as connection:
             if overtaken:
                 claim_rows.wait_for_claims(connection)
-            scheduler.refresh(connection, overtaken)
+            scheduler.refresh(connection)
+            scheduler.reread(connection, changed)
             found = scheduler.queue.next(connection)
             if found is None:
                 return None
             waiting, placement = found
             if not scheduler.is_confirmed(connection, waiting.request, placement):
-                scheduler.reload(connection)
+                scheduler.read_compute_hosts(connection)
                 raise OvertakenError
             quota = self._quotas.of(waiting.project_id)
             if limits.limited(quota):
@@ -234,15 +249,14 @@ class WaitQueue:
             lease = lease.with_(timings={**(lease.timings or {}), timings.QUEUE: waited})
             if self._is_client_waiting(lease.id):  # its open request is answered now
                 lease = lease.with_(waiter_seen_at=None)
-            claimed: list[Gpu]
             try:
-                lease, claimed = self._allocator.allocate(
+                allocated = self._allocator.allocate(
                     connection, lease, waiting.request, placement, waiting.policy, watch
                 )
             except UNREACHABLE as error:
                 raise _UnreachableError(lease.id, str(error)) from error
-        scheduler.put(claimed)
-        return lease
+        scheduler.put(allocated.gpus, allocated.change_number)
+        return allocated.lease
 
     def _join(self, lease: Lease, policy_name: str | None, policy: WaitPolicy) -> Lease:
         with self._database.writing() as connection:

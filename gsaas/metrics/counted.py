@@ -53,6 +53,16 @@ NOTIFICATIONS_DROPPED = Counter(
     ["reason"],
     registry=REGISTRY,
 )
+CLAIM_ATTEMPTS = Counter(
+    "gsaas_claim_attempts",
+    "Transactions that tried to claim GPUs for a launch; more than launches, where concurrent claims chose one GPU.",
+    registry=REGISTRY,
+)
+FULL_READS = Counter(
+    "gsaas_pool_full_reads",
+    "Times that this process has read all GPUs: at its start, after a GPU was deleted, and before some refusals.",
+    registry=REGISTRY,
+)
 PHASES = Histogram(
     "gsaas_launch_phase_seconds",
     "Seconds that each phase of a launch took, for leases that became ACTIVE.",
@@ -111,6 +121,16 @@ def refusals() -> Iterator[None]:
 def granted(policy: str) -> None:
     """Count a launch that got GPUs, chosen by *policy*."""
     GRANTED.labels(policy).inc()
+
+
+def claim_attempt() -> None:
+    """Count a transaction that tries to claim GPUs."""
+    CLAIM_ATTEMPTS.inc()
+
+
+def full_read() -> None:
+    """Count a reading of all GPUs."""
+    FULL_READS.inc()
 
 
 def grant(outcome: str) -> None:

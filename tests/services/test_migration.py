@@ -10,9 +10,14 @@ import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from oslo_db.exception import DBError
+from sqlalchemy import select
 
-from gsaas.db import migration, models
+from gsaas.db import gpu_writers, migration, models
 from gsaas.db.database import Database
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
+from gsaas.objects.change_numbers import PER_WRITER
+from gsaas.objects.request import Request
 from tests.support import catalogue, rows
 from tests.support.databases import Server
 
@@ -140,3 +145,34 @@ def test_downgrading_to_the_base_leaves_no_table_and_the_way_up_open(database: D
     assert catalogue.schema(database.engine) == {}
     migration.upgrade(database)
     assert migration.version(database) == migration.head()
+
+
+def test_gpus_from_before_there_were_change_numbers_are_found_and_claimed(database: Database):
+    migration.downgrade(database, "0005")
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO hosts (name, gpu_address, disabled, forgotten, monitor_seen_at,"
+            " wanted_serial, monitor_problems)"
+            " VALUES ('gpu1', '192.0.2.1', false, false, '2999-01-01 00:00:00', 0, '[]')"
+        )
+        for index in range(2):
+            connection.exec_driver_sql(
+                "INSERT INTO gpus (uuid, host_name, device_index, model, memory_mb, used_mb, leases,"
+                " given, daemon_port, disabled, awaits_operator, generation)"
+                f" VALUES ('GPU-{index}', 'gpu1', {index}, 'model', 1000, 0, 0, 0, 8308, false, false,"
+                f" {7 + index})"
+            )
+    migration.upgrade(database)
+
+    masked = MaskedAddresses("169.254.71.0/24", 8308)
+    old, new = (Claims(database, attempts=3, heartbeat_timeout=35, masked=masked) for _ in range(2))
+    request = Request(1)
+    assert old.check(Request(2)).memory_by_gpu() == {"GPU-0": 1000, "GPU-1": 1000}
+    lease = rows.new_lease("lease-1", mode="exclusive", memory_mb=None)
+    assert new.claim(lease, request).claims[0].gpu_uuid == "GPU-0"
+    assert old.check(request).memory_by_gpu() == {"GPU-1": 1000}
+    gpu_writers.tidy(database)
+    with database.read() as session:
+        numbers = session.scalars(select(models.GpuRow.change_number)).all()
+    assert min(numbers) >= PER_WRITER
+    assert old.check(request).memory_by_gpu() == {"GPU-1": 1000}

@@ -39,7 +39,11 @@ _CHECKS = {
 
 
 def _sqlite(connection: sqlalchemy.Connection) -> Schema:
-    query = "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, name"
+    query = (
+        "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+        " AND tbl_name NOT LIKE 'sqlite!_%' ESCAPE '!'"  # its own table of AUTOINCREMENT
+        " ORDER BY type DESC, name"
+    )
     tables: Schema = {}
     for table, sql in connection.exec_driver_sql(query):
         # A column that was added later stands in the line of the one before it.

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0007"
-down_revision = "0005"
+down_revision = "0006"
 
 COLUMNS = ("request_key", "request_digest")
 INDEX = "uq_leases_request_key"
