@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from oslo_utils import timeutils
 from sqlalchemy import Connection
 
 from gsaas import exceptions
@@ -14,7 +13,7 @@ from gsaas.api import cgpus
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
-from gsaas.db import queue
+from gsaas.db import clock, queue
 from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -79,7 +78,8 @@ def wait_policy(request: ApiRequest, body: dict[str, Any]) -> WaitPolicy | None:
     seconds = body["wait"]
     until = None
     if seconds is not None:
-        until = timeutils.utcnow() + datetime.timedelta(seconds=seconds)
+        with request.service.database.reading() as connection:
+            until = clock.now(connection) + datetime.timedelta(seconds=seconds)
     attended = body.get("attended", False)
     options = request.service.conf.queue
     return WaitPolicy(until, attended, options.most_per_project, options.most_kb_per_project)

@@ -37,6 +37,7 @@ from sqlalchemy import update as update_rows
 
 from gsaas import exceptions
 from gsaas.db import changes as committed
+from gsaas.db import clock
 from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow, table_of
 from gsaas.db.ordering import order_of
 from gsaas.db.prepared import Prepared
@@ -334,17 +335,19 @@ def acquire_ownership(
     connection: Connection,
     lease: Lease,
     engine: str,
-    until: datetime.datetime,
+    seconds: float,
     former: str | None = None,
 ) -> bool:
-    """Make *engine* the owner of *lease* until then; False if another engine owns it, or the lease has changed.
+    """Make *engine* the owner of *lease* for *seconds*; False if another engine owns it, or the lease has changed.
 
     *former* is an engine that owned the lease and is known to be gone. An owner that acquires again extends its time.
     """
+    now = clock.now(connection)
+    until = now + datetime.timedelta(seconds=seconds)
     free = or_(
         _LEASES.c.driven_by.is_(None),
         _LEASES.c.driven_by.in_([engine, former or engine]),
-        _LEASES.c.driven_until < timeutils.utcnow(),
+        _LEASES.c.driven_until < now,
     )
     acquired = connection.execute(
         update_rows(_LEASES)
@@ -398,7 +401,7 @@ def keep(connection: Connection, lease_id: str) -> Lease:
     lease = lock(connection, lease_id)
     if lease.keepalive is None or lease.kept_until is None or lease.status not in ENTITLED:
         return lease
-    kept_until = timeutils.utcnow() + datetime.timedelta(seconds=lease.keepalive)
+    kept_until = clock.now(connection) + datetime.timedelta(seconds=lease.keepalive)
     return write(connection, lease.with_(kept_until=kept_until), "kept_until")
 
 

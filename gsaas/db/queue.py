@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from oslo_utils import timeutils
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -29,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from gsaas.db import leases
+from gsaas.db import clock, leases
 from gsaas.db.models import LeaseRow
 from gsaas.db.ordering import order_of
 from gsaas.db.prepared import Prepared
@@ -138,7 +137,7 @@ class Place(NamedTuple):
 def wait_state(connection: Connection, lease_id: str) -> WaitState:
     """Return the state of a lease that exists."""
     status, wait_until, seen_at, user_id = _WAIT_STATE.rows(connection, this=lease_id)[0]
-    return WaitState(status, wait_until, seen_at, user_id, timeutils.utcnow())
+    return WaitState(status, wait_until, seen_at, user_id, clock.now(connection))
 
 
 def is_empty(connection: Connection) -> bool:
@@ -151,7 +150,7 @@ def head(connection: Connection, client_timeout: float) -> QueuedLease | None:
 
     *client_timeout* is how long a client that announced to poll may be silent, in seconds.
     """
-    rows = _HEAD.rows(connection, **_moments(client_timeout))
+    rows = _HEAD.rows(connection, **_moments(connection, client_timeout))
     return QueuedLease(*rows[0]) if rows else None
 
 
@@ -160,7 +159,9 @@ def waiting(
 ) -> list[QueuedLease]:
     """Return all leases that still wait, in the order of the queue; only those with a priority of *at_least*."""
     query = _ALL if at_least is None else _ALL.where(LeaseRow.priority >= at_least)
-    return [QueuedLease(*row) for row in connection.execute(query, _moments(client_timeout))]
+    return [
+        QueuedLease(*row) for row in connection.execute(query, _moments(connection, client_timeout))
+    ]
 
 
 def place(connection: Connection, lease: Lease) -> Place | None:
@@ -246,7 +247,7 @@ def durations(connection: Connection) -> tuple[int, list[float]]:
 
 def overdue(connection: Connection) -> list[str]:
     """Return the ids of the leases in the queue whose `wait_until` has passed."""
-    query = select(LeaseRow.id).where(_IN_QUEUE, LeaseRow.wait_until <= timeutils.utcnow())
+    query = select(LeaseRow.id).where(_IN_QUEUE, LeaseRow.wait_until <= clock.now(connection))
     return list(connection.scalars(query))
 
 
@@ -263,7 +264,7 @@ def with_silent_client(connection: Connection, before: datetime.datetime) -> lis
 
 def note_client_polled(connection: Connection, lease_id: str) -> None:
     """Note that the client that waits for a lease in the queue has polled now."""
-    _note_client(connection, lease_id, Status.QUEUED, timeutils.utcnow())
+    _note_client(connection, lease_id, Status.QUEUED, clock.now(connection))
 
 
 def note_client_informed(connection: Connection, lease_id: str) -> None:
@@ -286,8 +287,8 @@ def leave(connection: Connection, lease_id: str, why: str | None = None) -> bool
     return True
 
 
-def _moments(client_timeout: float) -> dict[str, datetime.datetime]:
-    now = timeutils.utcnow()
+def _moments(connection: Connection, client_timeout: float) -> dict[str, datetime.datetime]:
+    now = clock.now(connection)
     return {"now": now, "polled_since": now - datetime.timedelta(seconds=client_timeout)}
 
 

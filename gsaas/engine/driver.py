@@ -6,8 +6,8 @@ What happens in the middle of a step shows in the next observation; nothing is r
 
 from __future__ import annotations
 
-import datetime
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -55,8 +55,8 @@ class _DriveState:
     """Why a call to the cloud failed; it is not called again."""
     cleanup_requested: bool = False
     """The GPU hosts were sent their desired state without the lease."""
-    owned_until: datetime.datetime | None = None
-    """Until then no other engine executes steps of this lease."""
+    owned_until: float | None = None
+    """Until then, as `time.monotonic` counts, no other engine executes steps of this lease."""
     status: str | None = None
     """The status of the lease when it was last observed."""
 
@@ -147,16 +147,16 @@ class LeaseDriver:
 
     def _acquire_ownership(self, lease: Lease, state: _DriveState) -> bool:
         """Own *lease* for at least one whole step; False if another engine owns it, or the lease has changed."""
-        now, step = timeutils.utcnow(), datetime.timedelta(seconds=self._conf.engine.step_timeout)
+        now, step = time.monotonic(), self._conf.engine.step_timeout
         if state.owned_until is not None and state.owned_until > now + step:
             return True
-        until = now + 2 * step  # so that not every step has to write it to the database
+        seconds = 2 * step  # so that not every step has to write it to the database
         owner = lease.driven_by
         former = owner if owner and processes.is_gone(owner) else None
         with self._database.writing() as connection:
-            if not leases.acquire_ownership(connection, lease, self.engine, until, former):
+            if not leases.acquire_ownership(connection, lease, self.engine, seconds, former):
                 return False
-        state.owned_until = until
+        state.owned_until = now + seconds
         return True
 
     def _release_ownership(self, lease_id: str) -> None:

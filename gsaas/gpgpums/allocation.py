@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import leases
+from gsaas.db import clock, leases
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LeaseEvent
 from gsaas.db.models import change_number
@@ -131,7 +131,7 @@ class Allocator:
         gpus: Mapping[str, Gpu],
     ) -> tuple[Lease, list[LeaseEvent]]:
         """Return *lease* with its claims on *gpus*, which are by UUID, and the events to record."""
-        changes = _chosen(lease, placement, policy, gpus)
+        changes = _chosen(lease, placement, policy, gpus, clock.now(connection))
         access: dict[str, Any]
         if lease.has_server:
             access = {"access": Access.MASKED}
@@ -195,10 +195,13 @@ class Allocator:
 
 
 def _chosen(
-    lease: Lease, placement: Placement, policy: Policy, gpus: Mapping[str, Gpu]
+    lease: Lease,
+    placement: Placement,
+    policy: Policy,
+    gpus: Mapping[str, Gpu],
+    now: datetime.datetime,
 ) -> dict[str, Any]:
     """Return the fields of *lease* that follow from its placement; *gpus* are those of its shares, by UUID."""
-    now = timeutils.utcnow()
     kept_until = lease.kept_until
     if lease.keepalive is not None:
         kept_until = now + datetime.timedelta(seconds=lease.keepalive)

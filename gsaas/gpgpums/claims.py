@@ -36,7 +36,7 @@ from gsaas import exceptions
 from gsaas import limits as quota_drivers
 from gsaas.conf.grants import allows_direct
 from gsaas.db import claims as claim_rows
-from gsaas.db import gpu_writers, leases
+from gsaas.db import clock, gpu_writers, leases
 from gsaas.db import limits as limit_rows
 from gsaas.db import queue as queue_rows
 from gsaas.db.database import Database, OvertakenError
@@ -257,9 +257,9 @@ class Claims:
 
         Returns the ids of leases that the engine has to release. For the engine's audit.
         """
-        now = timeutils.utcnow()
-        before = now - datetime.timedelta(seconds=self._client_timeout)
         with self._database.reading() as connection:
+            now = clock.now(connection)
+            before = now - datetime.timedelta(seconds=self._client_timeout)
             silent = queue_rows.with_silent_client(connection, before)
             abandoned = leases.abandoned(connection, now)
         self.queue.drop_overdue()

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import leases, settings
+from gsaas.db import clock, leases, settings
 from gsaas.db import limits as limit_rows
 from gsaas.db import queue as queue_rows
 from gsaas.db.database import Database, OvertakenError
@@ -245,7 +245,7 @@ class WaitQueue:
                 used = limit_rows.usage(connection, waiting.project_id)
                 if not limits.fits(quota, used, amounts_of(placement)):
                     raise OvertakenError
-            waited = (timeutils.utcnow() - lease.queued_at).total_seconds()
+            waited = (clock.now(connection) - lease.queued_at).total_seconds()
             lease = lease.with_(timings={**(lease.timings or {}), timings.QUEUE: waited})
             if self._is_client_waiting(lease.id):  # its open request is answered now
                 lease = lease.with_(waiter_seen_at=None)
@@ -259,9 +259,9 @@ class WaitQueue:
         return allocated.lease
 
     def _join(self, lease: Lease, policy_name: str | None, policy: WaitPolicy) -> Lease:
-        now = timeutils.utcnow()
         with self._database.writing() as connection:
             _check_room(connection, lease, policy)
+            now = clock.now(connection)
             queued = lease.with_(
                 status=Status.QUEUED,
                 policy=policy_name,
