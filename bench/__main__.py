@@ -26,6 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="Run one of the benchmarks.")
     parser.add_argument("name", nargs="?", help="the benchmark to run; without it, all are listed")
     parser.add_argument(
+        "parts", nargs="*", help="the parts of it to run, if it has parts; without any, all of them"
+    )
+    parser.add_argument(
+        "--seeds", type=int, choices=range(1, 11), help="for sim: fewer random orders than ten"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of tables"
     )
     parser.add_argument(
@@ -44,11 +50,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    run = importlib.import_module(f"bench.{args.name.replace('-', '_')}").run
-    if args.quick and "quick" not in inspect.signature(run).parameters:
+    module = importlib.import_module(f"bench.{args.name.replace('-', '_')}")
+    if unknown := sorted(set(args.parts) - set(getattr(module, "PARTS", ()))):
+        print(f"bench: {args.name} has no part {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    if args.quick and "quick" not in inspect.signature(module.run).parameters:
         print(f"bench: '{args.name}' has no --quick", file=sys.stderr)
         return 2
-    result = run(quick=True) if args.quick else run()
+    options: dict[str, object] = {} if args.seeds is None else {"seeds": args.seeds}
+    if args.quick:
+        options["quick"] = True
+    result = module.run(*args.parts, **options)
     print(json.dumps(result, indent=2) if args.json else report.readable(result))
     return 0
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipes of `studies`: what the papers claim, and what is measured here.
 
-All recipes run, some of them in as many processes as there are cores; the results do not depend on how many. The claims
-table and charts are written to build/sim/report.html.
+All recipes run, some of them in as many processes as there are cores; the results do not depend on how many. They are
+stored in studies/results, and written into the tables of doc/simulator.md, and with charts to build/sim/report.html.
+`./dev bench sim slurm rq` runs parts of it, and leaves the results of the others as they are; `--seeds=3` runs it with
+fewer random orders and job sets than ten.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
@@ -20,13 +22,14 @@ from typing import Any, TypeVar
 from bench.report import machine
 from gsaas.sim import policies
 from gsaas.sim.report import svg
+from studies import document
 from studies import report as claims_page
 from studies.batch import tsubame
 from studies.batch.jobs import BatchJob, BatchJobModel, magnitude
 from studies.batch.models import NODE_2014, RCUDA_2014
 from studies.batch.queues import G_QUEUE, MRQ, R_QUEUE, RQ, QueueDiscipline
 from studies.batch.simulation import BatchSimulation
-from studies.claims import PublishedClaim
+from studies.claims import PublishedClaim, Verdict
 from studies.openb import cloudified, local, trace
 from studies.openb.schedulers import SCHEDULERS
 from studies.recipes import (
@@ -40,55 +43,141 @@ from studies.recipes import (
 
 MINUTE = 60.0
 GROWTH_NODES = (120, 480)
+SEEDS = 10
+"""How many random orders or job sets are run."""
 REPORT = Path("build/sim/report.html")
+DOCUMENT = Path("doc/simulator.md")
+
+Part = dict[str, Any]
+"""The results of one part: rows, and claims and bounds if it has any."""
 
 T = TypeVar("T")
 
 
-def run() -> dict[str, Any]:
-    """Run all recipes; rows are results, timings and claims, the bounds are those of this project."""
+def run(*parts: str, seeds: int = SEEDS) -> dict[str, Any]:
+    """Run *parts*, or all, with so many *seeds*; store their results and write them into the document.
+
+    The bounds are this project's.
+    """
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        reproduced = list(chain(*_map(pool, _openb_local, trace.WORKLOADS)))
-        placements = list(chain(*_map(pool, _openb_cloudified, trace.UNCONSTRAINED)))
-        points = _map(pool, mrq_2016.measure, mrq_2016.settings())
-    timings = _time_runs()
-    rq = rq_2014.run(progress=_report_progress)
-    slurm = list(slurm_2018.run(_report_progress))
-    malleable = list(malleable_2018.run(progress=_report_progress))
-    claims = [
-        *reproduced,
-        *openb_cloudified.claims(placements),
-        *rq_2014.claims(rq),
-        *mrq_2016.claims(points),
-        *slurm_2018.claims(slurm),
-        *malleable_2018.claims(malleable),
-    ]
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(claims_page.html(claims, _charts(placements, points, rq, slurm, malleable)))
-    _report_progress(f"look at {REPORT}")
-    rows = [
-        *(row.to_dict() for row in placements),
-        *(point.to_dict() for point in points),
-        *(row.to_dict() for row in rq.rows),
-        *(row.to_dict() for row in slurm),
-        *(row.to_dict() for row in malleable),
-        *timings,
-        *(_claim_row(claim) for claim in claims),
-    ]
+        for part in parts or PARTS:
+            document.write(part, {"seeds": seeds, **PARTS[part](pool, seeds)})
+    results = document.read()
+    if missing := PARTS.keys() - results.keys():
+        raise FileNotFoundError(f"run {', '.join(sorted(missing))} first")
+    DOCUMENT.write_text(document.fill(DOCUMENT.read_text(), results))
+    if not parts:
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        claims = [claim for part in PARTS for claim in results[part].get("claims", ())]
+        REPORT.write_text(claims_page.html(claims, _charts(results)))
+        _report_progress(f"look at {REPORT}")
+    shown = [results[part] for part in parts or PARTS]
     return {
         "bench": "sim",
         "machine": machine(),
-        "rows": rows,
-        "reach": [*_bounds(reproduced, placements, points), *_speed_bounds(timings)],
+        "rows": [row for one in shown for row in one["rows"]]
+        + [_claim_row(claim) for one in shown for claim in one.get("claims", ())],
+        "reach": [reach for one in shown for reach in one.get("reach", ())],
     }
 
 
-def _openb_local(workload: str) -> list[PublishedClaim]:
-    return list(openb_local.run([workload], progress=_report_progress))
+def _run_openb(pool: ProcessPoolExecutor, seeds: int) -> Part:
+    work = partial(_openb_local, seeds=openb_local.SEEDS[:seeds])
+    claims = list(chain(*_map(pool, work, trace.WORKLOADS)))
+    reproduced = sum(claim.verdict is Verdict.REPRODUCED for claim in claims)
+    return {
+        "rows": [],
+        "claims": _plain(claims),
+        "reach": [
+            {
+                "what": "openb: schedulers and workloads within 0.5 points of the published",
+                "value": reproduced,
+                "bound": f">= {len(claims)}",
+            }
+        ],
+    }
 
 
-def _openb_cloudified(workload: str) -> list[openb_cloudified.CloudifiedRow]:
-    return list(openb_cloudified.rows(workload, progress=_report_progress))
+def _run_cloudified(pool: ProcessPoolExecutor, seeds: int) -> Part:
+    work = partial(_openb_cloudified, seeds=openb_cloudified.SEEDS[:seeds])
+    rows = list(chain(*_map(pool, work, trace.UNCONSTRAINED)))
+    return {
+        "rows": [row.to_dict() for row in rows],
+        "claims": _plain(openb_cloudified.claims(rows)),
+        "reach": [
+            {
+                "what": f"openb, {workload}, shares in {shares}: points that cloudified tasks allocate more than the "
+                "best tied to nodes",
+                "value": best.at_130 - tied.at_130,
+                "bound": f">= {openb_cloudified.GAIN:g}",
+            }
+            for workload, shares, tied, best, _ in openb_cloudified.gains(rows)
+        ],
+    }
+
+
+def _run_rq(pool: ProcessPoolExecutor, seeds: int) -> Part:
+    found = _map(pool, rq_2014.measure, rq_2014.SEEDS[:seeds])
+    return {"rows": list(rq_2014.mean_rows(found)), "claims": _plain(rq_2014.claims(found))}
+
+
+def _run_mrq(pool: ProcessPoolExecutor, seeds: int) -> Part:
+    wanted = [(setting, seed) for setting in mrq_2016.settings() for seed in mrq_2016.SEEDS[:seeds]]
+    rows = mrq_2016.summarise(_map(pool, _mrq_point, wanted))
+    return {
+        "rows": [row.to_dict() for row in rows],
+        "claims": _plain(mrq_2016.claims(rows)),
+        "reach": [
+            {
+                "what": "MRQ at least RQ everywhere: percent of the lifetime behind, at worst",
+                "value": max(row.rq.mean - row.mrq.mean for row in rows),
+                "bound": f"<= {mrq_2016.EQUAL:g}",
+            }
+        ],
+    }
+
+
+def _run_slurm(_pool: ProcessPoolExecutor, seeds: int) -> Part:
+    rows = list(slurm_2018.run(slurm_2018.SEEDS[:seeds], _report_progress))
+    return {"rows": [row.to_dict() for row in rows], "claims": _plain(slurm_2018.claims(rows))}
+
+
+def _run_malleable(_pool: ProcessPoolExecutor, seeds: int) -> Part:
+    chosen = malleable_2018.SEEDS[:seeds]
+    rows = list(malleable_2018.run(seeds=chosen, progress=_report_progress))
+    return {"rows": [row.to_dict() for row in rows], "claims": _plain(malleable_2018.claims(rows))}
+
+
+def _run_speed(_pool: ProcessPoolExecutor, _seeds: int) -> Part:
+    timings = _time_runs()
+    return {"rows": timings, "reach": list(_speed_bounds(timings))}
+
+
+PARTS: Mapping[str, Callable[[ProcessPoolExecutor, int], Part]] = {
+    "openb": _run_openb,
+    "cloudified": _run_cloudified,
+    "rq": _run_rq,
+    "mrq": _run_mrq,
+    "slurm": _run_slurm,
+    "malleable": _run_malleable,
+    "speed": _run_speed,
+}
+
+
+def _plain(claims: Iterable[PublishedClaim]) -> list[dict[str, Any]]:
+    return [claim.to_dict() for claim in claims]
+
+
+def _openb_local(workload: str, seeds: Sequence[int]) -> list[PublishedClaim]:
+    return list(openb_local.run([workload], seeds, _report_progress))
+
+
+def _openb_cloudified(workload: str, seeds: Sequence[int]) -> list[openb_cloudified.CloudifiedRow]:
+    return list(openb_cloudified.rows(workload, seeds, progress=_report_progress))
+
+
+def _mrq_point(of: tuple[mrq_2016.MrqSetting, int]) -> mrq_2016.MrqPoint:
+    return mrq_2016.measure(*of)
 
 
 def _map(
@@ -98,7 +187,7 @@ def _map(
     results: list[T] = []
     for done, result in enumerate(pool.map(function, arguments), 1):
         results.append(result)
-        _report_progress(f"{function.__name__.strip('_')}: {done} of {len(arguments)}")
+        _report_progress(f"{done} of {len(arguments)}")
     return results
 
 
@@ -144,29 +233,6 @@ def _time_run(name: str, nodes: int, run: Callable[[], Any]) -> dict[str, Any]:
     }
 
 
-def _bounds(
-    reproduced: Sequence[PublishedClaim],
-    placements: Sequence[openb_cloudified.CloudifiedRow],
-    points: Sequence[mrq_2016.MrqPoint],
-) -> Iterable[dict[str, Any]]:
-    yield {
-        "what": "openb: schedulers and workloads within 0.5 points of the published",
-        "value": sum(claim.holds for claim in reproduced),
-        "bound": f">= {len(reproduced)}",
-    }
-    for workload, shares, fgd, best, _ in openb_cloudified.gains(placements):
-        yield {
-            "what": f"openb, {workload}, shares in {shares}: points that cloudified tasks allocate more than FGD",
-            "value": best.at_130 - fgd.at_130,
-            "bound": f">= {openb_cloudified.GAIN:g}",
-        }
-    yield {
-        "what": "MRQ at least RQ everywhere: percent of the lifetime behind, at worst",
-        "value": max(point.rq_percent - point.mrq_percent for point in points),
-        "bound": f"<= {mrq_2016.EQUAL:g}",
-    }
-
-
 def _speed_bounds(timings: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     openb = [row["seconds"] for row in timings if row["run"].startswith("openb")]
     few, many = (row for row in timings if not row["run"].startswith("openb"))
@@ -187,24 +253,25 @@ def _speed_bounds(timings: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]
     }
 
 
-def _charts(
-    placements: Sequence[openb_cloudified.CloudifiedRow],
-    points: Sequence[mrq_2016.MrqPoint],
-    rq: rq_2014.RqResult,
-    slurm: Sequence[slurm_2018.SlurmRow],
-    malleable: Sequence[malleable_2018.MalleableRow],
-) -> list[tuple[str, list[str]]]:
+def _charts(results: document.Results) -> list[tuple[str, list[str]]]:
     """Return the sections of the report: a heading and charts for each group of recipes."""
+    placements, points = results["cloudified"]["rows"], results["mrq"]["rows"]
+    slurm, malleable = results["slurm"]["rows"], results["malleable"]["rows"]
+    rq = rq_2014.run(nodes=[tsubame.NODES], progress=_report_progress)
     nodes, tasks = trace.nodes(), trace.tasks("default")
     local_curves = [
         (scheduler.name, local.run(nodes, tasks, scheduler, 42)) for scheduler in SCHEDULERS
     ]
     best = max(
-        (row for row in placements if row.workload == "default" and row.fragments is not None),
-        key=lambda row: row.at_130,
-    )
-    cloudified_curve = cloudified.run(nodes, tasks, policies.load(best.placement), 42).curve
-    curves = [*local_curves, (f"cloudified, {best.placement}", cloudified_curve)]
+        (
+            row
+            for row in placements
+            if row["workload"] == "default" and row["fragments"] is not None
+        ),
+        key=lambda row: row["at_130"],
+    )["placement"]
+    cloudified_curve = cloudified.run(nodes, tasks, policies.load(best), 42).curve
+    curves = [*local_curves, (f"cloudified, {best}", cloudified_curve)]
     pairs = list(zip(rq.g_queue.records, rq.r_queue.records, strict=True))
     hours_saved = {
         what: [(getattr(old, what) - getattr(new, what)) / 3600 for old, new in pairs]
@@ -224,9 +291,9 @@ def _charts(
                     svg.bars(
                         f"Allocated at 130 % arrivals, default workload, shares in {shares}",
                         [
-                            (row.placement, row.at_130)
+                            (row["placement"], row["at_130"])
                             for row in placements
-                            if (row.workload, row.shares) == ("default", shares)
+                            if (row["workload"], row["shares"]) == ("default", shares)
                         ],
                         unit="%",
                     )
@@ -251,9 +318,9 @@ def _charts(
                         (
                             name,
                             [
-                                (point.x, getattr(point, f"{name}_percent"))
+                                (point["x"], point[f"{name}_percent"])
                                 for point in points
-                                if point.experiment == experiment
+                                if point["experiment"] == experiment
                             ],
                         )
                         for name in ("rq", "mrq")
@@ -261,7 +328,7 @@ def _charts(
                     x="as in the paper",
                     y="% of FCFS's lifetime",
                 )
-                for experiment in dict.fromkeys(point.experiment for point in points)
+                for experiment in dict.fromkeys(point["experiment"] for point in points)
             ],
         ),
         (
@@ -271,15 +338,17 @@ def _charts(
                     f"Time to run {workload}, {cluster}",
                     [
                         (
-                            f"{row.mode} {row.policy if cluster == 'policies' else ''}",
-                            row.makespan / 60,
+                            f"{row['mode']} {row['policy'] if cluster == 'policies' else ''}",
+                            row["makespan"] / 60,
                         )
                         for row in slurm
-                        if (row.cluster, row.workload) == (cluster, workload)
+                        if (row["cluster"], row["workload"]) == (cluster, workload)
                     ],
                     unit="min",
                 )
-                for cluster, workload in dict.fromkeys((row.cluster, row.workload) for row in slurm)
+                for cluster, workload in dict.fromkeys(
+                    (row["cluster"], row["workload"]) for row in slurm
+                )
             ],
         ),
         (
@@ -287,10 +356,14 @@ def _charts(
             [
                 svg.bars(
                     f"Mean time to complete, {size} jobs",
-                    [(row.kind, row.completion / 60) for row in malleable if row.jobs == size],
+                    [
+                        (row["kind"], row["completion"] / 60)
+                        for row in malleable
+                        if row["jobs"] == size
+                    ],
                     unit="min",
                 )
-                for size in dict.fromkeys(row.jobs for row in malleable)
+                for size in dict.fromkeys(row["jobs"] for row in malleable)
             ],
         ),
     ]
@@ -343,13 +416,13 @@ def _points(curve: local.AllocationCurve) -> list[tuple[float, float]]:
     return list(zip(curve.asked, curve.allocated, strict=True))
 
 
-def _claim_row(claim: PublishedClaim) -> dict[str, Any]:
+def _claim_row(claim: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "claim": claim.what,
-        "published": claim.published,
-        "measured": claim.measured,
-        "holds": "yes" if claim.holds else "no",
-        "why": claim.why,
+        "claim": claim["what"],
+        "published": claim["published"],
+        "measured": claim["measured"],
+        "verdict": claim["verdict"],
+        "why": claim["why"],
     }
 
 

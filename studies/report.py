@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gsaas.sim.report import page
-from studies.claims import PublishedClaim, Verdict
+from studies.claims import Verdict
 
 CLAIM_HEADINGS = (
     "claim",
@@ -20,18 +21,20 @@ CLAIM_HEADINGS = (
 )
 
 
-def html(claims: Sequence[PublishedClaim], charts: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
+def html(
+    claims: Sequence[Mapping[str, Any]], charts: Sequence[tuple[str, Sequence[str]]] = ()
+) -> str:
     """Return the page of all *claims*, with *charts*, pairs of a heading and pieces of HTML, as further sections."""
-    found = Counter(claim.verdict for claim in claims)
+    found = Counter(claim["verdict"] for claim in claims)
     rows = [
         (
-            claim.what,
-            claim.published,
-            claim.measured,
-            str(claim.verdict),
-            claim.band,
-            claim.why,
-            claim.source,
+            claim["what"],
+            claim["published"],
+            claim["measured"],
+            claim["verdict"],
+            claim["band"],
+            claim["why"],
+            claim["source"],
         )
         for claim in claims
     ]

@@ -7,7 +7,8 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from gsaasclient.cli.columns import Column, select
@@ -63,6 +64,18 @@ PLANS = (
 )
 """What is printed of each cloud that is planned."""
 
+LIMITS = {
+    "gpus": (1, 1000),
+    "memory_mb": (1, 1_000_000_000),
+    "wait": (0, 1e11),
+    "percent": (0.001, 100),
+    "host_cost": (0, 1e12),
+    "gpu_cost": (0, 1e12),
+    "years": (0.01, 1000),
+    "kwh_cost": (0, 1e6),
+}
+"""The smallest and the largest value of each numeric option."""
+
 EXAMPLES = """
 examples:
   gsaas list -all -status=RELEASED -f json > leases.json
@@ -82,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from gsaas.sim.scenario import ScenarioError
 
     try:
+        _check_numbers(args)
         status: int = args.command(args)
         return status
     except UsageError as error:
@@ -201,14 +215,19 @@ def _run(args: argparse.Namespace) -> int:
     wanted = scenario.read(args.scenario)
     demands = history.read(wanted.history)
     results = []
-    say = _progress(len(wanted.runs))
+    say = _Progress(len(wanted.runs))
     for run in wanted.runs:
         say(run.name)
         simulation = Simulation(
-            demands, run.site, policy=run.policy, locality=run.locality, backfill=run.backfill
+            demands,
+            run.site,
+            policy=run.policy,
+            locality=run.locality,
+            backfill=run.backfill,
+            progress=say.percent,
         )
         results.append((run, simulation.run()))
-    say("")
+    say.done()
     rows = [report.summary(run, outcome) for run, outcome in results]
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
@@ -226,10 +245,38 @@ def _compare(args: argparse.Namespace) -> int:
     columns = select(RUNS, args.c)
     rows = []
     for folder in args.results:
-        for row in json.loads((folder / "summary.json").read_text()):
+        for row in _summary(folder / "summary.json"):
             rows.append({**row, "run": f"{folder.name}: {row['run']}"})
     print_list(args, columns, rows, rows)
     return DONE
+
+
+def _summary(path: Path) -> list[Row]:
+    """Return the rows of a summary that `gsaas-sim run` wrote. Raises `HistoryError`."""
+    from gsaas.sim.history import HistoryError
+
+    try:
+        rows = json.loads(path.read_text("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        where = f"{path}, line {error.lineno}, column {error.colno}"
+        raise HistoryError(f"{where}: {error.msg}; gsaas-sim run writes a new one") from None
+    except UnicodeDecodeError as error:
+        raise HistoryError(f"{path} cannot be read: {error}") from None
+    names = [column.name for column in RUNS]
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and row.keys() >= set(names) for row in rows
+    ):
+        raise HistoryError(f"{path} is no list of runs with {', '.join(names)}")
+    return rows
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    """Raise `UsageError` for a number that no plan or import can have."""
+    for name, (least, most) in LIMITS.items():
+        value = getattr(args, name, None)
+        if value is not None and not least <= value <= most:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"{option} is a number from {least:g} to {most:g}, not {value:g}")
 
 
 def _import(args: argparse.Namespace) -> int:
@@ -251,14 +298,17 @@ def _plan(args: argparse.Namespace) -> int:
     from gsaas.sim import history, plan
     from gsaas.sim.cloud import Site
 
+    say = _Progress(None)
     answers = plan.plan(
         history.read(args.history),
         Site(1, args.gpus, args.memory_mb),
         plan.ServiceLevel(args.percent, args.wait),
         policies=args.policy or plan.POLICIES,
         costs=plan.Costs(args.host_cost, args.gpu_cost, args.years, kwh=args.kwh_cost),
-        progress=_progress(None),
+        progress=say,
+        percent=say.percent,
     )
+    say.done()
     found = [answer.to_dict() for answer in answers]
     print_list(args, columns, found, found, lambda: _describe_plan(columns, found))
     return DONE
@@ -279,31 +329,47 @@ def _example(_args: argparse.Namespace) -> int:
     return DONE
 
 
-def _progress(total: int | None) -> Callable[[str], None]:
-    """Return a function that prints what is being done: on a terminal one line, rewritten; elsewhere one line each."""
-    live = sys.stderr.isatty()
-    done = 0
+class _Progress:
+    """Prints what is being done: on a terminal one line, rewritten; elsewhere a line for each run, more for long ones.
 
-    def report(what: str) -> None:
-        nonlocal done
-        if not what:  # all is done
-            if live:
-                print("\r\033[K", end="", file=sys.stderr)
+    *total* is the number of runs, if it is known.
+    """
+
+    EVERY = 10.0
+    """Seconds after which there is another line about a run, where lines are not rewritten."""
+
+    def __init__(self, total: int | None) -> None:
+        self._total = total
+        self._run = 0
+        self._what = ""
+        self._live = sys.stderr.isatty()
+        self._printed_at = 0.0
+
+    def __call__(self, what: str) -> None:
+        """Say which run begins."""
+        self._run += 1
+        self._what = f"[{self._run}/{self._total}] {what}" if self._total else what
+        self._print(0)
+
+    def percent(self, percent: int) -> None:
+        """Say how much of the run is done."""
+        if self._live or time.monotonic() - self._printed_at >= self.EVERY:
+            self._print(percent)
+
+    def done(self) -> None:
+        """Say no more."""
+        if self._live:
+            print("\r\033[K", end="", file=sys.stderr)
+
+    def _print(self, percent: int) -> None:
+        self._printed_at = time.monotonic()
+        if not self._live:
+            text = f"{self._what}: {percent} %" if percent else self._what
+            print(text, file=sys.stderr, flush=True)
             return
-        done += 1
-        where = f"[{done}/{total}] " if total else ""
-        bar = ""
-        if total and live:
-            filled = round(20 * done / total)
-            bar = "#" * filled + "." * (20 - filled) + " "
-        print(
-            f"\r\033[K{bar}{where}{what}" if live else f"{where}{what}",
-            end="" if live else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    return report
+        filled = percent // 5
+        bar = "#" * filled + "." * (20 - filled)
+        print(f"\r\033[K{bar} {self._what}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

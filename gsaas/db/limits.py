@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
@@ -59,11 +59,13 @@ def leases_with(connection: Connection, access: Access) -> int:
 def lock_project(connection: Connection, project_id: str) -> None:
     """Lock the row of a project until the transaction ends; other claims of the project wait for it.
 
-    The first claim of a project inserts its row; raises `OvertakenError` if another claim inserted it just now.
+    The row is changed, and not only locked: the nodes of a Galera cluster do not know each other's locks, but of two
+    transactions that change one row at two nodes, one fails at its commit. The first claim of a project inserts its
+    row; raises `OvertakenError` if another claim inserted it just now.
     """
-    query = select(ProjectRow.id).where(ProjectRow.id == project_id).with_for_update()
-    if connection.scalar(query) is None:
+    row = update(ProjectRow).where(ProjectRow.id == project_id)
+    if connection.execute(row.values(serial=ProjectRow.serial + 1)).rowcount == 0:
         try:
-            connection.execute(insert(ProjectRow).values(id=project_id))
+            connection.execute(insert(ProjectRow).values(id=project_id, serial=0))
         except DBDuplicateEntry as error:
             raise OvertakenError from error

@@ -371,11 +371,13 @@ class LeaseRow(Base):
 
 
 class ProjectRow(Base):
-    """A project of the cloud. Its claims lock its row while its quota is counted."""
+    """A project of the cloud. Its claims change its row while its quota is counted, so that they follow each other."""
 
     __tablename__ = "projects"
 
     id: Mapped[str] = mapped_column(Name, primary_key=True)
+    serial: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    """Grows with each of them; processes of earlier releases insert rows without it."""
 
 
 class ClaimRow(Base):

@@ -18,7 +18,6 @@ AWAY = ("08", "57P01", "57P02", "57P03", "53300")
 (https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
 
 
-@exc_filters.filters("postgresql", OperationalError, r"(?s).*")
 def _raise_outage(
     error: OperationalError, _match: object, _dialect: str, is_disconnect: bool
 ) -> None:
@@ -28,3 +27,6 @@ def _raise_outage(
     no_server = error.statement is None and not state
     if is_disconnect or no_server or state.startswith(AWAY):
         raise db_exception.DBConnectionError(error)
+
+
+exc_filters.filters("postgresql", OperationalError, ".*")(_raise_outage)

@@ -199,7 +199,11 @@ class Outcome:
 
 
 class Simulation:
-    """One run of a history on a site. *check*, if given, is called with the pool after every event."""
+    """One run of a history on a site.
+
+    *check*, if given, is called with the pool after every event, and *progress* with the percentage of the requests
+    that have arrived, whenever that changes.
+    """
 
     def __init__(
         self,
@@ -210,7 +214,10 @@ class Simulation:
         locality: str = ANY,
         backfill: bool = False,
         check: Callable[[Pool], None] | None = None,
+        progress: Callable[[int], object] | None = None,
     ) -> None:
+        self._progress = progress
+        self._arrived = 0
         self.pool = site.pool()
         self._claims = PoolClaims(self.pool)
         self._recent = RecentRequests(REQUEST_MIX)
@@ -250,6 +257,13 @@ class Simulation:
         )
 
     def _arrive(self, demand: Demand) -> None:
+        self._arrived += 1
+        if self._progress is not None:
+            before, now = (
+                100 * n // len(self._demands) for n in (self._arrived - 1, self._arrived)
+            )
+            if now > before:
+                self._progress(now)
         request = self._site.request(demand, self._locality)
         self._recent.add(demand.request() if request is None else request)
         if request is None or not self._fits(request):

@@ -23,6 +23,9 @@ from gsaas.objects.gpu import EXCLUSIVE, SHARED, parse_capability
 from gsaas.objects.request import ANY, Request
 
 REQUIREMENTS = ("model", "capability", "locality", "hosts", "host", "consumer_host")
+MOST_SECONDS = 1e11
+"""Three thousand years: more is a mistake, and more than a date can be."""
+MOST_NUMBER = 1_000_000_000
 COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project", *REQUIREMENTS)
 
 
@@ -74,7 +77,7 @@ def read(path: Path) -> list[Demand]:
     Raises `HistoryError` if the file cannot be read, lacks a column, or has an invalid line.
     """
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # a byte-order mark is no text
             reader = csv.DictReader(file)
             missing = set(COLUMNS[:4]) - set(reader.fieldnames or ())
             if missing:
@@ -123,39 +126,74 @@ def _exact(seconds: float) -> str:
 
 
 def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
-    try:
-        memory = row.get("memory_mb") or None
-        demand = Demand(
-            line,
-            float(row["arrival"]),
-            float(row["duration"]),
-            int(row["count"]),
-            row["mode"],
-            None if memory is None else int(memory),
-            row.get("project") or "",
-            **{name: row.get(name) or "" for name in REQUIREMENTS},
-        )
-    except (TypeError, ValueError) as error:
-        raise HistoryError(f"{path}, line {line}: {error}") from error
-    if problem := _find_problem(demand):
-        raise HistoryError(f"{path}, line {line}: {problem}")
+    where = f"{path}, line {line}"
+    memory = row.get("memory_mb") or None
+    demand = Demand(
+        line,
+        seconds(row["arrival"], f"{where}, column arrival"),
+        seconds(row["duration"], f"{where}, column duration"),
+        whole_number(row["count"], f"{where}, column count"),
+        row["mode"] or "",
+        None if memory is None else whole_number(memory, f"{where}, column memory_mb"),
+        row.get("project") or "",
+        **{name: row.get(name) or "" for name in REQUIREMENTS},
+    )
+    check(demand, where)
     return demand
 
 
+def seconds(text: str | float | None, where: str) -> float:
+    """Return the number of seconds in *text*. Raises `HistoryError`, which begins with *where*, if there is none."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        raise HistoryError(f"{where}: {text or ''!r} is no number") from None
+    if not -MOST_SECONDS <= number <= MOST_SECONDS:  # so NaN, too, which is neither
+        raise HistoryError(f"{where}: {text} is no number of seconds up to {MOST_SECONDS:g}")
+    return number
+
+
+def whole_number(text: str | int | None, where: str) -> int:
+    """Return the whole number in *text*. Raises `HistoryError`, which begins with *where*, if there is none."""
+    try:
+        number = int(text or "")
+    except ValueError:
+        raise HistoryError(f"{where}: {text or ''!r} is no whole number") from None
+    if not -MOST_NUMBER <= number <= MOST_NUMBER:
+        raise HistoryError(f"{where}: {text} is more than {MOST_NUMBER:,}")
+    return number
+
+
+def check(demand: Demand, where: str) -> None:
+    """Raise `HistoryError`, which begins with *where*, if *demand* is no valid request."""
+    if problem := _find_problem(demand):
+        raise HistoryError(f"{where}{problem}")
+
+
 def _find_problem(demand: Demand) -> str | None:
-    """Return why *demand* is no valid request; None if it is one."""
+    """Return which column of *demand* is wrong, and why; None if it is a valid request."""
     if demand.mode not in (SHARED, EXCLUSIVE):
-        return f"mode is {SHARED} or {EXCLUSIVE}, not {demand.mode!r}"
+        return f", column mode: it is {SHARED} or {EXCLUSIVE}, not {demand.mode!r}"
     if (demand.mode == SHARED) != (demand.memory_mb is not None):
-        return "memory_mb is given in shared mode, and only there"
+        return ", column memory_mb: it is given in shared mode, and only there"
     if demand.memory_mb is not None and demand.memory_mb < 1:
-        return f"a cGPU cannot have {demand.memory_mb} MiB"
+        return f", column memory_mb: a cGPU cannot have {demand.memory_mb} MiB"
     if demand.count < 1:
-        return f"{demand.count} cGPUs cannot be asked for"
-    if demand.arrival < 0 or demand.duration <= 0:
-        return "arrival is not before 0, and duration is more than 0 seconds"
+        return f", column count: {demand.count} cGPUs cannot be asked for"
+    if demand.arrival < 0:
+        return ", column arrival: it is not before 0"
+    if demand.duration <= 0:
+        return ", column duration: it is more than 0 seconds"
+    for column in ("capability", "locality", "hosts"):
+        try:
+            replace(_PLAIN, **{column: getattr(demand, column)}).request()
+        except ValueError as error:
+            return f", column {column}: {error}"
     try:
         demand.request()
     except ValueError as error:
-        return str(error)
+        return f": {error}"
     return None
+
+
+_PLAIN = Demand(0, 0, 1, 1, EXCLUSIVE, None)

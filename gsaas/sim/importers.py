@@ -36,10 +36,16 @@ def read(format_name: str, path: Path, memory_mb: int = WHOLE_GPU_MB) -> list[De
         demands = history.sort_by_arrival(FORMATS[format_name](path, memory_mb))
     except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path} cannot be read: {error}") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise HistoryError(f"{path} is not in the format {format_name}: {error!r}") from error
+    except KeyError as error:
+        raise HistoryError(
+            f"{path} is not in the format {format_name}: it has no {error.args[0]}"
+        ) from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise HistoryError(f"{path} is not in the format {format_name}: {error}") from error
     if not demands:
         raise HistoryError(f"{path} contains no request for a GPU")
+    for demand in demands:
+        history.check(demand, f"{path}, request {demand.id + 1}")
     begin = demands[0].arrival
     return [replace(demand, arrival=demand.arrival - begin) for demand in demands]
 
@@ -53,13 +59,19 @@ def _swf(path: Path, _memory_mb: int) -> Iterator[Demand]:
 
     A line that begins with `;` is a comment. See https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
     """
-    for line in path.read_text().splitlines():
+    for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith(";"):
             continue
         fields = line.split()
-        number, submitted, duration, count = (float(fields[index]) for index in (0, 1, 3, 4))
+        where = f"{path} is not in the format swf: line {number}"
+        if len(fields) < 12:
+            raise HistoryError(f"{where} has {len(fields)} columns and not at least 12")
+        submitted, duration = (
+            history.seconds(fields[index], f"{where}, column {index + 1}") for index in (1, 3)
+        )
+        count = history.whole_number(fields[4], f"{where}, column 5")
         if duration > 0 and count > 0:
-            yield Demand(int(number), submitted, duration, int(count), EXCLUSIVE, None, fields[11])
+            yield Demand(number, submitted, duration, count, EXCLUSIVE, None, fields[11])
 
 
 def _openb(path: Path, memory_mb: int) -> Iterator[Demand]:
@@ -68,11 +80,23 @@ def _openb(path: Path, memory_mb: int) -> Iterator[Demand]:
     A task that allows one model asks for it. No request of GSaaS can say that any of several models will do: such a
     task asks for none.
     """
-    with path.open(newline="") as file:
-        for number, row in enumerate(csv.DictReader(file)):
-            count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
-            arrival, end = float(row["creation_time"]), float(row["deletion_time"] or 0)
-            begin = float(row.get("scheduled_time") or arrival)
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        for row in reader:
+            number = reader.line_num
+            where = f"{path} is not in the format openb: line {number}, column"
+            count, milli = (
+                history.whole_number(row[name], f"{where} {name}")
+                for name in ("num_gpu", "gpu_milli")
+            )
+            arrival, end, begin = (
+                history.seconds(row.get(name) or instead, f"{where} {name}")
+                for name, instead in (
+                    ("creation_time", None),
+                    ("deletion_time", 0),
+                    ("scheduled_time", row["creation_time"]),
+                )
+            )
             models = {model for model in (row.get("gpu_spec") or "").split("|") if model}
             if not count or end <= begin:  # tasks without a GPU, and tasks that never ended
                 continue
@@ -91,9 +115,9 @@ def _openb(path: Path, memory_mb: int) -> Iterator[Demand]:
 
 def _leases(path: Path, _memory_mb: int) -> Iterator[Demand]:
     """A lease arrives when it is created, and has its GPUs once it has waited in the queue until it is released."""
-    listed = json.loads(path.read_text())
+    listed = json.loads(path.read_text("utf-8-sig"))
     rows = listed["leases"] if isinstance(listed, Mapping) else listed
-    for number, lease in enumerate(rows):
+    for number, lease in enumerate(rows, 1):
         if lease["released_at"] is None:  # it has not ended, so its duration is unknown
             continue
         arrival, end = _seconds(lease["created_at"]), _seconds(lease["released_at"])

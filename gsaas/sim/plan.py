@@ -94,19 +94,22 @@ def plan(
     policies: Sequence[str] = POLICIES,
     costs: Costs | None = None,
     progress: Callable[[str], object] = str,
+    percent: Callable[[int], object] | None = None,
 ) -> list[SmallestSite]:
     """Return, for each of `LOCALITIES`, the smallest site of hosts like those of *site* that meets *level*.
 
     Of several *policies* the one that needs the fewest hosts is returned. *progress* is called with a line of text
-    before each run; the default does nothing. Raises `Unreachable` if more requests than *level* allows fit on no
-    number of such hosts.
+    before each run, and *percent* with how much of it is done; the defaults do nothing. Raises `Unreachable` if more
+    requests than *level* allows fit on no number of such hosts.
     """
     costs = costs or Costs()
     smallest = []
     for locality in LOCALITIES:
         found = []
         for policy in policies:
-            hosts, outcome = _fewest_hosts(demands, site, level, policy, locality, progress)
+            hosts, outcome = _fewest_hosts(
+                demands, site, level, policy, locality, progress, percent
+            )
             size = replace(site, hosts=hosts)
             found.append(SmallestSite(locality, policy, size, outcome, costs.per_year(size)))
         smallest.append(min(found, key=lambda candidate: candidate.site.hosts))
@@ -120,13 +123,18 @@ def _fewest_hosts(
     policy: str,
     locality: str,
     progress: Callable[[str], object],
+    percent: Callable[[int], object] | None,
 ) -> tuple[int, Outcome]:
     """Return the fewest hosts that meet *level* with one policy and locality, and the run on them."""
 
     def replay(hosts: int) -> Outcome:
         progress(f"{LOCALITIES[locality]}, {policy}: {hosts} hosts")
         return Simulation(
-            demands, replace(site, hosts=hosts), policy=policy, locality=locality
+            demands,
+            replace(site, hosts=hosts),
+            policy=policy,
+            locality=locality,
+            progress=percent,
         ).run()
 
     _check_servable(demands, site, level, locality)

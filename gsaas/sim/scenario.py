@@ -43,6 +43,9 @@ from gsaas.objects.request import ANY, LOCAL
 from gsaas.sim import policies
 from gsaas.sim.cloud import Site
 
+MOST_GPUS = 1_000_000
+MOST_MB = 1_000_000_000
+
 SITE_KEYS: Mapping[str, type] = {
     "hosts": int,
     "gpus": int,
@@ -81,7 +84,7 @@ class Scenario:
 def read(path: Path) -> Scenario:
     """Return the scenario in a TOML file. Raises `ScenarioError` if it cannot be read or is invalid."""
     try:
-        document = tomllib.loads(path.read_text())
+        document = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -120,6 +123,10 @@ def _hosts(table: Mapping[str, Any], where: str) -> Site:
         raise ScenarioError(f"{where} needs {', '.join(missing)}")
     if wrong := [name for name in ("hosts", "gpus", "memory_mb") if table[name] < 1]:
         raise ScenarioError(f"{where} {wrong[0]} is at least 1")
+    if table["hosts"] * table["gpus"] > MOST_GPUS or table["memory_mb"] > MOST_MB:
+        raise ScenarioError(
+            f"{where} has more than {MOST_GPUS:,} GPUs, or more than {MOST_MB:,} MiB"
+        )
     return Site(**table)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
+from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.address import Address
 from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 from gsaas.standalone.simulated_daemon import SimulatedDaemons
@@ -38,8 +39,11 @@ class SimulatedSupervisor:
         self._running: dict[str, Daemon] = {}
         self._failed: dict[str, DaemonStatus] = {}
 
-    def start(self) -> None:
+    def adopt(self) -> None:
         """Do nothing: no simulated daemon outlives its process, so there is none to take over."""
+
+    def start(self) -> None:
+        """Do nothing: simulated daemons need no supervision."""
 
     def stop(self) -> None:
         """End every daemon: simulated daemons do not outlive the process."""
@@ -65,6 +69,14 @@ class SimulatedSupervisor:
         """Return the status of every desired daemon, by key."""
         with self._lock:
             return self._statuses()
+
+    def listeners(self) -> dict[int, ControlGroup]:
+        """Return nothing: they are threads of this process."""
+        return {}
+
+    def problems(self) -> list[str]:
+        """Return nothing: threads end when they are told to."""
+        return []
 
     def _start(self, daemon: Daemon) -> None:
         address = Address(self._address, daemon.port)

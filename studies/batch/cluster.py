@@ -7,6 +7,7 @@ remote GPU has a daemon on its own node, which counts as a process of that node 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -35,13 +36,19 @@ class BatchCluster:
 
     def __init__(self, count: int, node: models.BatchNode) -> None:
         self.node = node
-        # One element per node in each of these arrays.
-        self.idle_gpus = np.full(count, node.gpus)
-        self.idle_cpus = np.full(count, node.cpus)
-        self.free_memory = np.full(count, node.memory)
-        """Bytes."""
-        self.process_count = np.zeros(count, dtype=np.int64)
+        # One element per node in each of these. NumPy is fast for all nodes at once, and several times slower than
+        # these arrays for a single one, so each has a view for NumPy, on the same memory.
+        self._idle_gpus = array("q", [node.gpus]) * count
+        self._idle_cpus = array("q", [node.cpus]) * count
+        self._free_memory = array("d", [node.memory]) * count
+        self.processes_on = array("q", [0]) * count
         """Processes and daemons on each node."""
+        self.idle_gpus = np.frombuffer(self._idle_gpus, np.int64)
+        self.idle_cpus = np.frombuffer(self._idle_cpus, np.int64)
+        self.free_memory = np.frombuffer(self._free_memory, np.float64)
+        """Bytes."""
+        self.process_count = np.frombuffer(self.processes_on, np.int64)
+        """The same as *processes_on*."""
         self.processes: list[dict[BatchProcess, None]] = [{} for _ in range(count)]
         """The processes that run on a node or use one of its GPUs remotely, in the order in which they were added."""
 
@@ -56,31 +63,31 @@ class BatchCluster:
     def add(self, process: BatchProcess) -> None:
         """Claim all that *process* needs. Raises `ValueError` if it is not free."""
         job, node = process.job, process.node
-        if self.idle_cpus[node] < job.cpus or self.free_memory[node] < job.memory:
+        if self._idle_cpus[node] < job.cpus or self._free_memory[node] < job.memory:
             raise ValueError(f"node {node} has no room for a process of job {job.id}")
         if process.local_gpus + len(process.remote_nodes) != job.gpus:
             raise ValueError(f"job {job.id} needs {job.gpus} GPUs on each node")
         self._claim_gpus(node, process.local_gpus)
-        self.idle_cpus[node] -= job.cpus
-        self.free_memory[node] -= job.memory
-        self.process_count[node] += 1
+        self._idle_cpus[node] -= job.cpus
+        self._free_memory[node] -= job.memory
+        self.processes_on[node] += 1
         self.processes[node][process] = None
         for remote_node in process.remote_nodes:
             self._claim_gpus(remote_node, 1)
-            self.process_count[remote_node] += 1
+            self.processes_on[remote_node] += 1
             self.processes[remote_node][process] = None
 
     def remove(self, process: BatchProcess) -> None:
         """Release all that *process* has."""
         job, node = process.job, process.node
-        self.idle_gpus[node] += process.local_gpus
-        self.idle_cpus[node] += job.cpus
-        self.free_memory[node] += job.memory
-        self.process_count[node] -= 1
+        self._idle_gpus[node] += process.local_gpus
+        self._idle_cpus[node] += job.cpus
+        self._free_memory[node] += job.memory
+        self.processes_on[node] -= 1
         del self.processes[node][process]
         for remote_node in process.remote_nodes:
-            self.idle_gpus[remote_node] += 1
-            self.process_count[remote_node] -= 1
+            self._idle_gpus[remote_node] += 1
+            self.processes_on[remote_node] -= 1
             # With two GPUs of the same node, the process is listed there once.
             self.processes[remote_node].pop(process, None)
 
@@ -93,8 +100,8 @@ class BatchCluster:
         process.remote_nodes.remove(remote_node)
         process.local_gpus += 1
         process.migrated_gpus += 1
-        self.idle_gpus[remote_node] += 1
-        self.process_count[remote_node] -= 1
+        self._idle_gpus[remote_node] += 1
+        self.processes_on[remote_node] -= 1
         if remote_node not in process.remote_nodes:
             del self.processes[remote_node][process]
 
@@ -106,6 +113,10 @@ class BatchCluster:
             if process.node == node and process.remote_nodes
         )
 
+    def has_idle_gpu(self, node: int) -> bool:
+        """Return whether *node* has an idle GPU."""
+        return self._idle_gpus[node] > 0
+
     def idle_gpus_on_busy_nodes(self) -> int:
         """Return the number of idle GPUs on nodes with at least one process or daemon."""
         return int(self.idle_gpus[self.process_count > 0].sum())
@@ -115,6 +126,6 @@ class BatchCluster:
         return int(self.idle_gpus.sum())
 
     def _claim_gpus(self, node: int, count: int) -> None:
-        if self.idle_gpus[node] < count:
+        if self._idle_gpus[node] < count:
             raise ValueError(f"node {node} has no {count} idle GPUs")
-        self.idle_gpus[node] -= count
+        self._idle_gpus[node] -= count

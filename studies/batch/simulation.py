@@ -200,7 +200,7 @@ class BatchSimulation:
         while todo:
             node = todo.popleft()
             for process in self.cluster.processes_with_remote_gpus(node):
-                while process.remote_nodes and self.cluster.idle_gpus[node]:
+                while process.remote_nodes and self.cluster.has_idle_gpu(node):
                     remote_node = process.remote_nodes[0]
                     self._migrate(process, remote_node)
                     changed_nodes |= {node: None, remote_node: None}
@@ -251,15 +251,16 @@ class BatchSimulation:
 
     def _execution_time(self, running: _RunningBatchJob) -> float:
         """Return the seconds that the whole job would take under the present conditions."""
-        process_count, node = self.cluster.process_count, self.cluster.node
+        processes_on, node = self.cluster.processes_on, self.cluster.node
         work = running.job.work
         shared = remote = 0
         local = uses_mhelper = False
         for process in running.processes:
-            here = int(process_count[process.node])
-            shared = max(shared, here)
-            for remote_node in process.remote_nodes:
-                remote = max(remote, here, int(process_count[remote_node]))
+            here = processes_on[process.node]
+            if here > shared:
+                shared = here
+            if process.remote_nodes:
+                remote = max(remote, here, *(processes_on[other] for other in process.remote_nodes))
             local = local or process.local_gpus > 0
             uses_mhelper = uses_mhelper or process.migrated_gpus > 1
         gpu = models.local_gpu(work, node) if local else 0.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -171,6 +171,8 @@ class MalleableSimulation:
         self._kind = kind
         self._clock = Clock()
         self._waiting: deque[MalleableJob] = deque()
+        self._needs: Counter[int] = Counter()
+        """cGPUs -> how many of the jobs that wait need so many at least."""
         self._running: dict[_RunningMalleableJob, None] = {}
         self._records: list[MalleableJobRecord] = []
         self._check = None
@@ -199,6 +201,7 @@ class MalleableSimulation:
     def _arrive(self, job: MalleableJob) -> None:
         self._accumulate()
         self._waiting.append(job)
+        self._needs[self._needed(job.application)] += 1
         self._start_waiting()
 
     def _start_waiting(self) -> None:
@@ -219,6 +222,10 @@ class MalleableSimulation:
 
     def _start(self, job: MalleableJob) -> None:
         now, count = self._clock.now, min(self._idle, job.application.maximum)
+        needed = self._needed(job.application)
+        self._needs[needed] -= 1
+        if not self._needs[needed]:
+            del self._needs[needed]
         running = _RunningMalleableJob(job, count, now, job.application.work, now)
         self._idle -= count
         self._running[running] = None
@@ -230,8 +237,7 @@ class MalleableSimulation:
         """Resize a job if it should have another number of cGPUs, and schedule the next check."""
         self._accumulate()
         application = running.job.application
-        needs = [self._needed(job.application) for job in self._waiting]
-        wanted = choose_size(application, running.count, self._idle, needs)
+        wanted = choose_size(application, running.count, self._idle, self._needs.keys())
         if wanted != running.count:
             shrinks = wanted < running.count
             self._resize(running, wanted)
@@ -296,7 +302,7 @@ class MalleableSimulation:
 
 
 def choose_size(
-    application: MalleableApplication, count: int, idle: int, needs: Sequence[int]
+    application: MalleableApplication, count: int, idle: int, needs: Iterable[int]
 ) -> int:
     """Return how many cGPUs a job with *count* should have while *idle* are idle (Algorithm 8).
 

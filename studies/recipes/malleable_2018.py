@@ -54,13 +54,14 @@ def run(
     sizes: Sequence[int] = SIZES,
     seeds: Sequence[int] = SEEDS,
     progress: Callable[[str], object] = str,
+    gpus: int = GPUS,
 ) -> Iterator[MalleableRow]:
     """Run workloads of every size with every kind of jobs, drawn with every seed; yield a row for each."""
     for size in sizes:
         for kind in JobKind:
             progress(f"{size} jobs, {kind}")
             outcomes = [
-                MalleableSimulation(malleable.jobs(size, seed), GPUS, kind).run() for seed in seeds
+                MalleableSimulation(malleable.jobs(size, seed), gpus, kind).run() for seed in seeds
             ]
             records = [record for outcome in outcomes for record in outcome.records]
             completion = sample(

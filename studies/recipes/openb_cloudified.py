@@ -23,7 +23,7 @@ from studies.openb.fragmentation import Fragmentation, typical_mix
 from studies.openb.schedulers import SCHEDULERS
 from studies.openb.sizes import MIB, THOUSANDTHS
 
-SEEDS = range(42, 45)
+SEEDS = range(42, 52)
 SIZES = {"thousandths": THOUSANDTHS, "MiB": MIB}
 GAIN = 1.0
 """Percentage points by which cloudified tasks are expected to allocate more than tasks tied to nodes."""

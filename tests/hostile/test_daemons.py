@@ -280,6 +280,45 @@ for port in (0, 8400, 20000, 20999):
     assert said == ""
 
 
+THIEF = """
+import time
+child = os.fork()
+if child == 0:
+    os.closerange(3, 256)  # or its order would not end
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            listener = socket.create_server(("0.0.0.0", PORT))
+            break
+        except OSError:
+            pass
+    open("/tmp/listens", "w").close()
+    listener.accept()
+    open("/tmp/got-a-client", "w").close()
+    os._exit(0)
+print(child)
+"""
+
+
+def test_who_takes_the_port_of_a_neighbour_that_is_down_gets_none_of_its_clients(machine):
+    """Not even the monitor's health check, which would hand out the thief in the place of the neighbour."""
+    if "+BPF_FRAMEWORK" in machine.type("systemctl --version").stdout:
+        pytest.skip("it cannot take the port: see the test before")
+    port = PORTS[OTHER]
+    assert OTHER in machine.answer_to("gsaas-monitor", port)
+    machine.order(MINE, THIEF.replace("PORT", str(port)))
+    machine.type(f"systemctl kill --signal=KILL {UNITS[OTHER]}")
+    exists = "print(os.path.exists('/tmp/{}'))"
+    until(lambda: machine.order(MINE, exists.format("listens")) == "True", "the thief has the port")
+    assert machine.answer_to("gsaas-monitor", port) == "ConnectionRefusedError"
+    assert machine.order(MINE, exists.format("got-a-client")) == "False"
+    # The thief and its parent, which ends it with the rest of its unit.
+    machine.type(f"systemctl kill --signal=KILL {UNITS[MINE]}")
+    for uuid in GPUS:
+        until(lambda uuid=uuid: _serves(machine, uuid), "the daemons to serve again")
+    until(lambda: OTHER in machine.answer_to("gsaas-monitor", port), "the neighbour")
+
+
 def test_it_cannot_fill_the_disk_of_its_host_with_temporary_files(machine):
     used = "df --output=used --block-size=1M /tmp /var/tmp | tail -n 2"
     before = [int(mib) for mib in machine.type(used).stdout.split()]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import sqlalchemy
 
-START_PATIENCE = 60  # seconds
+START_PATIENCE = 25  # seconds
 STOP_PATIENCE = 30  # seconds
 USER, GROUP = "nobody", "nogroup"
 
@@ -211,6 +211,15 @@ class MariaDB(Daemon):
 
     def url(self, name: str) -> str:
         return f"mysql+pymysql://root@/{name}?unix_socket={self.directory / 'socket'}"
+
+    def status(self, variable: str) -> str:
+        """The value of one of the server's status variables."""
+        engine = sqlalchemy.create_engine(
+            self.url(self.admin_database), poolclass=sqlalchemy.NullPool
+        )
+        with engine.connect() as connection:
+            shown = connection.exec_driver_sql(f"SHOW GLOBAL STATUS LIKE '{variable}'")
+            return str(shown.one()[1])
 
 
 class PostgreSQL(Daemon):

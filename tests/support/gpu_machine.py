@@ -82,6 +82,11 @@ mkdir gsaas-monitor.service.d
 printf '[Service]\nBindReadOnlyPaths=/opt/driver:/proc/driver\n' >gsaas-monitor.service.d/driver.conf
 systemctl daemon-reload
 """
+CONNECT = """\
+import socket, sys
+try: print(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5).recv(99).decode())
+except OSError as error: print(type(error).__name__)
+"""
 ORDER = """\
 import socket, sys
 with socket.socket(socket.AF_UNIX) as order:
@@ -184,6 +189,21 @@ class GpuMachine:
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def answer_to(self, unit: str, port: int) -> str:
+        """Return what root, as a process of *unit*, receives at *port*, or the name of the error."""
+        procs = (
+            f"/proc/{self.leader}/root/sys/fs/cgroup{self.show(unit, 'ControlGroup')}/cgroup.procs"
+        )
+        join = 'echo $$ >"$0"; exec "$@"'
+        words = ("nsenter", f"--target={self.leader}", "--net", "/usr/bin/python3", "-c", CONNECT)
+        done = subprocess.run(
+            ["sh", "-euc", join, procs, *words, str(port)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout.strip()
 
     def answer(self, port: int, address: str = "127.0.0.1") -> Any:

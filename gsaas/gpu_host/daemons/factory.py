@@ -11,6 +11,7 @@ from gsaas import rpc
 from gsaas.gpu_host.daemons.service import DaemonService, DaemonSupervisor
 from gsaas.gpu_host.fence import control_group
 from gsaas.gpu_host.fence.fence import Fence
+from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.daemon import Daemon, DaemonStatus
 from gsaas.remoting.base import RemotingDriver
 from gsaas.remoting.daemon import OPERATOR
@@ -66,6 +67,9 @@ def service(
 class _NoSupervisor:
     """A `DaemonSupervisor` where operators run the daemons themselves: it does nothing."""
 
+    def adopt(self) -> None:
+        """Do nothing: the operator knows the daemons."""
+
     def start(self) -> None:
         """Do nothing: the operator starts the daemons."""
 
@@ -77,4 +81,12 @@ class _NoSupervisor:
 
     def statuses(self) -> list[DaemonStatus]:
         """Return nothing: the status of these daemons is not known."""
+        return []
+
+    def listeners(self) -> dict[int, ControlGroup]:
+        """Return nothing: a daemon may be any program."""
+        return {}
+
+    def problems(self) -> list[str]:
+        """Return nothing."""
         return []

@@ -11,12 +11,14 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gsaas.gpu_host.daemons import devices, health, ports, unit
 from gsaas.gpu_host.daemons.devices import NvidiaDevice
 from gsaas.gpu_host.daemons.systemd import Systemd, SystemdRefused
 from gsaas.gpu_host.daemons.unit import Confinement, Devices, UnitState
+from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.daemon import Daemon
 from gsaas.remoting.daemon import DaemonSettings
 
@@ -72,19 +74,11 @@ class Launcher:
         return {unit.key(state.name): state for state in found}
 
     def adopt(self) -> list[tuple[Daemon, int, UnitState]]:
-        """Return each daemon that an earlier monitor started, with its restarts and its unit.
-
-        A unit that has the name of a daemon's and no description of one is stopped.
-        """
+        """Return each daemon that an earlier monitor started, with its restarts and its unit."""
         found = []
-        for key, state in self.units().items():
-            try:
-                daemon, restarts = unit.parse(state.description)
-            except ValueError as error:
-                LOG.warning("unit %s is stopped, as its daemon is not known: %s", state.name, error)
-                self.stop(key)
-                continue
-            found.append((daemon, restarts, state))
+        for state in self.units().values():
+            with suppress(ValueError):  # a stranger, which `Strangers` ends
+                found.append((*unit.parse(state.description), state))
         return found
 
     def start(self, daemon: Daemon, restarts: int) -> None:
@@ -115,6 +109,10 @@ class Launcher:
             self._systemd.start_transient(name, wanted, [folder])
         except SystemdRefused as refusal:
             raise CannotStart(f"cannot start: systemd refuses it: {refusal}") from None
+
+    def control_group(self, daemon: Daemon) -> ControlGroup | None:
+        """Return the control group of a daemon; None while it has none."""
+        return self._systemd.control_group(unit.name(daemon.key))
 
     def check(self, daemon: Daemon) -> None:
         """Check the health of a daemon; raises `health.HealthCheckFailed`."""

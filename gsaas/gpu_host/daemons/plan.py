@@ -3,6 +3,7 @@
 
 1. A daemon that has to go is asked to end (SIGTERM), given `DaemonTimeouts.stop` seconds, and killed with all its
    children. It is forgotten, which confirms that it is gone, only when no process of it is left and its port is free.
+   A process that waits for a device may survive that; it is killed again after a pause that doubles each time.
 2. When the first process of a daemon ends, its children are killed before it is started again: they would go on
    serving without supervision.
 3. A daemon that ends is started again after a back-off that doubles each time; one that never becomes healthy counts
@@ -18,6 +19,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gsaas.objects.daemon import Daemon, DaemonState
+
+FIRST_KILL_PAUSE = 0.1
+"""Seconds until the processes of a daemon that are left are killed again, the first time."""
+LONGEST_KILL_PAUSE = 10.0
+STUCK_AFTER = 6
+"""A process that so many kills have not ended waits for something in the kernel."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,10 @@ class ObservedDaemon:
     """When it may be started again; None: its end has not been recorded."""
     terminated_at: float | None = None
     """When it was asked to end."""
+    kills: int = 0
+    """How many times its processes were killed."""
+    killed_at: float | None = None
+    """When, the last time."""
     port_taken: bool = False
     """None of its processes is left, and yet a process listens on its port."""
 
@@ -146,6 +157,16 @@ def backoff(failures: int, timeouts: DaemonTimeouts) -> float:
     return min(timeouts.first_pause * 2.0 ** (min(failures, 32) - 1), timeouts.longest_pause)
 
 
+def kill_pause(kills: int) -> float:
+    """Return the seconds from this kill, the first is 1, to the next one."""
+    return min(FIRST_KILL_PAUSE * 2.0 ** (min(kills, 32) - 1), LONGEST_KILL_PAUSE)
+
+
+def is_stuck(known: ObservedDaemon) -> bool:
+    """Return whether it has processes that cannot be killed."""
+    return known.has_processes and known.kills >= STUCK_AFTER
+
+
 def failures_after(known: ObservedDaemon, now: float, timeouts: DaemonTimeouts) -> int:
     """Return the number of failures in a row, including the end at *now*."""
     since = known.healthy_at
@@ -173,14 +194,14 @@ def _next_action(
             return None if known.port_taken else Forget(key)
         if known.terminated_at is None:
             return Terminate(key)
-        return Kill(key) if now >= known.terminated_at + timeouts.stop else None
+        return Kill(key) if now >= _next_kill(known, known.terminated_at + timeouts.stop) else None
     if not known.alive:
         if known.has_processes:
-            return Kill(key)
+            return Kill(key) if now >= _next_kill(known, now) else None
         if known.retry_at is None:
             return RecordExit(key)
         return Start(known.daemon) if now >= known.retry_at else None
-    if known.healthy_at is None and now >= known.started_at + timeouts.start:
+    if known.healthy_at is None and now >= _next_kill(known, known.started_at + timeouts.start):
         return Kill(key)
     return Check(key) if now >= _next_check(known, timeouts) else None
 
@@ -191,14 +212,24 @@ def _deadlines(
     """Yield the moments at which `_next_action` answers otherwise without any event."""
     if state(desired, known) is DaemonState.DRAINING:
         if known.has_processes and known.terminated_at is not None:
-            yield known.terminated_at + timeouts.stop
+            yield _next_kill(known, known.terminated_at + timeouts.stop)
     elif not known.alive:
-        if known.retry_at is not None:
+        if known.has_processes:
+            if known.killed_at is not None:
+                yield _next_kill(known, known.killed_at)
+        elif known.retry_at is not None:
             yield known.retry_at
     else:
         yield _next_check(known, timeouts)
         if known.healthy_at is None:
-            yield known.started_at + timeouts.start
+            yield _next_kill(known, known.started_at + timeouts.start)
+
+
+def _next_kill(known: ObservedDaemon, first: float) -> float:
+    """Return when its processes are to be killed; *first* is the moment of the first time."""
+    if known.killed_at is None:
+        return first
+    return max(first, known.killed_at + kill_pause(known.kills))
 
 
 def _next_check(known: ObservedDaemon, timeouts: DaemonTimeouts) -> float:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from gsaas import rpc, version
 from gsaas.gpu_host.fence.fence import Fence
+from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.daemon import (
     Daemon,
     DaemonReport,
@@ -43,14 +44,19 @@ STOP_TIMEOUT = 2.0
 UNKNOWN_SERIAL = -1
 """The serial until the engine has sent a desired state; those of the engine begin at 0."""
 
+_TELL = "told which daemons there are"
+
 T = TypeVar("T")
 
 
 class DaemonSupervisor(Protocol):
     """What `Supervisor` and `SimulatedSupervisor` have in common."""
 
+    def adopt(self) -> None:
+        """Find the daemons that an earlier monitor left."""
+
     def start(self) -> None:
-        """Adopt existing daemons, and begin to supervise."""
+        """Begin to supervise."""
 
     def stop(self) -> None:
         """End the supervision."""
@@ -60,6 +66,12 @@ class DaemonSupervisor(Protocol):
 
     def statuses(self) -> list[DaemonStatus]:
         """Return the status of every daemon that is desired or not gone yet, by key."""
+
+    def listeners(self) -> Mapping[int, ControlGroup]:
+        """Return the control group of each daemon that lives, by its port; empty where daemons have none."""
+
+    def problems(self) -> list[str]:
+        """Return what it cannot do, as sentences."""
 
 
 class DaemonService:
@@ -87,7 +99,8 @@ class DaemonService:
         """UUID -> that of the GPU that it is a MIG instance of."""
         self._fence = fence
         self._report_interval = report_interval
-        self._lock = threading.Lock()
+        # A supervisor may call `daemons_changed` while this service calls it.
+        self._lock = threading.RLock()
         self._synchronised = threading.Event()
         """The engine has sent the desired state, or the service is being stopped."""
         self._desired = DesiredState(UNKNOWN_SERIAL)
@@ -107,8 +120,10 @@ class DaemonService:
     def start(self, snapshot: GpuSnapshot) -> None:
         """Adopt the daemons and the fence that there are. Raises `OSError` if the kernel refuses the fence."""
         self._set_gpus(snapshot)
+        self._supervisor.adopt()
         if self._fence is not None:
-            self._fence.start(self._ranges())
+            # With the daemons that run, or their clients would be refused until the supervisor has looked.
+            self._fence.start(self._ranges(), self._supervisor.listeners())
         self._supervisor.start()
         with self._lock:
             self._reconcile()
@@ -170,7 +185,12 @@ class DaemonService:
         return self._parents.get(uuid)
 
     def daemons_changed(self) -> None:
-        """Report soon; the supervisor calls this after the status of a daemon has changed."""
+        """Report soon; the supervisor calls this after the status or the control group of a daemon has changed.
+
+        The fence lets clients connect to a daemon from now on, also while the engine does not answer.
+        """
+        with self._lock:
+            self._try_fence(_TELL, self._set_listeners)
         self._report_due.set()
         if self._settings.life == PER_GPU:
             unhealthy = self._unhealthy_gpus()
@@ -214,10 +234,14 @@ class DaemonService:
             desired = frozenset()
         # The fence goes first: see rule 3 of the module.
         self._try_fence("set", self._set_fence)
+        self._try_fence(_TELL, self._set_listeners)
         if self._desired.serial == UNKNOWN_SERIAL:
             existing = {status.daemon for status in self._supervisor.statuses()}
             desired |= {daemon for daemon in existing if daemon.lease_id is not None}
         self._supervisor.set_desired(desired | self._desired.daemons)
+
+    def _set_listeners(self, fence: Fence) -> None:
+        fence.set_listeners(self._supervisor.listeners())
 
     def _set_fence(self, fence: Fence) -> None:
         fence.set_ports(self._ranges())
@@ -242,7 +266,7 @@ class DaemonService:
             self._desired.serial,
             self._supervisor.statuses(),
             fence,
-            tuple(self._problems.values()),
+            (*self._problems.values(), *self._supervisor.problems()),
         )
 
     def _try_fence(self, what: str, act: Callable[[Fence], T]) -> T | None:
@@ -264,6 +288,7 @@ class DaemonService:
             self._report_due.clear()
             with self._lock:
                 self._try_fence("set", self._set_fence)
+                self._try_fence(_TELL, self._set_listeners)
                 report = self._reported = self._report().to_dict() | {"release": version.RELEASE}
             try:
                 self._engine.daemons_report(self.host, report)

@@ -99,6 +99,7 @@ def clean(conf: cfg.ConfigOpts, driver: RemotingDriver, host: str, gpu_address: 
     settings = driver.daemon_settings
     if settings is not None and settings.life != OPERATOR and not settings.in_process:
         supervising = supervisor(conf, settings, host, gpu_address, lambda _uuid: None)
+        supervising.adopt()
         supervising.start()
         supervising.set_desired(())
         gone = supervising.wait_until_gone(conf.daemons.stop_timeout + _CLEAN_MARGIN)

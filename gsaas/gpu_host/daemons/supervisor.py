@@ -33,7 +33,9 @@ from gsaas.gpu_host.daemons.plan import (
     Start,
     Terminate,
 )
+from gsaas.gpu_host.daemons.strangers import Strangers
 from gsaas.gpu_host.daemons.systemd import Changes, SystemdUnavailable
+from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 
 LOG = logging.getLogger(__name__)
@@ -69,6 +71,10 @@ class _SupervisedDaemon:
     failures: int = 0
     retry_at: float | None = None
     terminated_at: float | None = None
+    kills: int = 0
+    killed_at: float | None = None
+    group: ControlGroup | None = None
+    """What the fence knows it by; None: it has none yet."""
     given_up: bool = False
     """It was killed because it did not become healthy in time."""
     detail: str | None = None
@@ -78,8 +84,8 @@ class _SupervisedDaemon:
 class Supervisor:
     """Supervises the daemons of one host in a thread of its own.
 
-    *watch* returns what tells that a unit has changed. *on_change* is called without the lock, after the status of any
-    daemon has changed.
+    *watch* returns what tells that a unit has changed. *on_change* is called without the lock, after the status or the
+    control group of any daemon has changed, or a problem.
     """
 
     def __init__(
@@ -99,8 +105,9 @@ class Supervisor:
         self._lock = threading.Lock()
         self._desired: dict[str, Daemon] | None = None
         self._entries: dict[str, _SupervisedDaemon] = {}
-        self._announced: list[DaemonStatus] = []
-        """The statuses at the last call of *on_change*."""
+        self._strangers = Strangers(launcher, timeouts.stop, clock)
+        self._announced: tuple[object, ...] = ([], {}, [])
+        """Statuses, listeners and problems at the last call of *on_change*."""
         self._results: queue.SimpleQueue[tuple[str, float, str | None]] = queue.SimpleQueue()
         """Of health checks: the daemon's key, its start, and the failure, None for a success."""
         self._last_lines: queue.SimpleQueue[tuple[str, float, str]] = queue.SimpleQueue()
@@ -110,8 +117,8 @@ class Supervisor:
         self._checks = ThreadPoolExecutor(PARALLEL_CHECKS, thread_name_prefix="daemon-check")
         self._thread = threading.Thread(target=self._run, name="daemons", daemon=True)
 
-    def start(self) -> None:
-        """Adopt the daemons of an earlier monitor, and begin to supervise; raises `SystemdUnavailable`."""
+    def adopt(self) -> None:
+        """Find the daemons of an earlier monitor; raises `SystemdUnavailable`."""
         self._changes = self._watch()
         now = self._clock()
         for daemon, restarts, state in self._launcher.adopt():
@@ -120,7 +127,12 @@ class Supervisor:
             # Until its first check it counts as healthy: it was, most probably, and must not be reported as down.
             if entry.alive:
                 entry.healthy, entry.healthy_at = True, now
+                entry.group = self._launcher.control_group(daemon)
             self._entries[daemon.key] = entry
+        self._strangers.end(self._launcher.units(), self._entries.keys())
+
+    def start(self) -> None:
+        """Begin to supervise."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -146,10 +158,20 @@ class Supervisor:
         with self._lock:
             return self._statuses()
 
+    def listeners(self) -> dict[int, ControlGroup]:
+        """Return the control group of each daemon that lives, by its port."""
+        with self._lock:
+            return self._listeners()
+
+    def problems(self) -> list[str]:
+        """Return what it cannot end, as sentences."""
+        with self._lock:
+            return self._find_problems()
+
     def wait_until_gone(self, timeout: float) -> bool:
         """Wait up to *timeout* seconds until no daemon is left; return whether none is. No daemon may be desired."""
         deadline = time.monotonic() + timeout
-        while self.statuses():
+        while self.statuses() or self.problems():
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL_INTERVAL)
@@ -180,9 +202,10 @@ class Supervisor:
             LOG.warning("the daemons stay as they are: %s", error)
             self._unwatch()
             pause = RETRY_INTERVAL
-        statuses = self.statuses()
-        if statuses != self._announced:
-            self._announced = statuses
+        with self._lock:
+            news = self._statuses(), self._listeners(), self._find_problems()
+        if news != self._announced:
+            self._announced = news
             self._on_change()
         return pause
 
@@ -216,6 +239,8 @@ class Supervisor:
         self._look()
         while True:
             desired = self._effective_desired()
+            # systemd has no second unit of a name.
+            desired = {key: desired[key] for key in desired.keys() - self._strangers.keys}
             observed = {key: self._observe(entry) for key, entry in self._entries.items()}
             actions = planning.plan(desired, observed, self._clock(), self._timeouts)
             # A start, a recorded end and a removal make further actions due at once. The effect of a signal or of a
@@ -228,11 +253,16 @@ class Supervisor:
     def _pause(self, desired: dict[str, Daemon], observed: dict[str, ObservedDaemon]) -> float:
         moment = planning.next_due(desired, observed, self._timeouts)
         pause = LOOK_INTERVAL if moment is None else moment - self._clock()
+        now = self._clock()
         for key, known in observed.items():
-            if known.has_processes and not known.alive:
-                pause = min(max(pause, 0.0), POLL_INTERVAL)
-            elif planning.state(desired.get(key), known) is DaemonState.DRAINING:
-                pause = min(pause, POLL_INTERVAL if known.has_processes else PORT_POLL_INTERVAL)
+            if planning.state(desired.get(key), known) is DaemonState.DRAINING:
+                # A tenth of the time since: most end soon, and one that does not is not asked about too often.
+                since = now if known.terminated_at is None else known.terminated_at
+                pause = min(
+                    pause, (now - since) / 10 if known.has_processes else PORT_POLL_INTERVAL
+                )
+        if (due := self._strangers.due()) is not None:
+            pause = min(pause, due)
         # A check that is running wakes the thread when it ends, even if the next one is overdue by then.
         return max(pause, POLL_INTERVAL)
 
@@ -260,6 +290,8 @@ class Supervisor:
             failures=entry.failures,
             retry_at=entry.retry_at,
             terminated_at=entry.terminated_at,
+            kills=entry.kills,
+            killed_at=entry.killed_at,
             port_taken=draining and not has_processes and self._launcher.port_taken(entry.daemon),
         )
 
@@ -270,8 +302,14 @@ class Supervisor:
             state = units.get(key)
             was_alive, entry.alive = entry.alive, state is not None and state.alive
             entry.has_processes = self._launcher.has_processes(state)
+            if not entry.has_processes:
+                entry.group = None
+            elif entry.alive and (entry.group is None or not entry.healthy):
+                # It may have been started anew by somebody else.
+                entry.group = self._launcher.control_group(entry.daemon)
             if was_alive and not entry.alive:
                 self._record_how_it_ended(entry)
+        self._strangers.end(units, self._entries.keys())
 
     def _record_how_it_ended(self, entry: _SupervisedDaemon) -> None:
         entry.healthy = False
@@ -337,7 +375,11 @@ class Supervisor:
                     entry.detail = (
                         f"did not become healthy in {self._timeouts.start:g} s: {entry.detail}"
                     )
+                entry.kills += 1
+                entry.killed_at = self._clock()
                 self._launcher.kill(key)
+                if entry.kills == planning.STUCK_AFTER:
+                    LOG.warning("daemon %s: %s", key, _cannot_be_killed(key))
             case RecordExit(key):
                 self._record_exit(self._entries[key])
                 return True
@@ -390,11 +432,37 @@ class Supervisor:
         for key in sorted(desired.keys() | self._entries.keys()):
             entry = self._entries.get(key)
             if entry is None:
-                statuses.append(DaemonStatus(desired[key], DaemonState.STARTING))
+                detail = self._strangers.problem(key)
+                statuses.append(DaemonStatus(desired[key], DaemonState.STARTING, detail=detail))
                 continue
-            state = planning.state(desired.get(key), self._observe(entry))
+            known = self._observe(entry)
+            state = planning.state(desired.get(key), known)
             detail = None if state is DaemonState.HEALTHY else entry.detail
-            if state is DaemonState.DRAINING and self._launcher.port_taken(entry.daemon):
+            if planning.is_stuck(known):
+                detail = _cannot_be_killed(key)
+            elif state is DaemonState.DRAINING and self._launcher.port_taken(entry.daemon):
                 detail = f"a process still listens on port {entry.daemon.port}"
             statuses.append(DaemonStatus(entry.daemon, state, entry.restarts, detail))
         return statuses
+
+    def _listeners(self) -> dict[int, ControlGroup]:
+        return {
+            entry.daemon.port: entry.group
+            for entry in self._entries.values()
+            if entry.group is not None
+        }
+
+    def _find_problems(self) -> list[str]:
+        stuck = [
+            f"daemon {key}: {_cannot_be_killed(key)}"
+            for key, entry in sorted(self._entries.items())
+            if entry.kills and planning.is_stuck(self._observe(entry))
+        ]
+        return [*stuck, *self._strangers.problems()]
+
+
+def _cannot_be_killed(key: str) -> str:
+    return (
+        "a process of it does not end, as it waits for something in the kernel, such as a device; its GPU is given to "
+        f"no other lease until then. See systemctl status {unit.name(key)}"
+    )

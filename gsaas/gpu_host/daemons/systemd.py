@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from jeepney import DBusAddress, DBusErrorResponse, MatchRule, new_method_call
@@ -19,6 +20,7 @@ from jeepney.io.blocking import DBusConnection, Proxy, open_dbus_connection
 from jeepney.low_level import HeaderFields
 
 from gsaas.gpu_host.daemons.unit import Property, UnitState
+from gsaas.gpu_host.fence.layout import ControlGroup
 
 _NAME = "org.freedesktop.systemd1"
 _PATH = "/org/freedesktop/systemd1"
@@ -128,6 +130,18 @@ class Systemd:
         """Return whether any process is left in the control group of a unit."""
         (found,) = self._act("GetUnitProcesses", "s", (name,)) or ([],)
         return bool(found)
+
+    def control_group(self, name: str) -> ControlGroup | None:
+        """Return the control group of a service; None if it has none, or is not loaded."""
+        path = _UNITS + _escape(name)
+        try:
+            place = str(self._property(path, _SERVICE, "ControlGroup"))
+            number = int(self._property(path, _SERVICE, "ControlGroupId"))
+        except SystemdRefused as refusal:
+            if refusal.error in _GONE:
+                return None
+            raise
+        return ControlGroup(number, len(PurePosixPath(place).parts) - 1) if number else None
 
     def ending(self, name: str) -> Ending | None:
         """Return how a service ended; None if it is not loaded, as one that ended well."""

@@ -4,7 +4,8 @@
 1. It reads the kernel, compares, and changes what differs: at the start, at every `apply`, and at every `audit`.
 2. Until the first `apply`, the admissions of an earlier monitor stay.
 3. When an admission is removed, its connections are ended.
-4. An admission of the host's own address is for its own programs. It is stored as `ruleset.HERE`: their packets use the
+4. While it knows daemons by their control groups, a port leads to its own daemon only, whatever listens there.
+5. An admission of the host's own address is for its own programs. It is stored as `ruleset.HERE`: their packets use the
    loopback device and may have any address of the host.
 """
 
@@ -12,13 +13,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gsaas.gpu_host.fence import sockets
-from gsaas.gpu_host.fence.layout import ControlGroup, FenceLayout, Range, merge
+from gsaas.gpu_host.fence.layout import ControlGroup, FenceLayout, Listener, Range, merge
 from gsaas.gpu_host.fence.ruleset import HERE
-from gsaas.gpu_host.fence.table import FenceTable
+from gsaas.gpu_host.fence.table import Elements, FenceTable
 from gsaas.objects.daemon import Admission, FenceReport
 
 LOG = logging.getLogger(__name__)
@@ -46,12 +47,19 @@ class Fence:
         self._lock = threading.Lock()
         self._table: FenceTable | None = None
         self._desired: frozenset[Admission] | None = None
+        self._listeners: frozenset[Listener] = frozenset()
 
-    def start(self, ranges: Iterable[Range]) -> None:
-        """Guard these ports from now on; `OSError` if another process owns the table."""
+    def start(
+        self, ranges: Iterable[Range], listeners: Mapping[int, ControlGroup] | None = None
+    ) -> None:
+        """Guard these ports from now on, with *listeners* as for `set_listeners`.
+
+        `OSError` if another process owns the table.
+        """
         with self._lock:
             self._table = FenceTable(self._netns)
             self._layout = replace(self._layout, ranges=merge(ranges))
+            self._know(listeners or {})
             self._reconcile()
 
     def stop(self) -> None:
@@ -78,6 +86,22 @@ class Fence:
                 self._layout = layout
                 self._reconcile()
 
+    def set_listeners(self, listeners: Mapping[int, ControlGroup]) -> None:
+        """Let ports lead to the daemons in these control groups, and to no other program in a unit of systemd.
+
+        All groups are of one level. Empty: whatever listens at a port is its daemon.
+        """
+        with self._lock:
+            before = self._layout, self._listeners
+            self._know(listeners)
+            if before == (self._layout, self._listeners):
+                return
+            try:
+                self._reconcile()
+            except OSError:
+                self._layout, self._listeners = before  # or the next call would find nothing to do
+                raise
+
     def apply(self, admissions: Iterable[Admission]) -> None:
         """Admit these and no others."""
         with self._lock:
@@ -96,22 +120,30 @@ class Fence:
             if found is None:
                 return FenceReport(frozenset())
             return FenceReport(
-                frozenset(self._as_reported(admission) for admission in found.admitted),
+                frozenset(self._as_reported(each) for each in found.elements.admitted),
                 found.refused,
             )
 
     def _reconcile(self) -> None:
         table = self._started_table()
         found = table.read(self._layout)
-        admitted = frozenset() if found is None else found.admitted
-        desired = admitted if self._desired is None else self._desired
+        actual = Elements() if found is None else found.elements
+        admitted = actual.admitted if self._desired is None else self._desired
+        desired = Elements(admitted, self._listeners)
         if found is None or found.comment != self._layout.comment or not found.intact:
             table.rebuild(self._layout, desired)
-        elif desired != admitted:
-            table.change(add=desired - admitted, remove=admitted - desired)
+        elif desired != actual:
+            table.change(add=desired - actual, remove=actual - desired)
         # After the change: a connection that is ended now cannot be opened again.
-        if ended := sockets.destroy(self._netns, admitted - desired, here=HERE):
+        if ended := sockets.destroy(self._netns, actual.admitted - admitted, here=HERE):
             LOG.info("%d connections were ended, as their admissions were removed", ended)
+
+    def _know(self, listeners: Mapping[int, ControlGroup]) -> None:
+        level = max((group.level for group in listeners.values()), default=None)
+        self._layout = replace(self._layout, daemon_level=level)
+        self._listeners = frozenset(
+            Listener(port, group.number) for port, group in listeners.items()
+        )
 
     def _started_table(self) -> FenceTable:
         if self._table is None:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules of a fence depend on: its ports and its limit of connections. Pure: no I/O."""
+"""What the rules of a fence depend on, and which programs may listen at its ports. Pure: no I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Range = tuple[int, int]
 """First and last TCP port, both included."""
 
-VERSION = 3
+VERSION = 4
 """Part of the table's comment. When it is increased, an upgraded monitor builds the table anew."""
 
 
@@ -23,6 +24,14 @@ class ControlGroup:
     """How many control groups it is below the root."""
 
 
+class Listener(NamedTuple):
+    """The permission to be connected to: a port, and the control group of the daemon that has it."""
+
+    port: int
+    group: int
+    """`ControlGroup.number`."""
+
+
 @dataclass(frozen=True)
 class FenceLayout:
     """Everything that the rules depend on. Equal layouts have equal rules, and equal comments on the table."""
@@ -33,13 +42,16 @@ class FenceLayout:
     """Upper bound of the connections of one source address to one port at a time."""
     monitor: ControlGroup | None
     """That of the monitor, whose health checks come from this host itself and have to pass; None: there are none."""
+    daemon_level: int | None = None
+    """`ControlGroup.level` of all daemons; None: whatever listens at a port is its daemon."""
 
     @property
     def comment(self) -> str:
         """The comment on a table that was built for this layout."""
         ports = ",".join(f"{first}-{last}" for first, last in self.ranges)
         monitor = "" if self.monitor is None else f" {self.monitor.number}"
-        return f"gsaas-fence {VERSION} {ports} {self.connections}{monitor}"
+        level = "" if self.daemon_level is None else f" level {self.daemon_level}"
+        return f"gsaas-fence {VERSION} {ports} {self.connections}{monitor}{level}"
 
 
 def merge(ranges: Iterable[Range]) -> tuple[Range, ...]:

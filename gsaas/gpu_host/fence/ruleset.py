@@ -8,8 +8,14 @@
             this host itself is admitted. These users open no connection to such ports of other hosts either, where
             this host's address may be admitted
 
-One set contains all admissions, as (address, port). Each has a limited number of connections at a time. The rules check
-every packet, not only the first of a connection, so an address that is not admitted any more is cut off at once.
+A connection is only opened to the program that the port belongs to: the socket that would take it has to be of the
+control group of that port's daemon. So a daemon that listens at the port of a neighbour gets no client of the
+neighbour's, nor the monitor. None opens a connection from the port of another one either: of the socket that this
+leaves behind when it is closed, the kernel does not know the control group any more.
+
+One set contains all admissions, as (address, port), and one all daemons, as (port, control group). Each admission has a
+limited number of connections at a time. The rules check every packet, not only the first of a connection, so an address
+that is not admitted any more is cut off at once.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from gsaas.netlink.wire import Message
 
 INET = nft.NFPROTO_INET
 TABLE = "gsaas_fence"
-ADMITTED, CONNECTIONS, REFUSED = "admitted", "connections", "refused"
+ADMITTED, CONNECTIONS, REFUSED, LISTENERS = "admitted", "connections", "refused", "listeners"
 DYNAMIC_USERS = (61184, 65519)
 """First and last UID of the users that systemd makes for units (systemd's UIDS-GIDS document)."""
 HERE = "127.0.0.1"
@@ -46,14 +52,16 @@ _REFUSED_SOURCES = 4096
 
 
 def build(layout: FenceLayout, flags: int) -> list[Message]:
-    """Return the messages that build the whole table, without any admission; *flags* are the table's."""
+    """Return the messages that build the whole table, without elements; *flags* are the table's."""
     pair = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     source = (nft.DATA_TYPE_IPADDR,)
+    listener = (nft.DATA_TYPE_INET_SERVICE, nft.DATA_TYPE_CGROUPV2)
     return [
         ex.add_table(INET, TABLE, flags, layout.comment),
         ex.add_set(INET, TABLE, ADMITTED, 1, pair, 8),
         ex.add_set(INET, TABLE, CONNECTIONS, 2, pair, 8, counts=_SOURCES),
         ex.add_set(INET, TABLE, REFUSED, 3, source, 4, counts=_REFUSED_SOURCES),
+        ex.add_set(INET, TABLE, LISTENERS, 4, listener, 12),
         _add_chain("guard"),
         _add_chain("local"),
         ex.add_chain(INET, TABLE, "input", _INPUT, _PRIORITY),
@@ -77,7 +85,10 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
     ]
     of_a_unit = _between(Meta.NFT_META_SKUID, *DYNAMIC_USERS)
     inside = _device(Meta.NFT_META_OIFNAME, b"lo")
+    foreign = _not_the_daemon(layout.daemon_level)
     chains = [
+        # Before what passes: neither the monitor nor this host's programs and VMs may meet it.
+        *([("guard", [*opens, *_port(2), *foreign, *refuse])] if foreign else []),
         ("guard", [*_device(Meta.NFT_META_IIFNAME, b"lo"), *accept]),
         ("guard", [*_device(Meta.NFT_META_IIFNAME, RODVR_DEVICE), *accept]),
         (
@@ -98,6 +109,10 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
         chains.append(("input", [*_tcp_to(first, last), _goto("guard")]))
         chains.append(("output", [*inside, *_tcp_to(first, last), _goto("local")]))
         chains.append(("output", [*_tcp_to(first, last), *opens, *of_a_unit, *refuse]))
+        if foreign:
+            # Dropped, as a reset would not pass either: it would go to a port of daemons.
+            drop = [ex.counter(), ex.verdict(ex.DROP)]
+            chains.append(("output", [*_tcp(0, first, last), *opens, *_port(0), *foreign, *drop]))
     return chains
 
 
@@ -108,6 +123,17 @@ def _of_the_monitor(
         return []
     same = [ex.control_group(group.level, R), ex.compare(R, ex.host64(group.number))]
     return [("local", [*same, *accept])]
+
+
+def _not_the_daemon(level: int | None) -> list[Expression]:
+    """Match a packet whose socket, here, is of no daemon that has the port in the register R; none: no such rule.
+
+    A packet without a socket does not match, nor does one of a program outside of units, such as in init.scope.
+    """
+    if level is None:
+        return []
+    fields = {"set": LISTENERS, "set_id": 4, "sreg": R, "flags": {"NFT_LOOKUP_F_INV"}}
+    return [ex.control_group(level, R + 1), genex("lookup", fields)]
 
 
 def _between(key: Meta, first: int, last: int) -> list[Expression]:
@@ -129,10 +155,19 @@ def rules_per_chain(layout: FenceLayout) -> dict[str, int]:
 
 
 def _tcp_to(first: int, last: int) -> list[Expression]:
+    return _tcp(2, first, last)
+
+
+def _port(offset: int) -> list[Expression]:
+    """Load the source port, *offset* 0, or the destination port, 2."""
+    return [ex.load(TRANSPORT, offset, 2, R)]
+
+
+def _tcp(offset: int, first: int, last: int) -> list[Expression]:
     return [
         ex.meta(Meta.NFT_META_L4PROTO, R),
         ex.compare(R, _TCP),
-        ex.load(TRANSPORT, 2, 2, R),
+        *_port(offset),
         ex.compare(R, first.to_bytes(2, "big"), _AT_LEAST),
         ex.compare(R, last.to_bytes(2, "big"), _AT_MOST),
     ]

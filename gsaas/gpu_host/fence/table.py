@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pyroute2.netlink import NLM_F_CREATE
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.gpu_host.fence import ruleset
-from gsaas.gpu_host.fence.layout import FenceLayout
-from gsaas.gpu_host.fence.ruleset import ADMITTED, INET, TABLE
+from gsaas.gpu_host.fence.layout import FenceLayout, Listener
+from gsaas.gpu_host.fence.ruleset import ADMITTED, INET, LISTENERS, TABLE
 from gsaas.netlink import expressions as ex
 from gsaas.netlink import wire
 from gsaas.netlink.expressions import SUBSYSTEM
@@ -33,6 +34,18 @@ _CHUNK = 1500
 
 
 @dataclass(frozen=True)
+class Elements:
+    """What the sets of the table contain, or what is to be added or removed."""
+
+    admitted: frozenset[Admission] = frozenset()
+    listeners: frozenset[Listener] = frozenset()
+
+    def __sub__(self, other: Elements) -> Elements:
+        """Return what is in this and not in *other*."""
+        return Elements(self.admitted - other.admitted, self.listeners - other.listeners)
+
+
+@dataclass(frozen=True)
 class TableState:
     """The table as the kernel has it."""
 
@@ -40,7 +53,7 @@ class TableState:
     """`FenceLayout.comment` of the layout that it was built for."""
     intact: bool
     """Every chain has the expected number of rules."""
-    admitted: frozenset[Admission]
+    elements: Elements
     refused: int
     """Packets that were answered with a reset since the table was built."""
 
@@ -81,31 +94,32 @@ class FenceTable:
         return TableState(
             comment,
             counted == ruleset.rules_per_chain(layout),
-            frozenset(self._admitted()),
+            Elements(frozenset(self._admitted()), frozenset(self._listeners())),
             refused,
         )
 
-    def rebuild(self, layout: FenceLayout, admissions: Iterable[Admission]) -> None:
+    def rebuild(self, layout: FenceLayout, wanted: Elements) -> None:
         """Replace the table, if there is one, in one transaction: packets of admitted addresses pass all the time."""
         remains = [] if self._table() is None else [ex.delete_table(INET, TABLE)]
-        elements = _elements(True, admissions)
+        elements = _elements(True, wanted)
         try:
             self._netlink.transact([*remains, *ruleset.build(layout, self._flags), *elements])
         except NetlinkRefused as refusal:
             unknown = refusal.errno in (errno.EOPNOTSUPP, errno.EINVAL)
-            if refusal.what == "add rule to chain local" and layout.monitor is not None:
+            needs_groups = layout.monitor is not None or layout.daemon_level is not None
+            if refusal.what.startswith("add rule to chain") and needs_groups:
                 raise NetlinkRefused(
                     refusal.errno or errno.EOPNOTSUPP,
-                    "admit the monitor by its control group: nftables of this kernel has no `socket cgroupv2`, which "
-                    "Linux 5.13 added as the module nft_socket",
+                    "know monitor and daemons by their control groups: nftables of this kernel has no "
+                    "`socket cgroupv2`, which Linux 5.13 added as the module nft_socket",
                 ) from refusal
             if not (self._flags and unknown and refusal.what.startswith("add table")):
                 raise
             self._flags = 0  # this kernel does not support owners of tables
             self._netlink.transact([*remains, *ruleset.build(layout, 0), *elements])
 
-    def change(self, add: Iterable[Admission], remove: Iterable[Admission]) -> None:
-        """Add and remove admissions; raises `NetlinkRefused`, and changes nothing, if one is there or is missing."""
+    def change(self, add: Elements, remove: Elements) -> None:
+        """Add and remove elements; raises `NetlinkRefused`, and changes nothing, if one is there or is missing."""
         self._netlink.transact([*_elements(False, remove), *_elements(True, add)])
 
     def remove(self) -> None:
@@ -148,34 +162,55 @@ class FenceTable:
         return counted, refused
 
     def _admitted(self) -> Iterable[Admission]:
-        """Yield the elements of the set."""
-        body = wire.text(_LIST_TABLE, TABLE) + wire.text(_LIST_SET, ADMITTED)
-        request = Message(SUBSYSTEM | nft.NFT_MSG_GETSETELEM, INET, body, 0, "read admitted")
+        for key in self._keys(ADMITTED):
+            yield Admission(socket.inet_ntoa(key[:4]), int.from_bytes(key[4:6], "big"))
+
+    def _listeners(self) -> Iterable[Listener]:
+        try:
+            for key in self._keys(LISTENERS):
+                yield Listener(
+                    int.from_bytes(key[:2], "big"), int.from_bytes(key[4:12], sys.byteorder)
+                )
+        except NetlinkRefused as refusal:
+            if refusal.errno != errno.ENOENT:  # a table of an earlier release has no such set
+                raise
+
+    def _keys(self, name: str) -> Iterable[bytes]:
+        """Yield the keys of the elements of a set."""
+        body = wire.text(_LIST_TABLE, TABLE) + wire.text(_LIST_SET, name)
+        request = Message(SUBSYSTEM | nft.NFT_MSG_GETSETELEM, INET, body, 0, f"read {name}")
         for answer in self._netlink.dump(request):
             elements = wire.by_kind(answer).get(_LIST_ELEMENTS, b"")
             for _, element in wire.attributes(elements):
-                key = wire.by_kind(wire.by_kind(element)[_ELEMENT_KEY])[_DATA_VALUE]
-                yield Admission(socket.inet_ntoa(key[:4]), int.from_bytes(key[4:6], "big"))
+                yield wire.by_kind(wire.by_kind(element)[_ELEMENT_KEY])[_DATA_VALUE]
 
 
-def _elements(add: bool, admissions: Iterable[Admission]) -> list[Message]:
-    """Return the messages that add these elements to the set, or remove them from it."""
-    listed = sorted(admissions)
+def _elements(add: bool, elements: Elements) -> list[Message]:
+    """Return the messages that add these elements to their sets, or remove them."""
+    admitted = [
+        socket.inet_aton(admission.address) + admission.port.to_bytes(2, "big") + bytes(2)
+        for admission in sorted(elements.admitted)
+    ]
+    listeners = [
+        listener.port.to_bytes(2, "big") + bytes(2) + ex.host64(listener.group)
+        for listener in sorted(elements.listeners)
+    ]
+    return [*_of_set(ADMITTED, add, admitted), *_of_set(LISTENERS, add, listeners)]
+
+
+def _of_set(name: str, add: bool, keys: list[bytes]) -> Iterator[Message]:
     kind = SUBSYSTEM | (nft.NFT_MSG_NEWSETELEM if add else nft.NFT_MSG_DELSETELEM)
-    messages = []
-    for start in range(0, len(listed), _CHUNK):
-        some = [_element(admission) for admission in listed[start : start + _CHUNK]]
+    flags = NLM_F_CREATE if add else 0
+    for start in range(0, len(keys), _CHUNK):
+        some = keys[start : start + _CHUNK]
         body = (
             wire.text(_LIST_TABLE, TABLE)
-            + wire.text(_LIST_SET, ADMITTED)
-            + wire.nested(_LIST_ELEMENTS, *some)
+            + wire.text(_LIST_SET, name)
+            + wire.nested(_LIST_ELEMENTS, *map(_element, some))
         )
-        flags = NLM_F_CREATE if add else 0
-        verb = "admit" if add else "stop admitting"
-        messages.append(Message(kind, INET, body, flags, f"{verb} {len(some)} addresses"))
-    return messages
+        what = f"{'add' if add else 'remove'} {len(some)} elements of {name}"
+        yield Message(kind, INET, body, flags, what)
 
 
-def _element(admission: Admission) -> bytes:
-    key = socket.inet_aton(admission.address) + admission.port.to_bytes(2, "big") + bytes(2)
+def _element(key: bytes) -> bytes:
     return wire.nested(_ELEMENT, wire.nested(_ELEMENT_KEY, wire.attribute(_DATA_VALUE, key)))

@@ -36,7 +36,7 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-VERSION = 5
+VERSION = 6
 """Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
 rebuilds the tables."""
 
@@ -286,9 +286,7 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.load(NETWORK, 0, 8, R),
         ex.compare(R, bytes.fromhex("0001080006040001")),  # Ethernet, IPv4, request
         ex.load(NETWORK, 24, 4, R + 4),
-        ex.load(NETWORK, 24, 4, R),
-        ex.mask(R, prefix.netmask.packed),
-        ex.compare(R, prefix.network_address.packed),
+        *_address_in(24, prefix),
         ex.load(NETWORK, 8, 10, R),
         ex.store(NETWORK, 18, 10, R),  # target := sender
         ex.store(NETWORK, 14, 4, R + 4),  # sender := the requested address
@@ -361,9 +359,20 @@ def _in_network(offset: int, network: ipaddress.IPv4Network) -> list[Expression]
     return [
         ex.meta(Meta.NFT_META_PROTOCOL, R),
         ex.compare(R, _ETHERTYPE_IPV4),
+        *_address_in(offset, network),
+    ]
+
+
+def _address_in(offset: int, network: ipaddress.IPv4Network) -> list[Expression]:
+    """Match packets whose bytes at *offset* of the network header are an address in *network*."""
+    address, bits = network.network_address.packed, network.prefixlen
+    if bits and bits % 8 == 0:
+        # Without a mask, which is the longest expression of a tap's chain: what is written for every VM.
+        return [ex.load(NETWORK, offset, bits // 8, R), ex.compare(R, address[: bits // 8])]
+    return [
         ex.load(NETWORK, offset, 4, R),
         ex.mask(R, network.netmask.packed),
-        ex.compare(R, network.network_address.packed),
+        ex.compare(R, address),
     ]
 
 

@@ -20,7 +20,7 @@ from gsaas.rodvr.limits import USUAL
 
 OWNED = ex.OWNER | ex.PERSIST
 FENCE = fence_layout.FenceLayout(
-    ((8308, 8400), (20000, 29999)), 64, fence_layout.ControlGroup(4711, 2)
+    ((8308, 8400), (20000, 29999)), 64, fence_layout.ControlGroup(4711, 2), 3
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -51,23 +52,55 @@ def test_requests_come_in_the_order_of_their_arrival(tmp_path: Path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("0,1,1,borrowed,", "mode is shared or exclusive, not 'borrowed'"),
-        ("0,1,1,shared,", "memory_mb is given in shared mode, and only there"),
-        ("0,1,1,exclusive,5", "memory_mb is given in shared mode, and only there"),
-        ("0,1,1,shared,0", "memory_mb is given|cannot have 0 MiB"),
-        ("0,1,0,exclusive,", "0 cGPUs cannot be asked for"),
-        ("0,0,1,exclusive,", "duration is more than 0"),
-        ("0,1,1,exclusive,,,,ninety", "'ninety' is not a compute capability"),
-        ("0,1,1,exclusive,,,,,nearby", "locality is 'nearby'"),
-        ("soon,1,1,exclusive,", "line 3: .*soon"),
-        ("0,1", "line 3: "),
+        ("0,1,1,borrowed,", "mode: it is shared or exclusive, not 'borrowed'"),
+        ("0,1,1,shared,", "memory_mb: it is given in shared mode, and only there"),
+        ("0,1,1,exclusive,5", "memory_mb: it is given in shared mode, and only there"),
+        ("0,1,1,shared,0", "memory_mb: a cGPU cannot have 0 MiB"),
+        ("0,1,0,exclusive,", "count: 0 cGPUs cannot be asked for"),
+        ("0,1,1.5,exclusive,", "count: '1.5' is no whole number"),
+        ("0,1,10000000000,exclusive,", "count: 10000000000 is more than 1,000,000,000"),
+        ("0,0,1,exclusive,", "duration: it is more than 0"),
+        ("-1,1,1,exclusive,", "arrival: it is not before 0"),
+        ("0,1,1,exclusive,,,,ninety", "capability: 'ninety' is not a compute capability"),
+        ("0,1,1,exclusive,,,,,nearby", "locality: locality is 'nearby'"),
+        ("soon,1,1,exclusive,", "arrival: 'soon' is no number"),
+        ("nan,1,1,exclusive,", "arrival: nan is no number of seconds up to"),
+        ("0,inf,1,exclusive,", "duration: inf is no number of seconds up to"),
+        ("1e300,1,1,exclusive,", "arrival: 1e300 is no number of seconds up to"),
+        ("0,1", "count: '' is no whole number"),
     ],
 )
 def test_a_line_that_makes_no_sense_is_named(tmp_path: Path, line: str, reason: str):
     header = "arrival,duration,count,mode,memory_mb,project,model,capability,locality"
     path = written(tmp_path, f"{header}\n1,1,1,exclusive,\n{line}\n")
-    with pytest.raises(HistoryError, match=reason):
+    with pytest.raises(HistoryError, match=f"^{path}, line 3, column {re.escape(reason)}"):
         history.read(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path):
+    path = tmp_path / "history"
+    path.write_text("arrival,duration,count,mode\n0,1,1,exclusive\n", encoding="utf-8-sig")
+    assert history.read(path) == [Demand(0, 0, 1, 1, "exclusive", None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reason"),
+    [
+        ("swf", " 1 nan 5 60 4 -1 -1 4 -1 -1 1 7\n", "line 1, column 2: nan is no number"),
+        ("swf", " 1 0 5 60 4 -1\n", "line 1 has 6 columns and not at least 12"),
+        (
+            "openb",
+            "num_gpu,gpu_milli,creation_time,deletion_time\n1,1000,0,9\n1,1000,1e300,\n",
+            "line 3, column creation_time: 1e300 is no number of seconds",
+        ),
+        ("openb", "num_gpu,gpu_milli\n1,1000\n", "it has no creation_time"),
+        ("leases", '{"leases": [{}]}', "it has no released_at"),
+        ("leases", '[\n{"a": nan}]', "line 2 column 7"),
+    ],
+)
+def test_what_is_wrong_with_another_format_is_named(tmp_path: Path, kind, text, reason):
+    with pytest.raises(HistoryError, match=f"history is not in the format {kind}: .*{reason}"):
+        importers.read(kind, written(tmp_path, text))
 
 
 def test_a_missing_column_is_named(tmp_path: Path):

@@ -13,6 +13,8 @@ import pytest
 
 from gsaas.cli import sim as program
 from gsaas.sim import scenario
+from gsaas.sim.cloud import Simulation, Site
+from gsaas.sim.history import Demand
 from gsaas.sim.report import svg
 from gsaas.sim.scenario import ScenarioError
 
@@ -202,6 +204,52 @@ def test_what_goes_wrong_is_one_sentence(folder: Path, capsys, arguments, reason
     error = capsys.readouterr().err
     assert reason in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--years=0", "--years=nan", "--wait=-1", "--wait=inf", "--percent=-3", "--percent=101"),
+        *("--gpus=0", "--memory-mb=-5", "--gpu-cost=1e300", "--kwh-cost=-1"),
+    ],
+)
+def test_a_number_that_no_plan_can_have_is_one_sentence(folder: Path, capsys, option: str):
+    arguments = ["plan", str(folder / "history.csv"), "--gpus=4", "--memory-mb=1000", option]
+    assert program.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"gsaas-sim: {option.partition('=')[0]} is a number from ")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[\n{"run": 1,\n', "summary.json, line 3, column 1: Expecting"),
+        ("{}", "summary.json is no list of runs with run, policy"),
+        ('[{"run": "a"}]', "summary.json is no list of runs with run, policy"),
+        ("\x80", "summary.json cannot be read"),
+    ],
+)
+def test_a_broken_summary_is_named(folder: Path, capsys, text: str, reason: str):
+    (folder / "out").mkdir()
+    (folder / "out" / "summary.json").write_bytes(text.encode("latin-1"))
+    assert program.main(["compare", str(folder / "out")]) == 1
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+
+
+def test_a_scenario_may_begin_with_a_byte_order_mark(folder: Path):
+    path = folder / "scenario.toml"
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert len(scenario.read(path).runs) == 2
+
+
+def test_progress_is_shown_within_a_run():
+    seen = []
+    demands = [Demand(n, n, 1, 1, "exclusive", None) for n in range(1000)]
+    Simulation(demands, Site(1, 1, 1000), progress=seen.append).run()
+    assert seen == list(range(1, 101))
 
 
 def test_charts_are_well_formed_and_stay_on_the_paper():

@@ -73,6 +73,7 @@ class GpuHost:
         )
         supervisor = Supervisor(launcher, timeouts, lambda: Changes(unit.PREFIX, address))
         self._supervisors.append(supervisor)
+        supervisor.adopt()
         supervisor.start()
         return supervisor
 

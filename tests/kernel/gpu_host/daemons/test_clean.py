@@ -42,6 +42,17 @@ def test_clean_waits_for_the_monitor_to_be_stopped_and_then_ends_everything(host
     assert host.machine.units() == []
 
 
+def test_clean_ends_units_of_another_release_too(host, clean):
+    """They obey no SIGTERM, and their description cannot be read."""
+    host.machine.type(
+        "systemd-run --unit=gsaas-daemon-stranger -p TimeoutStopSec=infinity "
+        "sh -c 'trap \"\" TERM; while :; do sleep 1; done'"
+    )
+    done = clean()
+    assert done.returncode == 0, done.stderr
+    assert host.machine.units() == []
+
+
 def test_clean_needs_no_driver(host, clean):
     host.machine.type("sed -i s/declared/nvml/ /etc/gsaas/gsaas-monitor.conf")
     supervisor = host.supervise()

@@ -4,7 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -166,11 +171,60 @@ def test_until_it_is_told_a_monitor_ends_nothing_but_restarts_what_crashes(host)
     await_state(second, daemon, DaemonState.HEALTHY)
 
 
-def test_a_unit_that_describes_no_daemon_is_stopped(host):
+def test_a_unit_that_describes_no_daemon_is_a_problem_until_it_has_ended(host):
+    """It obeys no SIGTERM, and its unit has no end to waiting."""
     machine = host.machine
-    machine.type("systemd-run --unit=gsaas-daemon-stranger sleep 1000")
-    host.supervise()
+    machine.type(
+        "systemd-run --unit=gsaas-daemon-stranger -p TimeoutStopSec=infinity "
+        "sh -c 'trap \"\" TERM; while :; do sleep 1; done'"
+    )
+    supervisor = host.supervise(timeouts=DaemonTimeouts(stop=3.0))
+    (problem,) = until(supervisor.problems, "the problem")
+    assert problem.startswith("unit gsaas-daemon-stranger.service has the name of a daemon's")
     until(lambda: machine.units() == [], "the stranger to end")
+    until(lambda: supervisor.problems() == [], "the problem to be gone")
+
+
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A control group, version 1, whose processes do not run until it is thawed, not even to be killed."""
+    with tempfile.TemporaryDirectory() as mount:
+        command = ["mount", "-t", "cgroup", "-o", "freezer", "none", mount]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("this kernel has no freezer of version 1")
+        folder = Path(mount, f"gsaas-{os.getpid()}")
+        try:
+            folder.mkdir()
+            yield folder
+            until(lambda: not (folder / "cgroup.procs").read_text(), "the frozen to be gone")
+            folder.rmdir()
+        finally:
+            subprocess.run(["umount", mount], check=True)
+
+
+def test_a_process_that_cannot_be_killed_is_told_and_its_lease_is_not_over(host, freezer):
+    """As one that waits in the kernel for a device. It is frozen here, which SIGKILL does not end."""
+    supervisor = host.supervise()
+    daemon = lease_daemon()
+    supervisor.set_desired([daemon])
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
+    group = host.machine.show(unit.name(daemon.key), "ControlGroup")
+    # From here, as the machine numbers its processes otherwise.
+    procs = Path("/proc", host.machine.leader, f"root/sys/fs/cgroup{group}/cgroup.procs")
+    for pid in procs.read_text().split():
+        (freezer / "cgroup.procs").write_text(pid)
+    (freezer / "freezer.state").write_text("FROZEN")
+    try:
+        supervisor.set_desired([])
+        await_detail(supervisor, daemon, "a process of it does not end")
+        (problem,) = supervisor.problems()
+        assert problem.startswith(f"daemon {daemon.key}: a process of it does not end")
+        assert status_of(supervisor, daemon).state is DaemonState.DRAINING
+        assert procs.read_text(), "and this is so"
+    finally:
+        (freezer / "freezer.state").write_text("THAWED")
+    await_state(supervisor, daemon, None)
+    assert supervisor.problems() == []
 
 
 def test_a_daemon_that_ended_while_there_was_no_monitor_is_started_again(host):

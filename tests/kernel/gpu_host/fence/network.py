@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gsaas.gpu_host.fence.table import FenceTable
+
 PEERS = str(Path(__file__).parents[2] / "rodvr/peers.py")
 GPU_HOST = "192.168.51.11"
 ADDRESSES = {"gpu": GPU_HOST, "c1": "192.168.51.21", "c2": "192.168.51.22", "odd": "192.168.51.66"}
@@ -99,6 +101,14 @@ class Network:
         elements = listed["nftables"][1]["set"].get("elem", [])
         return {tuple(element["concat"]) for element in elements}
 
+    def listeners(self) -> set[tuple[int, int]]:
+        """Return the ports and control groups of daemons; nft names groups that it finds."""
+        table = FenceTable(self.netns("gpu"))
+        try:
+            return set(table._listeners())
+        finally:
+            table.close()
+
     def established(self, host: str, port: int) -> int:
         """Return how many connections to a daemon the GPU host has from *host*, as ss reads it."""
         words = ["ss", "-Htn", "state", "established", f"sport = :{port} and dst {ADDRESSES[host]}"]
@@ -118,8 +128,22 @@ class Network:
             *("/usr/bin/python3", "-ES", "-", *words),
         ]
 
-    def _start(self, host: str, *words: str) -> subprocess.Popen[str]:
-        command = self._command(host, words, 0)
+    @contextmanager
+    def listening(
+        self, port: int, group: Path | None = None, *, host: str = "gpu"
+    ) -> Iterator[None]:
+        """Have a program listen on *host*, of this control group."""
+        name = host if group is None else group.name
+        process = self._start(host, "daemon", name, str(port), group=group)
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+    def _start(self, host: str, *words: str, group: Path | None = None) -> subprocess.Popen[str]:
+        command = self._command(host, words, 0, group)
         command[command.index("-")] = PEERS
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 

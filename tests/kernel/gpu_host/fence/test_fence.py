@@ -14,6 +14,7 @@ import pytest
 from gsaas.gpu_host.fence.fence import Fence
 from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.gpu_host.fence.ruleset import DYNAMIC_USERS
+from gsaas.gpu_host.fence.table import Elements
 from gsaas.netlink.transport import NetlinkRefused
 from gsaas.objects.daemon import Admission
 from tests.kernel.gpu_host.fence.network import (
@@ -176,6 +177,93 @@ def test_no_daemon_reaches_those_of_another_gpu_host_that_admits_this_one(networ
         here.teardown()
 
 
+NEIGHBOURS = (20001, 20002)
+
+
+@pytest.fixture
+def units() -> Iterator[list[Path]]:
+    """The control groups of two daemons, as systemd makes them; the first has the first port of NEIGHBOURS."""
+    try:
+        folders = [add_group(f"gsaas-daemon-{os.getpid()}-{number}") for number in range(2)]
+    except BedError as error:
+        pytest.skip(str(error))
+    yield folders
+    for folder in folders:
+        until(lambda folder=folder: not (folder / "cgroup.procs").read_text(), "its programs")
+        folder.rmdir()
+
+
+def groups_of(units: list[Path]) -> dict[int, ControlGroup]:
+    level = len(units[0].relative_to(_mount_of_control_groups()).parts)
+    return {
+        port: ControlGroup(folder.stat().st_ino, level)
+        for port, folder in zip(NEIGHBOURS, units, strict=True)
+    }
+
+
+def test_who_listens_on_the_port_of_another_daemon_gets_none_of_its_clients(
+    network, make_fence, group, units
+):
+    """Neither those of compute hosts, nor programs of this host, nor the monitor, which would think it healthy."""
+    owner, thief = units
+    port = NEIGHBOURS[0]
+    level = len(group.relative_to(_mount_of_control_groups()).parts)
+    fence = make_fence(monitor=ControlGroup(group.stat().st_ino, level))
+    fence.apply(admit("c1", "gpu", port=port))
+    with network.listening(port, thief):
+        assert network.ask("c1", port).startswith(thief.name), "as long as no daemon is known"
+        fence.set_listeners(groups_of(units))
+        assert network.ask("c1", port) == REFUSED
+        assert network.ask("gpu", port, uid=NOBODY) == REFUSED
+        assert network.ask("gpu", port, to="127.0.0.1", group=group) == REFUSED
+    with network.listening(port, owner):
+        assert network.ask("c1", port).startswith(owner.name)
+        assert network.ask("gpu", port, uid=NOBODY).startswith(owner.name)
+        assert network.ask("gpu", port, to="127.0.0.1", group=group).startswith(owner.name)
+        assert network.ask("c2", port) == REFUSED
+    assert network.ask("c1", OPEN_PORT) == answer(OPEN_PORT, "c1")
+
+
+def test_a_connection_stays_when_a_daemon_of_another_port_comes_or_goes(network, fence, units):
+    owner, _ = units
+    groups = groups_of(units)
+    fence.apply(admit("c1", port=NEIGHBOURS[0]))
+    fence.set_listeners({NEIGHBOURS[0]: groups[NEIGHBOURS[0]]})
+    with network.listening(NEIGHBOURS[0], owner):
+        command = ("talk", GPU_HOST, str(NEIGHBOURS[0]), "40")
+        talking = network._start("c1", *command)
+        assert talking.stdout.readline().startswith(owner.name)
+        fence.set_listeners(groups)
+        assert network.listeners() == {(port, group.number) for port, group in groups.items()}
+        fence.set_listeners({NEIGHBOURS[0]: groups[NEIGHBOURS[0]]})
+        fence.set_listeners({})
+        assert talking.communicate(timeout=10)[0].strip() == "survived"
+
+
+def test_no_daemon_opens_a_connection_from_the_port_of_another_one(network, fence, units):
+    """Not even to a host that is admitted there, whose answers pass."""
+    owner, thief = units
+    fence.apply(admit("c1", port=NEIGHBOURS[0]))
+    fence.set_listeners(groups_of(units))
+    words = ("talk", ADDRESSES["c1"], str(OPEN_PORT), "0", str(NEIGHBOURS[0]))
+    with network.listening(OPEN_PORT, host="c1"):
+        assert network.run("gpu", *words, group=thief) == "TimeoutError"
+        said = network.run("gpu", *words, group=owner)
+    assert said.splitlines() == [f"c1:{OPEN_PORT} peer={GPU_HOST}", "survived"]
+
+
+def test_the_fence_of_an_earlier_release_is_replaced_and_its_admissions_stay(network, make_fence):
+    """It knew no daemons by their control groups."""
+    set_of_then = "{ type ipv4_addr . inet_service; elements = { %s . %d } ; }"
+    network.nft("add", "table", "inet", "gsaas_fence")
+    element = set_of_then % (ADDRESSES["c1"], PER_LEASE)
+    network.nft("add", "set", "inet", "gsaas_fence", "admitted", element)
+    make_fence()
+    assert network.admitted() == {(ADDRESSES["c1"], PER_LEASE)}
+    assert network.ask("c1", PER_LEASE) == answer(PER_LEASE, "c1")
+    assert network.ask("c2", PER_LEASE) == REFUSED
+
+
 def test_a_monitor_that_was_started_anew_is_admitted_in_its_new_control_group(
     network, make_fence, group
 ):
@@ -288,7 +376,7 @@ def test_nobody_else_changes_the_table_and_other_tables_are_left_alone(
 def test_a_table_that_somebody_took_away_is_built_again(network, fence, monkeypatch):
     """As on kernels before 6.9, where tables have no owners."""
     monkeypatch.setattr(fence._table, "_flags", 0)
-    fence._table.rebuild(fence._layout, [])
+    fence._table.rebuild(fence._layout, Elements())
     fence.apply(admit("c1"))
     network.nft("flush", "chain", "inet", "gsaas_fence", "guard")
     assert network.ask("c2", PER_LEASE) == answer(PER_LEASE, "c2")

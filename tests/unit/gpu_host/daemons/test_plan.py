@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from gsaas.gpu_host.daemons.plan import (
+    STUCK_AFTER,
     Check,
     DaemonTimeouts,
     Forget,
@@ -18,6 +20,7 @@ from gsaas.gpu_host.daemons.plan import (
     Terminate,
     backoff,
     failures_after,
+    is_stuck,
     next_due,
     plan,
     state,
@@ -142,6 +145,34 @@ CASES = [
 )
 def test_next(observed, now, desired, action):
     assert next_action(observed, now, desired) == action
+
+
+@pytest.mark.parametrize(
+    ("observed", "desired", "first"),
+    [
+        (replace(ENDED, has_processes=True), DAEMON, 200.0),
+        (replace(HEALTHY, terminated_at=190.0), NOT_DESIRED, 200.0),
+        (replace(STARTING, checked_at=float("inf")), DAEMON, 130.0),
+    ],
+    ids=["its children", "the end of its lease", "it never became healthy"],
+)
+def test_what_does_not_die_is_killed_again_after_pauses_that_double_up_to_a_bound(
+    observed, desired, first
+):
+    """It waits in the kernel for a device, maybe for days."""
+    moments, now = [], first
+    for kills in range(12):
+        assert next_action(observed, now, desired) == Kill(KEY)
+        assert is_stuck(observed) == (kills >= STUCK_AFTER)
+        moments.append(now)
+        observed = replace(observed, kills=kills + 1, killed_at=now)
+        wanted = {} if desired is None else {KEY: desired}
+        due = next_due(wanted, {KEY: observed}, TIMEOUTS)
+        assert next_action(observed, due - 0.01, desired) is None
+        now = due
+    pauses = [later - earlier for earlier, later in pairwise(moments)]
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10, 10])
+    assert not is_stuck(replace(observed, has_processes=False))
 
 
 def test_each_daemon_is_decided_by_itself():

@@ -11,6 +11,7 @@ import pytest
 import gsaas.conf
 from gsaas import rpc
 from gsaas.gpu_host.daemons.service import DaemonService
+from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.daemon import (
     Admission,
     Daemon,
@@ -36,6 +37,9 @@ class FakeSupervisor:
         self.daemons = set(left)
         self.state = DaemonState.HEALTHY
         self.history: list[set[Daemon]] = []
+        self.cannot_end: list[str] = []
+
+    def adopt(self) -> None: ...
 
     def start(self) -> None: ...
 
@@ -48,6 +52,12 @@ class FakeSupervisor:
     def statuses(self) -> list[DaemonStatus]:
         return [DaemonStatus(daemon, self.state, detail="why") for daemon in self.daemons]
 
+    def listeners(self) -> dict[int, ControlGroup]:
+        return {daemon.port: ControlGroup(daemon.port + 1, 3) for daemon in self.daemons}
+
+    def problems(self) -> list[str]:
+        return list(self.cannot_end)
+
 
 class FakeFence:
     """A fence that records its calls, and fails as the kernel may."""
@@ -57,10 +67,14 @@ class FakeFence:
         self.admitted: frozenset[Admission] | None = None
         self.broken = self.unreadable = False
 
-    def start(self, ranges: Iterable[tuple[int, int]]) -> None:
+    def start(self, ranges: Iterable[tuple[int, int]], listeners: dict) -> None:
         self.ranges = list(ranges)
+        self.listeners = self.started_with = listeners
 
     def stop(self) -> None: ...
+
+    def set_listeners(self, listeners: dict) -> None:
+        self.listeners = listeners
 
     def set_ports(self, ranges: Iterable[tuple[int, int]]) -> None:
         self.ranges = list(ranges)
@@ -223,6 +237,23 @@ def test_a_fence_that_the_kernel_refuses_is_a_problem_and_is_tried_again(make, e
             engine.reports[-1]["fence"]["admissions"] == [] and not engine.reports[-1]["problems"]
         )
     )
+
+
+def test_the_fence_knows_the_daemons_that_run_before_it_replaces_an_earlier_one(make, engine):
+    """Or their clients would be refused meanwhile, and a client remembers that for long."""
+    engine.desired = None
+    service, supervisor, fake_fence = make(left=[DAEMON])
+    assert fake_fence.started_with == {DAEMON.port: ControlGroup(DAEMON.port + 1, 3)}
+    supervisor.daemons = {Daemon("GPU-0", 20002, lease_id="lease-2")}
+    service.daemons_changed()
+    assert set(fake_fence.listeners) == {20002}, "also while the engine does not answer"
+
+
+def test_a_daemon_that_cannot_be_ended_is_a_problem(make, engine):
+    service, supervisor, _ = make()
+    supervisor.cannot_end = ["daemon lease-9-0: a process of it does not end"]
+    service.daemons_changed()
+    until(lambda: engine.reports[-1]["problems"] == supervisor.cannot_end)
 
 
 def test_without_a_fence_nobody_waits_for_one(make, engine):

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Galera cluster of two MariaDB servers, both of which are written to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.databases import START_PATIENCE, MariaDB, MissingServerError
+
+PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
+
+
+TRANSFER = """#!/bin/sh
+# The state transfer to a node that has all files of the other one already: only their position is sent.
+while [ $# -gt 0 ]; do
+    case $1 in
+        --role) role=$2 ;;
+        --gtid) position=$2 ;;
+        --address) address=$2 ;;
+    esac
+    shift
+done
+if [ "$role" = donor ]; then
+    echo "$position" >"$FILE.new"
+    mv "$FILE.new" "$FILE"
+    echo "done $position"
+else
+    echo "ready $address"
+    while [ ! -e "$FILE" ]; do sleep 0.1; done
+    cat "$FILE"
+fi
+"""
+
+
+class Node(MariaDB):
+    """One server of a cluster."""
+
+    peers = ""
+    """The addresses of the others; empty for the node that makes the cluster."""
+    shared: Path
+    """A folder that both nodes may write to."""
+    origin: Path | None = None
+    """The files of a node to begin with, so that nothing has to be transferred."""
+
+    def initialise(self) -> None:
+        self.write_transfer(self.shared)
+        if not PROVIDER.exists():
+            raise MissingServerError(f"{PROVIDER} is missing; apt-get install galera-4")
+        self.port = _free_port()
+        if self.origin is None:
+            super().initialise()
+        else:
+            command = ["cp", "-a", str(self.origin), str(self.directory / "data")]
+            subprocess.run(command, check=True)
+
+    def write_transfer(self, folder: Path) -> None:
+        """Write the program for the state transfer, by a file in *folder*, which both nodes may use."""
+        program = self.directory / "wsrep_sst_position"
+        program.write_text(TRANSFER.replace("$FILE", f"{folder}/position"))
+        program.chmod(0o755)
+
+    def command(self) -> Sequence[str]:
+        options = (
+            f"gmcast.listen_addr=tcp://127.0.0.1:{self.port};gcache.size=16M;pc.recovery=false"
+        )
+        path = f"PATH={self.directory}:{os.environ['PATH']}"
+        return (
+            *("env", path, *super().command()),
+            "--binlog-format=ROW",
+            "--innodb-autoinc-lock-mode=2",
+            "--wsrep-on=ON",
+            f"--wsrep-provider={PROVIDER}",
+            f"--wsrep-provider-options={options}",
+            f"--wsrep-cluster-address=gcomm://{self.peers}",
+            f"--wsrep-node-address=127.0.0.1:{self.port}",
+            "--wsrep-sst-method=position",
+            *(() if self.peers else ("--wsrep-new-cluster",)),
+        )
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[Node, Node]]:
+    """Yield the two nodes of a cluster."""
+    first, second = Node(), Node()
+    with tempfile.TemporaryDirectory(prefix="gsaas-test-") as folder:
+        first.shared = second.shared = Path(folder)
+        first.shared.chmod(0o777)
+        with first:
+            first.stop()  # so that its files can be copied
+            state = first.directory / "data" / "grastate.dat"
+            state.write_text(
+                state.read_text().replace("safe_to_bootstrap: 0", "safe_to_bootstrap: 1")
+            )
+            second.origin, second.peers = first.shared / "data", f"127.0.0.1:{first.port}"
+            subprocess.run(["cp", "-a", first.directory / "data", second.origin], check=True)
+            first.start()
+            with second:
+                _await_size(first, 2)
+                yield first, second
+
+
+def _await_size(node: Node, size: int) -> None:
+    deadline = time.monotonic() + START_PATIENCE
+    while node.status("wsrep_cluster_size") != str(size):
+        assert time.monotonic() < deadline, "the nodes have not found each other"
+        time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
