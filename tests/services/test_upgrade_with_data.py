@@ -59,7 +59,7 @@ def data(there: set[str]) -> list[models.Base]:
             )
             for status in Status
         ),
-        rows.gpu(used_mb=2048, leases=1, given=5, generation=6, change_number=3),
+        rows.gpu(used_mb=2048, leases=1, given=5, generation=6, change_number=2**36 + 1),
         rows.gpu(
             "GPU-b",
             device_index=1,
@@ -67,12 +67,12 @@ def data(there: set[str]) -> list[models.Base]:
             leases=1,
             exclusive_lease_id="CLAIMED",
             generation=7,
-            change_number=4,
+            change_number=0,
         ),
+        models.GpuWriterRow(id=1, created_at=rows.second(3)),
+        models.PoolVersionRow(id=1, gpus=2**61, hosts=0, endpoints=5),
         models.GpuReadingRow(gpu_uuid="GPU-a", at=rows.second(3), used_mb=5, power_w=70.5),
         models.DisputedGpuRow(gpu_uuid="GPU-a", host_name="gpu1", since=rows.second(4)),
-        models.PoolVersionRow(id=1, gpus=5, hosts=6, endpoints=7),
-        models.GpuWriterRow(id=1, created_at=rows.second(1)),
         models.ProjectRow(id="project-1", serial=2),
         rows.claim("ACTIVE"),
         rows.claim("CLAIMED", "GPU-b", memory_mb=40960),
