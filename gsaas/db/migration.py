@@ -77,19 +77,27 @@ def _database(target: str | Database) -> Iterator[Database]:
 @contextmanager
 def _exclusively(target: str | Database) -> Iterator[sqlalchemy.Connection]:
     """Open a transaction that no other migration runs beside; SQLite has no other kind."""
-    with _database(target) as database, database.writing() as connection:
-        match connection.dialect.name:
-            case "postgresql":
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
-                yield connection
-            case "mysql":
-                # Tables are made outside transactions here, so the lock belongs to the connection.
-                lock = f"SELECT GET_LOCK('gsaas-migration', {LOCK_TIMEOUT})"
-                if connection.exec_driver_sql(lock).scalar() != 1:
-                    raise TimeoutError(f"another migration has run for {LOCK_TIMEOUT} seconds")
-                try:
-                    yield connection
-                finally:
-                    connection.exec_driver_sql("SELECT RELEASE_LOCK('gsaas-migration')")
-            case _:
-                yield connection
+    with _database(target) as database, _alone(database), database.writing() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+        yield connection
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[None]:
+    """On MariaDB and MySQL, hold a lock that other migrations wait for.
+
+    It belongs to a connection of its own, so that it is held until the migration is committed: tables are made outside
+    transactions there, but the revision is written in one.
+    """
+    if database.engine.dialect.name != "mysql":
+        yield
+        return
+    with database.reading() as connection:
+        lock = f"SELECT GET_LOCK('gsaas-migration', {LOCK_TIMEOUT})"
+        if connection.exec_driver_sql(lock).scalar() != 1:
+            raise TimeoutError(f"another migration has run for {LOCK_TIMEOUT} seconds")
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql("SELECT RELEASE_LOCK('gsaas-migration')")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import pytest
 import sqlalchemy
@@ -78,6 +78,24 @@ def test_upgrading_twice_changes_nothing(database: Database):
 def test_four_upgrades_at_once_are_one(database_url: str):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(migration.upgrade, [database_url] * 4))
+    assert migration.version(database_url) == migration.head()
+
+
+@pytest.mark.parametrize("server", ["mariadb", "postgresql"], indirect=True)
+def test_an_upgrade_waits_until_another_one_is_committed(database_url: str):
+    first = Database.open(database_url)
+    with ThreadPoolExecutor(1) as pool:
+        second: list[Future[None]] = []
+
+        @sqlalchemy.event.listens_for(first.engine, "commit")
+        def begin_another(_: sqlalchemy.Connection) -> None:
+            if not second:
+                second.append(pool.submit(migration.upgrade, database_url))
+                wait(second, timeout=1)  # for what must not happen now
+
+        migration.upgrade(first)
+        second[0].result()
+    first.close()
     assert migration.version(database_url) == migration.head()
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import sqlalchemy
 
-START_PATIENCE = 25  # seconds
+START_PATIENCE = 60  # seconds
 STOP_PATIENCE = 30  # seconds
 USER, GROUP = "nobody", "nogroup"
 
