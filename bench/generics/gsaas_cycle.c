@@ -22,7 +22,7 @@ static double now(void)
 static struct response ask(struct server *server, const char *method, const char *path, const char *body, int status)
 {
     struct response answer = {0};
-    if (http_exchange(server, method, path, body, PATIENCE, -1, false, &answer) != COMPLETED)
+    if (http_exchange(server, method, path, body, PATIENCE, -1, false, NULL, &answer) != COMPLETED)
         err(1, "%s %s", method, path);
     if (answer.status != status)
         errx(1, "%s %s: %d %s", method, path, answer.status, answer.body.bytes);
