@@ -184,12 +184,16 @@ class Database:
             connection.rollback()  # of what the session may have flushed
 
     @contextmanager
-    def write(self) -> Iterator[orm.Session]:
+    def write(self, *, async_commit: bool = False) -> Iterator[orm.Session]:
         """Yield a session whose changes are committed when the block ends, and rolled back when it raises.
 
-        After the commit they are on the disk.
+        After the commit they are on the disk, except with *async_commit*, as of `writing`.
         """
-        with self.writing() as connection, _session(connection) as session, session.begin():
+        with (
+            self.writing(async_commit=async_commit) as connection,
+            _session(connection) as session,
+            session.begin(),
+        ):
             yield session
 
     @contextmanager

@@ -246,7 +246,7 @@ def next_serial(session: Session, name: str) -> int:
     """Return a number larger than any before it for *name*, and lock the host's row until the transaction ends.
 
     It is at least the milliseconds since 1970: if the host was forgotten, or the database was restored from a backup,
-    the monitor may have seen a larger number than the database contains.
+    an agent may have seen a larger number than the database contains.
     """
     host = _lock(session, name)
     host.wanted_serial = max(host.wanted_serial + 1, time.time_ns() // 1_000_000)

@@ -96,7 +96,8 @@ class HostRow(Base):
     """The last report of its gsaas-monitor on daemons and fence: `gsaas.objects.daemon.DaemonReport.to_dict()`;
     None before the first."""
     wanted_serial: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Grows each time its monitor is sent its desired state, so that the monitor knows which of two is newer."""
+    """Grows with each order that an engine sends its agents, so that they know which of two is newer: with each desired
+    state for its monitor, and each binding that its endpoint is to install or to remove."""
     monitor_problems: Mapped[list[str]] = mapped_column(JSON, default=list)
     """Problems that an operator has to solve, as its gsaas-monitor reported them: sentences."""
     monitor_interval: Mapped[float | None] = mapped_column(Float)

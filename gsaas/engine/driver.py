@@ -18,8 +18,8 @@ from oslo_utils import timeutils
 from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Owner, Server
 from gsaas.context import RequestContext
-from gsaas.db import endpoints, leases
-from gsaas.db.database import Database
+from gsaas.db import endpoints, hosts, leases
+from gsaas.db.database import Database, retried
 from gsaas.engine import desired_state, processes, real_addresses, steps
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
@@ -59,6 +59,10 @@ class _DriveState:
     """Until then, as `time.monotonic` counts, no other engine executes steps of this lease."""
     status: str | None = None
     """The status of the lease when it was last observed."""
+
+
+class _OwnershipLostError(Exception):
+    """Another engine has become the owner of the lease during a step; the text is its name."""
 
 
 class LeaseDriver:
@@ -123,6 +127,9 @@ class LeaseDriver:
             LOG.debug("lease %s is %s: %s", lease_id, lease.status, step)
             try:
                 self._execute(lease, step, state)
+            except _OwnershipLostError as error:
+                LOG.warning("lease %s is owned by %s by now", lease_id, error)
+                return self._requeue_after
             except exceptions.IllegalTransition as error:
                 LOG.debug("the status of lease %s changed meanwhile: %s", lease_id, error)
             except AgentCallFailed as error:
@@ -221,11 +228,11 @@ class LeaseDriver:
             case steps.RecordBoundHost(host):
                 self._update(lease, bound_host=host)
             case steps.ApplyBinding(host):
-                with self._database.reading() as connection:
-                    binding = binding_of(leases.get(connection, lease.id))
+                present, serial = self._next_order(lease, host)
+                binding = binding_of(present)
                 if refusal := real_addresses.binding_refusal(self._gpu_network, binding):
                     raise AgentCallFailed(f"the binding is not sent to {host}: {refusal}")
-                report = self._endpoint.apply(host, binding)
+                report = self._endpoint.apply(host, binding, serial)
                 missing = {"installed": False}
                 state.confirmed_bindings = {
                     binding.port_id: report["bindings"].get(binding.port_id, missing)
@@ -250,7 +257,8 @@ class LeaseDriver:
             case steps.RemoveBinding(host):
                 if lease.port_id is None:
                     raise ValueError(f"lease {lease.id} has a binding, but no recorded port")
-                self._endpoint.remove(host, lease.port_id)
+                _, serial = self._next_order(lease, host)
+                self._endpoint.remove(host, lease.port_id, serial)
                 state.confirmed_bindings = {}
                 self._update(lease, bound_host=None)
             case steps.DeleteServer():
@@ -265,6 +273,20 @@ class LeaseDriver:
                 self._transition(lease, Event.FINISH)
             case steps.Fail(name, message):
                 self._fail(lease, name, message)
+
+    @retried
+    def _next_order(self, lease: Lease, host: str) -> tuple[Lease, int]:
+        """Return *lease* as it is now, and the serial of an order about it to the endpoint of *host*.
+
+        Raises `_OwnershipLostError` if another engine owns the lease: this one stood still for so long that its order
+        would be older than that engine's. An order that stands still after this is refused by the endpoint.
+        """
+        with self._database.write(async_commit=True) as session:
+            serial = hosts.next_serial(session, host)
+            present = leases.get(session.connection(), lease.id)
+        if present.driven_by != self.engine:
+            raise _OwnershipLostError(present.driven_by)
+        return present, serial
 
     def _clean_up_gpu_hosts(self, lease: Lease, state: _DriveState) -> None:
         """Send each GPU host its desired state without the lease; record which have no daemon of it any more."""

@@ -186,17 +186,22 @@ class RpcEndpoint:
         _ID.validate(lease_id)
         self._requeue(lease_id)
 
-    def endpoint_started(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
-        """Return every binding that the endpoint of *host* should have, as `Binding.to_dict()`."""
+    def endpoint_started(self, context: RequestContext, host: str) -> dict[str, Any]:
+        """Return every binding that the endpoint of *host* should have, and a serial.
+
+        {"serial": number, "bindings": [`Binding.to_dict()`]}; orders with a smaller serial are older than that.
+        """
         _HOST.validate(host)
         with self._database.write() as session:
             endpoints.register(session, host, {"bindings": {}})  # until its first report
+            serial = hosts.next_serial(session, host)
             bindings = [
                 binding_of(lease)
                 for lease in leases.bound_to(session.connection(), host)
                 if lease.status in ENTITLED
             ]
-        return [binding.to_dict() for binding in bindings if self._may_be_sent(binding)]
+        sent = [binding.to_dict() for binding in bindings if self._may_be_sent(binding)]
+        return {"serial": serial, "bindings": sent}
 
     def _may_be_sent(self, binding: Binding | LocalBinding) -> bool:
         refusal = real_addresses.binding_refusal(self._gpu_network, binding)
@@ -213,17 +218,19 @@ class RpcEndpoint:
             report = self._without_refused_address(session, host, report)
             endpoints.register(session, host, report)
             bound = {lease.port_id: lease for lease in leases.bound_to(session.connection(), host)}
+            surplus = reported.keys() - bound.keys()
+            serial = hosts.next_serial(session, host) if surplus else 0
         for port_id, lease in bound.items():
             if lease.status != Status.ACTIVE or port_id not in reported:
                 self._requeue(lease.id)
-        for port_id in reported.keys() - bound.keys():
+        for port_id in surplus:
             LOG.info(
                 "the endpoint of %s has a binding of port %s, which belongs to no lease: removing it",
                 host,
                 port_id,
             )
             try:
-                self._endpoint.remove(host, port_id)
+                self._endpoint.remove(host, port_id, serial)
             except AgentCallFailed as error:
                 LOG.warning("this is tried again at the next report of %s: %s", host, error)
 

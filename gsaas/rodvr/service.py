@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The endpoint of one host on the message bus: serves the engine's calls, and reports to the engine.
 
-1. Calls are served one at a time in the order in which they arrive: a late call of `apply` can never install a
-   binding again after its removal was confirmed.
+1. Calls are served one at a time, and an order that is older than the last one for its port is refused
+   (`gsaas.rodvr.order_serials`): a late call of `apply` can never install a binding again after its removal was
+   confirmed, whichever engine sends it.
 2. At start, the service asks the engine for all bindings of its host until it gets an answer. Calls wait
    meanwhile, because they may be newer than that answer.
 3. It reports after every change, when a waiting binding gets installed, and every `report_interval` seconds.
@@ -20,6 +21,7 @@ from gsaas import rpc, version
 from gsaas.context import RequestContext
 from gsaas.objects.binding import binding_from_dict
 from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.order_serials import OrderSerials
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.rodvr import EndpointClient
 
@@ -54,6 +56,7 @@ class EndpointService:
         self._call_lock = threading.Lock()
         self._report_due = threading.Event()
         self._stopping = threading.Event()
+        self._serials = OrderSerials()
         self._reported: dict[str, Any] = {}
         """The last report; empty before the first."""
         self._reported_at: float | None = None
@@ -77,20 +80,34 @@ class EndpointService:
         self._reporter.join(STOP_TIMEOUT)  # it may be waiting for an engine that does not answer
         self._endpoint.stop()
 
-    def apply(self, context: RequestContext, binding: dict[str, Any]) -> dict[str, Any]:
-        """Install a binding and return the report on it; `ValueError` or `KeyError` if *binding* is none."""
+    def apply(
+        self, context: RequestContext, binding: dict[str, Any], serial: int
+    ) -> dict[str, Any]:
+        """Install a binding and return the report on it; `ValueError` or `KeyError` if *binding* is none.
+
+        Raises `StaleOrderError` for a *serial* older than that of the port's last order.
+        """
         desired = binding_from_dict(binding)
         with self._call_lock:
+            self._begin(desired.port_id, serial)
             report = self._endpoint.apply(desired)
         self._report_due.set()
         return report.to_dict()
 
-    def remove(self, context: RequestContext, port_id: str) -> dict[str, Any]:
-        """Remove a binding and cut its connections; raises what `Endpoint.remove` raises."""
+    def remove(self, context: RequestContext, port_id: str, serial: int) -> dict[str, Any]:
+        """Remove a binding and cut its connections; raises what `Endpoint.remove` raises.
+
+        Raises `StaleOrderError` for a *serial* older than that of the port's last order.
+        """
         with self._call_lock:
+            self._begin(port_id, serial)
             report = self._endpoint.remove(port_id)
         self._report_due.set()
         return report.to_dict()
+
+    def _begin(self, port_id: str, serial: int) -> None:
+        self._serials.check(port_id, serial)
+        self._serials.record(port_id, serial)
 
     def describe(self) -> dict[str, Any]:
         """Return what this endpoint does, for a report: as it told the engine last, because that takes no lock."""
@@ -124,10 +141,11 @@ class EndpointService:
         """Get the desired bindings of this host from the engine; return when that succeeded or the service stops."""
         while not self._stopping.is_set():
             try:
-                bindings = self._engine.endpoint_started(self.host)
+                desired = self._engine.endpoint_started(self.host)
                 if self._stopping.is_set():
                     return
-                self._endpoint.replace(bindings)
+                self._serials.replace(desired.serial)
+                self._endpoint.replace(desired.bindings)
             except (rpc.BusError, ValueError, KeyError) as error:
                 LOG.warning(
                     "the endpoint of %s has no bindings from the engine yet: %s", self.host, error

@@ -31,6 +31,14 @@ class MonitorReportReply:
 
 
 @dataclass(frozen=True)
+class DesiredBindings:
+    """All bindings that an endpoint should have; orders with a smaller *serial* are older than that."""
+
+    serial: int
+    bindings: tuple[Binding | LocalBinding, ...]
+
+
+@dataclass(frozen=True)
 class RedemptionResult:
     """The engine's answer to a grant: both None if the address is admitted, else the API's code and a sentence."""
 
@@ -43,9 +51,10 @@ class EngineClient:
 
     1.0  lease_changed, lease_left_queue, endpoint_started, endpoint_report, monitor_report,
          monitor_interval_changed, daemons_started, daemons_report, grant_shown
+    1.1  the answer of endpoint_started has a serial
     """
 
-    VERSION = "1.0"
+    VERSION = "1.1"
 
     def __init__(self, bus: rpc.Bus) -> None:
         self._client = rpc.RpcClient(bus, rpc.ENGINE, self.VERSION)
@@ -74,7 +83,7 @@ class EngineClient:
                 "the engines will process lease %s at their next audit: %s", lease_id, error
             )
 
-    def endpoint_started(self, host: str, timeout: float = 10.0) -> list[Binding | LocalBinding]:
+    def endpoint_started(self, host: str, timeout: float = 10.0) -> DesiredBindings:
         """Announce that the endpoint of *host* has started; return all bindings that it should have.
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
@@ -82,7 +91,8 @@ class EngineClient:
         answer = self._client.call(
             RequestContext(overwrite=False), "endpoint_started", timeout=timeout, host=host
         )
-        return [binding_from_dict(binding) for binding in answer]
+        bindings = tuple(binding_from_dict(binding) for binding in answer["bindings"])
+        return DesiredBindings(int(answer["serial"]), bindings)
 
     def endpoint_report(self, host: str, report: Mapping[str, Any]) -> None:
         """Send the report of the endpoint of *host*, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`.

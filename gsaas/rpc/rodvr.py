@@ -16,24 +16,28 @@ class EndpointClient:
     """Calls to endpoints, by version:
 
     1.0  apply, remove
+    1.1  both have a *serial*, `gsaas.db.hosts.next_serial`
 
-    Each returns the report on that port, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`, or raises
-    `gsaas.rpc.hosts.AgentCallFailed` after *timeout* seconds.
+    Of two orders for a port, the one with the larger serial counts, in whatever order they arrive. Each returns the
+    report on that port, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`, or raises
+    `gsaas.rpc.hosts.AgentCallFailed` after *timeout* seconds, or for an order that is older than the last one.
     """
 
-    VERSION = "1.0"
+    VERSION = "1.1"
 
     def __init__(
         self, bus: rpc.Bus, timeout: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._agents = AgentClient(bus, rpc.RODVR, self.VERSION, "the endpoint", timeout, clock)
 
-    def apply(self, host: str, binding: Binding | LocalBinding) -> dict[str, Any]:
+    def apply(self, host: str, binding: Binding | LocalBinding, serial: int) -> dict[str, Any]:
         """Install *binding* on *host*: at once if its tap exists, else when that appears."""
-        report: dict[str, Any] = self._agents.call(host, "apply", binding=binding.to_dict())
+        report: dict[str, Any] = self._agents.call(
+            host, "apply", binding=binding.to_dict(), serial=serial
+        )
         return report
 
-    def remove(self, host: str, port_id: str) -> dict[str, Any]:
+    def remove(self, host: str, port_id: str, serial: int) -> dict[str, Any]:
         """Remove the binding of a port and end its connections; none there is no error."""
-        report: dict[str, Any] = self._agents.call(host, "remove", port_id=port_id)
+        report: dict[str, Any] = self._agents.call(host, "remove", port_id=port_id, serial=serial)
         return report

@@ -109,7 +109,7 @@ def bind(database: Database, lease_id: str = "lease-1") -> None:
 def mappings(engine: Engine) -> list[dict[str, str]]:
     """Where the engine has the VMs of compute1 led to."""
     started = engine.inbox.endpoint_started(CONTEXT, "compute1")
-    return [binding["mappings"] for binding in started]
+    return [binding["mappings"] for binding in started["bindings"]]
 
 
 class TestGpus:

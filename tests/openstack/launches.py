@@ -51,12 +51,12 @@ class Endpoints:
         self.tap_exists = True
         self.told: list[tuple[str, str]] = []
 
-    def apply(self, host: str, binding: Binding) -> dict[str, Any]:
+    def apply(self, host: str, binding: Binding, serial: int) -> dict[str, Any]:
         self.held.setdefault(host, {})[binding.port_id] = binding
         self.told.append(("apply", host))
         return self._report(host)
 
-    def remove(self, host: str, port_id: str) -> dict[str, Any]:
+    def remove(self, host: str, port_id: str, serial: int) -> dict[str, Any]:
         self.held.setdefault(host, {}).pop(port_id, None)
         self.told.append(("remove", host))
         return self._report(host)

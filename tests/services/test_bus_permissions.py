@@ -43,7 +43,7 @@ LAUNCH = RequestContext(user_id="u", project_id="p", auth_token=TOKEN, roles=["m
 class Engine:
     """Takes the messages of agents and of the API."""
 
-    target = rpc.Target(version="1.0")
+    target = rpc.Target(version="1.1")
 
     def __init__(self) -> None:
         self.reports: list[str] = []
@@ -53,8 +53,8 @@ class Engine:
         self.reports.append(host)
         return {"monitor_interval": None}
 
-    def endpoint_started(self, context: RequestContext, host: str) -> list:
-        return []
+    def endpoint_started(self, context: RequestContext, host: str) -> dict:
+        return {"serial": 7, "bindings": []}
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict) -> None:
         self.reports.append(f"endpoint of {host}")
@@ -66,7 +66,7 @@ class Engine:
 class Agent:
     """Takes the calls of the engine."""
 
-    target = rpc.Target(version="1.0")
+    target = rpc.Target(version="1.1")
 
     def __init__(self) -> None:
         self.applied: list[dict] = []
@@ -76,7 +76,7 @@ class Agent:
         self.applied.append(wanted)
         return {"serial": wanted["serial"]}
 
-    def remove(self, context: RequestContext, port_id: str) -> dict:
+    def remove(self, context: RequestContext, port_id: str, serial: int) -> dict:
         return {"removed": port_id}
 
     def report_every(self, context: RequestContext, seconds: float) -> None:
@@ -184,13 +184,13 @@ def test_an_agent_does_all_that_it_has_to_with_its_permissions(connect, serve, e
     serve(rpc.agent_server(gpu, rpc.MONITOR, "gpu1", monitor))
     serve(rpc.agent_server(compute, rpc.RODVR, "gpu1", endpoint))
     assert EngineClient(gpu).monitor_report("gpu1", REPORT).monitor_interval is None
-    assert EngineClient(compute).endpoint_started("gpu1") == []
+    assert EngineClient(compute).endpoint_started("gpu1").serial == 7
     assert engine.reports == ["gpu1"]
     monitors = MonitorClient(connect())
     assert monitors.apply("gpu1", DesiredState(7)) == {"serial": 7}
     monitors.report_every(["gpu1"], 5.0)
     assert monitor.told.wait(20)
-    assert EndpointClient(connect(), 20.0).remove("gpu1", "port") == {"removed": "port"}
+    assert EndpointClient(connect(), 20.0).remove("gpu1", "port", 8) == {"removed": "port"}
 
 
 def test_a_host_cannot_report_in_the_name_of_another(connect, engine) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import gzip
 import os
 import threading
@@ -14,7 +15,7 @@ import pytest
 from gsaas import exceptions
 from gsaas.cloud.base import ServerStatus
 from gsaas.context import RequestContext
-from gsaas.db import endpoints, hosts, leases
+from gsaas.db import endpoints, hosts, leases, models
 from gsaas.objects import timings
 from gsaas.objects.lifecycle import Status
 from tests.unit.engine.world import HOST
@@ -130,6 +131,24 @@ def test_an_endpoint_that_does_not_answer_keeps_the_claims_until_it_does(world):
     world.endpoint.answers = True
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.RELEASED)
+
+
+def test_an_engine_that_stood_still_binds_no_lease_that_another_one_has_released(world):
+    """Its order for the endpoint was decided while it owned the lease, and arrives long after."""
+    lease_id = world.launch()
+
+    def take_over() -> None:
+        world.endpoint.before_apply = lambda: None
+        with world.database.write() as session:
+            session.get(models.LeaseRow, lease_id).driven_until = datetime.datetime(2026, 1, 1)
+        world.release(lease_id)
+        world.engine("another").drive(lease_id)
+        world.check_nothing_is_left(lease_id, Status.RELEASED)
+
+    world.endpoint.before_apply = take_over
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.RELEASED)
+    assert [call for call, *_ in world.endpoint.calls] == ["remove"]
 
 
 def test_an_endpoint_that_forgot_an_active_lease_is_told_again(world):

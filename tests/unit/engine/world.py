@@ -11,7 +11,8 @@ from __future__ import annotations
 import datetime
 import json
 import uuid
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,7 @@ from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 from gsaas.remoting.base import load
+from gsaas.rodvr.order_serials import OrderSerials, StaleOrderError
 from gsaas.rpc.hosts import AgentCallFailed
 from tests.support import sqlite
 
@@ -148,9 +150,14 @@ class MemoryEndpoint:
         self.tap_exists = True
         self.answers = True
         self.calls: list[tuple[str, str, str]] = []
+        self.before_apply: Callable[[], None] = lambda: None
+        """Called when an engine has decided on a binding, and before that arrives."""
+        self._serials: defaultdict[str, OrderSerials] = defaultdict(OrderSerials)
 
-    def apply(self, host: str, binding: Binding) -> dict[str, Any]:
+    def apply(self, host: str, binding: Binding, serial: int) -> dict[str, Any]:
+        self.before_apply()
         self._reach(host)
+        self._begin(host, binding.port_id, serial)
         self.calls.append(("apply", host, binding.port_id))
         self.bindings_by_host.setdefault(host, {})[binding.port_id] = binding
         self.fuse.effect()
@@ -158,8 +165,9 @@ class MemoryEndpoint:
         installed = {"installed": self.tap_exists, "seconds": seconds}
         return {"bindings": {binding.port_id: installed}}
 
-    def remove(self, host: str, port_id: str) -> dict[str, Any]:
+    def remove(self, host: str, port_id: str, serial: int) -> dict[str, Any]:
         self._reach(host)
+        self._begin(host, port_id, serial)
         self.calls.append(("remove", host, port_id))
         self.bindings_by_host.get(host, {}).pop(port_id, None)
         self.fuse.effect()
@@ -170,6 +178,13 @@ class MemoryEndpoint:
         return [
             binding for by_port in self.bindings_by_host.values() for binding in by_port.values()
         ]
+
+    def _begin(self, host: str, port_id: str, serial: int) -> None:
+        try:
+            self._serials[host].check(port_id, serial)
+        except StaleOrderError as error:
+            raise AgentCallFailed(str(error)) from error
+        self._serials[host].record(port_id, serial)
 
     def _reach(self, host: str) -> None:
         self.fuse.effect()

@@ -59,10 +59,14 @@ class MemoryEndpoint:
         return EndpointReport(HOST, installed)
 
 
+STARTED = 1000
+"""The serial of what the engine says to an endpoint that starts."""
+
+
 class MemoryEngine:
     """The engine's side: what it answers, and what it was told."""
 
-    target = rpc.Target(version="1.0")
+    target = rpc.Target(version="1.1")
 
     def __init__(self) -> None:
         self.wanted = [binding("known")]
@@ -72,7 +76,7 @@ class MemoryEngine:
         self.reports: list[dict] = []
 
     def endpoint_started(self, context, host):
-        answer = [binding.to_dict() for binding in self.wanted]
+        answer = {"serial": STARTED, "bindings": [b.to_dict() for b in self.wanted]}
         self.asked.set()
         assert self.answers.wait(60)
         return answer
@@ -114,17 +118,17 @@ def test_an_endpoint_that_starts_holds_what_the_engine_says(wired):
 
 def test_a_binding_is_applied_and_confirmed_and_removed_and_confirmed(wired):
     endpoint = wired.start()
-    answer = wired.client.apply(HOST, binding("new"))
+    answer = wired.client.apply(HOST, binding("new"), STARTED + 1)
     assert answer["bindings"]["new"]["installed"] is True
     assert endpoint.held["new"] == binding("new")
-    assert "new" not in wired.client.remove(HOST, "new")["bindings"]
+    assert "new" not in wired.client.remove(HOST, "new", STARTED + 2)["bindings"]
     assert "new" not in endpoint.held
 
 
 def test_the_engine_hears_at_once_when_a_waiting_binding_gets_installed(wired):
     endpoint = wired.start()
     endpoint.taps.clear()
-    wired.client.apply(HOST, binding("new"))
+    wired.client.apply(HOST, binding("new"), STARTED + 1)
     until(lambda: any("new" in report for report in wired.engine.reports), "a first report")
     endpoint.taps.add("tap0")
     endpoint.on_installed("new")
@@ -141,7 +145,7 @@ def test_a_removal_that_comes_while_the_endpoint_takes_over_is_not_undone_by_an_
     wired.engine.answers.clear()
     endpoint = wired.start()
     assert wired.engine.asked.wait(60)
-    removal = threading.Thread(target=wired.client.remove, args=(HOST, "known"))
+    removal = threading.Thread(target=wired.client.remove, args=(HOST, "known", STARTED + 1))
     removal.start()
     wired.engine.answers.set()
     removal.join(60)
@@ -156,32 +160,59 @@ def test_calls_are_carried_out_in_the_order_they_were_made(wired):
     assert wired.engine.asked.wait(60)
     hasty = EndpointClient(wired.bus, timeout=0.1)
     with pytest.raises(AgentCallFailed):
-        hasty.apply(HOST, binding("late"))
-    removal = threading.Thread(target=wired.client.remove, args=(HOST, "late"))
+        hasty.apply(HOST, binding("late"), STARTED + 1)
+    removal = threading.Thread(target=wired.client.remove, args=(HOST, "late", STARTED + 2))
     removal.start()
     wired.engine.answers.set()
     removal.join(60)
     assert "late" not in endpoint.held
 
 
+def test_an_order_that_was_decided_before_a_removal_installs_nothing_after_it(wired):
+    """Of an engine that stood still while another one released the lease, and its GPU was given to another lease."""
+    endpoint = wired.start()
+    wired.client.apply(HOST, binding("new"), STARTED + 1)
+    wired.client.remove(HOST, "new", STARTED + 3)
+    with pytest.raises(AgentCallFailed, match=f"the order {STARTED + 2} for port new is older"):
+        wired.client.apply(HOST, binding("new"), STARTED + 2)
+    assert "new" not in endpoint.held
+    wired.client.apply(HOST, binding("new"), STARTED + 4)
+    assert "new" in endpoint.held
+
+
+def test_a_removal_that_was_decided_before_the_binding_was_installed_again_removes_nothing(wired):
+    endpoint = wired.start()
+    wired.client.apply(HOST, binding("new"), STARTED + 2)
+    with pytest.raises(AgentCallFailed, match="is older"):
+        wired.client.remove(HOST, "new", STARTED + 1)
+    assert "new" in endpoint.held
+
+
+def test_an_order_from_before_the_endpoint_started_installs_nothing(wired):
+    endpoint = wired.start()
+    with pytest.raises(AgentCallFailed, match="is older"):
+        wired.client.apply(HOST, binding("new"), STARTED - 1)
+    assert endpoint.held == {"known": binding("known")}
+
+
 def test_an_endpoint_that_does_not_exist_confirms_nothing(bus):
     with pytest.raises(AgentCallFailed, match="nowhere does not answer"):
-        EndpointClient(bus, timeout=0.1).remove("nowhere", "port")
+        EndpointClient(bus, timeout=0.1).remove("nowhere", "port", 1)
 
 
 def test_a_host_that_did_not_answer_keeps_nobody_waiting_for_a_while(bus):
     now = [0.0]
     client = EndpointClient(bus, timeout=0.1, clock=lambda: now[0])
     with pytest.raises(AgentCallFailed, match="does not answer"):
-        client.remove("nowhere", "port")
+        client.remove("nowhere", "port", 1)
     with pytest.raises(AgentCallFailed, match="a moment ago"):
-        client.remove("nowhere", "port")
+        client.remove("nowhere", "port", 1)
     now[0] += 1
     with pytest.raises(AgentCallFailed, match="does not answer"):
-        client.remove("nowhere", "port")
+        client.remove("nowhere", "port", 1)
 
 
 def test_a_removal_that_the_kernel_refuses_is_not_confirmed(wired):
     wired.start()
     with pytest.raises(AgentCallFailed, match="would not let go"):
-        wired.client.remove(HOST, "stuck")
+        wired.client.remove(HOST, "stuck", STARTED + 1)

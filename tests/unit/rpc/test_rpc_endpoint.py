@@ -40,7 +40,7 @@ class Desk:
     callers: Callers = field(default_factory=Callers)
     audited: list[SecurityEvent] = field(default_factory=list)
 
-    def remove(self, host: str, port_id: str) -> None:
+    def remove(self, host: str, port_id: str, serial: int) -> None:
         self.removed.append((host, port_id))
 
 
@@ -190,16 +190,23 @@ def test_an_endpoint_that_starts_is_told_all_it_should_hold_and_nothing_else(des
         for lease in wanted
     }
     answer = desk.engine.endpoint_started("compute1")
-    assert {binding.port_id for binding in answer} == expected
+    assert {binding.port_id for binding in answer.bindings} == expected
     with database.read() as session:
-        assert answer == [binding_of(leases.get(session.connection(), b.lease_id)) for b in answer]
+        for binding in answer.bindings:
+            assert binding == binding_of(leases.get(session.connection(), binding.lease_id))
+
+
+def test_what_an_endpoint_is_told_at_its_start_is_newer_than_all_orders_before(desk, database):
+    with database.write() as session:
+        order = hosts.next_serial(session, "compute1")
+    assert desk.engine.endpoint_started("compute1").serial > order
 
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.ERROR])
 def test_a_binding_on_its_way_out_is_not_handed_to_an_endpoint_that_starts(desk, bound, status):
     """Its removal may have been confirmed a moment ago."""
     bound(status)
-    assert desk.engine.endpoint_started("compute1") == []
+    assert desk.engine.endpoint_started("compute1").bindings == ()
 
 
 def test_an_endpoint_that_starts_makes_its_host_a_compute_host(desk, database):
