@@ -69,7 +69,7 @@ INSTALL = f"""\
 mkdir -p {SOURCE} /opt/gsaas/bin
 mount --rbind {REPOSITORY} {SOURCE}
 useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin gsaas
-useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin gsaas-monitor
+useradd --system --user-group --home-dir /nonexistent --shell /usr/sbin/nologin gsaas-monitor
 install -d -m 0750 -o root -g gsaas /etc/gsaas
 cp {REPOSITORY}/etc/gsaas/systemd/gsaas-monitor.service /etc/systemd/system/
 cp {REPOSITORY}/etc/gsaas/polkit/gsaas-monitor.rules /etc/polkit-1/rules.d/
@@ -155,12 +155,12 @@ class GpuMachine:
 
     def configure(self, more: str = "") -> None:
         """Install the configuration of the monitor."""
-        for name, text in (
-            ("gsaas-monitor.conf", CONFIGURATION + more),
-            ("gpu-host.toml", INVENTORY),
+        for name, text, group in (
+            ("gsaas-monitor.conf", CONFIGURATION + more, "gsaas-monitor"),
+            ("gpu-host.toml", INVENTORY, "gsaas"),
         ):
             self.type(
-                f"install -m 0640 -o root -g gsaas /dev/stdin /etc/gsaas/{name} <<'END'\n{text}\nEND"
+                f"install -m 0640 -o root -g {group} /dev/stdin /etc/gsaas/{name} <<'END'\n{text}\nEND"
             )
 
     def units(self) -> list[str]:

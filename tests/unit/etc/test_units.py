@@ -79,6 +79,14 @@ def test_polkits_rule_is_about_the_units_and_the_user_of_the_monitor():
     assert f'unit.indexOf("{PREFIX}") == 0' in rule
 
 
+def test_no_other_process_may_read_the_monitors_key():
+    """It is the key that commands for the monitor are signed with, too."""
+    file = "/etc/gsaas/gsaas-monitor.conf"
+    for unit in [*UNITS, PURGE]:
+        kept_out = file in read(unit).get("InaccessiblePaths", "").replace("-/", "/").split()
+        assert kept_out == (unit.stem != "gsaas-monitor"), unit.stem
+
+
 @pytest.mark.parametrize("unit", [*UNITS, PURGE], ids=[*NAMES, "gsaas-purge"])
 def test_only_agents_have_capabilities_and_only_those_they_need(unit: Path):
     service = read(unit)
