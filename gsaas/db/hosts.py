@@ -271,6 +271,30 @@ def with_gpu_address(session: Session, address: str) -> list[str]:
     return sorted(session.scalars(monitors.union(endpoints)))
 
 
+def gpu_addresses_of(session: Session, name: str) -> list[str]:
+    """Return the addresses on the GPU network that the monitor and the endpoint of a host have reported."""
+    monitor = select(HostRow.gpu_address).where(HostRow.name == name)
+    endpoint = select(EndpointRow.gpu_address).where(EndpointRow.host_name == name)
+    return sorted(address for address in session.scalars(monitor.union(endpoint)) if address)
+
+
+def forget_addresses(session: Session, name: str, addresses: Collection[str]) -> None:
+    """Forget that a host has one of these *addresses*; its monitor's stays while leases use GPUs of the host."""
+    session.execute(
+        update(EndpointRow)
+        .where(EndpointRow.host_name == name, EndpointRow.gpu_address.in_(addresses))
+        .values(gpu_address=None)
+    )
+    # With locks: a claim may be committed at this moment.
+    used = select(GpuRow.used_mb).where(GpuRow.host_name == name).with_for_update()
+    if not any(session.scalars(used)):
+        session.execute(
+            update(HostRow)
+            .where(HostRow.name == name, HostRow.gpu_address.in_(addresses))
+            .values(gpu_address=None)
+        )
+
+
 def monitor_reports(session: Session, names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the last reports on daemons and fences of these hosts, by host; hosts without a report are left out."""
     query = select(HostRow.name, HostRow.monitor_report).where(

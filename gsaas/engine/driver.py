@@ -230,7 +230,7 @@ class LeaseDriver:
             case steps.ApplyBinding(host):
                 present, serial = self._next_order(lease, host)
                 binding = binding_of(present)
-                if refusal := real_addresses.binding_refusal(self._gpu_network, binding):
+                if refusal := real_addresses.binding_refusal(self._gpu_network, present, binding):
                     raise AgentCallFailed(f"the binding is not sent to {host}: {refusal}")
                 report = self._endpoint.apply(host, binding, serial)
                 missing = {"installed": False}

@@ -2,8 +2,8 @@
 """Which addresses on the GPU network the engine believes and sends.
 
 A host names its own address in its reports; masked addresses lead there, and fences admit it. So an address that a
-report names has to be in the GPU network, and no other host has it: the one that the operator names, or else the
-first one that reported it keeps it until an operator forgets that host.
+report names has to be in the GPU network, and no other host has it: the one that the operator names, also if
+another one reported it before, or else the first one that reported it keeps it until an operator forgets that host.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from gsaas.db import hosts
 from gsaas.objects.binding import Binding, LocalBinding
 from gsaas.objects.gpu_network import GpuNetwork
+from gsaas.objects.lease import Lease
 
 
 def report_refusal(session: Session, network: GpuNetwork, host: str, address: str) -> str | None:
@@ -21,6 +22,8 @@ def report_refusal(session: Session, network: GpuNetwork, host: str, address: st
         return (
             f"{host} reports the address {address} on the GPU network, which is refused: {refusal}"
         )
+    if network.hosts.get(host) == address:
+        return None  # whoever reported it first
     owners = hosts.with_gpu_address(session, address)
     if owners and host not in owners:
         return (
@@ -30,8 +33,28 @@ def report_refusal(session: Session, network: GpuNetwork, host: str, address: st
     return None
 
 
-def binding_refusal(network: GpuNetwork, binding: Binding | LocalBinding) -> str | None:
-    """Return why *binding* must not be sent to an endpoint, as a sentence; None if it may be."""
+def forget_refused(session: Session, network: GpuNetwork, host: str) -> None:
+    """Forget what *host* reported before the operator gave that address, or the host, to another.
+
+    A host whose GPUs leases use keeps its own until they are over; `binding_refusal` leads nobody there.
+    """
+    refused = [
+        address
+        for address in hosts.gpu_addresses_of(session, host)
+        if network.host_refusal(host, address)
+    ]
+    if refused:
+        hosts.forget_addresses(session, host, refused)
+
+
+def binding_refusal(
+    network: GpuNetwork, lease: Lease, binding: Binding | LocalBinding
+) -> str | None:
+    """Return why *binding*, that of *lease*, must not be sent to an endpoint, as a sentence; None if it may be."""
+    for claim in lease.claims:
+        host, real = claim.gpu.host_name, claim.real_address
+        if refusal := network.host_refusal(host, real.ip):
+            return f"lease {lease.id} has a GPU of {host}, which reported {real.ip}, and {refusal}"
     for masked, real in sorted(binding.mappings.items()):
         if refusal := network.refusal(real.ip):
             return f"{masked} of lease {binding.lease_id} leads to {real}, and {refusal}"

@@ -33,6 +33,7 @@ from gsaas.objects.binding import Binding, LocalBinding, binding_of
 from gsaas.objects.daemon import DaemonState, DesiredState
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.gpu_report import GpuReport
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import ENTITLED, Status
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.hosts import AgentCallFailed
@@ -195,16 +196,19 @@ class RpcEndpoint:
         with self._database.write() as session:
             endpoints.register(session, host, {"bindings": {}})  # until its first report
             serial = hosts.next_serial(session, host)
-            bindings = [
-                binding_of(lease)
+            entitled = [
+                lease
                 for lease in leases.bound_to(session.connection(), host)
                 if lease.status in ENTITLED
             ]
-        sent = [binding.to_dict() for binding in bindings if self._may_be_sent(binding)]
+        bindings = [(lease, binding_of(lease)) for lease in entitled]
+        sent = [
+            binding.to_dict() for lease, binding in bindings if self._may_be_sent(lease, binding)
+        ]
         return {"serial": serial, "bindings": sent}
 
-    def _may_be_sent(self, binding: Binding | LocalBinding) -> bool:
-        refusal = real_addresses.binding_refusal(self._gpu_network, binding)
+    def _may_be_sent(self, lease: Lease, binding: Binding | LocalBinding) -> bool:
+        refusal = real_addresses.binding_refusal(self._gpu_network, lease, binding)
         if refusal:
             LOG.error("a binding is not sent: %s", refusal)
         return refusal is None
@@ -215,8 +219,10 @@ class RpcEndpoint:
         _ENDPOINT_REPORT.validate(report)
         reported = installed_bindings(report)
         with self._database.write() as session:
-            report = self._without_refused_address(session, host, report)
-            endpoints.register(session, host, report)
+            believed = self._without_refused_address(session, host, report)
+            endpoints.register(session, host, believed)
+            if believed != report:
+                real_addresses.forget_refused(session, self._gpu_network, host)
             bound = {lease.port_id: lease for lease in leases.bound_to(session.connection(), host)}
             surplus = reported.keys() - bound.keys()
             serial = hosts.next_serial(session, host) if surplus else 0
@@ -266,6 +272,8 @@ class RpcEndpoint:
                 blind=refusal or snapshot.unavailable,
                 problems=[*snapshot.problems, *([refusal] if refusal else [])],
             )
+            if refusal:  # after its GPUs were withdrawn, so that no lease begins to use them
+                real_addresses.forget_refused(session, self._gpu_network, host)
             interval = settings.get(session, settings.MONITOR_INTERVAL)
         self._advance_queue()
         return {"monitor_interval": interval}

@@ -326,6 +326,42 @@ class TestAddresses:
         assert engine.problems("gpu2") == []
         assert engine.host_of("GPU-a") == "gpu2"
 
+    def test_an_address_that_the_operator_gives_is_its_owners_although_another_took_it_before(
+        self, engine, database
+    ):
+        engine.monitor_reports("evil", "192.0.2.12", GpuInfo("GPU-b", 0, "L4", 1024, 22))
+        engine.endpoint_reports("evil", "192.0.2.12")
+        told = Engine(database, network=GpuNetwork.of([], {"gpu2": "192.0.2.12"}))
+        told.monitor_reports("gpu2", "192.0.2.12", GpuInfo("GPU-c", 0, "L4", 1024, 22))
+        assert told.problems("gpu2") == []
+        assert told.host_of("GPU-c") == "gpu2"
+        told.endpoint_reports("gpu2", "192.0.2.12")
+        with database.read() as session:
+            assert endpoints.get(session, "gpu2").report["problems"] == []
+        # Although it goes on reporting it.
+        told.monitor_reports("evil", "192.0.2.12", GpuInfo("GPU-b", 0, "L4", 1024, 22))
+        told.endpoint_reports("evil", "192.0.2.12")
+        assert "[gpu_network]hosts gives it to gpu2" in told.problems("evil")[0]
+        with database.read() as session:
+            assert hosts.with_gpu_address(session, "192.0.2.12") == ["gpu2"]
+            assert endpoints.gpu_addresses(session, ["evil"]) == {}
+
+    def test_fences_do_not_admit_a_compute_host_with_the_address_of_another(self, engine, database):
+        engine.endpoint_reports("evil", "192.0.2.21")
+        told = Engine(database, network=GpuNetwork.of([], {"compute1": "192.0.2.21"}))
+        told.endpoint_reports("evil", "192.0.2.21")
+        with database.read() as session:
+            assert endpoints.gpu_addresses(session, ["evil"]) == {}
+
+    def test_no_vm_is_led_to_an_address_that_the_operator_gives_to_another(self, engine, database):
+        """Not even one whose lease began before; its GPU stays with its host until the lease is over."""
+        bind(database)
+        told = Engine(database, network=GpuNetwork.of([], {"gpu2": "192.0.2.11"}))
+        told.monitor_reports("gpu1", "192.0.2.11", GPU)
+        assert mappings(told) == []
+        with database.read() as session:
+            assert hosts.get(session, "gpu1").gpu_address == "192.0.2.11"
+
     def test_one_address_cannot_be_given_to_two_hosts(self):
         given = {"gpu1": "192.0.2.11", "gpu2": "192.0.2.11"}
         with pytest.raises(ValueError, match=r"\[gpu_network\]hosts: gpu1:192.0.2.11 cannot be"):
