@@ -21,12 +21,15 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from oslo_serialization import jsonutils
+
+from gsaas.objects import host_names
 
 CONTROLLERS = "@controllers"
 """The sender of controllers' messages: no agent can have this name."""
@@ -37,6 +40,8 @@ ANSWER = "gsaas_answer"
 """The key of a signed answer under which its content is sent."""
 _NOT_SIGNED = {SIGNATURE, "client_timeout", "traceparent", "tracestate", "baggage"}
 """What oslo.messaging adds to a context after it was signed; the last three with `[oslo_messaging_tracing]`."""
+_SENDER = re.compile(f"{CONTROLLERS}|{host_names.PATTERN[1:-1]}@gsaas-(monitor|rodvr)")
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Forged(Exception):
@@ -119,16 +124,20 @@ class Identity:
         try:
             sender, at = str(signature["sender"]), float(signature["at"])  # type: ignore[index]
             nonce, digest = str(signature["nonce"]), str(signature["digest"])  # type: ignore[index]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise Forged("it is not signed") from None
+        # Before anything is computed from them, or logged: anybody may have written them.
+        if not (_SENDER.fullmatch(sender) and _DIGEST.fullmatch(digest)):
+            raise Forged("it is not signed")
         # A controller has no agent's key, although an agent may run on its host: agents have that.
         name = sender if self.name == CONTROLLERS else self.name
         if self.name != CONTROLLERS and sender != CONTROLLERS:
             raise Forged(f"{sender} is no controller")
-        if not any(
-            hmac.compare_digest(message.digest(key, sender, at, nonce), digest)
-            for key in self._keys(name)
-        ):
+        try:
+            digests = [message.digest(key, sender, at, nonce) for key in self._keys(name)]
+        except UnicodeEncodeError:  # JSON may have half of a surrogate pair; no signed message has
+            raise Forged("it is not signed") from None
+        if not any(hmac.compare_digest(expected, digest) for expected in digests):
             raise Forged(f"the signature is not that of {sender}, for {message.audience}")
         age = self._clock() - at
         if not abs(age) <= self._max_age:  # nor is a time believed that is not a number

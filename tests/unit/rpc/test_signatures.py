@@ -8,7 +8,9 @@ import json
 
 import pytest
 
+from gsaas import rpc
 from gsaas.context import RequestContext
+from gsaas.objects import host_names
 from gsaas.rpc.signatures import (
     ANSWER,
     CONTROLLERS,
@@ -148,6 +150,51 @@ def test_an_old_message_is_not_believed(controllers, clock, later):
 def test_a_message_without_a_signature_is_not_believed(controllers, signature):
     with pytest.raises(Forged, match="not signed"):
         controllers.verify(REPORT, signature)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sender": "gpu1\nERROR all is lost@gsaas-monitor"},
+        {"sender": f"{'x' * 201}@gsaas-monitor"},
+        {"sender": "gpu1@gsaas-engine"},
+        {"sender": "\ud800@gsaas-monitor"},
+        {"sender": "@controllers\n"},
+        {"at": 10**400},
+        {"digest": "\N{GREEK SMALL LETTER ALPHA}" * 64},
+        {"digest": "x" * 1_000_000},
+    ],
+    ids=["line", "long", "engine", "surrogate", "newline", "late", "letters", "large"],
+)
+@pytest.mark.parametrize("receiver", ["controllers", GPU1])
+def test_a_signature_of_any_other_form_is_none_and_nothing_of_it_is_logged(
+    controllers, clock, wrong, receiver
+):
+    signature = {**agent(GPU1, clock).sign(REPORT), **wrong}
+    identity = controllers if receiver == "controllers" else agent(GPU1, clock)
+    with pytest.raises(Forged) as refused:
+        identity.verify(REPORT, signature)
+    assert str(refused.value) == "it is not signed"
+
+
+@pytest.mark.parametrize("wrong", [{"nonce": "\ud800"}, {"nonce": "x" * 100_000}])
+def test_a_random_number_of_any_form_is_only_a_wrong_signature(controllers, clock, wrong):
+    signature = {**agent(GPU1, clock).sign(REPORT), **wrong}
+    with pytest.raises(Forged, match=r"^(the signature is not that of gpu1|it is not signed)"):
+        controllers.verify(REPORT, signature)
+
+
+def test_half_a_surrogate_pair_in_a_message_is_only_a_wrong_signature(controllers, clock):
+    signature = agent(GPU1, clock).sign(REPORT)
+    with pytest.raises(Forged):
+        controllers.verify(dataclasses.replace(REPORT, method="\ud800"), signature)
+
+
+@pytest.mark.parametrize("host", ["Gpu_1.example.org", "a", "7", "x" * host_names.LONGEST])
+@pytest.mark.parametrize("kind", [rpc.MONITOR, rpc.RODVR])
+def test_every_name_that_a_host_may_have_can_sign(controllers, clock, host, kind):
+    name = rpc.agent_name(kind, host)
+    assert controllers.verify(REPORT, agent(name, clock).sign(REPORT)) == name
 
 
 def test_secrets_can_be_replaced_one_after_the_other(clock):
