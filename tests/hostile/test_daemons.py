@@ -347,6 +347,13 @@ for folder in ("/tmp", "/var/tmp"):
     assert machine.order(OTHER, "os.listdir('/run/gsaas-daemons')").startswith("PermissionError")
 
 
+def test_no_other_user_of_the_host_reaches_its_temporary_files(machine):
+    folder = f"/run/gsaas-daemons/{PORTS[MINE]}"
+    place = f"setpriv --reuid=nobody --regid=nogroup --clear-groups touch {folder}/planted"
+    assert "Permission denied" in machine.type(place, check=False).stderr
+    assert machine.order(MINE, "print(os.path.exists('/tmp/planted'))") == "False"
+
+
 def test_what_it_left_in_its_temporary_folder_is_gone_with_it(machine):
     machine.order(MINE, "open('/tmp/left', 'w').close()")
     machine.type(f"systemctl kill --signal=KILL {UNITS[MINE]}")

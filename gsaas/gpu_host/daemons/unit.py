@@ -274,6 +274,10 @@ def temporary_files(daemon: Daemon, confinement: Confinement) -> tuple[str, list
         ("What", ("s", "tmpfs")),
         ("Type", ("s", "tmpfs")),
         ("Options", ("s", options)),
+        # Else every user of the host could place files there, which the daemon opens as its own.
+        ("DirectoryMode", ("u", 0o700)),
+        # Else one that could not be mounted would keep its name, and the port have no daemon any more.
+        ("CollectMode", ("s", "inactive-or-failed")),
         # It goes with the daemon, and with it everything that a tenant's program left there.
         ("StopWhenUnneeded", ("b", True)),
         ("LazyUnmount", ("b", True)),

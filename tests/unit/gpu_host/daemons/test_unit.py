@@ -149,6 +149,8 @@ def test_its_temporary_files_are_in_a_bounded_file_system_that_goes_with_it():
     assert values["Type"] == "tmpfs"
     assert "size=7M" in values["Options"].split(",")
     assert values["StopWhenUnneeded"] is True
+    assert values["DirectoryMode"] == 0o700, "or every user of the host could place files there"
+    assert values["CollectMode"] == "inactive-or-failed", "or the port is lost after one failure"
 
 
 @pytest.mark.skipif(not shutil.which("systemd-escape"), reason="systemd is not installed")
