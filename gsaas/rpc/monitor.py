@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from gsaas import rpc
 from gsaas.objects.daemon import DesiredState
 from gsaas.rpc.hosts import AgentClient
+
+LOG = logging.getLogger(__name__)
 
 TIMEOUT = 10.0
 """Seconds within which a monitor answers; daemons are started and ended after the answer."""
@@ -29,16 +32,21 @@ class MonitorClient:
         timeout: float = TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._bus = bus
         self._agents = AgentClient(bus, rpc.MONITOR, self.VERSION, "the monitor", timeout, clock)
 
     def report_every(self, hosts: Iterable[str], seconds: float | None) -> None:
         """Send the monitors of *hosts* the interval of their reports; None: the configured one of each.
 
         Each gets a message of its own, which is signed for it. A monitor that misses it gets the interval with the
-        answer to its next report. Raises `rpc.BusError`.
+        answer to its next report, as does one whose queue refuses it. Raises `rpc.BusError` if the bus accepts nothing.
         """
         for host in hosts:
-            self._agents.cast(host, "report_every", seconds=seconds)
+            try:
+                self._agents.cast(host, "report_every", seconds=seconds)
+            except rpc.BusError as error:
+                LOG.warning("the monitor of %s is not told its interval now: %s", host, error)
+                rpc.check(self._bus)  # without a bus, each of the others would take seconds to fail
 
     def apply(self, host: str, desired: DesiredState) -> dict[str, Any]:
         """Have *host* apply this desired state, unless it has a newer one; return its report.

@@ -22,6 +22,7 @@ from gsaas.objects.binding import Binding, binding_of
 from gsaas.objects.gpu_report import GpuInfo, GpuReport, GpuSnapshot, Reading
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.engine import EngineClient
+from gsaas.rpc.hosts import AgentClient
 from gsaas.rpc.monitor import MonitorClient
 from tests.support.waiting import until
 
@@ -165,6 +166,33 @@ def test_an_interval_that_changed_is_told_to_every_monitor(bus, desk, database, 
     desk.engine.monitor_interval_changed(CONTEXT)
     until(lambda: all(monitor.intervals for monitor in monitors), "the monitors to be told")
     assert [monitor.intervals for monitor in monitors] == [[5], [5]]
+
+
+class TestOneHostWhoseQueueRefusesMessages:
+    @pytest.fixture
+    def told(self, monkeypatch) -> list[str]:
+        told = []
+
+        def cast(agents, host: str, method: str, **arguments) -> None:
+            if host == "gpu0":
+                raise rpc.Undelivered("its queue is full")
+            told.append(host)
+
+        monkeypatch.setattr(AgentClient, "cast", cast)
+        return told
+
+    def test_does_not_keep_the_others_from_the_interval(self, bus, told):
+        MonitorClient(bus).report_every(["gpu0", "gpu1", "gpu2"], 5.0)
+        assert told == ["gpu1", "gpu2"]
+
+    def test_is_told_from_a_bus_that_is_down(self, bus, told, monkeypatch):
+        def check(bus) -> None:
+            raise rpc.Undelivered("cannot connect")
+
+        monkeypatch.setattr(rpc, "check", check)
+        with pytest.raises(rpc.BusError, match="cannot connect"):
+            MonitorClient(bus).report_every(["gpu0", "gpu1"], 5.0)
+        assert told == []
 
 
 def test_what_was_read_of_gpus_arrives_with_what_is_wrong(desk, database):
