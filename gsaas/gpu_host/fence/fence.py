@@ -87,9 +87,10 @@ class Fence:
                 self._reconcile()
 
     def set_listeners(self, listeners: Mapping[int, ControlGroup]) -> None:
-        """Let ports lead to the daemons in these control groups, and to no other program in a unit of systemd.
+        """Let ports lead to the daemons in these control groups, and to no other program in a group of their level.
 
-        All groups are of one level. Empty: whatever listens at a port is its daemon.
+        All groups are of one level, the third where systemd runs daemons. Programs in units above it, such as ordinary
+        services of system.slice, are not seen. Empty: whatever listens at a port is its daemon.
         """
         with self._lock:
             before = self._layout, self._listeners
