@@ -24,8 +24,10 @@ def wait_for_change(request: ApiRequest, lease_id: str, status: str, seconds: fl
     """Return as soon as the lease has another status than *status*, or after *seconds*.
 
     For the client of an attended lease the call also has side effects. While it waits, the database records that the
-    client is present. If the client disconnects, the lease leaves the queue, or is released if it has GPUs by then.
-    A lease whose time in the queue is over leaves the queue, whichever client waits for it.
+    client is present. If the client disconnects, the lease leaves the queue, or is released if it has GPUs by then. But
+    a client that launched with an Idempotency-Key may repeat its request in any process: its lease ends only when no
+    request of the client was open for `[queue]client_timeout` (`Claims.run_audit`). A lease whose time in the queue is
+    over leaves the queue, whichever client waits for it.
     """
     service = request.service
     with service.subscriptions.subscribe(lease_id) as subscription:
@@ -54,7 +56,8 @@ def wait_for_change(request: ApiRequest, lease_id: str, status: str, seconds: fl
         # The engine creates the server with a caller's token; this caller's token is the newest.
         service.engine.lease_changed(request.context, lease_id)
     if attended and request.is_disconnected():
-        _abandon(request, lease_id)
+        if not lease.is_repeatable and not service.subscriptions.is_client_waiting(lease_id):
+            _abandon(request, lease_id)
     elif attended and lease.status != Status.QUEUED:
         _record_answer(request, lease_id)
 

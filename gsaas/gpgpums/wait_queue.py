@@ -247,7 +247,9 @@ class WaitQueue:
                     raise OvertakenError
             waited = (clock.now(connection) - lease.queued_at).total_seconds()
             lease = lease.with_(timings={**(lease.timings or {}), timings.QUEUE: waited})
-            if self._is_client_waiting(lease.id):  # its open request is answered now
+            # Its open request is answered now. But the client may have lost a request that can be repeated: it stays
+            # watched until the answer is on its way.
+            if lease.request_key is None and self._is_client_waiting(lease.id):
                 lease = lease.with_(waiter_seen_at=None)
             try:
                 allocated = self._allocator.allocate(
