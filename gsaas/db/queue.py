@@ -146,8 +146,10 @@ class Place(NamedTuple):
 
 def wait_state(connection: Connection, lease_id: str) -> WaitState:
     """Return the state of a lease that exists."""
-    row = _WAIT_STATE.rows(connection, this=lease_id)[0]
-    return WaitState(*row, clock.now(connection))
+    status, wait_until, seen_at, user_id, request_key = _WAIT_STATE.rows(connection, this=lease_id)[
+        0
+    ]
+    return WaitState(status, wait_until, seen_at, user_id, request_key, clock.now(connection))
 
 
 def is_empty(connection: Connection) -> bool:
