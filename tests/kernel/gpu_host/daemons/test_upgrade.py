@@ -70,7 +70,7 @@ def test_a_daemon_whose_description_this_release_cannot_read_ends_before_another
     """Its lease cannot be known, so neither can be whether anybody may use it."""
     daemon = lease_daemon()
     before = start_as_another_release(host, daemon, "GSaaS daemon, written otherwise", "deaf")
-    supervisor = host.supervise(timeouts=DaemonTimeouts(stop=3.0, first_pause=0.1))
+    supervisor = host.supervise(timeouts=DaemonTimeouts(stop=15.0, first_pause=0.1))
     supervisor.set_desired([daemon])
     await_detail(supervisor, daemon, "no description that this release can read")
     assert status_of(supervisor, daemon).state is DaemonState.STARTING
