@@ -69,6 +69,11 @@ LIBRARY_ERRORS: dict[type[Exception], tuple[int, str, str]] = {
         "gsaas.database.unreachable",
         "the database does not answer; try again",
     ),
+    db_exception.DBDeadlock: (
+        503,
+        "gsaas.database.busy",
+        "other transactions were faster each time; try again",
+    ),
 }
 """Exception class -> status, code and detail. The first class that the exception is an instance of counts."""
 

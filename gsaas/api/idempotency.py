@@ -16,6 +16,7 @@ from oslo_db import exception as db_exception
 from gsaas import exceptions
 from gsaas.api.request import ApiRequest
 from gsaas.db import leases, request_keys
+from gsaas.db.database import Database, retried
 from gsaas.objects.lease import Lease
 
 HEADER = "Idempotency-Key"
@@ -58,9 +59,14 @@ def launched_before(request: ApiRequest) -> Lease | None:
             if launched.digest != _digest(request):
                 raise exceptions.IdempotencyKeyReused(id=launched.lease_id)
             return leases.get(connection, launched.lease_id)
+    _forget(database, key)
+    return None
+
+
+@retried
+def _forget(database: Database, key: str) -> None:
     with database.writing() as connection:
         request_keys.forget(connection, key)
-    return None
 
 
 def _key_hash(request: ApiRequest) -> str:

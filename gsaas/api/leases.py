@@ -19,6 +19,7 @@ from gsaas.api.schemas import leases as schemas
 from gsaas.api.times import iso, parse
 from gsaas.cloudinit.environment import shell_exports
 from gsaas.db import leases
+from gsaas.db.database import Database, retried
 from gsaas.metrics import counted
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -157,12 +158,17 @@ def keepalive(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Keep a lease alive: report that its client still uses it."""
     with request.service.database.reading() as connection:
         _find(request, connection, lease_id, rbac.KEEP)
-    with request.service.database.writing() as connection:
-        lease = leases.keep(connection, lease_id)
+    lease = _keep(request.service.database, lease_id)
     if lease.status == Status.RELEASED:
         raise exceptions.LeaseReleased(id=lease_id)
     kept = {"id": lease.id, "status": lease.status, "kept_until": iso(lease.kept_until)}
     return ApiResponse(200, {"lease": kept})
+
+
+@retried
+def _keep(database: Database, lease_id: str) -> Lease:
+    with database.writing() as connection:
+        return leases.keep(connection, lease_id)
 
 
 def _find(request: ApiRequest, connection: Connection, lease_id: str, rule: str) -> Lease:

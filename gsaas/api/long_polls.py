@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+from sqlalchemy import Connection
 
 from gsaas.api.request import ApiRequest
 from gsaas.api.subscriptions import LeaseSubscription
 from gsaas.db import queue
-from gsaas.db.database import Database
+from gsaas.db.database import Database, retried
 from gsaas.gpgpums.wait_queue import TIME_OVER
 from gsaas.objects.lifecycle import Status
 
@@ -24,8 +27,10 @@ def wait_for_change(request: ApiRequest, lease_id: str, status: str, seconds: fl
     """Return as soon as the lease has another status than *status*, or after *seconds*.
 
     For the client of an attended lease the call also has side effects. While it waits, the database records that the
-    client is present. If the client disconnects, the lease leaves the queue, or is released if it has GPUs by then.
-    A lease whose time in the queue is over leaves the queue, whichever client waits for it.
+    client is present. If the client disconnects, the lease leaves the queue, or is released if it has GPUs by then. But
+    a client that launched with an Idempotency-Key may repeat its request in any process: its lease ends only when no
+    request of the client was open for `[queue]client_timeout` (`Claims.run_audit`). A lease whose time in the queue is
+    over leaves the queue, whichever client waits for it.
     """
     service = request.service
     with service.subscriptions.subscribe(lease_id) as subscription:
@@ -54,7 +59,8 @@ def wait_for_change(request: ApiRequest, lease_id: str, status: str, seconds: fl
         # The engine creates the server with a caller's token; this caller's token is the newest.
         service.engine.lease_changed(request.context, lease_id)
     if attended and request.is_disconnected():
-        _abandon(request, lease_id)
+        if not lease.is_repeatable and not service.subscriptions.is_client_waiting(lease_id):
+            _abandon(request, lease_id)
     elif attended and lease.status != Status.QUEUED:
         _record_answer(request, lease_id)
 
@@ -62,8 +68,7 @@ def wait_for_change(request: ApiRequest, lease_id: str, status: str, seconds: fl
 def _record_answer(request: ApiRequest, lease_id: str) -> None:
     """Record that the client of an attended lease has the result of its wait, and need not be watched any more."""
     if _read(request.service.database, lease_id).seen_at is not None:
-        with request.service.database.writing() as connection:
-            queue.note_client_informed(connection, lease_id)
+        _write(request.service.database, queue.note_client_informed, lease_id)
 
 
 def _abandon(request: ApiRequest, lease_id: str) -> None:
@@ -103,8 +108,13 @@ def _record_presence(request: ApiRequest, lease_id: str, lease: queue.WaitState)
         return
     silent = (lease.at - lease.seen_at).total_seconds()
     if silent > request.service.conf.queue.client_timeout / 4:
-        with request.service.database.writing() as connection:
-            queue.note_client_polled(connection, lease_id)
+        _write(request.service.database, queue.note_client_polled, lease_id)
+
+
+@retried
+def _write(database: Database, note: Callable[[Connection, str], None], lease_id: str) -> None:
+    with database.writing() as connection:
+        note(connection, lease_id)
 
 
 def _read(database: Database, lease_id: str) -> queue.WaitState:

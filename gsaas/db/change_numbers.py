@@ -6,7 +6,8 @@
 2. A process has `FEW` writers, because readers remember each of them. A transaction that finds all of them in use waits
    for one, but not for long: it may have locked rows that the writer's transaction waits for. Then it gets a new one.
 3. A writer whose commit was not answered is never used again: that transaction may be committed yet. A writer whose
-   transaction was rolled back is used again with the same number.
+   transaction was rolled back is used again with the same number; so is one whose commit the database has refused,
+   which happens often in a Galera cluster.
 4. The database gives out writers, and none twice (`gpu_writers`), so it does not matter in which order it does that: a
    Galera cluster gives out every n-th number on each of n nodes. A child of a fork uses no writer of its parent.
 5. A process uses a writer for `LIFETIME`, then a new one. Readers remember each writer that has rows; so that these do
@@ -121,10 +122,13 @@ class Numbering:
             self._writer.committed += 1
             self._writers.give_back(self._writer)
 
-    def failed(self) -> None:
-        """Let the next transaction use the writer, if this one is sure to be rolled back and the writer to exist."""
+    def failed(self, *, refused: bool) -> None:
+        """Let the next transaction use the writer, if this one is sure to be rolled back and the writer to exist.
+
+        *refused* says that the database has refused to commit, as a Galera cluster does after a conflict.
+        """
         if self._writer is not None:
-            if self.committing or self._is_new:
+            if self._is_new or (self.committing and not refused):
                 self._writers.drop()
             else:
                 self._writers.give_back(self._writer)

@@ -22,6 +22,8 @@ _SWAP = Prepared(
     .where(
         _GPUS.c.uuid == bindparam("this"),
         _GPUS.c.generation == bindparam("known"),
+        # A database that lost commits may give a generation twice.
+        _GPUS.c.used_mb == bindparam("known_used"),
         _GPUS.c.disabled.is_(False),
         _GPUS.c.withdrawn_reason.is_(None),
     )
@@ -71,6 +73,7 @@ def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool
         connection,
         this=before.uuid,
         known=before.generation,
+        known_used=before.used_mb,
         used=after.used_mb,
         next=after.generation,
         holder=lease_id if after.exclusive else None,

@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeVar, cast
 import sqlalchemy
 from oslo_config import cfg
 from oslo_db import api as db_api
+from oslo_db import exception as db_exception
 from oslo_db import options as db_options
 from oslo_db.sqlalchemy import engines
 from sqlalchemy import orm
@@ -230,8 +231,8 @@ class Database:
                         info.pop(NUMBERING, None)
                         info.pop(changes.NOTED, None)
                     numbering.committing = True
-            except BaseException:
-                numbering.failed()
+            except BaseException as error:
+                numbering.failed(refused=isinstance(error, db_exception.DBDeadlock))
                 raise
             numbering.committed()
         if self._storage is not None:

@@ -39,9 +39,9 @@ def tidy(database: Database) -> None:
         writers = former(connection)
     batches = iter(range(BATCHES))
     for writer in writers:
-        while _renumber_some(database, writer):
-            if next(batches, None) is None:
-                return
+        for _ in batches:
+            if not _renumber_some(database, writer):
+                break
 
 
 @retried

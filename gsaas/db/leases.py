@@ -273,7 +273,7 @@ def move(
             id=lease.id, state=before, event=event, events=" -> ".join([*past, before])
         )
     if status is Status.RELEASED and lease.released_at is None:
-        changes.setdefault("released_at", timeutils.utcnow())
+        changes.setdefault("released_at", clock.now(connection))
     if status not in ASKING and lease.server_request:
         changes["server_request"] = {}
     return lease.with_(status=status, **changes), LeaseEvent(event, status, detail)

@@ -9,6 +9,7 @@ once, one does the work and the others wait for it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from oslo_db import exception as db_exception
 
 from gsaas.db.database import Database
+
+LOG = logging.getLogger(__name__)
 
 LOCK = 4733225  # an arbitrary number: PostgreSQL names its advisory locks by numbers
 LOCK_TIMEOUT = 600  # seconds
@@ -93,11 +97,17 @@ def _alone(database: Database) -> Iterator[None]:
     if database.engine.dialect.name != "mysql":
         yield
         return
-    with database.reading() as connection:
+    with database.engine.connect() as connection:
         lock = f"SELECT GET_LOCK('gsaas-migration', {LOCK_TIMEOUT})"
         if connection.exec_driver_sql(lock).scalar() != 1:
             raise TimeoutError(f"another migration has run for {LOCK_TIMEOUT} seconds")
         try:
             yield
         finally:
-            connection.exec_driver_sql("SELECT RELEASE_LOCK('gsaas-migration')")
+            try:
+                connection.exec_driver_sql("SELECT RELEASE_LOCK('gsaas-migration')")
+            except db_exception.DBError as error:
+                # The server released it when it lost the connection. What the migration has done or raised is kept.
+                LOG.warning(
+                    "the connection that held the lock of the migration was lost: %s", error
+                )

@@ -110,9 +110,13 @@ _ALL = (
 )
 
 _WAIT_STATE = Prepared(
-    select(LeaseRow.status, LeaseRow.wait_until, LeaseRow.waiter_seen_at, LeaseRow.user_id).where(
-        LeaseRow.id == bindparam("this")
-    )
+    select(
+        LeaseRow.status,
+        LeaseRow.wait_until,
+        LeaseRow.waiter_seen_at,
+        LeaseRow.user_id,
+        LeaseRow.request_key,
+    ).where(LeaseRow.id == bindparam("this"))
 )
 
 
@@ -123,8 +127,14 @@ class WaitState(NamedTuple):
     wait_until: datetime.datetime | None
     seen_at: datetime.datetime | None
     user_id: str
+    request_key: str | None
     at: datetime.datetime
     """When this was read."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Return whether the request that made the lease may be repeated, and is then answered with this lease."""
+        return self.request_key is not None
 
 
 class Place(NamedTuple):
@@ -136,8 +146,10 @@ class Place(NamedTuple):
 
 def wait_state(connection: Connection, lease_id: str) -> WaitState:
     """Return the state of a lease that exists."""
-    status, wait_until, seen_at, user_id = _WAIT_STATE.rows(connection, this=lease_id)[0]
-    return WaitState(status, wait_until, seen_at, user_id, clock.now(connection))
+    status, wait_until, seen_at, user_id, request_key = _WAIT_STATE.rows(connection, this=lease_id)[
+        0
+    ]
+    return WaitState(status, wait_until, seen_at, user_id, request_key, clock.now(connection))
 
 
 def is_empty(connection: Connection) -> bool:

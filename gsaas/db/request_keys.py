@@ -10,7 +10,7 @@ import datetime
 from typing import NamedTuple
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, Update, bindparam, select, update
 
 from gsaas.db.models import LeaseRow, table_of
 from gsaas.db.prepared import Prepared
@@ -53,8 +53,9 @@ def find(connection: Connection, key: str) -> Launched | None:
 
 
 def forget(connection: Connection, key: str) -> None:
-    """Let *key* be used again."""
-    connection.execute(update(_LEASES).where(_LEASES.c.request_key == key).values(_FORGOTTEN))
+    """Let *key* be used again, if it is older than `KEPT`: another request may have used it again meanwhile."""
+    before = timeutils.utcnow() - KEPT
+    connection.execute(_forgetting(before).where(_LEASES.c.request_key == key))
 
 
 def purge(connection: Connection, at_most: int) -> int:
@@ -66,7 +67,10 @@ def purge(connection: Connection, at_most: int) -> int:
     )
     keys = list(connection.scalars(query.limit(at_most)))
     if keys:
-        connection.execute(
-            update(_LEASES).where(_LEASES.c.request_key.in_(keys)).values(_FORGOTTEN)
-        )
+        connection.execute(_forgetting(before).where(_LEASES.c.request_key.in_(keys)))
     return len(keys)
+
+
+def _forgetting(before: datetime.datetime) -> Update:
+    """Return the statement that clears the keys of leases that were created before a time."""
+    return update(_LEASES).where(_LEASES.c.created_at < before).values(_FORGOTTEN)

@@ -48,7 +48,7 @@ from gsaas.gpgpums.queue_scheduler import amounts_of
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.returns import Announce, Returns
 from gsaas.gpgpums.scheduler import GpuScheduler
-from gsaas.gpgpums.wait_queue import SILENT, WaitQueue
+from gsaas.gpgpums.wait_queue import SILENT, WaitQueue, end_each
 from gsaas.limits import base as limits
 from gsaas.limits.base import Limits
 from gsaas.limits.cached import CachedLimits
@@ -263,17 +263,19 @@ class Claims:
             silent = queue_rows.with_silent_client(connection, before)
             abandoned = leases.abandoned(connection, now)
         self.queue.drop_overdue()
-        ended = [
-            lease_id
-            for lease_id in silent
-            if not self.queue.leave(lease_id, SILENT)
-            and self.abandon(lease_id, SILENT, silent_since=before)
-        ]
-        ended += [
-            lease_id
-            for lease_id in abandoned
-            if self.returns.end(lease_id, ABANDONED, lambda lease: lease.is_abandoned(now))
-        ]
+        ended = end_each(
+            silent,
+            lambda lease_id: (
+                not self.queue.leave(lease_id, SILENT)
+                and self.abandon(lease_id, SILENT, silent_since=before)
+            ),
+        )
+        ended += end_each(
+            abandoned,
+            lambda lease_id: self.returns.end(
+                lease_id, ABANDONED, lambda lease: lease.is_abandoned(now)
+            ),
+        )
         self.queue.drop_hopeless_head()
         self.queue.advance()
         gpu_writers.tidy(self._database)

@@ -8,8 +8,9 @@
    version (`gsaas.db.pool_versions`), which the same statement reads.
 3. Silence of a monitor is no change of any row. The statement counts the monitors that were not heard for long, at one
    end of an index; which they are is read when that number changes, and every `SILENCE_TTL` seconds.
-4. All GPUs are read at the start, after a GPU was deleted, and before a refusal if that was long ago: `read` does it
-   without the lock of the scheduler, and `take_over` keeps what `refresh` has found meanwhile.
+4. All GPUs are read at the start, after a GPU was deleted, before a refusal if that was long ago, and when there are
+   many new writers: then the copy remembers those only that rows have. `read` does it without the lock of the
+   scheduler, and `take_over` keeps what `refresh` has found meanwhile.
 5. The copy may be out of date once a statement has ended. Claims compare generations when they write.
 """
 
@@ -129,6 +130,9 @@ COMPUTE_HOSTS = select(EndpointRow.host_name)
 SILENCE_TTL = 1.0
 """Seconds for which the hosts whose monitors are silent are not read again while their number stays the same."""
 
+FEW_WRITERS = 64
+"""Writers that a copy may always remember; beyond these, twice as many as it found when it last read all GPUs."""
+
 REFUSAL_TTL = 60.0
 """Seconds after which all GPUs are read again before a request is refused. The copy is right without that, unless rows
 were changed by other means than GSaaS, or the database was restored from a backup."""
@@ -177,6 +181,7 @@ class PoolCache:
         self._heartbeat_timeout = heartbeat_timeout
         self._age = timeutils.StopWatch(REFUSAL_TTL)
         self._seen = SeenChanges()
+        self._most_writers = FEW_WRITERS
         self._versions: tuple[int | None, ...] = ()
         self._silent = 0
         self._silence_age = timeutils.StopWatch(SILENCE_TTL)
@@ -190,7 +195,9 @@ class PoolCache:
         return not self._age.expired()
 
     def refresh(self, connection: Connection) -> None:
-        """Read what has changed. Raises `OutdatedPoolError` if a GPU was deleted, or nothing was read before.
+        """Read what has changed.
+
+        Raises `OutdatedPoolError` if a GPU was deleted, there are many new writers, or nothing was read before.
 
         Sets `top_priority` and `default_policy`, too.
         """
@@ -198,7 +205,8 @@ class PoolCache:
         [first, *_] = rows
         versions, silent = tuple(first[:3]), int(first[3])
         self.top_priority, self.default_policy = first[4:_FIRST_GPU_COLUMN]
-        if not self._versions or versions[0] != self._versions[0]:
+        outdated = not self._versions or versions[0] != self._versions[0]
+        if outdated or len(self._seen) > self._most_writers:
             self.is_outdated = True
             raise OutdatedPoolError
         if versions[1] != self._versions[1] or self._silence_changed(silent):
@@ -215,9 +223,17 @@ class PoolCache:
                 self._seen.see(row[-1])
 
     def reread(self, connection: Connection, uuids: Collection[str]) -> None:
-        """Read these GPUs again, whatever their numbers are."""
-        for row in connection.execute(GPUS.where(_GPUS.c.uuid.in_(uuids))):
-            self.put(self._gpu(row, self._withheld_hosts))
+        """Read these GPUs again, whatever their numbers are; those that are gone leave the pool.
+
+        A node of a cluster that lags behind does not bring back an older state.
+        """
+        rows = connection.execute(GPUS.where(_GPUS.c.uuid.in_(uuids))).all()
+        for row in rows:
+            gpu, known = self._gpu(row, self._withheld_hosts), self.pool.get(row[0])
+            if known is None or known.generation <= gpu.generation:
+                self.put(gpu)
+        for uuid in {*uuids} - {row[0] for row in rows}:
+            self.pool.discard(uuid)
 
     def begin_reading(self) -> None:
         """Remember from now on which GPUs are put, for `take_over`."""
@@ -248,7 +264,9 @@ class PoolCache:
             if known is None or uuid not in newer or known.generation < gpu.generation:
                 self.put(gpu)
         self._put_since = None
-        self._seen.merge(snapshot.seen)
+        # What was seen since is read again: that is little, and writers without rows are forgotten.
+        self._seen = snapshot.seen
+        self._most_writers = max(FEW_WRITERS, 2 * len(snapshot.seen))
         self._versions, self._silent = snapshot.versions, snapshot.silent
         self._silence_age.restart()
         self.pool.compute_hosts = snapshot.compute_hosts
@@ -298,7 +316,7 @@ class PoolCache:
     def _read_changes(self, connection: Connection) -> Sequence[Sequence[Any]]:
         unseen = self._seen.unseen()
         # Few different statements, so that the database and SQLAlchemy have them prepared.
-        length = len(unseen) if len(unseen) < 4 else -(-len(unseen) // 4) * 4
+        length = len(unseen) if len(unseen) < 4 else 1 << (len(unseen) - 1).bit_length()
         values: dict[str, Any] = self._seen_after()
         for place in range(length):
             after, before = unseen[place] if place < len(unseen) else (END, END)

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from oslo_utils import timeutils
 from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import leases, queue
+from gsaas.db import clock, leases, queue
 from gsaas.db.database import Database
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.scheduler import GpuScheduler
@@ -94,7 +93,7 @@ class Returns:
                 return False
             returned, may_serve_queue = self._return_claims(connection, lease)
             if lease.released_at is None:
-                released = lease.with_(released_at=timeutils.utcnow())
+                released = lease.with_(released_at=clock.now(connection))
                 leases.write(connection, released, "released_at")
         self._scheduler.put_returned(*returned)
         return may_serve_queue

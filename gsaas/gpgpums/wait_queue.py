@@ -9,10 +9,11 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from oslo_db import exception as db_exception
 from oslo_utils import timeutils
 from sqlalchemy import Connection
 
@@ -127,10 +128,10 @@ class WaitQueue:
     def leave(self, lease_id: str, why: str | None = None) -> bool:
         """Take a lease out of the queue and end it; False if it is not in the queue (any more).
 
-        *why* becomes its fault; None if its owner asked for it. Raises what the database raises.
+        *why* becomes its fault; None if its owner asked for it. Raises `ClaimConflict` if other transactions were
+        faster each time.
         """
-        with self._database.writing() as connection:
-            left = queue_rows.leave(connection, lease_id, why)
+        left = self._leave(lease_id, why)
         if left:
             self._announce(lease_id, Status.RELEASED, None, None)
             self.advance()
@@ -158,15 +159,22 @@ class WaitQueue:
         """End the leases in the queue whose time to wait is over."""
         with self._database.reading() as connection:
             overdue = queue_rows.overdue(connection)
-        for lease_id in overdue:
-            self.leave(lease_id, TIME_OVER)
+        end_each(overdue, lambda lease_id: self.leave(lease_id, TIME_OVER))
 
     def drop_hopeless_head(self) -> None:
         """End the first lease of the queue if the cloud can no longer give what it asks for."""
         with self._database.reading() as connection:
             head = queue_rows.head(connection, self._client_timeout)
         if head is not None and (reason := self._hopeless(head)):
-            self.leave(head.id, f"the cloud can no longer give what it asks for: {reason}")
+            why = f"the cloud can no longer give what it asks for: {reason}"
+            end_each([head.id], lambda lease_id: self.leave(lease_id, why))
+
+    def _leave(self, lease_id: str, why: str | None) -> bool:
+        def write(_: bool) -> bool:
+            with self._database.writing() as connection:
+                return queue_rows.leave(connection, lease_id, why)
+
+        return retry(self._attempts, write)
 
     def _hopeless(self, head: queue_rows.QueuedLease) -> str | None:
         """Return why the head of the queue will never fit; None if it may."""
@@ -204,10 +212,7 @@ class WaitQueue:
             lease = retry(self._attempts, write)
         except _UnreachableError as error:
             # If it stayed at the head of the queue, no lease behind it could be served.
-            with self._database.writing() as connection:
-                queue_rows.leave(
-                    connection, error.lease_id, f"it was next in the queue, but {error}"
-                )
+            self._leave(error.lease_id, f"it was next in the queue, but {error}")
             return _Departure(error.lease_id, Status.RELEASED)
         if lease is None:
             return None
@@ -247,7 +252,9 @@ class WaitQueue:
                     raise OvertakenError
             waited = (clock.now(connection) - lease.queued_at).total_seconds()
             lease = lease.with_(timings={**(lease.timings or {}), timings.QUEUE: waited})
-            if self._is_client_waiting(lease.id):  # its open request is answered now
+            # Its open request is answered now. But the client may have lost a request that can be repeated: it stays
+            # watched until the answer is on its way.
+            if lease.request_key is None and self._is_client_waiting(lease.id):
                 lease = lease.with_(waiter_seen_at=None)
             try:
                 allocated = self._allocator.allocate(
@@ -272,6 +279,24 @@ class WaitQueue:
             leases.insert(connection, queued)
             leases.record_events(connection, lease.id, [LeaseEvent("queue", Status.QUEUED)])
         return queued
+
+
+def end_each(lease_ids: Iterable[str], end: Callable[[str], bool]) -> list[str]:
+    """Call *end* for each lease, and return those for which it returns True.
+
+    For audits: an error of one lease is logged and does not keep the others from their end. The next audit tries again.
+    Raises only `oslo_db.exception.DBConnectionError`, after which the others would fail as well.
+    """
+    ended = []
+    for lease_id in lease_ids:
+        try:
+            if end(lease_id):
+                ended.append(lease_id)
+        except db_exception.DBConnectionError:
+            raise
+        except Exception:
+            LOG.exception("lease %s stays as it is until the next audit", lease_id)
+    return ended
 
 
 def _check_room(connection: Connection, lease: Lease, policy: WaitPolicy) -> None:

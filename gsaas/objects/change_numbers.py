@@ -55,11 +55,6 @@ class SeenChanges:
         self._largest[writer] = number
         return True
 
-    def merge(self, other: SeenChanges) -> None:
-        """Add what another reader has seen."""
-        for number in other._largest.values():
-            self.see(number)
-
     def has(self, number: int) -> bool:
         """Return whether a change was seen."""
         return number <= self._largest.get(writer_of(number), -1)

@@ -88,10 +88,12 @@ class Journal:
         try:
             # Opened each time: SQLite may have begun a new log.
             journal = os.open(self._path, os.O_RDONLY)
+            try:
+                os.fdatasync(journal)
+            finally:
+                os.close(journal)
         except FileNotFoundError:
             return None  # SQLite has merged it into the database and removed it: the last connection was closed
-        try:
-            os.fdatasync(journal)
         except OSError as failure:
             LOG.critical(
                 "cannot sync %s to the disk, so nothing is written to it any more; look for the cause, and restart the "
@@ -100,8 +102,6 @@ class Journal:
                 failure,
             )
             return failure
-        finally:
-            os.close(journal)
         return None
 
     def _sync_later(self) -> None:
@@ -113,3 +113,5 @@ class Journal:
             self.sync()
         except db_exception.DBError:
             LOG.debug("syncing %s has failed, and no thread waited for it", self._path)
+        except Exception:
+            LOG.exception("syncing %s has failed, and no thread waited for it", self._path)

@@ -317,6 +317,96 @@ def test_gpus_for_a_client_that_has_just_disconnected_are_released(world, url, m
     assert take(world, ALL)
 
 
+def launch_and_wait(url: str, key: str) -> http.client.HTTPConnection:
+    """Return a connection on which an attended launch with *key* waits for its answer."""
+    connection = connect(url)
+    body = json.dumps({"lease": {"cgpus": ONE, "server": None, "wait": None, "attended": True}})
+    headers = {"X-Auth-Token": token("member"), "Content-Type": "application/json"}
+    connection.request("POST", "/v1/leases?timeout=60", body, headers | {"Idempotency-Key": key})
+    return connection
+
+
+def answer(connection: http.client.HTTPConnection) -> dict[str, Any]:
+    response = connection.getresponse()
+    return json.loads(response.read())["lease"] | {"http_status": response.status}
+
+
+def test_a_launch_that_is_repeated_after_its_connection_broke_keeps_its_place(world, url):
+    holder = take(world, ALL)
+    broken = launch_and_wait(url, "k")
+    (waiting,) = until(lambda: places(world), "a place")
+    await_subscriber(world, waiting)
+
+    broken.close()
+    until(lambda: not world.subscriptions.has_subscribers(waiting), "the request to end")
+    assert places(world) == [waiting]
+    repeated = launch_and_wait(url, "k")
+    await_subscriber(world, waiting)
+    give_back(world, holder)
+
+    lease = answer(repeated)
+    assert (lease["http_status"], lease["id"], lease["status"]) == (201, waiting, "ACTIVE")
+    assert world.claims.run_audit() == []
+    with world.database.read() as session:
+        assert leases.get(session.connection(), waiting).waiter_seen_at is None
+
+
+def serve_a_broken_launch(world: World, url: str) -> str:
+    """Return a lease that was served while the connection of its launch, with the key "k", was broken."""
+    holder = take(world, ALL)
+    broken = launch_and_wait(url, "k")
+    (waiting,) = until(lambda: places(world), "a place")
+    await_subscriber(world, waiting)
+    # Both at once: the next read finds the lease ACTIVE and the client disconnected.
+    broken.sock.shutdown(socket.SHUT_RDWR)
+    broken.close()
+    give_back(world, holder)
+    until(lambda: not world.subscriptions.has_subscribers(waiting), "the request to end")
+    return waiting
+
+
+def test_a_launch_that_is_repeated_gets_the_gpus_that_came_while_its_connection_was_broken(
+    world, url
+):
+    waiting = serve_a_broken_launch(world, url)
+
+    lease = answer(launch_and_wait(url, "k"))
+
+    assert (lease["http_status"], lease["id"], lease["status"]) == (201, waiting, "ACTIVE")
+    with world.database.read() as session:
+        assert leases.get(session.connection(), waiting).waiter_seen_at is None
+
+
+def test_gpus_for_a_broken_launch_that_is_not_repeated_are_released_by_the_audit(world, url):
+    waiting = serve_a_broken_launch(world, url)
+    assert world.claims.run_audit() == []
+    with world.database.write() as session:
+        lease = leases.get(session.connection(), waiting)
+        assert lease.waiter_seen_at is not None
+        leases.update(session.connection(), waiting, waiter_seen_at=ago(21))
+
+    assert world.claims.run_audit() == [waiting]
+
+    assert show(world, waiting)["status"] == "RELEASED"
+
+
+def test_a_client_that_still_waits_in_another_request_keeps_its_place(world, url):
+    take(world, ALL)
+    waiting = queue_up(world, attended=True)
+    first, second = connect(url), connect(url)
+    for connection, seconds in ((first, 60), (second, 3)):
+        connection.request(
+            "GET",
+            f"/v1/leases/{waiting}?while_status=QUEUED&timeout={seconds}",
+            headers={"X-Auth-Token": token("member")},
+        )
+    await_subscriber(world, waiting)
+
+    first.close()
+
+    assert answer(second)["status"] == "QUEUED"
+
+
 def test_an_attended_request_whose_client_is_silent_is_not_served_and_leaves_the_queue(world):
     holder = take(world, ALL)
     silent = queue_up(world, attended=True)

@@ -16,8 +16,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import sqlalchemy
+from oslo_utils import timeutils
 
-from gsaas.db import models
+from gsaas.db import models, request_keys
 from gsaasclient import Client, Credentials
 from tests.api.desk import Desk
 from tests.api.server import serving
@@ -128,6 +130,47 @@ def test_a_key_is_free_again_after_a_day(world: World):
     second = post(world, body={"lease": {"cgpus": {"count": 1}, "server": None}})
     assert second.status_code == 201
     assert [lease.request_key is None for lease in leases(world)] == [True, False]
+
+
+def test_two_requests_at_once_with_a_key_that_is_free_again_make_one_lease(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    post(world)
+    age(world, hours=25)
+    answers = []
+    find = request_keys.find
+
+    def overtaken(*key):
+        """Both requests find the key of yesterday; the other one is then answered before this one goes on."""
+        monkeypatch.setattr(request_keys, "find", find)
+        found = find(*key)
+        answers.append(post(world))
+        return found
+
+    monkeypatch.setattr(request_keys, "find", overtaken)
+    answers.append(post(world))
+
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].json == answers[1].json
+    assert len(leases(world)) == 2  # with that of yesterday
+
+
+def test_a_purge_leaves_a_key_that_is_used_again_meanwhile(world: World):
+    """It reads the old keys before it clears them, and these are two statements."""
+    post(world)
+    age(world, hours=25)
+    now = [timeutils.utcnow()]
+
+    def use_again(connection, _cursor, statement, *_):
+        if statement.startswith("UPDATE leases") and now:
+            connection.execute(sqlalchemy.update(models.LeaseRow).values(created_at=now.pop()))
+
+    with world.database.writing() as connection:
+        sqlalchemy.event.listen(connection, "before_cursor_execute", use_again)
+        request_keys.purge(connection, 10)
+
+    (lease,) = leases(world)
+    assert (now, lease.request_key is None) == ([], False)
 
 
 def test_a_launch_that_was_refused_may_be_repeated(world: World):

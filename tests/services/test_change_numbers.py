@@ -8,9 +8,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
+import pymysql
 import pytest
-from oslo_db.exception import DBError
+from oslo_db.exception import DBDeadlock, DBError
 from oslo_utils import timeutils
 from sqlalchemy import Connection, event, func, select, update
 
@@ -239,6 +241,68 @@ def test_a_writer_whose_commit_was_not_answered_is_not_used_again(cloud, monkeyp
     with cloud.writing() as connection:
         use(connection, "a0", 3)
         assert writer_of(number_of(connection, "a0")) != writer_of(first)
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_a_writer_whose_commit_was_refused_is_used_again(cloud, monkeypatch):
+    """As by a Galera cluster, whenever another node has changed the same row."""
+    with cloud.writing() as connection:
+        use(connection, "a0", 1)
+        first = number_of(connection, "a0")
+
+    def refuse(dbapi_connection: pymysql.Connection) -> None:
+        dbapi_connection.rollback()
+        raise pymysql.OperationalError(1213, "Deadlock found when trying to get lock")
+
+    def write() -> None:
+        with cloud.writing() as connection:
+            use(connection, "a0", 2)
+            monkeypatch.setattr(cloud.engine.dialect, "do_commit", refuse)
+
+    with pytest.raises(DBDeadlock):
+        write()
+    monkeypatch.undo()
+    with cloud.writing() as connection:
+        use(connection, "a0", 3)
+        assert number_of(connection, "a0") == first + 1
+
+
+@SERVERS_WHERE_TRANSACTIONS_OVERLAP
+def test_a_process_that_outlives_many_writers_forgets_those_without_rows(cloud):
+    claims, parameters = open_claims(cloud), []
+
+    @event.listens_for(cloud.engine, "before_cursor_execute")
+    def count(connection, cursor, statement, values, context, executemany):
+        parameters.append(len(values))
+
+    for number in range(300):
+        with cloud.engine.begin() as connection:  # not by `writing`: a writer of its own
+            use(connection, "a0", number)
+        claims.check(PART)
+    assert max(parameters) < 300
+
+
+def test_a_gpu_that_is_read_again_is_never_older_than_before_and_leaves_if_it_is_gone(cloud):
+    """A node of a cluster may lag behind."""
+    cache = opened(cloud)
+    known = cache.pool.get("a0")
+    newer = known.with_(used_mb=300, generation=known.generation + 2)
+    cache.put(newer)
+    cache.put(replace(known, uuid="gone"))
+    with cloud.reading() as connection:
+        cache.reread(connection, ["a0", "gone"])
+    assert cache.pool.get("a0") == newer
+    assert cache.pool.get("gone") is None
+
+
+def test_a_gpu_with_a_known_generation_and_other_claims_is_not_claimed(cloud):
+    """A database that lost its last commits gives the same generation twice."""
+    claims = open_claims(cloud)
+    claims.check(PART)
+    with cloud.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE gpus SET used_mb = 900 WHERE uuid = 'a0'")
+    claimed = claims.claim(new_lease("next", Request(1, "shared", 800)), Request(1, "shared", 800))
+    assert claimed.claims[0].gpu_uuid != "a0"
 
 
 def rows_read(cache: PoolCache, database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:

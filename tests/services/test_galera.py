@@ -6,9 +6,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
+from oslo_utils import timeutils
 
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, limits, migration, models
@@ -17,6 +20,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.request import Request
+from tests.api.world import World
 from tests.services.test_claims_race import open_claims
 from tests.support import rows
 from tests.support.galera import cluster
@@ -138,3 +142,57 @@ def queued(database: Database) -> int:
     query = sqlalchemy.select(models.LeaseRow.id).where(models.LeaseRow.status == "QUEUED")
     with database.reading() as connection:
         return len(connection.execute(query).all())
+
+
+def test_keepalives_and_departures_at_two_nodes_at_once_do_not_fail(
+    nodes: tuple[Database, Database], both: list[Claims], tmp_path: Path
+):
+    apis = []
+    for number, database in enumerate(nodes):
+        (folder := tmp_path / str(number)).mkdir()
+        apis.append(World.build(folder, database=database))
+    with nodes[0].write() as session:
+        session.execute(sqlalchemy.text("UPDATE gpus SET disabled = 1"))
+    for turn in range(ROUNDS):
+        lease = rows.new_lease(
+            f"lease-{turn}", mode="exclusive", memory_mb=None, project_id="blue", user_id="member"
+        )
+        both[0].queue.join(lease, ONE)
+        known = until_known(nodes[1], lease.id)
+
+        def keep(_claims: Claims, number: int, lease_id: str = known) -> str:
+            answer = apis[number].call("member", "POST", f"/v1/leases/{lease_id}/keepalive")
+            return str(answer.status_code)
+
+        def leave(claims: Claims, _number: int, lease_id: str = known) -> str:
+            return str(claims.queue.leave(lease_id))
+
+        become(
+            nodes,
+            known,
+            "CLAIMED",
+            policy="spread",
+            claimed_at=timeutils.utcnow(),
+            keepalive=60,
+            kept_until=timeutils.utcnow(),
+        )
+        assert at_once(both, keep) == ["200", "200"], turn
+        become(nodes, known, "QUEUED")
+        assert at_once(both, leave) == ["False", "True"], turn
+
+
+def become(nodes: tuple[Database, Database], lease_id: str, status: str, **columns: Any) -> None:
+    """Give a lease another status, and return once both nodes have it."""
+    lease = models.LeaseRow.id == lease_id
+    with nodes[0].write() as session:
+        session.execute(
+            sqlalchemy.update(models.LeaseRow).where(lease).values(status=status, **columns)
+        )
+
+    def look() -> bool:
+        with nodes[1].reading() as connection:
+            return (
+                connection.scalar(sqlalchemy.select(models.LeaseRow.status).where(lease)) == status
+            )
+
+    until(look)

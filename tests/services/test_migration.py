@@ -158,6 +158,39 @@ def test_an_upgrade_that_failed_at_any_point_can_be_repeated(
     assert [each for (each,) in found] == [{}] * 600
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+def test_a_migration_whose_lock_is_lost_ends_as_it_would_with_the_lock(
+    mariadb_server: Server, caplog: pytest.LogCaptureFixture, fails: bool
+):
+    name = mariadb_server.unused_name()
+    database = Database.open(mariadb_server.create(name))
+    cut_off = []
+
+    def cut(_connection, _cursor, sql, *_):
+        if "CREATE TABLE leases" in sql and not cut_off:
+            with database.engine.connect() as other:
+                lock = "SELECT IS_USED_LOCK('gsaas-migration')"
+                cut_off.append(other.exec_driver_sql(lock).scalar())
+                other.exec_driver_sql(f"KILL {cut_off[0]}")
+            if fails:
+                raise LookupError("the real error")
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", cut)
+    try:
+        if fails:
+            with pytest.raises(DBError, match="the real error"):
+                migration.upgrade(database)
+        else:
+            migration.upgrade(database)
+            assert migration.version(database) == migration.head()
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", cut)
+        database.close()
+        mariadb_server.drop(name)
+    assert cut_off != [None]
+    assert "the connection that held the lock of the migration was lost" in caplog.text
+
+
 def test_downgrading_to_the_base_leaves_no_table_and_the_way_up_open(database: Database):
     migration.downgrade(database, "base")
     assert catalogue.schema(database.engine) == {}

@@ -268,13 +268,56 @@ def test_a_lease_without_free_ports_for_its_daemons_does_not_block_the_queue(clo
     assert claims.left[1:] == ["next"]
 
 
+def test_leaving_the_queue_is_tried_again_after_a_lost_deadlock(cloud, claims):
+    claims.take("active", Request(2))
+    claims.enqueue("waiting")
+
+    with lost_deadlocks(cloud, "UPDATE leases", times=2):
+        assert claims.queue.leave("waiting")
+
+    assert (claims.left, claims.status("waiting")) == (["waiting"], "RELEASED")
+
+
+def test_an_audit_ends_the_other_leases_when_one_of_them_cannot_be_ended(cloud, claims, caplog):
+    """Of leases whose time to wait is over, whose client waits no more, and whose keepalive has run out."""
+    before = timeutils.utcnow() - datetime.timedelta(hours=1)
+    for name in ("kept-1", "kept-2"):
+        claims.take(name, keepalive=60)
+        with cloud.write() as session:
+            session.get(models.LeaseRow, name).kept_until = before
+    for name in ("overdue-1", "overdue-2"):
+        claims.enqueue(name, Request(2), WaitPolicy(until=before))
+    for name in ("silent-1", "silent-2"):
+        claims.enqueue(name, Request(2), WaitPolicy(attended=True))
+        with cloud.write() as session:
+            session.get(models.LeaseRow, name).waiter_seen_at = before
+    claims.enqueue("patient", Request(1))
+
+    with (
+        lost_deadlocks(cloud, "UPDATE leases", "overdue-1"),
+        lost_deadlocks(cloud, "UPDATE leases", "silent-1"),
+        lost_deadlocks(cloud, "UPDATE leases", "kept-1"),
+    ):
+        assert claims.run_audit() == ["kept-2"]
+
+    assert {claims.status(f"{name}-1") for name in ("overdue", "silent")} == {"QUEUED"}
+    assert {claims.status(f"{name}-2") for name in ("overdue", "silent")} == {"RELEASED"}
+    assert (claims.status("kept-1"), claims.status("kept-2")) == ("CLAIMED", "RELEASING")
+    assert [each for each in ("overdue-1", "silent-1", "kept-1") if each not in caplog.text] == []
+    assert claims.run_audit() == ["kept-1"]
+    assert {claims.status(f"{name}-1") for name in ("overdue", "silent")} == {"RELEASED"}
+
+
 @contextmanager
-def lost_deadlocks(cloud: Database, beginning: str) -> Iterator[None]:
-    """Every statement that begins so loses a deadlock."""
+def lost_deadlocks(
+    cloud: Database, beginning: str, lease_id: str = "", times: int = 1000
+) -> Iterator[None]:
+    """The next statements that begin so, of a lease if one is named, lose a deadlock."""
+    left = itertools.count(times, -1)
 
     @event.listens_for(cloud.engine, "before_cursor_execute")
-    def lose(_connection, _cursor, statement, *_):
-        if statement.startswith(beginning):
+    def lose(_connection, _cursor, statement, parameters, *_):
+        if statement.startswith(beginning) and lease_id in str(parameters) and next(left) > 0:
             raise db_exception.DBDeadlock
 
     yield

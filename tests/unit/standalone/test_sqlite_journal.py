@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,50 @@ def test_a_disk_that_fails_is_announced_once(database, disk):
     with pytest.raises(db_exception.DBConnectionError):
         put(database, 3)
     assert len(announced) == 1
+
+
+@contextmanager
+def no_file_to_open() -> Iterator[None]:
+    """Let this process open no further file."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_journal_that_cannot_be_opened_is_not_on_the_disk(database, caplog):
+    put(database, 1)
+    with no_file_to_open(), pytest.raises(db_exception.DBConnectionError, match="Too many open"):
+        put(database, 2)
+    with pytest.raises(db_exception.DBConnectionError, match="Too many open"):
+        put(database, 3)
+    assert numbers(database) == [1, 2]
+    assert "restart the service" in caplog.text
+
+
+def test_a_journal_that_cannot_be_opened_later_is_announced(database):
+    announced = threading.Event()
+    database.on_storage_failure(announced.set)
+    put(database, 1)
+    with no_file_to_open():
+        put(database, 2, async_commit=True)
+        assert announced.wait(20)
+    with pytest.raises(db_exception.DBConnectionError):
+        put(database, 3)
+
+
+def test_an_error_of_a_sync_that_no_thread_waits_for_is_logged(database, disk, caplog):
+    def fail() -> None:
+        raise LookupError("nobody to tell")
+
+    database.on_storage_failure(fail)
+    disk.error = OSError(errno.EIO, "Input/output error")
+    put(database, 1, async_commit=True)
+    until(lambda: "LookupError: nobody to tell" in caplog.text, "the message")
 
 
 def numbers(database: Database) -> list[int]:

@@ -16,6 +16,7 @@ from tests.kernel.gpu_host.daemons.host import (
     await_detail,
     await_state,
     lease_daemon,
+    listens,
     status_of,
 )
 from tests.support.waiting import until
@@ -44,7 +45,9 @@ def start_as_another_release(
     systemd = Systemd(host.machine.bus)
     systemd.start_transient(unit.name(daemon.key), properties)
     systemd.close()
-    return until(lambda: host.pids(daemon), "the daemon of the other release")
+    # Before that it would not be deaf.
+    until(lambda: listens(daemon.port), "the daemon of the other release")
+    return host.pids(daemon)
 
 
 def test_a_daemon_of_another_release_runs_on_and_gets_this_releases_walls_when_it_starts_again(
@@ -70,7 +73,7 @@ def test_a_daemon_whose_description_this_release_cannot_read_ends_before_another
     """Its lease cannot be known, so neither can be whether anybody may use it."""
     daemon = lease_daemon()
     before = start_as_another_release(host, daemon, "GSaaS daemon, written otherwise", "deaf")
-    supervisor = host.supervise(timeouts=DaemonTimeouts(stop=3.0, first_pause=0.1))
+    supervisor = host.supervise(timeouts=DaemonTimeouts(stop=5.0, first_pause=0.1))
     supervisor.set_desired([daemon])
     await_detail(supervisor, daemon, "no description that this release can read")
     assert status_of(supervisor, daemon).state is DaemonState.STARTING
