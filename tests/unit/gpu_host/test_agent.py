@@ -31,7 +31,7 @@ EVER = 3600.0
 class Engine:
     """Records reports, and answers with `interval`."""
 
-    target = rpc.Target(version="1.0")
+    target = rpc.Target(version="1.1")
 
     interval: float | None = None
     reports: list[dict] = field(default_factory=list)
