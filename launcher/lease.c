@@ -251,12 +251,14 @@ int lease_allocate(struct lease *lease, const struct request *request)
     int result;
     /* Without a terminal, where progress would be shown, the API delays its response until the wait is over. A signal
      * may end that wait: the API ends the lease of a client that closes the connection. A response that is not delayed
-     * is awaited in any case, because it has the id of the lease to release. */
+     * is awaited in any case, because it has the id of the lease to release. With a key, the API would keep the lease of a
+     * client whose connection broke, so that it can be sent again: then no signal could end the wait. */
     bool long_poll = request->waits && !isatty(STDERR_FILENO);
-    char path[40] = "/v1/leases", key[KEY_BYTES * 2 + 1];
-    make_key(key);
+    char path[40] = "/v1/leases", key[KEY_BYTES * 2 + 1] = "";
     if (long_poll)
         snprintf(path, sizeof path, "/v1/leases?timeout=%d", LONG_POLL);
+    else
+        make_key(key);
     enum outcome outcome = http_exchange(lease->server, "POST", path, request->body.bytes, RESPONSE_TIMEOUT,
                                          long_poll ? lease->interrupt : -1, false, *key ? key : NULL, &response);
     if (outcome == INTERRUPTED) {
