@@ -517,6 +517,8 @@ def neighbours(machine) -> Iterator[dict[str, str]]:
         # SIGKILL may have ended it, and the next test has one of this name, too.
         systemd.forget(name)
     systemd.close()
+    listed = "systemctl list-units --all --plain --no-legend 'run-gsaas*-2000[01].mount'"
+    until(lambda: not machine.type(listed).stdout.strip(), "the end of their temporary files")
 
 
 def test_neighbours_under_mps_share_a_user_and_nothing_else_that_systemd_can_part(
