@@ -3,15 +3,12 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "json.h"
+#include "private_file.h"
 #include "text.h"
+#include "token_cache.h"
 
 #define DEFAULT_FILE "/run/gsaas/credentials.json"
-enum { MAX_BYTES = 64 * 1024 };
 
 static bool is_set(const char *name)
 {
@@ -19,88 +16,23 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* Read a file that no other user can read; return false if it is not such a file. */
-static bool read_private(const char *path, struct text *content)
-{
-    struct stat metadata;
-    ssize_t count = -1;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    if (fstat(file, &metadata) == 0 && S_ISREG(metadata.st_mode) && (metadata.st_mode & 077) == 0
-        && metadata.st_size < MAX_BYTES)
-        while ((count = read(file, text_reserve(content, MAX_BYTES), MAX_BYTES)) > 0 && content->length < MAX_BYTES) {
-            content->length += (size_t)count;
-            content->bytes[content->length] = '\0';
-        }
-    close(file);
-    return count == 0 && content->length > 0 && strlen(content->bytes) == content->length;
-}
-
-static char *copy(const char *begin, size_t length)
-{
-    char *copied = strndup(begin, length);
-    return copied ? copied : "";
-}
-
-/* Split http://HOST[:PORT][/PATH]; return false for any other URL, such as one with https, a user or a query. */
-static bool split_url(const char *url, struct server *server)
-{
-    static const char scheme[] = "http://";
-    if (strncmp(url, scheme, sizeof scheme - 1) != 0 || strpbrk(url, "@?# \\"))
-        return false;
-    const char *host = url + sizeof scheme - 1;
-    const char *end = host + strcspn(host, *host == '[' ? "]" : ":/");
-    const char *rest = end;
-    if (*host == '[') {
-        if (*end != ']')
-            return false;
-        host++;
-        rest = end + 1;
-    }
-    size_t digits = *rest == ':' ? strspn(rest + 1, "0123456789") : 0;
-    if (end == host || (*rest == ':' && (digits == 0 || digits > 5)))
-        return false;
-    server->port = digits ? copy(rest + 1, digits) : "80";
-    if (*rest == ':')
-        rest += 1 + digits;
-    if (*rest && *rest != '/')
-        return false;
-    size_t length = strlen(rest);
-    while (length && rest[length - 1] == '/')
-        length--;
-    server->host = copy(host, (size_t)(end - host));
-    server->path = copy(rest, length);
-    return true;
-}
-
-/* Whether *token* can be sent in a header: no byte may end the header. */
-static bool is_plain(const char *token)
-{
-    for (; *token; token++)
-        if (*token <= 0x20 || *token > 0x7e)
-            return false;
-    return true;
-}
-
-bool credentials_read(struct server *server)
+bool credentials_read(struct api *api)
 {
     struct text file = {0};
     const char *path = getenv("GSAAS_CREDENTIALS");
     if (!is_set("GSAAS_CREDENTIALS")) {
         if (is_set("OS_CLOUD") || is_set("OS_AUTH_URL"))
-            return false;
+            return token_cache_read(api);
         path = DEFAULT_FILE;
     }
-    const char *document = read_private(path, &file) ? json_document(file.bytes) : NULL;
-    char *url = json_text(json_member(document, "url"));
-    char *token = json_text(json_member(document, "token"));
-    bool usable = url && token && *token && is_plain(token) && split_url(url, server);
+    bool readable = private_file_read(AT_FDCWD, path, false, &file);
+    json_t *document = readable ? json_loadb(file.bytes, file.length, 0, NULL) : NULL;
+    const char *url = json_string_value(json_object_get(document, "url"));
+    const char *token = json_string_value(json_object_get(document, "token"));
+    bool usable = url && token && api_accepts(url, token);
+    if (usable)
+        api_use(api, url, token, NULL, false);
     text_free(&file);
-    free(url);
-    server->token = usable ? token : NULL;
-    server->socket = -1;
-    if (!usable)
-        free(token);
+    json_decref(document);
     return usable;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lease.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "json.h"
+#include "gate.h"
+#include "python.h"
 #include "status.h"
+#include "token_cache.h"
 
 /* Durations in seconds. */
 enum {
@@ -19,76 +20,101 @@ enum {
     LONG_POLL = 25,       /* for which the API may delay a response */
     CLEANUP_TIMEOUT = 10, /* of requests for which the command or its caller must not wait longer */
     OUTAGE_TIMEOUT = 45,  /* for which the API may be away: less than the silence after which it gives up our place */
+    SIGN_IN_TIMEOUT = 30, /* for which gsaas-cli may take to get a token from Keystone */
 };
 
-enum { KEY_BYTES = 16 };
+enum { KEY_BYTES = 16, UNAUTHORIZED = 401 };
 
-static void print_error(const char *sentence, const char *more)
+static void print_error(const char *sentence)
 {
-    fprintf(stderr, "gsaas: %s%s\n", sentence, more);
+    fprintf(stderr, "gsaas: %s\n", sentence);
 }
 
-static const char *response_document(const struct response *response)
+/* Return the text that a member of a JSON object is; NULL if it is none. */
+static const char *text_of(const json_t *object, const char *member)
 {
-    return response->body.length ? json_document(response->body.bytes) : NULL;
+    return json_string_value(json_object_get(object, member));
+}
+
+static bool equals(const char *text, const char *expected)
+{
+    return text && strcmp(text, expected) == 0;
 }
 
 /* Print the message of an error response, and return the exit status for it. */
 static int report_refusal(const struct response *response)
 {
-    const char *error = json_first(json_member(response_document(response), "errors"));
-    const char *code = json_member(error, "code");
-    char *detail = json_text(json_member(error, "detail"));
-    char *request = json_text(json_member(error, "request_id"));
+    const json_t *error = json_array_get(json_object_get(response->document, "errors"), 0);
+    const char *code = text_of(error, "code"), *detail = text_of(error, "detail");
+    const char *request = text_of(error, "request_id");
     if (detail && *detail)
-        print_error(detail, "");
+        print_error(detail);
     else
-        fprintf(stderr, "gsaas: the API answered with HTTP status %d\n", response->status);
+        fprintf(stderr, "gsaas: the API answered with HTTP status %ld\n", response->status);
     if (request)
         fprintf(stderr, "  request %s\n", request);
-    free(detail);
-    free(request);
-    if (json_equals(code, "gsaas.capacity.impossible"))
+    if (equals(code, "gsaas.capacity.impossible"))
         return STATUS_IMPOSSIBLE;
-    return json_equals(code, "gsaas.capacity.busy") ? STATUS_BUSY : STATUS_FAILED;
+    return equals(code, "gsaas.capacity.busy") ? STATUS_BUSY : STATUS_FAILED;
 }
 
-static int report_unreachable(const struct server *server)
+/* Return whether the response is what a proxy or another service answers where the API was; client/gsaasclient/cached.py
+ * decides alike. */
+static bool is_of_others(const struct response *response)
 {
-    fprintf(stderr, "gsaas: the GSaaS API at http://%s:%s%s does not answer: %s\n", server->host, server->port,
-            server->path, strerror(errno));
+    const char *code = text_of(json_array_get(json_object_get(response->document, "errors"), 0), "code");
+    long status = response->status;
+    bool elsewhere = status == 404 || status == 502 || status == 503 || status == 504;
+    return elsewhere && (!code || strncmp(code, "gsaas.", 6) != 0);
+}
+
+static int report_unreachable(const struct api *api)
+{
+    fprintf(stderr, "gsaas: the GSaaS API at %s does not answer: %s\n", api->url, api->reason);
     return STATUS_FAILED;
 }
 
-/* Send a request to the path of the lease, followed by *tail*. */
+/* Replace the cached token by a newer one: what another process has cached meanwhile, or what gsaas-cli gets now. */
+static bool renew_token(struct api *api)
+{
+    char *words[] = {"gsaas", PYTHON_SIGN_IN, NULL};
+    if (token_cache_renew(api))
+        return true;
+    token_cache_drop(api);
+    return python_run(words, SIGN_IN_TIMEOUT) && token_cache_renew(api);
+}
+
+/* Send a request to the path of the lease, followed by *tail*. A command may run for longer than its token is valid. */
 static enum outcome request_lease(struct lease *lease, const char *method, const char *tail, int seconds, int interrupt,
                                   struct response *response)
 {
     struct text path = {0};
+    enum outcome outcome = FAILED;
+    bool again = true;
     text_print(&path, "/v1/leases/%s%s", lease->id, tail);
-    enum outcome outcome = http_exchange(lease->server, method, path.bytes, NULL, seconds, interrupt, true, NULL, response);
+    for (int attempt = 1; again; attempt++) {
+        outcome = api_exchange(lease->api, method, path.bytes, NULL, seconds, interrupt, true, NULL, response);
+        again = attempt == 1 && outcome == COMPLETED && response->status == UNAUTHORIZED && lease->api->cached
+                && renew_token(lease->api);
+    }
     text_free(&path);
     return outcome;
 }
 
 /* Add the variables of the JSON object *environment*; return false if one of them is not valid. */
-static bool add_variables(struct lease *lease, const char *environment)
+static bool add_variables(struct lease *lease, json_t *environment)
 {
-    const char *cursor = environment, *value;
-    char *name;
-    if (!environment || *environment != '{')
+    const char *name;
+    json_t *value;
+    if (!json_is_object(environment))
         return false;
-    while ((value = json_each(&cursor, &name))) {
-        char *content = json_text(value);
-        bool usable = content && *name && !strchr(name, '=');
-        if (usable) {
-            text_print(&lease->environment, "%s=%s", name, content);
-            text_add(&lease->environment, "", 1);
-        }
-        free(content);
-        free(name);
-        if (!usable)
+    json_object_foreach(environment, name, value)
+    {
+        const char *content = json_string_value(value);
+        if (!content || !*name || strchr(name, '='))
             return false;
+        text_print(&lease->environment, "%s=%s", name, content);
+        text_add(&lease->environment, "", 1);
     }
     return true;
 }
@@ -97,11 +123,11 @@ static bool add_variables(struct lease *lease, const char *environment)
 static int fetch_environment(struct lease *lease, struct response *response)
 {
     if (request_lease(lease, "GET", "/environment", RESPONSE_TIMEOUT, -1, response) != COMPLETED)
-        return report_unreachable(lease->server);
+        return report_unreachable(lease->api);
     if (response->status != 200)
         return report_refusal(response);
-    if (!add_variables(lease, json_member(response_document(response), "environment"))) {
-        print_error("the API's answer has no environment that could be used", "");
+    if (!add_variables(lease, json_object_get(response->document, "environment"))) {
+        print_error("the API's answer has no environment that could be used");
         return STATUS_FAILED;
     }
     return 0;
@@ -118,61 +144,46 @@ static const char *variable(const struct lease *lease, const char *name)
     return NULL;
 }
 
-/* If the environment names a gate, show the grant there, as gsaas/grants/grant_client.py does. Return 0, or the exit
- * status after printing why this host is not admitted. The environment is fetched again afterwards, because a grant is
- * good once. */
+/* If the environment names a gate, show the grant there. Return 0, or the exit status after printing why this host is
+ * not admitted. The environment is fetched again afterwards, because a grant is good once. */
 static int redeem_grant(struct lease *lease, struct response *response)
 {
     const char *gate = variable(lease, "GSAAS_GATE"), *grant = variable(lease, "GSAAS_GRANT");
-    const char *colon = gate ? strrchr(gate, ':') : NULL;
-    if (!colon || !grant)
+    if (!gate || !strchr(gate, ':') || !grant)
         return 0;
-    struct text line = {0}, reply = {0};
-    struct server connection = {.host = strndup(gate, (size_t)(colon - gate)), .port = strdup(colon + 1), .socket = -1};
-    text_print(&line, "%s %s\n", lease->id, grant);
-    bool received = connection.host && connection.port && http_connect(&connection)
-                    && http_send(&connection, &line) == COMPLETED;
-    while (received && !(reply.bytes && strchr(reply.bytes, '\n')))
-        received = http_receive(&connection, &reply, RESPONSE_TIMEOUT, -1) == COMPLETED;
-    if (received)
-        *strchr(reply.bytes, '\n') = '\0';
-    int result = received && strcmp(reply.bytes, "admitted") == 0 ? 0 : STATUS_FAILED;
-    if (result)
+    struct text reply = {0};
+    bool admitted = gate_show_grant(gate, lease->id, grant, RESPONSE_TIMEOUT, &reply);
+    if (!admitted)
         fprintf(stderr, "gsaas: lease %s cannot be used from here: the gate at %s says: %s\n", lease->id, gate,
-                received ? reply.bytes : strerror(errno));
-    http_close(&connection);
-    free(connection.host);
-    free(connection.port);
-    text_free(&line);
+                reply.bytes);
     text_free(&reply);
-    if (result == 0) {
-        text_free(&lease->environment);
-        result = fetch_environment(lease, response);
-    }
-    return result;
+    if (!admitted)
+        return STATUS_FAILED;
+    text_free(&lease->environment);
+    return fetch_environment(lease, response);
 }
 
 /* Print the position of a lease in the queue to a terminal, if it has changed. */
-static void print_queue_position(const char *lease)
+static void print_queue_position(const json_t *lease)
 {
-    const char *queue = json_member(lease, "queue");
-    const char *position = json_member(queue, "position"), *length = json_member(queue, "length");
-    static int last = -1;
-    if (position && length && atoi(position) != last && isatty(STDERR_FILENO)) {
-        last = atoi(position);
-        fprintf(stderr, "gsaas: waiting for cGPUs: %d of %d in the queue\n", last, atoi(length));
+    const json_t *queue = json_object_get(lease, "queue");
+    const json_t *position = json_object_get(queue, "position"), *length = json_object_get(queue, "length");
+    static json_int_t last = -1;
+    if (position && length && json_integer_value(position) != last && isatty(STDERR_FILENO)) {
+        last = json_integer_value(position);
+        fprintf(stderr, "gsaas: waiting for cGPUs: %lld of %lld in the queue\n", (long long)last,
+                (long long)json_integer_value(length));
     }
 }
 
 /* Print why a lease has ended, and return the exit status for it. */
-static int report_end(const char *lease, const char *status)
+static int report_end(const json_t *lease, const char *status)
 {
-    char *reason = json_text(json_member(json_member(lease, "fault"), "message"));
-    bool in_queue = json_equals(json_member(json_member(lease, "fault"), "step"), "queue");
+    const json_t *fault = json_object_get(lease, "fault");
+    const char *reason = text_of(fault, "message");
     fprintf(stderr, "gsaas: the cGPUs cannot be used, the lease is %s%s%s\n", status, reason ? ": " : "",
             reason ? reason : "");
-    free(reason);
-    return in_queue ? STATUS_BUSY : STATUS_FAILED;
+    return equals(text_of(fault, "step"), "queue") ? STATUS_BUSY : STATUS_FAILED;
 }
 
 /* Sleep for a second; return true if a signal arrives first. */
@@ -192,8 +203,9 @@ static enum outcome await_change(struct lease *lease, const char *status, struct
     text_free(&tail);
     *new_status = NULL;
     if (outcome == COMPLETED && response->status == 200) {
-        const char *found = json_member(response_document(response), "lease");
-        *new_status = json_text(json_member(found, "status"));
+        const json_t *found = json_object_get(response->document, "lease");
+        const char *known = text_of(found, "status");
+        *new_status = known ? text_copy(known) : NULL;
         print_queue_position(found);
     }
     return outcome;
@@ -208,13 +220,14 @@ static int await_active(struct lease *lease, char *status, struct response *resp
         char *new_status;
         time_t started_at = time(NULL);
         enum outcome outcome = await_change(lease, status, response, &new_status);
-        bool away = outcome == FAILED || (outcome == COMPLETED && response->status >= 500);
+        bool failed = outcome == FAILED || outcome == UNSENT;
+        bool away = failed || (outcome == COMPLETED && response->status >= 500);
         silent = away ? silent + 1 : 0;
         if (outcome == INTERRUPTED || (away && silent > OUTAGE_TIMEOUT) || (!away && !new_status)) {
             free(status);
             if (outcome == INTERRUPTED)
-                return -1;
-            return outcome == FAILED ? report_unreachable(lease->server) : report_refusal(response);
+                return LEASE_INTERRUPTED;
+            return failed ? report_unreachable(lease->api) : report_refusal(response);
         }
         /* The API is away, or has too many waiting clients to delay this response: do not ask again at once. */
         bool unchanged = away || strcmp(new_status, status) == 0;
@@ -224,12 +237,12 @@ static int await_active(struct lease *lease, char *status, struct response *resp
         }
         if (unchanged && time(NULL) - started_at < LONG_POLL / 2 && sleep_interrupted(lease)) {
             free(status);
-            return -1;
+            return LEASE_INTERRUPTED;
         }
     }
     int result = 0;
     if (!status || strcmp(status, "ACTIVE") != 0)
-        result = report_end(json_member(response_document(response), "lease"), status ? status : "unknown");
+        result = report_end(json_object_get(response->document, "lease"), status ? status : "unknown");
     free(status);
     return result ? result : fetch_environment(lease, response);
 }
@@ -243,6 +256,23 @@ static void make_key(char key[KEY_BYTES * 2 + 1])
     if (getrandom(bytes, sizeof bytes, 0) == sizeof bytes)
         for (int i = 0; i < KEY_BYTES; i++)
             snprintf(key + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Read the lease in the response to its request, and wait until it is ACTIVE; return as lease_allocate does. */
+static int take_lease(struct lease *lease, struct response *response)
+{
+    const json_t *found = json_object_get(response->document, "lease");
+    const char *id = text_of(found, "id"), *status = text_of(found, "status");
+    if (!id || strspn(id, "0123456789abcdef-") != strlen(id)) {
+        print_error("the API's answer has no lease");
+        return STATUS_FAILED;
+    }
+    lease->id = text_copy(id);
+    if (response->status == 201 && add_variables(lease, json_object_get(response->document, "environment")))
+        return 0;
+    text_free(&lease->environment);
+    print_queue_position(found);
+    return await_active(lease, status ? text_copy(status) : NULL, response);
 }
 
 int lease_allocate(struct lease *lease, const struct request *request)
@@ -259,33 +289,29 @@ int lease_allocate(struct lease *lease, const struct request *request)
         snprintf(path, sizeof path, "/v1/leases?timeout=%d", LONG_POLL);
     else
         make_key(key);
-    enum outcome outcome = http_exchange(lease->server, "POST", path, request->body.bytes, RESPONSE_TIMEOUT,
-                                         long_poll ? lease->interrupt : -1, false, *key ? key : NULL, &response);
-    if (outcome == INTERRUPTED) {
-        result = -1;
-    } else if (outcome != COMPLETED) {
-        result = report_unreachable(lease->server);
-    } else if (response.status != 201 && response.status != 202) {
+    enum outcome outcome = api_exchange(lease->api, "POST", path, request->body, RESPONSE_TIMEOUT,
+                                        long_poll ? lease->interrupt : -1, false, *key ? key : NULL, &response);
+    bool over_tls = strncmp(lease->api->url, "https:", 6) == 0;
+    if (outcome == INTERRUPTED)
+        result = LEASE_INTERRUPTED;
+    else if (outcome == UNSENT && (over_tls || lease->api->cached))
+        result = LEASE_LEFT; /* gsaas-cli knows more about certificates, and asks Keystone where the API is now */
+    else if (outcome != COMPLETED)
+        result = report_unreachable(lease->api);
+    else if (response.status == UNAUTHORIZED && lease->api->cached) {
+        token_cache_drop(lease->api);
+        result = LEASE_LEFT;
+    } else if (lease->api->cached && is_of_others(&response)) {
+        token_cache_drop(lease->api);
+        /* What answers 404 knows no leases. Any other may have passed the request on, and gsaas-cli has another key. */
+        result = response.status == 404 ? LEASE_LEFT : report_refusal(&response);
+    } else if (response.status != 201 && response.status != 202)
         result = report_refusal(&response);
-    } else {
-        const char *found = json_member(response_document(&response), "lease");
-        const char *environment = json_member(response_document(&response), "environment");
-        lease->id = json_text(json_member(found, "id"));
-        if (!lease->id || strspn(lease->id, "0123456789abcdef-") != strlen(lease->id)) {
-            print_error("the API's answer has no lease", "");
-            result = STATUS_FAILED;
-            free(lease->id);
-            lease->id = NULL;
-        } else if (response.status == 201 && add_variables(lease, environment)) {
-            result = 0;
-        } else {
-            print_queue_position(found);
-            result = await_active(lease, json_text(json_member(found, "status")), &response);
-        }
-    }
+    else
+        result = take_lease(lease, &response);
     if (result == 0)
         result = redeem_grant(lease, &response);
-    text_free(&response.body);
+    response_free(&response);
     if (result != 0 && lease->id)
         lease_release(lease);
     return result;
@@ -296,10 +322,10 @@ bool lease_keep_alive(struct lease *lease)
     struct response response = {0};
     bool alive = true;
     if (request_lease(lease, "POST", "/keepalive", CLEANUP_TIMEOUT, -1, &response) == COMPLETED) {
-        const char *status = json_member(json_member(response_document(&response), "lease"), "status");
-        alive = response.status != 404 && !json_equals(status, "RELEASING") && !json_equals(status, "ERROR");
+        const char *status = text_of(json_object_get(response.document, "lease"), "status");
+        alive = response.status != 404 && !equals(status, "RELEASING") && !equals(status, "ERROR");
     }
-    text_free(&response.body);
+    response_free(&response);
     return alive;
 }
 
@@ -311,5 +337,5 @@ void lease_release(struct lease *lease)
     if (!released)
         fprintf(stderr, "gsaas: lease %s could not be given back; it ends by itself within %d s\n", lease->id,
                 KEEPALIVE);
-    text_free(&response.body);
+    response_free(&response);
 }

@@ -5,18 +5,24 @@
 
 #include <stdbool.h>
 
-#include "http.h"
+#include "api.h"
 #include "request.h"
+#include "text.h"
 
 struct lease {
-    struct server *server;
+    struct api *api;
     char *id;                /* NULL: there is no lease */
     struct text environment; /* NAME=value, each followed by NUL */
     int interrupt;           /* a descriptor that becomes readable when a signal arrives */
 };
 
-/* Request the lease and wait until it is ACTIVE. Return 0, or the exit status after printing an error message. If a
- * signal ends the wait, give up the place in the queue and return -1; the signal remains readable. */
+enum {
+    LEASE_INTERRUPTED = -1, /* a signal has ended the wait; it remains readable */
+    LEASE_LEFT = -2,        /* nothing was requested yet: the API was not reached, or did not accept a cached token */
+};
+
+/* Request the lease and wait until it is ACTIVE. Return 0, one of the values above, or the exit status after printing an
+ * error message. There is no lease then: a place in the queue is given up. */
 int lease_allocate(struct lease *lease, const struct request *request);
 
 /* Renew the lease; return false if the API says that it has ended. An API that does not answer counts as a success. */

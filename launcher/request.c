@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
 
+#include <err.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,39 +90,47 @@ static bool read_wait(const char *word, const char **seconds)
     return *seconds != NULL;
 }
 
-/* Append a member of a JSON object, if the option is given. */
-static void add_member(struct text *body, const char *name, const struct option *option)
+/* Return what an option is in JSON. */
+static json_t *value_of(const struct option *option)
 {
-    if (!option->value)
-        return;
-    text_print(body, ",\"%s\":", name);
-    if (option->kind == NUMBER)
-        text_print(body, "%s", option->value);
-    else
-        text_json(body, option->value);
+    return option->kind == NUMBER ? json_integer(atol(option->value)) : json_string(option->value);
 }
 
-/* Append the body of the request: the options given, and this user and host as the consumer. */
-static void print_body(struct text *body, const struct option *options, const char *wait)
+/* Set a member of a JSON object, if the option is given. */
+static void add_member(json_t *object, const char *name, const struct option *option)
+{
+    if (option->value)
+        json_object_set_new(object, name, value_of(option));
+}
+
+/* Return the body of the request: the options given, and this user and host as the consumer. */
+static char *make_body(const struct option *options, const char *wait)
 {
     char hostname[256] = "";
-    text_print(body, "{\"lease\":{\"cgpus\":{\"count\":%s", options[NCGPUS].value);
-    add_member(body, "mode", &options[MODE]);
-    add_member(body, "memory_mb", &options[POOLMEM]);
-    add_member(body, "locality", &options[LOCALITY]);
-    add_member(body, "policy", &options[POLICY]);
-    add_member(body, "gpu_model", &options[MODEL]);
-    add_member(body, "compute_capability", &options[CAPABILITY]);
-    add_member(body, "hosts", &options[HOSTS]);
-    add_member(body, "host", &options[HOST]);
-    text_print(body, "},\"server\":null,\"keepalive\":%d", KEEPALIVE);
-    add_member(body, "name", &options[NAME]);
-    if (wait)
-        text_print(body, ",\"wait\":%s,\"attended\":true", *wait ? wait : "null");
     gethostname(hostname, sizeof hostname - 1);
-    text_print(body, ",\"consumer\":{\"host\":");
-    text_json(body, hostname);
-    text_print(body, ",\"uid\":%u}}}", (unsigned)getuid());
+    json_t *cgpus = json_object();
+    add_member(cgpus, "count", &options[NCGPUS]);
+    add_member(cgpus, "mode", &options[MODE]);
+    add_member(cgpus, "memory_mb", &options[POOLMEM]);
+    add_member(cgpus, "locality", &options[LOCALITY]);
+    add_member(cgpus, "policy", &options[POLICY]);
+    add_member(cgpus, "gpu_model", &options[MODEL]);
+    add_member(cgpus, "compute_capability", &options[CAPABILITY]);
+    add_member(cgpus, "hosts", &options[HOSTS]);
+    add_member(cgpus, "host", &options[HOST]);
+    json_t *lease = json_pack("{s:o,s:n,s:i,s:{s:s,s:I}}", "cgpus", cgpus, "server", "keepalive", KEEPALIVE, "consumer",
+                              "host", hostname, "uid", (json_int_t)getuid());
+    add_member(lease, "name", &options[NAME]);
+    if (wait) {
+        json_object_set_new(lease, "wait", *wait ? json_integer(atol(wait)) : json_null());
+        json_object_set_new(lease, "attended", json_true());
+    }
+    json_t *document = json_pack("{s:o}", "lease", lease);
+    char *body = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    if (!body)
+        errx(STATUS_FAILED, "no memory");
+    json_decref(document);
+    return body;
 }
 
 bool request_read(char **words, struct request *request)
@@ -149,6 +159,6 @@ bool request_read(char **words, struct request *request)
         return false;
     request->command = words + 1;
     request->waits = wait != NULL;
-    print_body(&request->body, options, wait);
+    request->body = make_body(options, wait);
     return true;
 }

@@ -5,12 +5,10 @@
 
 #include <stdbool.h>
 
-#include "text.h"
-
 enum { KEEPALIVE = 60 }; /* seconds of silence after which GSaaS takes this program for dead, and ends the lease */
 
 struct request {
-    struct text body;
+    char *body;     /* JSON; the caller frees it */
     char **command; /* ends with NULL */
     bool waits; /* in the queue, if the request does not fit now */
 };

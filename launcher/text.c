@@ -42,22 +42,16 @@ void text_print(struct text *text, const char *format, ...)
     va_end(printed);
 }
 
-void text_json(struct text *text, const char *content)
-{
-    text_add(text, "\"", 1);
-    for (const char *at = content; *at; at++) {
-        if ((unsigned char)*at < 0x20)
-            text_print(text, "\\u%04x", (unsigned)*at);
-        else if (*at == '"' || *at == '\\')
-            text_print(text, "\\%c", *at);
-        else
-            text_add(text, at, 1);
-    }
-    text_add(text, "\"", 1);
-}
-
 void text_free(struct text *text)
 {
     free(text->bytes);
     *text = (struct text){0};
+}
+
+char *text_copy(const char *string)
+{
+    char *copied = strdup(string);
+    if (!copied)
+        errx(STATUS_FAILED, "no memory");
+    return copied;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A buffer for text that grows. Without memory the program exits: a lease that exists then ends by itself, because it
+/* A buffer for bytes that grows. Without memory the program exits: a lease that exists then ends by itself, because it
  * is not kept alive any more. */
 #ifndef GSAAS_TEXT_H
 #define GSAAS_TEXT_H
@@ -18,7 +18,7 @@ void text_free(struct text *text);
 /* Reserve space for *more* bytes and return where it begins. The caller fills it and adds the bytes to `length`. */
 char *text_reserve(struct text *text, size_t more);
 
-/* Append *content* as a JSON string. */
-void text_json(struct text *text, const char *content);
+/* Return a copy of a string, for the caller to free. */
+char *text_copy(const char *string);
 
 #endif

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 import signal
 import socket
 import threading
@@ -93,6 +94,17 @@ def test_a_command_that_a_signal_ends_gives_the_exit_status_of_shells(
 ):
     assert launcher.run(*ONE, "sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
     assert statuses(api) == ["RELEASED"]
+
+
+def test_the_command_gets_no_connection_of_the_launcher_and_signals_as_they_were(
+    api: World, launcher: Launcher
+):
+    ran = launcher.run(*ONE, "sh", "-c", "ls -l /proc/$$/fd; grep SigIgn /proc/$$/status")
+    assert ran.returncode == 0
+    assert "socket:" not in ran.stdout
+    assert "anon_inode:" not in ran.stdout
+    ignored = int(ran.stdout.splitlines()[-1].removeprefix("SigIgn:"), 16)
+    assert not ignored >> (signal.SIGPIPE - 1) & 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
@@ -252,6 +264,19 @@ def test_a_wait_that_ends_is_busy(api: World, launcher: Launcher):
     assert launcher.run("-ncgpus=8", "-wait=1", "--", "true").returncode == 3
 
 
+def test_where_a_library_is_missing_python_runs_the_command(
+    world: World, c_launcher: Launcher, tmp_path: Path
+):
+    folder = tmp_path / "bin"
+    shutil.copytree(c_launcher.program.parent, folder)
+    (folder / "gsaas-run.so").write_bytes(b"no shared object")
+    c_launcher.program = folder / "gsaas"
+    with serving(world.app) as url:
+        c_launcher.use(url, token("member"))
+        ran = c_launcher.run(*ONE, "sh", "-c", "exit 7")
+    assert (ran.returncode, ran.stderr) == (7, "")
+
+
 # Invalid answers, which the launcher in C has to survive
 
 
@@ -336,6 +361,32 @@ def test_the_refusal_of_a_gate_is_printed(c_launcher: Launcher):
         close_gate()
     assert ran.returncode == 125
     assert "the grant has been used" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted"),
+    [
+        (None, "/opt/rcuda:/opt/cuda"),
+        ("", "/opt/rcuda:/opt/cuda"),
+        ("/home/u/lib", "/opt/rcuda:/opt/cuda:/home/u/lib"),
+        ("/opt/rcuda", "/opt/rcuda:/opt/cuda:/opt/rcuda"),
+        ("/a:/opt/rcuda:/opt/cuda", "/a:/opt/rcuda:/opt/cuda"),
+        ("/a/opt/rcuda:/opt/cuda:/b", "/opt/rcuda:/opt/cuda:/a/opt/rcuda:/opt/cuda:/b"),
+    ],
+)
+def test_the_libraries_of_the_lease_come_before_those_of_the_user(
+    launcher: Launcher, tmp_path: Path, own: str | None, wanted: str
+):
+    world = World.build(tmp_path, settings="[remoting]\nlibrary_path = /opt/rcuda:/opt/cuda\n")
+    launcher.environment = {} if own is None else {"LD_LIBRARY_PATH": own}
+    with serving(world.app) as url:
+        launcher.use(url, token("member"))
+        ran = launcher.run(*ONE, "env")
+    lines = ran.stdout.splitlines()
+    assert [line for line in lines if line.startswith("LD_LIBRARY_PATH=")] == [
+        f"LD_LIBRARY_PATH={wanted}"
+    ]
+    assert "RCUDA_DEVICE_COUNT=1" in lines
 
 
 WORDS = (GOOD % "\\u00e9\\ud83d\\ude00\\n\\/").encode()

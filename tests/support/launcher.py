@@ -16,6 +16,11 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "launcher"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+OBJECTS = {
+    "gsaas-run.so": ("libevent_core", "libevent_extra", "jansson", "nettle"),
+    "gsaas-tls.so": ("libevent_core", "libevent_openssl", "openssl"),
+}
+"""The shared objects beside the program in C, and the libraries of each."""
 SCRIPT = "from gsaasclient.cli.main import main\n\nraise SystemExit(main())\n"
 
 
@@ -26,9 +31,19 @@ def build(folder: Path) -> Path:
     script.chmod(0o755)
     compiler = shutil.which("gcc") or shutil.which("clang")
     if compiler is not None:
-        files = sorted(map(str, SOURCES.glob("*.c")))
-        command = [compiler, *FLAGS, *SANITIZERS, "-o", str(folder / "gsaas"), *files]
-        subprocess.run(command, check=True)
+        others = ("main.c", "tls.c")
+        parts = {
+            "gsaas": ["main.c", "python.c"],
+            "gsaas-run.so": [path.name for path in SOURCES.glob("*.c") if path.name not in others],
+            "gsaas-tls.so": ["tls.c"],
+        }
+        for name, sources in parts.items():
+            arguments = ["-o", str(folder / name), *(str(SOURCES / source) for source in sources)]
+            if name in OBJECTS:
+                command = ["pkg-config", "--cflags", "--libs", *OBJECTS[name]]
+                found = subprocess.run(command, check=True, capture_output=True, text=True)
+                arguments += ["-fPIC", "-shared", *found.stdout.split()]
+            subprocess.run([compiler, *FLAGS, *SANITIZERS, *arguments, "-ldl"], check=True)
     return folder
 
 

@@ -120,29 +120,6 @@ def silent(gate: str, address: str = "127.0.0.1") -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=10, source_address=(address, 0))
 
 
-def test_idle_clients_of_any_number_of_addresses_do_not_block_others(gate, monkeypatch):
-    """All connections were taken for as long as their clients were silent, and a grant waited for that time."""
-    monkeypatch.setattr(module._GrantHandler, "timeout", 600)
-    idle = [
-        silent(gate, f"127.0.1.{number % 32 + 1}") for number in range(2 * module.MAX_CONNECTIONS)
-    ]
-    try:
-        grant_client.present(gate, "lease-1", "grant")
-    finally:
-        for connection in idle:
-            connection.close()
-
-
-def test_the_silent_connections_of_one_address_make_room_for_its_next(gate, monkeypatch):
-    monkeypatch.setattr(module._GrantHandler, "timeout", 600)
-    count = module.MAX_SILENT_PER_ADDRESS
-    idle = [silent(gate, "127.0.1.1") for _ in range(count + 1)]
-    assert idle[0].makefile("rb").read().startswith(b"refused gsaas.bad-request")  # cut short
-    grant_client.present(gate, "lease-1", "grant")
-    for connection in idle:
-        connection.close()
-
-
 @pytest.fixture
 def slow_engine(engine):
     """The engine examines each grant until it is told to answer."""

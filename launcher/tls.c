@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whatever this refuses is tried again by gsaas-cli, so this is as strict as the strictest Python: a certificate has to
+ * name its host among its alternative names. */
+#include "tls.h"
+
+#include <arpa/inet.h>
+#include <event2/bufferevent_ssl.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* Trust the certificates in *pem*; return whether there is one, and no other than valid ones. */
+static bool trust(SSL_CTX *context, const char *pem)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(context);
+    BIO *source = BIO_new_mem_buf(pem, -1);
+    X509 *certificate;
+    int count = 0;
+    bool valid = source != NULL;
+    while (valid && (certificate = PEM_read_bio_X509_AUX(source, NULL, NULL, NULL))) {
+        valid = X509_STORE_add_cert(store, certificate) == 1;
+        X509_free(certificate);
+        count++;
+    }
+    BIO_free(source);
+    return valid && count > 0;
+}
+
+/* Accept a certificate for this host alone. */
+static bool expect(SSL *session, const char *host)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    X509_VERIFY_PARAM *wanted = SSL_get0_param(session);
+    X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+    if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
+        return X509_VERIFY_PARAM_set1_ip_asc(wanted, host) == 1;
+    return SSL_set1_host(session, host) == 1 && SSL_set_tlsext_host_name(session, host) == 1;
+}
+
+struct bufferevent *gsaas_tls_new(struct event_base *base, const char *host, const char *authorities)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *session = NULL;
+    struct bufferevent *made = NULL;
+    if (context && SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1
+        && (authorities ? trust(context, authorities) : SSL_CTX_set_default_verify_paths(context) == 1)) {
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+        session = SSL_new(context);
+    }
+    if (session && expect(session, host))
+        made = bufferevent_openssl_socket_new(base, -1, session, BUFFEREVENT_SSL_CONNECTING, BEV_OPT_CLOSE_ON_FREE);
+    if (made)
+        bufferevent_openssl_set_allow_dirty_shutdown(made, 0); /* an answer that was cut off is none */
+    else
+        SSL_free(session);
+    SSL_CTX_free(context); /* the session keeps it */
+    return made;
+}
