@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import json
-import os
 
-from gsaasclient.errors import ApiError, ConnectionLostError
+from gsaasclient import idempotency
+from gsaasclient.answers import decode
+from gsaasclient.errors import ConnectionLostError
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
     from typing import Any
 
     from gsaasclient.cloud import CloudCredentials
-    from gsaasclient.credentials import Credentials
-    from gsaasclient.transport import Response
+    from gsaasclient.credentials import Credentials, KeystoneCredentials
 
 API_VERSION = "1.0"
 """The microversion of the API that requests are for, unless they need a newer one."""
@@ -22,15 +22,10 @@ API_VERSION = "1.0"
 LEASES = "/v1/leases"
 
 
-def new_key() -> str:
-    """Return an Idempotency-Key that no other request has."""
-    return os.urandom(16).hex()
-
-
 class Client:
     """Sends requests to the API with the given credentials. Not for several threads at once."""
 
-    def __init__(self, credentials: Credentials | CloudCredentials) -> None:
+    def __init__(self, credentials: Credentials | KeystoneCredentials | CloudCredentials) -> None:
         self._transport = credentials.connect()
 
     def launch(self, lease: dict[str, Any], key: str | None = None) -> Any:
@@ -39,12 +34,11 @@ class Client:
         If the connection breaks, the request is sent once more. The API knows it by its *key*, by default a new one,
         and makes no second lease. Raises what `request` raises.
         """
-        key = key or new_key()
+        key = key or idempotency.new_key()
         body = {"lease": lease}
-        try:
-            return self.request("POST", LEASES, body, key=key)
-        except ConnectionLostError:
-            return self.request("POST", LEASES, body, key=key)
+        return idempotency.send(
+            lambda: self.request("POST", LEASES, body, key=key), ConnectionLostError
+        )
 
     def request(
         self,
@@ -60,7 +54,7 @@ class Client:
         Idempotency-Key of a launch. Raises `ApiError` for an error status, `UnreachableError` if there is no answer,
         and `CredentialsError` if Keystone refuses the credentials.
         """
-        headers = {} if key is None else {"Idempotency-Key": key}
+        headers = {} if key is None else {idempotency.HEADER: key}
         headers |= {
             "Accept": "application/json, text/plain",
             "OpenStack-API-Version": f"gpu-scheduling {version}",
@@ -69,7 +63,7 @@ class Client:
         if body is not None:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        return _decode(self._transport.send(method, path, content, headers))
+        return decode(self._transport.send(method, path, content, headers))
 
     def resolve(self, noun: str, name: str) -> str:
         """Return the id of the image, flavor or network with this *name*; *name* itself if it is an id.
@@ -77,37 +71,3 @@ class Client:
         *noun* is one of these three words. Raises `ClientError` if the cloud has none with this name, or several.
         """
         return self._transport.resolve(noun, name)
-
-
-def _decode(response: Response) -> Any:
-    """Return the JSON value or the text in *response*. Raises `ApiError` for an error status or invalid JSON."""
-    document = None
-    if "json" in (response.headers.get("Content-Type") or ""):
-        try:
-            document = json.loads(response.content)
-        except ValueError:
-            raise ApiError(
-                response.status, detail="the API's answer is not the JSON it claims to be"
-            ) from None
-    if response.status >= 400:
-        raise _api_error(response, document)
-    return response.content.decode() if document is None and response.content else document
-
-
-def _api_error(response: Response, document: Any) -> ApiError:
-    """Return the first error of an API-SIG error document; of any other answer, the status alone."""
-    try:
-        error = document["errors"][0]
-        return ApiError(
-            response.status,
-            code=error.get("code"),
-            detail=error.get("detail") or error.get("title") or "",
-            request_id=error.get("request_id"),
-            facts=error.get("gsaas"),
-        )
-    except (TypeError, KeyError, IndexError, AttributeError):  # the error page of a proxy, say
-        return ApiError(
-            response.status,
-            detail=f"the API answered with HTTP status {response.status} {response.reason}",
-            request_id=response.headers.get("X-OpenStack-Request-ID"),
-        )

@@ -10,16 +10,20 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import certifi
 import yaml
 from keystoneauth1 import exceptions as keystone
+from keystoneauth1 import identity
 from keystoneauth1.session import Session
 from openstack import exceptions as sdk
 from openstack.config import OpenStackConfig
 from openstack.config.cloud_region import CloudRegion
 from openstack.connection import Connection
 
+from gsaasclient import authorities, token_cache
 from gsaasclient.errors import (
     ClientError,
     ConnectionLostError,
@@ -34,6 +38,7 @@ for _library in ("keystoneauth", "openstack"):
 
 SERVICE_TYPE = "gpu-scheduling"
 UUID_LENGTH = 36
+UNAUTHORIZED = 401
 VARIABLES_OVER_CLOUDS_YAML = {
     "OS_CACERT": "cacert",
     "OS_INTERFACE": "interface",
@@ -44,11 +49,23 @@ VARIABLES_OVER_CLOUDS_YAML = {
 The SDK leaves that to its callers, and the openstack client does it as well.
 """
 
+CACHED_PLUGINS = (
+    *(identity.Password, identity.V3Password, identity.V3ApplicationCredential, identity.V3TOTP),
+    *(identity.Token, identity.V3Token),
+)
+"""Ways to authenticate that depend on options alone: on variables and on the files of the configuration."""
+
 
 class CloudCredentials:
-    """Keystone's credentials, as the environment and clouds.yaml describe them."""
+    """Keystone's credentials, as the environment and clouds.yaml describe them.
 
-    def connect(self) -> Transport:
+    *cache* is where the token is stored; None if it is not to be stored.
+    """
+
+    def __init__(self, cache: token_cache.Cache | None = None) -> None:
+        self._cache = cache
+
+    def connect(self) -> CloudTransport:
         """Return a transport; no request is sent yet. Raises `CredentialsError` if the description is not complete."""
         try:
             overrides: dict[str, Any] = {
@@ -56,8 +73,10 @@ class CloudCredentials:
                 for name, field in VARIABLES_OVER_CLOUDS_YAML.items()
                 if os.environ.get(name)
             }
-            region = OpenStackConfig(app_name="gsaas").get_one(**overrides)
-            return CloudTransport(region, region.get_session())
+            config = OpenStackConfig(app_name="gsaas")
+            region = config.get_one(**overrides)
+            cache = self._cache if _is_hashed(config) else None
+            return CloudTransport(region, region.get_session(), cache)
         except (sdk.SDKException, keystone.ClientException, yaml.YAMLError, OSError) as error:
             raise CredentialsError(
                 f"OS_CLOUD or the OS_ variables do not describe a cloud: {_message(error)}"
@@ -67,9 +86,14 @@ class CloudCredentials:
 class CloudTransport(Transport):
     """Requests through a keystoneauth session."""
 
-    def __init__(self, region: CloudRegion, session: Session) -> None:
+    def __init__(
+        self, region: CloudRegion, session: Session, cache: token_cache.Cache | None = None
+    ) -> None:
         self._region = region
         self._session = session
+        self._cache = cache
+        self._stored: str | None = None
+        """The token in the cache, if this transport has stored one."""
         self._url: str | None = None
 
     def send(
@@ -88,7 +112,35 @@ class CloudTransport(Transport):
             ),
             f"the GSaaS API at {base}",
         )
+        if self._cache is not None and response.status_code != UNAUTHORIZED:
+            self._store(self._cache, base)
         return Response(response.status_code, response.reason, response.headers, response.content)
+
+    def sign_in(self) -> None:
+        """Authenticate, and store the token without a request to the API. Raises `ClientError`."""
+        base = self._endpoint()
+        self._call(lambda: self._session.get_token(), self._keystone())
+        if self._cache is not None:
+            self._store(self._cache, base)
+
+    def _store(self, cache: token_cache.Cache, url: str) -> None:
+        """Store the token that the session has now, if it is one that others can use in its place."""
+        plugin: Any = self._session.auth
+        if self._session.cert or type(plugin) not in CACHED_PLUGINS:
+            return
+        access = plugin.get_access(self._session)
+        if access.auth_token == self._stored or access.expires is None:
+            return
+        self._stored = access.auth_token
+        token = token_cache.Token(url, access.auth_token, int(access.expires.timestamp()))
+        if url.startswith("https:"):
+            try:
+                bundle = _bundle(self._session)
+                token.source = token_cache.state_of(bundle)
+                token.authorities = authorities.signing(url, bundle)
+            except OSError:
+                return
+        cache.write(token)
 
     def resolve(self, noun: str, name: str) -> str:
         if len(name) == UUID_LENGTH and name.count("-") == 4:
@@ -187,6 +239,28 @@ class CloudTransport(Transport):
 
     def _keystone(self) -> str:
         return f"Keystone at {self._region.config['auth'].get('auth_url', 'an unknown address')}"
+
+
+def _is_hashed(config: OpenStackConfig) -> bool:
+    """Whether the cache knows of each file that *config* was read from: a token depends on what is in it."""
+    paths = token_cache.configuration_files(os.environ, os.environ.get("HOME", ""))
+    known = {Path(path).resolve() for path in paths}
+    read = (config.config_filename, config.secure_config_filename)
+    return all(path is None or Path(path).resolve() in known for path in read)
+
+
+def _bundle(session: Session) -> str:
+    """Return the file of certificates that *session* verifies servers with.
+
+    Raises `FileNotFoundError` if it does not verify them, or not with a file that is named wherever the caller is.
+    """
+    path = session.verify
+    if path is True:  # then requests has its own order
+        named = (os.environ.get(name) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"))
+        path = next(filter(None, named), None) or certifi.where()
+    if not path or not Path(path).is_absolute() or not Path(path).is_file():
+        raise FileNotFoundError(path)
+    return path
 
 
 def _message(error: BaseException) -> str:

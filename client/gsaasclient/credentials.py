@@ -20,7 +20,6 @@ from gsaasclient.errors import CredentialsError
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
-    from gsaasclient.cloud import CloudCredentials
     from gsaasclient.transport import Transport
 
 CREDENTIALS_VARIABLE = "GSAAS_CREDENTIALS"
@@ -81,16 +80,48 @@ class Credentials:
         return DirectTransport(self.url, self.token)
 
 
-def find_credentials(environment: Mapping[str, str]) -> Credentials | CloudCredentials:
+class KeystoneCredentials:
+    """Those of Keystone's variables. The token that an earlier command has cached is used while it is valid."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def connect(self) -> Transport:
+        """Return a transport; no request is sent yet. Raises `CredentialsError` if the variables are not complete.
+
+        Where tokens are cached, the first request raises it.
+        """
+        from gsaasclient import token_cache
+
+        cache = token_cache.find(self._environment)
+        if cache is not None:
+            from gsaasclient.cached import CachedTransport
+
+            return CachedTransport(cache)
+        from gsaasclient.cloud import CloudCredentials
+
+        return CloudCredentials().connect()
+
+    def renew(self) -> None:
+        """Have a token in the cache, for a program that has removed one that had expired. Raises `ClientError`."""
+        from gsaasclient import token_cache
+        from gsaasclient.cloud import CloudCredentials
+
+        cache = token_cache.find(self._environment)
+        if cache is not None:
+            with cache.alone():
+                if cache.read() is None:
+                    CloudCredentials(cache).connect().sign_in()
+
+
+def find_credentials(environment: Mapping[str, str]) -> Credentials | KeystoneCredentials:
     """Return the credentials that the variables in *environment* name, or those of gsaas-standalone.
 
     Raises `CredentialsError` if there are none, or if a file of credentials is not valid.
     """
     path = environment.get(CREDENTIALS_VARIABLE)
     if not path and any(environment.get(name) for name in KEYSTONE_VARIABLES):
-        from gsaasclient.cloud import CloudCredentials
-
-        return CloudCredentials()
+        return KeystoneCredentials(environment)
     return Credentials.read(path or DEFAULT_CREDENTIALS)
 
 

@@ -3,23 +3,27 @@
 
 from __future__ import annotations
 
-from gsaasclient.errors import ConnectionLostError, UnreachableError
+from gsaasclient.errors import ConnectionLostError, NotConnectedError, UnreachableError
 from gsaasclient.transport import TIMEOUT, Response, Transport
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
-    from http.client import HTTPConnection
+    from http.client import HTTPConnection, HTTPException
 
 
 class DirectTransport(Transport):
     """Sends requests over one connection, which is kept open between them."""
 
-    def __init__(self, url: str, token: str) -> None:
-        """*url* is an http or https URL with a host; paths are appended to it."""
+    def __init__(self, url: str, token: str, authorities: str | None = None) -> None:
+        """*url* is an http or https URL with a host; paths are appended to it.
+
+        *authorities* are the certificates to trust, as PEM, by default those that OpenSSL trusts on this system.
+        """
         from urllib.parse import urlsplit
 
         self._url = url
         self._token = token
+        self._authorities = authorities
         self._parts = urlsplit(url)
         self._connection: HTTPConnection | None = None
 
@@ -49,12 +53,9 @@ class DirectTransport(Transport):
             self._connection = None
             if kept and method == "GET":
                 return self._exchange(method, path, content, headers)
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             lost = isinstance(error, (ConnectionError, HTTPException))
-            refused = isinstance(error, ConnectionRefusedError)
-            raise (ConnectionLostError if lost and not refused else UnreachableError)(
-                f"the GSaaS API at {self._url} does not answer: {reason}; "
-                "is gsaas-standalone (or gsaas-api) running?"
+            raise self._unreachable(
+                ConnectionLostError if lost else UnreachableError, error
             ) from error
         except BaseException:
             # After an interrupt the response is still to come: it must not be read as that of the next request.
@@ -63,7 +64,30 @@ class DirectTransport(Transport):
             raise
 
     def _connect(self) -> HTTPConnection:
+        """Return a new connection. Raises `NotConnectedError`."""
         from http import client
 
-        kind = client.HTTPSConnection if self._parts.scheme == "https" else client.HTTPConnection
-        return kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT)
+        host, port = self._parts.hostname or "", self._parts.port
+        try:
+            if self._parts.scheme == "https":
+                import ssl
+
+                context = ssl.create_default_context(cadata=self._authorities)
+                connection: HTTPConnection = client.HTTPSConnection(
+                    host, port, timeout=TIMEOUT, context=context
+                )
+            else:
+                connection = client.HTTPConnection(host, port, timeout=TIMEOUT)
+            connection.connect()
+        except OSError as error:
+            raise self._unreachable(NotConnectedError, error) from error
+        return connection
+
+    def _unreachable(
+        self, kind: type[UnreachableError], error: OSError | HTTPException
+    ) -> UnreachableError:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return kind(
+            f"the GSaaS API at {self._url} does not answer: {reason}; "
+            "is gsaas-standalone (or gsaas-api) running?"
+        )

@@ -20,6 +20,10 @@ class UnreachableError(ClientError):
     """The API or another service did not answer."""
 
 
+class NotConnectedError(UnreachableError):
+    """There was no connection, so nothing was sent."""
+
+
 class ConnectionLostError(UnreachableError):
     """The connection ended before the answer was complete: the request may have taken effect."""
 

@@ -102,6 +102,7 @@ def test_a_launch_that_fails_prints_its_fault(desk, monkeypatch):
         with_id = engine.woken[-1][0]
         engine.fail(with_id, "boot", "the host went away")
 
+    monkeypatch.setattr(leases, "POLL", 0)
     monkeypatch.setattr(leases, "sleep", fail)
     status, out, err = desk.type("-l", "-ncgpus=1")
     assert status == 1
@@ -115,6 +116,7 @@ def test_an_interrupted_launch_names_the_commands_that_show_and_end_it(desk, mon
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(leases, "POLL", 0)
     monkeypatch.setattr(leases, "sleep", interrupt)
     status, _, err = desk.type("-l", "-ncgpus=1")
     (lease,) = desk.read("list")

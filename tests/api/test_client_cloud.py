@@ -66,7 +66,9 @@ def user(tmp_path, capsys, monkeypatch):
 
 def _user(keystone: double.Keystone, tmp_path, capsys, monkeypatch):
     path = tmp_path / "keystone.conf"
-    path.write_text(SETTINGS.format(url=keystone.url), encoding="utf-8")
+    # A token that is revoked shall be refused at once.
+    settings = SETTINGS.format(url=keystone.url) + "token_cache_time = -1\n"
+    path.write_text(settings, encoding="utf-8")
     world = World.build(tmp_path, authenticate=Keystone(gsaas.conf.load(files=[str(path)])))
     with serving(world.app) as url:
         public = {"type": "gpu-scheduling", "interface": "public", "region": "R", "url": url}
@@ -82,6 +84,7 @@ def _user(keystone: double.Keystone, tmp_path, capsys, monkeypatch):
             OS_USER_DOMAIN_NAME="D",
             OS_PROJECT_DOMAIN_NAME="D",
             OS_CLIENT_CONFIG_FILE=str(tmp_path / "clouds.yaml"),
+            XDG_CACHE_HOME=str(tmp_path / "cache"),
         )
         yield user
     world.database.close()
