@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a request for cGPUs, as `openstack gpu lease create` and `openstack gpu check create` have them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from osc_lib import exceptions
+
+from gsaasclient.osc.command import positive
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add them to *parser*."""
+    parser.add_argument(
+        "--cgpus", metavar="<number>", type=positive, default=1, help="how many cGPUs (default: 1)"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("exclusive", "shared"),
+        help="exclusive: each cGPU is a whole GPU that no other lease uses; shared: each is a part of a GPU's memory "
+        "(default: shared with --memory, else exclusive)",
+    )
+    parser.add_argument(
+        "--memory", metavar="<MiB>", type=positive, help="MiB of GPU memory of each shared cGPU"
+    )
+    parser.add_argument(
+        "--locality",
+        choices=("any", "local", "remote"),
+        help="any (default): on any host; local: the VM runs on the host that has all its GPUs; remote: on a host "
+        "that has none of them",
+    )
+    parser.add_argument(
+        "--policy", metavar="<policy>", help="how GPUs are chosen: one of openstack gpu policy list"
+    )
+    parser.add_argument(
+        "--gpu-model",
+        metavar="<text>",
+        help="only GPUs whose model contains this text, such as A100",
+    )
+    parser.add_argument(
+        "--compute-capability",
+        metavar="<X.Y>",
+        help="only GPUs of at least this CUDA compute capability, such as 8.0",
+    )
+    parser.add_argument(
+        "--hosts",
+        choices=("any", "one", "spread"),
+        help="any (default): on any GPU hosts; one: all on one GPU host; spread: each on another GPU host",
+    )
+    parser.add_argument("--host", metavar="<host>", help="only GPUs of this GPU host")
+
+
+def from_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the API's `cgpus` for the options given. Raises `CommandError` where they contradict each other."""
+    if args.mode == "shared" and args.memory is None:
+        raise exceptions.CommandError(
+            "--memory is needed with --mode shared: MiB of GPU memory per cGPU"
+        )
+    if args.mode == "exclusive" and args.memory is not None:
+        raise exceptions.CommandError(
+            "--memory goes with --mode shared only: an exclusive cGPU has all memory of its GPU"
+        )
+    fields = {
+        "count": args.cgpus,
+        "mode": "exclusive" if args.memory is None else "shared",
+        "memory_mb": args.memory,
+        **{
+            name: getattr(args, name)
+            for name in ("locality", "policy", "gpu_model", "compute_capability", "hosts", "host")
+        },
+    }
+    return {name: value for name, value in fields.items() if value is not None}

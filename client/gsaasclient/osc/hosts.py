@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`openstack gpu host …`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from osc_lib import exceptions
+from osc_lib.cli.format_columns import ListColumn
+
+from gsaasclient.osc.command import (
+    Column,
+    Command,
+    Lister,
+    ShowOne,
+    add_list_options,
+    first,
+    list_query,
+    listed,
+    shown,
+)
+from gsaasclient.osc.service import TOTALS_HINT, add_service_options, check_service_options
+
+LOG = logging.getLogger(__name__)
+
+LISTED = (
+    Column("Name", lambda host: host.name),
+    Column("GPU Address", lambda host: host.gpu_address),
+    Column("GPUs", lambda host: host.gpus),
+    Column("Memory MiB", lambda host: host.memory_mb),
+    Column("Free MiB", lambda host: host.free_mb),
+    Column("Compute", lambda host: host.is_compute),
+    Column("Disabled", lambda host: host.is_disabled),
+    Column("Silent", lambda host: host.is_silent),
+)
+LONG = (
+    *LISTED,
+    Column("Disabled Reason", lambda host: host.disabled_reason),
+    Column("Monitor Interval", lambda host: host.monitor_interval),
+    Column("Monitor Seen At", lambda host: host.monitor_seen_at),
+    Column("Problems", lambda host: ListColumn(host.problems or [])),
+)
+SHOWN = (
+    Column("name", lambda host: host.name),
+    Column("gpu_address", lambda host: host.gpu_address),
+    Column("gpus", lambda host: host.gpus),
+    Column("memory_mb", lambda host: host.memory_mb),
+    Column("free_mb", lambda host: host.free_mb),
+    Column("compute", lambda host: host.is_compute),
+    Column("disabled", lambda host: host.is_disabled),
+    Column("disabled_reason", lambda host: host.disabled_reason),
+    Column("silent", lambda host: host.is_silent),
+    Column("monitor_interval", lambda host: host.monitor_interval),
+    Column("monitor_seen_at", lambda host: host.monitor_seen_at),
+    Column("problems", lambda host: ListColumn(host.problems or [])),
+)
+FORGOTTEN = (
+    Column("name", lambda answer: answer["name"]),
+    Column("failed_leases", lambda answer: ListColumn(answer["failed_leases"])),
+    Column("unbound_leases", lambda answer: ListColumn(answer["unbound_leases"])),
+)
+
+
+class ListHosts(Lister):
+    """List the GPU hosts and compute hosts (administrators)"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--long", action="store_true", help="list further fields")
+        add_list_options(parser, "name, disabled, monitor_seen_at")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        found = list(first(self.gpus.hosts(**list_query(parsed_args)), parsed_args.limit))
+        if not found:
+            LOG.warning(TOTALS_HINT)
+        return listed(LONG if parsed_args.long else LISTED, found)
+
+
+class ShowHost(ShowOne):
+    """Show a host (administrators)"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_host(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        return shown(SHOWN, self.gpus.get_host(parsed_args.host))
+
+
+class SetHost(Command):
+    """Take all GPUs of a host out of service, or return them to service (administrators)"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_host(parser)
+        add_service_options(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        check_service_options(parsed_args)
+        if parsed_args.disable:
+            self.gpus.disable_host(parsed_args.host, parsed_args.reason)
+        elif parsed_args.enable:
+            self.gpus.enable_host(parsed_args.host)
+        else:
+            raise exceptions.CommandError("nothing to change: give --disable or --enable")
+
+
+class DeleteHost(ShowOne):
+    """Declare a host permanently gone (administrators); its leases lose their cGPUs"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_host(parser)
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="even if its agents have reported recently, because it was switched off since",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        return shown(FORGOTTEN, self.gpus.forget_host(parsed_args.host, parsed_args.force))
+
+
+def _add_host(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("host", metavar="<host>", help="host (name)")

@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`openstack gpu lease …`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from openstack.exceptions import SDKException
+from osc_lib import exceptions
+from osc_lib.cli.format_columns import DictColumn, ListDictColumn
+
+from gsaasclient.osc import cgpus
+from gsaasclient.osc.command import (
+    Column,
+    Command,
+    Lister,
+    ShowOne,
+    add_list_options,
+    first,
+    list_query,
+    listed,
+    message_of,
+    positive,
+    shown,
+)
+from gsaasclient.sdk.leases import Lease
+
+LOG = logging.getLogger(__name__)
+
+UNLIMITED = "unlimited"
+"""The argument of `--queue` for a wait without a limit."""
+
+
+def _of(attribute: str, field: str) -> Callable[[Lease], Any]:
+    """Return a function that gets *field* of an object in a lease; None where the lease has no such object."""
+    return lambda lease: (getattr(lease, attribute) or {}).get(field)
+
+
+LISTED = (
+    Column("ID", lambda lease: lease.id),
+    Column("Name", lambda lease: lease.name),
+    Column("Status", lambda lease: lease.status),
+    Column("cGPUs", _of("cgpus", "count")),
+    Column("Mode", _of("cgpus", "mode")),
+    Column("Memory MiB", _of("cgpus", "memory_mb")),
+    Column("Server ID", _of("server", "id")),
+)
+LONG = (
+    *LISTED,
+    Column("Degraded", lambda lease: lease.is_degraded),
+    Column("Locality", _of("cgpus", "locality")),
+    Column("Policy", _of("cgpus", "policy")),
+    Column("Project ID", lambda lease: lease.project_id),
+    Column("User ID", lambda lease: lease.user_id),
+    Column("Consumer Host", _of("consumer", "host")),
+    Column("Queue Position", _of("queue", "position")),
+    Column("Idle Since", lambda lease: lease.idle_since),
+    Column("Created At", lambda lease: lease.created_at),
+    Column("Updated At", lambda lease: lease.updated_at),
+)
+SHOWN = (
+    Column("id", lambda lease: lease.id),
+    Column("name", lambda lease: lease.name),
+    Column("status", lambda lease: lease.status),
+    Column("fault", _of("fault", "message")),
+    Column("degraded", lambda lease: lease.is_degraded),
+    Column("project_id", lambda lease: lease.project_id),
+    Column("user_id", lambda lease: lease.user_id),
+    Column("cgpus", _of("cgpus", "count")),
+    Column("mode", _of("cgpus", "mode")),
+    Column("memory_mb", _of("cgpus", "memory_mb")),
+    Column("locality", _of("cgpus", "locality")),
+    Column("policy", _of("cgpus", "policy")),
+    Column("gpu_model", _of("cgpus", "gpu_model")),
+    Column("compute_capability", _of("cgpus", "compute_capability")),
+    Column("hosts", _of("cgpus", "hosts")),
+    Column("host", _of("cgpus", "host")),
+    Column("access", lambda lease: lease.access),
+    Column("devices", lambda lease: ListDictColumn(lease.devices or [])),
+    Column("server_id", _of("server", "id")),
+    Column("server_host", _of("server", "host")),
+    Column("consumer", lambda lease: DictColumn(lease.consumer or {})),
+    Column("priority", lambda lease: lease.priority),
+    Column("queue", lambda lease: DictColumn(lease.queue or {})),
+    Column("queued_at", lambda lease: lease.queued_at),
+    Column("wait_until", lambda lease: lease.wait_until),
+    Column("kept_until", lambda lease: lease.kept_until),
+    Column("created_at", lambda lease: lease.created_at),
+    Column("updated_at", lambda lease: lease.updated_at),
+    Column("released_at", lambda lease: lease.released_at),
+    Column("idle_since", lambda lease: lease.idle_since),
+    Column("reading", lambda lease: DictColumn(lease.reading or {})),
+    Column("dropped_packets", lambda lease: DictColumn(lease.dropped_packets or {})),
+    Column("timings", lambda lease: DictColumn(lease.timings or {})),
+)
+EVENTS = (
+    Column("At", lambda event: event["at"]),
+    Column("Event", lambda event: event["event"]),
+    Column("Status", lambda event: event["status"]),
+    Column("Detail", lambda event: event["detail"]),
+)
+
+
+class LeaseCommand(Command):
+    """A command that finds leases by what a user calls them."""
+
+    def find(self, name_or_id: str) -> Lease:
+        """Return the lease with this id, server id or name. Raises `NotFoundException` and `DuplicateResource`."""
+        return self.gpus.find_lease(name_or_id, ignore_missing=False)
+
+    def wait_for(self, lease: Lease) -> Lease:
+        """Wait until a lease is ACTIVE. Raises `CommandError` after an interrupt: the lease stays."""
+        try:
+            return self.gpus.wait_for_lease(lease)
+        except KeyboardInterrupt:
+            raise exceptions.CommandError(
+                f"interrupted, but the launch goes on: openstack gpu lease show {lease.id} shows its status, "
+                f"openstack gpu lease delete {lease.id} ends it"
+            ) from None
+
+
+class CreateLease(ShowOne, LeaseCommand):
+    """Launch a VM with cGPUs, or claim cGPUs for a program that runs already"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="<name>", nargs="?", help="a name for the lease")
+        cgpus.add_options(parser)
+        parser.add_argument("--image", metavar="<image>", help="image of the VM (name or ID)")
+        parser.add_argument("--flavor", metavar="<flavor>", help="flavor of the VM (name or ID)")
+        parser.add_argument(
+            "--network",
+            metavar="<network>",
+            action="append",
+            default=[],
+            help="network of the VM (name or ID); repeat it for several",
+        )
+        parser.add_argument("--key-name", metavar="<key>", help="key pair to log in to the VM with")
+        parser.add_argument(
+            "--user-data",
+            metavar="<file>",
+            help="cloud-init user data for the VM; GSaaS adds a part of its own",
+        )
+        parser.add_argument(
+            "--no-server",
+            action="store_true",
+            help="no VM: an existing program or VM uses the cGPUs",
+        )
+        parser.add_argument(
+            "--consumer-host",
+            metavar="<host>",
+            help="with --no-server: the host whose programs use them, by its name in GSaaS",
+        )
+        parser.add_argument(
+            "--consumer-uid",
+            metavar="<uid>",
+            type=int,
+            help="with --no-server: the user of that host who alone may use masked addresses",
+        )
+        parser.add_argument(
+            "--consumer-address",
+            metavar="<address>",
+            help="with --no-server: the only IPv4 address that may redeem the grant",
+        )
+        parser.add_argument(
+            "--keepalive",
+            metavar="<seconds>",
+            type=positive,
+            help="with --no-server: end the lease when nobody has kept it alive for so long",
+        )
+        parser.add_argument(
+            "--queue",
+            metavar="<seconds>",
+            type=_queue_seconds,
+            default=0,
+            help="if the request does not fit now, wait in the queue for at most so many seconds, or without a limit: "
+            f"{UNLIMITED}",
+        )
+        parser.add_argument(
+            "--priority",
+            metavar="<number>",
+            type=int,
+            help="priority in the queue (default: 0); above 0 for administrators",
+        )
+        parser.add_argument(
+            "--wait", action="store_true", help="return when the lease can be used, or has failed"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        lease = self.gpus.create_lease(**self._request(parsed_args))
+        for note in lease.notes or []:
+            self.app.stderr.write(f"note: {note}\n")
+        if parsed_args.wait:
+            lease = self.wait_for(lease)
+        return shown(SHOWN, lease)
+
+    def _request(self, args: argparse.Namespace) -> dict[str, Any]:
+        """Return the fields of the request. Raises `CommandError` where options contradict each other."""
+        request: dict[str, Any] = {"cgpus": cgpus.from_options(args)}
+        server, consumer = self._server(args), _consumer(args)
+        if args.no_server and server:
+            raise exceptions.CommandError("--no-server goes with no option of a VM")
+        if not args.no_server and (consumer or args.keepalive):
+            raise exceptions.CommandError("--consumer-… and --keepalive go with --no-server only")
+        request["server"] = None if args.no_server else server
+        if consumer:
+            request["consumer"] = consumer
+        for name in ("name", "priority", "keepalive"):
+            if getattr(args, name) is not None:
+                request[name] = getattr(args, name)
+        if args.queue != 0:
+            request["wait"] = args.queue
+        return request
+
+    def _server(self, args: argparse.Namespace) -> dict[str, Any]:
+        """Return Nova's fields for the options given; the cloud chooses those that are missing."""
+        cloud = self.app.client_manager.sdk_connection
+        server: dict[str, Any] = {}
+        if args.image:
+            server["imageRef"] = cloud.image.find_image(args.image, ignore_missing=False).id
+        if args.flavor:
+            server["flavorRef"] = cloud.compute.find_flavor(args.flavor, ignore_missing=False).id
+        if args.network:
+            found = [
+                cloud.network.find_network(name, ignore_missing=False) for name in args.network
+            ]
+            server["networks"] = [{"uuid": network.id} for network in found]
+        if args.key_name:
+            server["key_name"] = args.key_name
+        if args.user_data:
+            server["user_data"] = _user_data(args.user_data)
+        if server and args.name:
+            server["name"] = args.name
+        return server
+
+
+class ListLeases(Lister):
+    """List the leases of your project that are not released"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--status",
+            metavar="<status>",
+            type=str.upper,
+            help="only leases in this status; released ones are listed with RELEASED only",
+        )
+        parser.add_argument("--name", metavar="<name>", help="only leases with this name")
+        parser.add_argument(
+            "--server", metavar="<server-id>", help="only the lease of the server with this ID"
+        )
+        parser.add_argument(
+            "--all-projects",
+            action="store_true",
+            help="leases of all projects (administrators)",
+        )
+        parser.add_argument(
+            "--changes-since",
+            metavar="<time>",
+            help="only leases that have changed since then, released ones included: a date or a time in ISO 8601",
+        )
+        parser.add_argument("--long", action="store_true", help="list further fields")
+        add_list_options(parser, "name, status, created_at")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        found = self.gpus.leases(
+            status=parsed_args.status,
+            name=parsed_args.name,
+            server_id=parsed_args.server,
+            all_projects=parsed_args.all_projects or None,
+            changes_since=parsed_args.changes_since,
+            **list_query(parsed_args),
+        )
+        return listed(LONG if parsed_args.long else LISTED, first(found, parsed_args.limit))
+
+
+class ShowLease(ShowOne, LeaseCommand):
+    """Show a lease"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        add_lease(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        return shown(SHOWN, self.find(parsed_args.lease))
+
+
+class ListEvents(Lister, LeaseCommand):
+    """List what happened to a lease"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        add_lease(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        lease = self.find(parsed_args.lease)
+        return listed(EVENTS, self.gpus.get_lease(lease.id).events)
+
+
+class SetLease(LeaseCommand):
+    """Change the name of a lease, or its priority while it is in the queue"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        add_lease(parser)
+        parser.add_argument("--name", metavar="<name>", help="its new name")
+        parser.add_argument(
+            "--priority",
+            metavar="<number>",
+            type=int,
+            help="its new priority in the queue; above 0 for administrators",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        fields = {"name": parsed_args.name, "priority": parsed_args.priority}
+        changes = {name: value for name, value in fields.items() if value is not None}
+        if not changes:
+            raise exceptions.CommandError("nothing to change: give --name or --priority")
+        self.gpus.update_lease(self.find(parsed_args.lease).id, **changes)
+
+
+class DeleteLeases(LeaseCommand):
+    """End leases, and destroy their VMs"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        add_lease(parser, nargs="+")
+        parser.add_argument(
+            "--wait", action="store_true", help="return when the GPUs are free again"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        ended, failed = [], 0
+        for name in parsed_args.lease:
+            try:
+                lease = self.find(name)
+                self.gpus.delete_lease(lease, ignore_missing=False)
+                ended.append(lease)
+            except SDKException as error:  # the others are to end all the same
+                failed += 1
+                LOG.error("%s: %s", name, message_of(error))
+        if parsed_args.wait:
+            for lease in ended:
+                self.gpus.wait_for_release(lease)
+        if failed:
+            raise exceptions.CommandError(
+                f"{failed} of {len(parsed_args.lease)} leases could not be ended"
+            )
+
+
+class ShowEnvironment(ShowOne, LeaseCommand):
+    """Show the environment with which programs find their cGPUs"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        add_lease(parser)
+        parser.add_argument(
+            "--export",
+            action="store_true",
+            help="print lines for a shell to evaluate, in the place of any other format",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        variables = self.gpus.get_lease_environment(self.find(parsed_args.lease).id)
+        return tuple(variables), tuple(variables.values())
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
+    ) -> int:
+        if not parsed_args.export:
+            return super().produce_output(parsed_args, column_names, data)
+        from shlex import quote
+
+        for name, value in zip(column_names, data, strict=True):
+            self.app.stdout.write(f"export {name}={quote(value)}\n")
+        return 0
+
+
+def add_lease(parser: argparse.ArgumentParser, **more: Any) -> None:
+    """Add the argument that names a lease; *more* are those of `add_argument`."""
+    parser.add_argument("lease", metavar="<lease>", help="lease (name, ID or server ID)", **more)
+
+
+def _consumer(args: argparse.Namespace) -> dict[str, Any]:
+    fields = {
+        "host": args.consumer_host,
+        "uid": args.consumer_uid,
+        "address": args.consumer_address,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _queue_seconds(value: str) -> int | None:
+    """Convert to a number of seconds; None for no limit. Raises `argparse.ArgumentTypeError`."""
+    return None if value == UNLIMITED else positive(value)
+
+
+def _user_data(path: str) -> str:
+    """Return the content of a file in base64, as Nova requires it. Raises `CommandError` if it cannot be read."""
+    try:
+        return b64encode(Path(path).read_bytes()).decode()
+    except OSError as error:
+        raise exceptions.CommandError(f"{path} cannot be read: {error.strerror}") from None
