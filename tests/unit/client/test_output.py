@@ -110,7 +110,7 @@ def test_an_unknown_column_is_refused_and_the_known_ones_are_named():
 
 
 # The others run a command, print one sentence, or print several tables.
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"exec", "run", "redeem", "top"}))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"exec", "run", "redeem", "slurm", "top"}))
 def test_every_command_that_lists_or_shows_offers_all_formats_and_columns(name):
     options = {option.name: option for option in COMMANDS[name].options}
     assert [options["f"].parse_value(format) for format in FORMATS] == list(FORMATS)

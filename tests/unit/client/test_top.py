@@ -138,7 +138,7 @@ def test_leases_and_places_in_the_queue_follow():
     )
     assert lines(shown)[1] == [
         *("lease-1", "training", "blue", "ACTIVE", "degraded"),
-        *("2", "2048", "MiB", "2026-11-01", "12:00:00"),
+        *("2", "2048", "MiB", *"------", "2026-11-01", "12:00:00"),
     ]
     assert lines(shown)[-1] == [
         *("lease-2", "later", "red", "1", "whole", "GPU", "2", "about", "4", "min")
@@ -312,3 +312,29 @@ def test_an_api_that_is_away_is_waited_for(user):
         come_back,
         lambda: until(lambda: "NOT UP" not in user.status, "a new snapshot"),
     )
+
+
+def test_a_lease_shows_what_its_cgpus_do_together():
+    reading = {
+        "at": "2026-11-01T12:30:00.000000Z",
+        "cgpus": [
+            {"index": 0, "utilisation": 80.0, "used_mb": 1000},
+            {"index": 1, "utilisation": None, "used_mb": None},
+            {"index": 2, "utilisation": 41.0, "used_mb": 500},
+        ],
+        "path": {
+            "sent_bytes_per_second": 512.0,
+            "received_bytes_per_second": 3 * 2**20,
+            "connections": 4,
+            "dropped_packets": 0,
+        },
+    }
+    idle = lease(reading=reading, idle_since="2026-11-01T12:05:00.000000Z")
+    assert lines(snapshot(None, [idle]))[1][8:-2] == [
+        *("60", "1500", "512", "B/s", "3.0", "MiB/s", "4", "2026-11-01", "12:05:00")
+    ]
+
+
+def test_what_is_not_known_of_a_lease_is_not_zero():
+    reading = {"at": "", "cgpus": [], "path": None}
+    assert lines(snapshot(None, [lease(reading=reading, idle_since=None)]))[1][8:-2] == [*"------"]

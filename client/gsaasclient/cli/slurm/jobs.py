@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Slurm says of its jobs, and the leases that follow from it. Pure: values in, values out.
+
+A job has one lease on each of its nodes, because masked addresses, grants and native access belong to one host. The
+lease's name says which run of which job it is for, and on which node. Every program finds it by that name, so no record
+is kept beside GSaaS's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import SimpleNamespace
+
+from gsaasclient.cli import cgpus
+from gsaasclient.cli.parser import one_of, whole_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Lease = dict[str, Any]
+
+OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
+    "ncgpus": ("SPANK_GSAAS_CGPUS", "--cgpus", whole_number),
+    "poolmem": ("SPANK_GSAAS_POOLMEM", "--poolmem", whole_number),
+    "mode": ("SPANK_GSAAS_MODE", "--cgpu-mode", one_of("exclusive", "shared")),
+}
+"""The options of `gsaas alloc` that a job can have: the variable that the plug-in sets, the job's option, its type."""
+DEFAULTS = {"mode": "exclusive", "locality": "any", "hosts": "any"}
+HOLDING = frozenset(
+    ("CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+    + ("COMPLETING",)
+)
+"""The states in which a job has its nodes. A job that is COMPLETING has them until their epilogs have ended."""
+
+
+class JobError(Exception):
+    """What Slurm says of the job is not usable. The message is one sentence."""
+
+
+class Job:
+    """One run of one job: its cluster, its id, how often it was requeued before, and its owner's uid."""
+
+    def __init__(self, cluster: str, id: str, restarts: int, uid: int) -> None:
+        self.cluster = cluster
+        self.id = id
+        self.restarts = restarts
+        self.uid = uid
+
+    def lease_name(self, node: str) -> str:
+        """Return the name of the job's lease on *node*."""
+        return f"{prefix(self.cluster)}{self.id}.{self.restarts}/{node}"
+
+    def earlier_run(self) -> Job | None:
+        """Return the run of the job before this one, if there was one."""
+        if self.restarts == 0:
+            return None
+        return Job(self.cluster, self.id, self.restarts - 1, self.uid)
+
+    def key(self, node: str, submitted: str) -> str:
+        """Return the Idempotency-Key of that lease, the same whenever this run of the job is prepared.
+
+        *submitted* is when the job was last put into Slurm's queue: ids begin again when a controller loses its state.
+        """
+        return f"slurm-{self.cluster}-{self.id}-{self.restarts}-{submitted}-{node}"
+
+
+def prefix(cluster: str) -> str:
+    """Return how the names of all leases of a cluster begin."""
+    return f"slurm/{cluster}/"
+
+
+def job_of(environment: Mapping[str, str]) -> Job:
+    """Return the job that a prolog or epilog is called for. Raises `JobError` if Slurm did not call it."""
+    names = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_UID")
+    missing = [name for name in names if not environment.get(name)]
+    if missing:
+        raise JobError(f"{' and '.join(missing)} not set: Slurm calls this program, for a job")
+    return Job(
+        environment["SLURM_CLUSTER_NAME"],
+        environment["SLURM_JOB_ID"],
+        int(environment.get("SLURM_JOB_RESTART_COUNT", "0")),
+        int(environment["SLURM_JOB_UID"]),
+    )
+
+
+def cgpus_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the API's `cgpus` for the options of the job, for each of its nodes; None if it asked for none.
+
+    Raises `JobError` for values that are not valid: a user can pass what the plug-in has not checked.
+    """
+    values: dict[str, Any] = dict.fromkeys(cgpus.FIELDS) | DEFAULTS | {"poolmem": None}
+    if "SPANK_GSAAS_CGPUS" not in environment:
+        return None
+    for name, (variable, option, convert) in OPTIONS.items():
+        if variable in environment:
+            try:
+                values[name] = convert(environment[variable])
+            except ValueError as error:
+                raise JobError(f"{option} {error}") from None
+    if (values["mode"] == "shared") != (values["poolmem"] is not None):
+        raise JobError("--poolmem and --cgpu-mode=shared go together")
+    return cgpus.from_options(SimpleNamespace(**values))
+
+
+def cluster_of(config: str) -> str:
+    """Return the name of the cluster, from what `scontrol show config` prints. Raises `JobError`."""
+    return _setting(config, "ClusterName")
+
+
+def slurm_user_of(config: str) -> tuple[str, int]:
+    """Return the name and the uid of SlurmUser, from what `scontrol show config` prints. Raises `JobError`."""
+    name, _, rest = _setting(config, "SlurmUser").partition("(")
+    uid = rest.rstrip(")")
+    if not (name and uid.isdecimal()):
+        raise JobError("scontrol show config does not say which user SlurmUser is")
+    return name, int(uid)
+
+
+def record(shown: str, job: str) -> str:
+    """Return the line of *job* among those that `scontrol --oneliner show job` prints; empty if there is none."""
+    lines = [line for line in shown.splitlines() if line.split(" ", 1)[0] == f"JobId={job}"]
+    return lines[0] if lines else ""
+
+
+def submitted(shown: str) -> str:
+    """Return when a job was submitted, from the line that `scontrol --oneliner show job` prints; empty if unknown."""
+    found = [word for word in shown.split() if word.startswith("SubmitTime=")]
+    return found[0].partition("=")[2] if found else ""
+
+
+def holders(listed: str) -> dict[str, str]:
+    """Return the nodes, as Slurm abbreviates them, of each job that has nodes, from lines of `squeue -o '%A|%T|%N'`.
+
+    Raises `JobError` for a line that is not one: then nothing is known.
+    """
+    return {job: nodes for job, state, nodes in _rows(listed) if state in HOLDING and nodes}
+
+
+def ends(listed: str, job: str) -> bool:
+    """Return whether *job* has ended or is ending, from the same lines. Raises `JobError`."""
+    states = {job: state for job, state, _ in _rows(listed)}
+    return states.get(job) not in HOLDING - {"COMPLETING"}
+
+
+def stale(
+    leases: Iterable[Lease], cluster: str, nodes: Mapping[str, Collection[str]]
+) -> list[Lease]:
+    """Return those leases of a cluster's jobs that no job has any more.
+
+    *nodes* are the names of the nodes that each job has now. A lease is stale if its job does not have its node, or has
+    a lease of a later run there.
+    """
+    runs: dict[tuple[str, str], list[tuple[int, Lease]]] = {}
+    for lease in leases:
+        run = _run(lease, cluster)
+        if run is not None and lease["status"] not in ("RELEASING", "RELEASED"):
+            job, restarts, node = run
+            runs.setdefault((job, node), []).append((restarts, lease))
+    found = []
+    for (job, node), of_job in runs.items():
+        latest = max(restarts for restarts, _ in of_job) if node in nodes.get(job, ()) else None
+        found += [lease for restarts, lease in of_job if restarts != latest]
+    return found
+
+
+def job_named(lease: Lease, cluster: str) -> str | None:
+    """Return the id of the job that a lease's name says; None for a name that is not a job's."""
+    run = _run(lease, cluster)
+    return run and run[0]
+
+
+def _run(lease: Lease, cluster: str) -> tuple[str, int, str] | None:
+    """Return the job, the run and the node that a lease's name says; None for a name that is not a job's."""
+    name = lease.get("name") or ""
+    run, slash, node = name.removeprefix(prefix(cluster)).partition("/")
+    job, _, restarts = run.partition(".")
+    if not (
+        name.startswith(prefix(cluster)) and slash and job.isdecimal() and restarts.isdecimal()
+    ):
+        return None
+    return job, int(restarts), node
+
+
+def _setting(config: str, wanted: str) -> str:
+    for line in config.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == wanted:
+            return value.strip()
+    raise JobError(f"scontrol show config says no {wanted}")
+
+
+def _rows(listed: str) -> list[tuple[str, str, str]]:
+    """Return the id, the state and the nodes of each job that squeue lists."""
+    rows = []
+    for line in listed.splitlines():
+        parts = line.split("|")
+        if len(parts) != 3 or not parts[0].isdecimal():
+            raise JobError(f"squeue printed a line that is none of its own: {line!r}")
+        rows.append((parts[0], parts[1], parts[2]))
+    return rows

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of a real Slurm that get cGPUs from GSaaS: how they get them, what they see, and that they give them back."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+
+from tests.slurm.site import HOST, ONE_CGPU, WHOLE_GPUS, Site
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+
+ALL = os.environ.get("GSAAS_TEST_SLURM") == "all"
+"""Whether there is time for hundreds of jobs, and for one that uses up its time: a minute, the least that Slurm has."""
+NOBODY = 65534
+"""The uid and gid of the user nobody."""
+CONNECT = """echo "lease=$GSAAS_LEASE uid=$(id -u)"
+until [ -e address.$SLURM_JOB_ID ]; do sleep 0.1; done
+bash -c 'exec 3<>/dev/tcp/$(sed s,:,/, address.$SLURM_JOB_ID) && head -n 1 <&3'"""
+"""A job that connects to the address in a file, and prints what the daemon there says first."""
+
+
+def connect(site: Site, job: int, address: str) -> str:
+    """Have the job connect to *address*; return what it prints until its end."""
+    (site.slurm.folder / "work" / f"address.{job}").write_text(address)
+    site.slurm.await_state(job, "COMPLETED", "FAILED")
+    return site.slurm.output(job)
+
+
+def test_a_job_reaches_the_gpu_that_was_claimed_for_it(site: Site) -> None:
+    job = site.slurm.sbatch(CONNECT, *ONE_CGPU, "--nodelist=n0")
+    lease = site.await_leases(job, "ACTIVE")["n0"]
+    (device,) = lease["devices"]
+    printed = connect(site, job, device["real_address"])
+    assert f"lease={lease['id']}" in printed
+    assert device["gpu_uuid"] in printed
+    assert lease["cgpus"]["memory_mb"] == 4096
+    site.await_release([job])
+
+
+def test_on_a_host_with_an_endpoint_only_the_jobs_user_has_its_masked_address(site: Site) -> None:
+    job = site.slurm.sbatch(CONNECT, *ONE_CGPU, f"--nodelist={HOST}", "--uid=nobody")
+    lease = site.await_leases(job, "ACTIVE")[HOST]
+    (device,) = lease["devices"]
+    site.slurm.await_state(job, "RUNNING")
+    host, port = device["masked_address"].split(":")
+    as_root = site.slurm.call("bash", "-c", f"exec 3<>/dev/tcp/{host}/{port}")
+    assert "Connection refused" in as_root.stderr
+    printed = connect(site, job, device["masked_address"])
+    assert f"lease={lease['id']} uid=65534" in printed
+    assert device["gpu_uuid"] in printed
+
+
+def test_each_node_of_a_job_has_a_lease_and_its_steps_see_their_own(site: Site) -> None:
+    job = site.slurm.sbatch(
+        "srun sh -c 'echo $SLURMD_NODENAME=$GSAAS_LEASE'; touch ready.$SLURM_JOB_ID; sleep 600",
+        *("--cgpus=2", "--nodes=3", "--nodelist=n0,n1,n2"),
+    )
+    work = site.slurm.folder / "work"
+    until((work / f"ready.{job}").exists, "the step to end")
+    leases = site.leases_of(job)
+    assert set(leases) == {"n0", "n1", "n2"}
+    assert all(lease["cgpus"]["count"] == 2 for lease in leases.values())
+    printed = site.slurm.output(job).splitlines()
+    assert set(printed) == {f"{node}={lease['id']}" for node, lease in leases.items()}
+    site.slurm.run("scancel", str(job))
+    site.await_release([job])
+
+
+def test_a_job_keeps_its_own_folders_of_libraries(site: Site) -> None:
+    script = "echo $LD_LIBRARY_PATH; srun sh -c 'echo $LD_LIBRARY_PATH'"
+    job = site.slurm.sbatch(script, *ONE_CGPU, "--export=ALL,LD_LIBRARY_PATH=/theirs")
+    site.slurm.await_state(job, "COMPLETED")
+    of_script, of_step = site.slurm.output(job).splitlines()
+    assert of_script == of_step
+    assert of_script.endswith("/theirs")
+
+
+def test_the_environment_of_a_job_is_no_other_users_to_read(site: Site) -> None:
+    job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1", "--uid=nobody")
+    site.slurm.await_state(job, "RUNNING")
+    path = site.environments / f"{job}.n1"
+    until(path.exists, "the prolog to write the environment")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    site.slurm.run("scancel", str(job))
+    until(lambda: not path.exists(), "the epilog to remove the environment")
+
+
+def test_srun_and_salloc_have_the_options_too(site: Site) -> None:
+    alone = site.slurm.call("srun", *ONE_CGPU, "sh", "-c", "echo lease=$GSAAS_LEASE")
+    assert len(alone.stdout.strip()) == len("lease=") + 36, alone.stderr
+    within = site.slurm.call(
+        "salloc", "-Q", *ONE_CGPU, "srun", "sh", "-c", "echo lease=$GSAAS_LEASE"
+    )
+    assert len(within.stdout.strip()) == len("lease=") + 36, within.stderr
+
+
+def test_a_job_without_the_options_gets_no_cgpus(site: Site) -> None:
+    done = site.slurm.call("srun", "sh", "-c", "echo lease=$GSAAS_LEASE")
+    assert done.stdout == "lease=\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--cgpus=two"], "--cgpus needs a whole number of at least 1, not 'two'"),
+        (["--cgpus=0"], "--cgpus needs a whole number of at least 1, not '0'"),
+        (["--cgpus=1", "--cgpu-mode=some"], "--cgpu-mode is shared or exclusive, not 'some'"),
+        (["--cgpus=1", "--cgpu-mode=shared"], "--poolmem is needed with --cgpu-mode=shared"),
+        (["--cgpus=1", "--poolmem=10"], "--poolmem goes with --cgpu-mode=shared only"),
+        (["--poolmem=10"], "--poolmem and --cgpu-mode go with --cgpus"),
+    ],
+)
+def test_sbatch_refuses_options_that_are_not_valid(
+    site: Site, options: list[str], reason: str
+) -> None:
+    done = site.slurm.call("sbatch", *options, "--wrap=true")
+    assert done.returncode != 0
+    assert reason in done.stderr
+
+
+def test_a_job_waits_for_cgpus_and_then_runs(site: Site) -> None:
+    others = site.take(WHOLE_GPUS)
+    job = site.slurm.sbatch("echo lease=$GSAAS_LEASE", "--cgpus=1")
+    site.await_leases(job, "QUEUED")
+    assert site.slurm.jobs()[job] == "CONFIGURING"
+    site.cloud.terminate(others)
+    site.slurm.await_state(job, "COMPLETED")
+    assert "lease=" in site.slurm.output(job)
+    assert site.slurm.show(job)["Restarts"] == "0"
+
+
+def test_a_job_whose_wait_is_over_is_requeued_and_says_why(site: Site) -> None:
+    others = site.take(WHOLE_GPUS)
+    job = site.slurm.sbatch("echo lease=$GSAAS_LEASE", "--cgpus=1")
+    until(lambda: site.slurm.show(job)["Restarts"] == "1", "the job to be requeued", patience=90)
+    assert "AdminComment=gsaas: " in site.slurm.run("scontrol", "-o", "show", "job", str(job))
+    assert set(site.slurm.states().values()) <= {"idle", "allocated", "mixed"}
+    site.cloud.terminate(others)
+    site.slurm.await_state(job, "COMPLETED")
+    assert "lease=" in site.slurm.output(job)
+
+
+def test_a_job_that_can_never_have_its_cgpus_is_cancelled_and_says_why(site: Site) -> None:
+    job = site.slurm.sbatch("true", f"--cgpus={WHOLE_GPUS + 1}")
+    site.slurm.await_state(job, "CANCELLED")
+    shown = site.slurm.run("scontrol", "-o", "show", "job", str(job))
+    assert "AdminComment=gsaas: " in shown
+    assert site.leases() == []
+
+
+def test_a_job_that_is_cancelled_while_it_waits_claims_nothing_later(site: Site) -> None:
+    others = site.take(WHOLE_GPUS)
+    job = site.slurm.sbatch("true", "--cgpus=1")
+    site.await_leases(job, "QUEUED")
+    site.slurm.run("scancel", str(job))
+    site.slurm.await_state(job, "CANCELLED")
+    site.cloud.terminate(others)
+    until(lambda: not site.leases(), "the place in the queue to be given back")
+
+
+@pytest.mark.parametrize("end", ["its own end", "failure", "scancel", "requeue"])
+def test_a_job_gives_its_cgpus_back_whatever_ends_it(site: Site, end: str) -> None:
+    script = {"its own end": "true", "failure": "exit 3"}.get(end, "sleep 600")
+    job = site.slurm.sbatch(script, *ONE_CGPU, "--nodes=2")
+    if script == "sleep 600":
+        site.slurm.await_state(job, "RUNNING")
+        assert len(site.leases_of(job)) == 2
+    if end == "scancel":
+        site.slurm.run("scancel", str(job))
+    if end == "requeue":
+        before = {lease["id"] for lease in site.leases_of(job).values()}
+        site.slurm.run("scontrol", "requeuehold", str(job))
+        until(lambda: not before & {lease["id"] for lease in site.leases()}, "the first run to end")
+    site.await_release([job])
+
+
+def test_the_cgpus_of_a_killed_slurmstepd_are_given_back(site: Site) -> None:
+    job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1", "--no-requeue")
+    site.slurm.await_state(job, "RUNNING")
+    for pid in until(lambda: site.slurm.step_processes(job), "the job's slurmstepd"):
+        os.kill(pid, signal.SIGKILL)
+    # slurmctld learns of it when the node registers again, as slurmd does when it starts.
+    site.slurm.stop("n1")
+    site.slurm.start_node("n1")
+    site.await_release([job])
+
+
+def test_a_job_keeps_its_cgpus_while_slurmd_is_started_again(site: Site) -> None:
+    job = site.slurm.sbatch(CONNECT, *ONE_CGPU, "--nodelist=n2")
+    site.slurm.await_state(job, "RUNNING")
+    lease = site.await_leases(job, "ACTIVE")["n2"]
+    site.slurm.kill("n2")
+    site.slurm.start_node("n2")
+    assert site.reconcile() == []
+    assert site.leases_of(job)["n2"]["id"] == lease["id"]
+    assert lease["devices"][0]["gpu_uuid"] in connect(
+        site, job, lease["devices"][0]["real_address"]
+    )
+
+
+def test_the_cgpus_of_a_node_that_dies_are_released_by_the_controller(site: Site) -> None:
+    job = site.slurm.sbatch(
+        "srun sleep 600", *ONE_CGPU, "--nodes=2", "--nodelist=n0,n1", "--no-requeue"
+    )
+    site.slurm.await_state(job, "RUNNING")
+    site.await_leases(job, "ACTIVE")
+    die(site, "n1")
+    until(lambda: site.slurm.states()["n1"].startswith("down"), "n1 to be down", patience=90)
+    until(lambda: set(site.leases_of(job)) == {"n1"}, "the epilog of n0")
+    assert site.reconcile(grace=600) == []
+    assert site.reconcile() == [f"slurm/{site.slurm.name}/{job}.0/n1"]
+    site.await_release([job])
+
+
+def test_reconcile_releases_nothing_while_slurm_is_away(site: Site) -> None:
+    job = site.slurm.sbatch("sleep 600", *ONE_CGPU)
+    site.slurm.await_state(job, "RUNNING")
+    site.slurm.stop("slurmctld")
+    assert site.gsaas("slurm", "reconcile").returncode != 0
+    site.slurm.start_process("slurmctld", "-D")
+    assert len(site.leases_of(job)) == 1
+    until(lambda: site.slurm.states(), "slurmctld to answer")
+    assert site.reconcile() == []
+
+
+def test_a_job_of_a_hidden_partition_keeps_its_cgpus(site: Site) -> None:
+    job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--partition=hidden")
+    site.slurm.await_state(job, "RUNNING")
+    assert site.reconcile() == []
+    assert len(site.leases_of(job)) == 1
+
+
+def test_no_user_but_root_and_slurms_may_reconcile(site: Site) -> None:
+    job = site.slurm.sbatch("sleep 600", *ONE_CGPU)
+    site.slurm.await_state(job, "RUNNING")
+    # Credentials of their own: gsaas refuses a file that others can read.
+    theirs = shutil.copy(site.folder / "credentials.json", site.folder / "nobody.json")
+    os.chown(theirs, NOBODY, NOBODY)
+    nobody = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    command = (*nobody, str(site.folder / "gsaas"), "slurm", "reconcile")
+    done = site.slurm.call(*command, GSAAS_CREDENTIALS=str(theirs))
+    assert done.returncode != 0
+    assert "reconcile runs as root or SlurmUser (root) only" in done.stderr
+    assert len(site.leases_of(job)) == 1
+
+
+def test_a_job_that_slurmctld_has_forgotten_keeps_its_cgpus_while_it_runs(site: Site) -> None:
+    job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1")
+    site.slurm.await_state(job, "RUNNING")
+    site.slurm.stop("n1")  # so that the node does not register, and the job runs on
+    site.slurm.kill("slurmctld")
+    for name in ("job_state", "job_state.old"):
+        (site.slurm.folder / "state" / name).unlink(missing_ok=True)
+    site.slurm.start_process("slurmctld", "-D", "-i")
+    until(lambda: site.slurm.states(), "slurmctld to answer")
+    assert job not in site.slurm.jobs()
+    assert site.reconcile(grace=600) == []
+    assert len(site.leases_of(job)) == 1
+    assert site.slurm.step_processes(job)
+    site.slurm.start_node("n1")
+    until(lambda: not site.slurm.step_processes(job), "slurmctld to end what it does not know")
+    # Slurm calls the epilog without the job's options then.
+    site.await_release([job])
+    until(
+        lambda: not (site.environments / f"{job}.n1").exists(),
+        "the epilog to remove the environment",
+    )
+
+
+def test_reconcile_leaves_what_is_not_this_clusters(site: Site) -> None:
+    lease = {"cgpus": {"count": 1}, "server": None, "name": "slurm/another/7.0/n0"}
+    status, body = site.cloud.call("POST", "/v1/leases", {"lease": lease}, user="-demo")
+    assert status == 201, body
+    assert site.reconcile() == []
+    site.cloud.terminate(body["lease"])
+
+
+def test_while_the_api_is_away_jobs_are_requeued_and_no_node_is_drained(site: Site) -> None:
+    site.cloud.kill()
+    job = site.slurm.sbatch("echo lease=$GSAAS_LEASE", *ONE_CGPU)
+    until(lambda: site.slurm.show(job)["Restarts"] == "1", "the job to be requeued", patience=90)
+    assert set(site.slurm.states().values()) <= {"idle", "allocated", "mixed"}
+    site.cloud.start()
+    site.slurm.await_state(job, "COMPLETED")
+    assert "lease=" in site.slurm.output(job)
+
+
+def test_many_jobs_with_kills_everywhere_leak_nothing(site: Site) -> None:
+    overdue = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n0", "--time=1") if ALL else 0
+    chance = random.Random(15)  # noqa: S311 - repeatable, not secret
+    jobs = []
+    for number in range(200 if ALL else 40):
+        seconds = chance.choice((0, 0.2, 0.5))
+        nodes = 2 if number % 10 == 0 else 1
+        jobs.append(site.slurm.sbatch(f"sleep {seconds}", *ONE_CGPU, f"--nodes={nodes}"))
+    for turn in range(10):
+        time.sleep(1)
+        running = [job for job in site.slurm.running() if job != overdue]
+        if running and turn % 2:
+            for pid in site.slurm.step_processes(chance.choice(running)):
+                os.kill(pid, signal.SIGKILL)
+        if running:
+            site.slurm.run("scancel", str(chance.choice(running)), check=False)
+        if turn == 3:
+            site.cloud.kill()
+            site.cloud.start()
+        if turn == 5:
+            site.slurm.kill("slurmctld")
+            site.slurm.start_process("slurmctld", "-D")
+            until(lambda: site.slurm.states(), "slurmctld to answer")
+        if turn == 7:
+            die(site, "n2")
+        site.reconcile()
+    site.boot("n2")
+    site.slurm.await_end()
+    assert not overdue or "DUE TO TIME LIMIT" in site.slurm.output(overdue)
+    site.reconcile()
+    site.check_nothing_is_leaked()
+    ended = {job: site.slurm.jobs().get(job, "GONE") for job in jobs}
+    assert not {"RUNNING", "CONFIGURING", "COMPLETING"} & set(ended.values())
+
+
+def die(site: Site, node: str) -> None:
+    """Kill the slurmd of a node and all jobs that it runs, as the failure of its host does."""
+    site.slurm.kill(node)
+    for pid in site.slurm.step_processes(node=node):
+        os.kill(pid, signal.SIGKILL)
