@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-import jsonschema
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions, rpc
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, hosts, leases, settings
 from gsaas.db.database import Database
-from gsaas.engine import real_addresses
+from gsaas.engine import host_reports, readings, real_addresses
 from gsaas.engine.callers import Callers
+from gsaas.engine.corrections import Corrections
 from gsaas.engine.driver import installed_bindings
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.grants import redemption
@@ -30,7 +30,7 @@ from gsaas.notifications import cadf
 from gsaas.notifications.cadf import SecurityEvent
 from gsaas.objects import host_names
 from gsaas.objects.binding import Binding, LocalBinding, binding_of
-from gsaas.objects.daemon import DaemonState, DesiredState
+from gsaas.objects.daemon import DesiredState
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lease import Lease
@@ -42,84 +42,17 @@ from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
-_NAME = {"type": "string", "minLength": 1, "maxLength": 255}
-_RELEASE = {"type": "string", "maxLength": 64}
-_ID = jsonschema.Draft202012Validator(_NAME)
-_GRANT = jsonschema.Draft202012Validator({"type": "string", "maxLength": 4096})
-_HOST = jsonschema.Draft202012Validator({"type": "string", "pattern": host_names.PATTERN})
-_ENDPOINT_REPORT = jsonschema.Draft202012Validator(
-    {
-        "type": "object",
-        "required": ["bindings"],
-        "properties": {
-            "bindings": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "object",
-                    "required": ["installed"],
-                    "properties": {
-                        "installed": {"type": "boolean"},
-                        "seconds": {"type": ["number", "null"], "minimum": 0},
-                    },
-                },
-            },
-            "problems": {"type": "array", "items": {"type": "string"}},
-            "release": _RELEASE,
-            "gpu_address": {"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "null"}]},
-            "conntrack": {
-                "type": ["object", "null"],
-                "required": ["entries", "limit"],
-                "properties": {
-                    "entries": {"type": "integer", "minimum": 0},
-                    "limit": {"type": "integer", "minimum": 0},
-                },
-            },
-        },
-    }
-)
-_TEXT = {"type": "string", "maxLength": 1024}
-_GPU_HOST_REPORT = jsonschema.Draft202012Validator(
-    {
-        "type": "object",
-        "required": ["serial", "daemons", "fence", "problems"],
-        "properties": {
-            "serial": {"type": "integer", "minimum": 0},
-            "daemons": {
-                "type": "object",
-                "maxProperties": 65535,
-                "additionalProperties": {
-                    "type": "object",
-                    "required": [
-                        *("lease_id", "position", "gpu_uuid", "port", "memory_mb"),
-                        *("state", "restarts", "detail"),
-                    ],
-                    "additionalProperties": False,
-                    "properties": {
-                        "lease_id": {"type": ["string", "null"], "maxLength": 36},
-                        "position": {"type": "integer", "minimum": 0},
-                        "gpu_uuid": _NAME,
-                        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
-                        "memory_mb": {"type": ["integer", "null"], "minimum": 1},
-                        "state": {"enum": list(DaemonState)},
-                        "restarts": {"type": "integer", "minimum": 0},
-                        "detail": {"anyOf": [_TEXT, {"type": "null"}]},
-                    },
-                },
-            },
-            "fence": {
-                "type": ["object", "null"],
-                "required": ["admissions", "refused"],
-                "properties": {
-                    "admissions": {"type": "array", "items": {"type": "string", "maxLength": 21}},
-                    "refused": {"type": "integer", "minimum": 0},
-                },
-            },
-            "problems": {"type": "array", "items": _TEXT},
-            "release": _RELEASE,
-        },
-    }
-)
+HANDLERS = 16
+"""Messages that an engine handles at once, unless `executor_thread_pool_size` says otherwise.
 
+One waits for the database while others compute. With oslo.messaging's own 64, a thousand hosts that report at once made
+each message cost twice the CPU time: so many threads wait for Python's lock, and look for it again and again.
+"""
+MOST_CORRECTIONS = HANDLERS // 2
+"""Of these, corrections of hosts, which wait for an agent's answer; the others go on with reports and launches."""
+
+_LONGEST_ID, _LONGEST_GRANT, _LONGEST_ADDRESS = 255, 4096, 15
+"""Characters."""
 
 _FROM_AGENTS = {
     **dict.fromkeys(("endpoint_started", "endpoint_report"), rpc.RODVR),
@@ -140,8 +73,8 @@ def may_send(sender: str, method: str, arguments: Mapping[str, Any]) -> bool:
 class RpcEndpoint:
     """Serves the calls of `gsaas.rpc.engine.EngineClient`.
 
-    Its public methods are called by oslo.messaging with the arguments of messages. They raise
-    `jsonschema.ValidationError`, or `ValueError` and `TypeError`, for arguments that are not valid.
+    Its public methods are called by oslo.messaging with the arguments of messages. They raise `ValueError`, `TypeError`
+    or `KeyError` for arguments that are not valid, and do not repeat these: oslo.messaging logs what is raised.
     """
 
     target = rpc.Target(version=EngineClient.VERSION)
@@ -172,10 +105,11 @@ class RpcEndpoint:
         self._keyring = keyring or Keyring()
         self._audit = audit
         self._gpu_network = gpu_network
+        self._corrections = Corrections(MOST_CORRECTIONS)
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
         """Drive a lease now. The context of its caller is kept until its server is made."""
-        _ID.validate(lease_id)
+        _check_text(lease_id, _LONGEST_ID)
         self._callers.keep(lease_id, context)
         self._requeue(lease_id)
 
@@ -184,7 +118,7 @@ class RpcEndpoint:
 
         The message goes to every engine, because only one of them may have the context of the caller.
         """
-        _ID.validate(lease_id)
+        _check_text(lease_id, _LONGEST_ID)
         self._requeue(lease_id)
 
     def endpoint_started(self, context: RequestContext, host: str) -> dict[str, Any]:
@@ -192,7 +126,7 @@ class RpcEndpoint:
 
         {"serial": number, "bindings": [`Binding.to_dict()`]}; orders with a smaller serial are older than that.
         """
-        _HOST.validate(host)
+        _check_host(host)
         with self._database.write() as session:
             endpoints.register(session, host, {"bindings": {}})  # until its first report
             serial = hosts.next_serial(session, host)
@@ -215,21 +149,30 @@ class RpcEndpoint:
 
     def endpoint_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
         """Store the report of an endpoint, and correct what does not agree with the database."""
-        _HOST.validate(host)
-        _ENDPOINT_REPORT.validate(report)
+        _check_host(host)
+        report = host_reports.endpoint_report(report)
+        traffic = report.pop("traffic", {})  # it is not what its host is asked for again
         reported = installed_bindings(report)
         with self._database.write() as session:
             believed = self._without_refused_address(session, host, report)
             endpoints.register(session, host, believed)
             if believed != report:
                 real_addresses.forget_refused(session, self._gpu_network, host)
-            bound = {lease.port_id: lease for lease in leases.bound_to(session.connection(), host)}
-            surplus = reported.keys() - bound.keys()
+            bound = leases.bindings_on(session.connection(), host)
+            surplus = reported.keys() - {port_id for _, port_id, _ in bound}
             serial = hosts.next_serial(session, host) if surplus else 0
-        for port_id, lease in bound.items():
-            if lease.status != Status.ACTIVE or port_id not in reported:
-                self._requeue(lease.id)
-        for port_id in surplus:
+        for lease_id, port_id, status in bound:
+            if status != Status.ACTIVE or port_id not in reported:
+                self._requeue(lease_id)
+        if traffic:
+            readings.store_traffic(self._database, report, traffic, bound)
+        with self._corrections.of(host, "bindings") as may_begin:
+            if may_begin:
+                self._remove(host, surplus, serial)
+
+    def _remove(self, host: str, port_ids: Collection[str], serial: int) -> None:
+        """Remove the bindings of ports that belong to no lease."""
+        for port_id in sorted(port_ids):
             LOG.info(
                 "the endpoint of %s has a binding of port %s, which belongs to no lease: removing it",
                 host,
@@ -256,13 +199,13 @@ class RpcEndpoint:
         self, context: RequestContext, host: str, report: dict[str, Any]
     ) -> dict[str, Any]:
         """Store the report of a monitor on its GPUs, which is its heartbeat too; return the settings of the monitor."""
-        _HOST.validate(host)
+        _check_host(host)
         gpu_report = GpuReport.from_dict(report)
         snapshot, address = gpu_report.snapshot, gpu_report.gpu_address
         with self._database.write() as session:
             # Without a known address its GPUs cannot be used. Like GPUs that cannot be read, they keep their leases.
             refusal = real_addresses.report_refusal(session, self._gpu_network, host, address)
-            gpus.register(
+            news = gpus.register(
                 session,
                 host,
                 None if refusal else address,
@@ -275,22 +218,30 @@ class RpcEndpoint:
             if refusal:  # after its GPUs were withdrawn, so that no lease begins to use them
                 real_addresses.forget_refused(session, self._gpu_network, host)
             interval = settings.get(session, settings.MONITOR_INTERVAL)
-        self._advance_queue()
+        if news:
+            self._advance_queue()
+        if gpu_report.loads is not None and not refusal:
+            readings.store_loads(self._database, host, gpu_report.loads)
         return {"monitor_interval": interval}
 
     def daemons_started(self, context: RequestContext, host: str) -> dict[str, Any]:
         """Return the desired state of the GPU host *host*, as `DesiredState.to_dict()`."""
-        _HOST.validate(host)
+        _check_host(host)
         state: DesiredState = self._gpu_hosts.next_desired_state(host)
         return state.to_dict()
 
     def daemons_report(self, context: RequestContext, host: str, report: dict[str, Any]) -> None:
         """Store the report of a GPU host on its daemons and its fence, and correct what is not as desired."""
-        _HOST.validate(host)
-        _GPU_HOST_REPORT.validate(report)
-        for lease_id in self._gpu_hosts.handle_report(host, report):
+        _check_host(host)
+        report = host_reports.gpu_host_report(report)
+        handled = self._gpu_hosts.handle_report(host, report)
+        for lease_id in handled.waiting:
             self._requeue(lease_id)
-        if not self._gpu_hosts.is_in_sync(host, report):
+        if handled.in_sync:
+            return
+        with self._corrections.of(host, "daemons") as may_begin:
+            if not may_begin:
+                return
             try:
                 self._gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
@@ -303,9 +254,10 @@ class RpcEndpoint:
 
         Returns the code and the message of a refusal; both are None if the grant was redeemed.
         """
-        _HOST.validate(host)
-        _ID.validate(lease_id)
-        _GRANT.validate(key)
+        _check_host(host)
+        _check_text(lease_id, _LONGEST_ID)
+        _check_text(key, _LONGEST_GRANT)
+        _check_text(address, _LONGEST_ADDRESS)
         shown = redemption.PresentedGrant(
             key, str(ipaddress.IPv4Address(address)), lease_id, gate_of=host
         )
@@ -346,3 +298,13 @@ class RpcEndpoint:
             seconds = settings.get(session, settings.MONITOR_INTERVAL)
             names = hosts.with_monitor(session)
         self._monitors.report_every(names, seconds)
+
+
+def _check_host(host: object) -> None:
+    if not host_names.is_valid(host):
+        raise ValueError(f"the name of the sender is no host name: {host_names.RULE}")
+
+
+def _check_text(text: object, longest: int) -> None:
+    if not (isinstance(text, str) and 0 < len(text) <= longest):
+        raise ValueError(f"an argument is no text of 1 to {longest} characters")

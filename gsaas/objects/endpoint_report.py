@@ -22,6 +22,25 @@ class BindingReport:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What one VM and its daemons have sent each other since its binding was installed, and its open connections.
+
+    Bytes are those of IPv4 packets, headers included.
+    """
+
+    sent: int
+    """Bytes from the VM to masked addresses."""
+    received: int
+    """Bytes from daemons to the VM."""
+    connections: int
+    """Tracked connections of the VM to daemons."""
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the traffic in JSON's types."""
+        return {"sent": self.sent, "received": self.received, "connections": self.connections}
+
+
+@dataclass(frozen=True)
 class ConntrackLevel:
     """How full the kernel's table of connections is, which everything on the host shares."""
 
@@ -50,6 +69,8 @@ class EndpointReport:
     """IPv4 address of this host on the GPU network: the source of its VMs' connections, as daemons see it."""
     conntrack: ConntrackLevel | None = None
     """None in reports on single bindings, and while the kernel tracks no connections."""
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    """The traffic of VMs by port id, in reports that contain it."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON's types; a binding's counters are under `dropped_packets`."""
@@ -69,4 +90,6 @@ class EndpointReport:
             "problems": list(self.problems),
             "gpu_address": self.gpu_address,
             "conntrack": self.conntrack.to_dict() if self.conntrack else None,
+            # Beside the bindings: engines of the release before refuse a binding that has more than they know.
+            "traffic": {port_id: traffic.to_dict() for port_id, traffic in self.traffic.items()},
         }

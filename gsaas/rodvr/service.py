@@ -6,7 +6,8 @@
    confirmed, whichever engine sends it.
 2. At start, the service asks the engine for all bindings of its host until it gets an answer. Calls wait
    meanwhile, because they may be newer than that answer.
-3. It reports after every change, when a waiting binding gets installed, and every `report_interval` seconds.
+3. It reports after every change, when a waiting binding gets installed, and every `report_interval` seconds;
+   sooner, if a report failed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from gsaas.context import RequestContext
 from gsaas.objects.binding import binding_from_dict
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.order_serials import OrderSerials
+from gsaas.rpc import pace
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
-RETRY_PAUSE = 1.0
-"""Seconds between two attempts to reach the engine at start."""
+TRAFFIC_INTERVAL = 55.0
+"""At least so many seconds pass between two reports that contain the traffic of VMs, of which the engine makes readings
+for each minute: with the default interval, every second report has it."""
 STOP_TIMEOUT = 2.0
 """Seconds for which `stop` waits for the last report."""
 
@@ -127,18 +130,29 @@ class EndpointService:
             self._fetch_bindings()
         finally:
             self._call_lock.release()
+        reports = pace.ReportPace()
+        traffic_at: float | None = None
         while not self._stopping.is_set():
             self._report_due.clear()
+            answered = True
             try:
-                self._reported = self._endpoint.report().to_dict() | {"release": version.RELEASE}
-                self._reported_at = time.monotonic()
+                now = time.monotonic()
+                with_traffic = traffic_at is None or now - traffic_at >= TRAFFIC_INTERVAL
+                report = self._endpoint.report(traffic=with_traffic)
+                self._reported = report.to_dict() | {"release": version.RELEASE}
+                self._reported_at = now
                 self._engine.endpoint_report(self.host, self._reported)
+                if with_traffic:
+                    traffic_at = now
             except rpc.BusError as error:
+                answered = False
                 LOG.warning("the endpoint of %s could not report: %s", self.host, error)
-            self._report_due.wait(self._report_interval)
+            pause = reports.next_pause(self._report_interval, answered=answered)
+            reports.news = self._report_due.wait(pause)
 
     def _fetch_bindings(self) -> None:
         """Get the desired bindings of this host from the engine; return when that succeeded or the service stops."""
+        back_off = pace.BackOff()
         while not self._stopping.is_set():
             try:
                 desired = self._engine.endpoint_started(self.host)
@@ -150,6 +164,6 @@ class EndpointService:
                 LOG.warning(
                     "the endpoint of %s has no bindings from the engine yet: %s", self.host, error
                 )
-                self._stopping.wait(RETRY_PAUSE)
+                self._stopping.wait(back_off.next_pause())
             else:
                 return

@@ -8,7 +8,7 @@ engine    calls of agents and the API to the engine   hosts    calls to agents, 
 monitor   calls of the engine to monitors             rodvr    calls of the engine to RODVR endpoints
 api       messages to API workers                     announce announces leases that have left the queue
 notifiers notifications that this service sends      queues   the state of RabbitMQ's queues, for checks
-threads   keeps the process on real threads
+threads   keeps the process on real threads             pace      when agents send their next message
 signatures  who sent a message                        permissions  what the account of a host may do on RabbitMQ
 
 Servers check the arguments of every call: the bus carries whatever its peers send. Other modules import
@@ -38,6 +38,7 @@ from amqp.exceptions import AMQPError  # noqa: E402
 from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
+from gsaas.objects.printable import one_line  # noqa: E402
 from gsaas.rpc.signatures import CONTROLLERS as CONTROLLERS  # noqa: E402
 from gsaas.rpc.signatures import SIGNATURE, Forged, Identity, Message, content_of  # noqa: E402
 
@@ -176,7 +177,7 @@ def _name_reply_queue(bus: Bus, agent: str) -> None:
     """Have the queue of answers to this process named after its *agent*, so that a permission can tell it from others'.
 
     oslo.messaging's own option for this, `use_queue_manager`, needs a folder of locks that agents do not have. This is
-    the only place that uses its private name `_get_reply_queue_name`; tests/services/test_bus_permissions.py fails if
+    the only place that uses its private name `_get_reply_queue_name`; tests/hostile/test_bus.py fails if
     that changes. Drivers other than RabbitMQ's have no such queue.
     """
     if hasattr(bus._driver, "_get_reply_queue_name"):
@@ -332,7 +333,8 @@ class _Verified:
         sender = self._identity.verify(message, sent.get(SIGNATURE))
         if not self._may_send(sender, method, arguments):
             named = arguments.get("host")
-            raise Forged(f"{sender} sent it" + (f" in the name of {named}" if named else ""))
+            as_whom = f" in the name of {one_line(str(named), 255)}" if named else ""
+            raise Forged(f"{sender} sent it{as_whom}")
 
 
 def listener(

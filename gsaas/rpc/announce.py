@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announce to API workers and engines that a lease has left the queue."""
+"""Announce to API workers and engines that a lease has left the queue, and to API workers any other new status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ class Announcer:
         took: Mapping[str, float] | None = None,
     ) -> None:
         """Announce that *lease_id* now has *status*; *policy* and *took* are for metrics, and not used here."""
-        if not self._notify(lease_id) and self._api is not None:
-            self._api.leases_changed([lease_id])
+        self.status_changed(lease_id)
         if status != Status.ACTIVE:
             self._engine.lease_left_queue(lease_id)
+
+    def status_changed(self, lease_id: str) -> None:
+        """Wake the requests that wait for *lease_id* to have another status."""
+        if not self._notify(lease_id) and self._api is not None:
+            self._api.leases_changed([lease_id])

@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 GRANT_TIMEOUT = 15.0
 """Seconds within which an engine redeems a grant and has the fences admit its address."""
 REPORT_TIMEOUT = 10.0
-"""Seconds within which an engine answers the report of a monitor."""
+"""Seconds within which an engine answers a report."""
 
 
 @dataclass(frozen=True)
@@ -88,32 +88,23 @@ class EngineClient:
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
         """
-        answer = self._client.call(
-            RequestContext(overwrite=False), "endpoint_started", timeout=timeout, host=host
-        )
+        answer = self._call("endpoint_started", timeout, host=host)
         bindings = tuple(binding_from_dict(binding) for binding in answer["bindings"])
         return DesiredBindings(int(answer["serial"]), bindings)
 
     def endpoint_report(self, host: str, report: Mapping[str, Any]) -> None:
         """Send the report of the endpoint of *host*, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`.
 
-        Raises `rpc.BusError`.
+        Raises `rpc.BusError` when no engine answers within `REPORT_TIMEOUT` seconds.
         """
-        context = RequestContext(overwrite=False)
-        self._client.cast(context, "endpoint_report", host=host, report=dict(report))
+        self._report("endpoint_report", host, report)
 
     def monitor_report(self, host: str, report: GpuReport) -> MonitorReportReply:
         """Send the report of the monitor of *host*, which is the host's heartbeat as well.
 
         Raises `rpc.BusError` when no engine answers within `REPORT_TIMEOUT` seconds.
         """
-        answer = self._client.call(
-            RequestContext(overwrite=False),
-            "monitor_report",
-            timeout=REPORT_TIMEOUT,
-            host=host,
-            report=report.to_dict(),
-        )
+        answer = self._call("monitor_report", REPORT_TIMEOUT, host=host, report=report.to_dict())
         return MonitorReportReply(answer["monitor_interval"])
 
     def daemons_started(self, host: str, timeout: float = 10.0) -> DesiredState:
@@ -121,25 +112,42 @@ class EngineClient:
 
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
         """
-        answer = self._client.call(
-            RequestContext(overwrite=False), "daemons_started", timeout=timeout, host=host
-        )
+        answer = self._call("daemons_started", timeout, host=host)
         return DesiredState.from_dict(answer)
 
     def daemons_report(self, host: str, report: Mapping[str, Any]) -> None:
-        """Send `gsaas.objects.daemon.DaemonReport.to_dict()` of *host*. Raises `rpc.BusError`."""
+        """Send `gsaas.objects.daemon.DaemonReport.to_dict()` of *host*.
+
+        Raises `rpc.BusError` when no engine answers within `REPORT_TIMEOUT` seconds.
+        """
+        self._report("daemons_report", host, report)
+
+    def _report(self, method: str, host: str, report: Mapping[str, Any]) -> None:
+        """Send a report, and wait until it was taken.
+
+        A message that is answered leaves the queue when its sender no longer waits. Without engines, reports would
+        wait there in ever larger numbers, and the first engine would have to read all of them.
+        """
+        self._call(method, REPORT_TIMEOUT, host=host, report=dict(report))
+
+    def _call(self, method: str, timeout: float, **arguments: Any) -> Any:
+        """Return the answer of an engine; raises `rpc.BusError`, also for any exception of the engine."""
         context = RequestContext(overwrite=False)
-        self._client.cast(context, "daemons_report", host=host, report=dict(report))
+        try:
+            return self._client.call(context, method, timeout=timeout, **arguments)
+        except rpc.BusError:
+            raise
+        except Exception as error:  # those that are built into Python arrive as what they are
+            raise rpc.BusError(f"the engine failed: {error!r}") from error
 
     def grant_shown(self, host: str, key: str, address: str, lease_id: str) -> RedemptionResult:
         """Redeem a grant that was presented at the gate of *host*, from *address*, together with *lease_id*.
 
         Raises `rpc.BusError` when no engine answers within `GRANT_TIMEOUT` seconds.
         """
-        answer = self._client.call(
-            RequestContext(overwrite=False),
+        answer = self._call(
             "grant_shown",
-            timeout=GRANT_TIMEOUT,
+            GRANT_TIMEOUT,
             host=host,
             key=key,
             address=address,

@@ -10,6 +10,10 @@ from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
+from gsaas.objects.printable import one_line
+
+LONGEST_ERROR = 1024
+"""Characters of an agent's error that are repeated."""
 
 
 class AgentCallFailed(Exception):
@@ -62,7 +66,8 @@ class AgentClient:
             raise AgentCallFailed(f"{self._agent} of {host} cannot be called: {error}") from error
         except Exception as error:  # an exception of the agent's method, carried over the bus
             self._close_circuit(host)
-            raise AgentCallFailed(f"{self._agent} of {host} reports an error: {error}") from error
+            told = one_line(str(error), LONGEST_ERROR)  # the agent may have sent any text
+            raise AgentCallFailed(f"{self._agent} of {host} reports an error: {told}") from error
         self._close_circuit(host)
         return answer
 

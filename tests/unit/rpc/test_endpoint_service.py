@@ -11,8 +11,9 @@ import pytest
 from gsaas import rpc
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
-from gsaas.objects.endpoint_report import BindingReport, EndpointReport
+from gsaas.objects.endpoint_report import BindingReport, EndpointReport, Traffic
 from gsaas.rodvr.service import EndpointService
+from gsaas.rpc import pace
 from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.rodvr import EndpointClient
 from tests.support.waiting import until
@@ -54,9 +55,10 @@ class MemoryEndpoint:
         self.held.pop(port_id, None)
         return self.report()
 
-    def report(self) -> EndpointReport:
+    def report(self, *, traffic: bool = False) -> EndpointReport:
         installed = {p: BindingReport(b.tap in self.taps) for p, b in self.held.items()}
-        return EndpointReport(HOST, installed)
+        carried = {port_id: Traffic(1, 2, 3) for port_id in self.held} if traffic else {}
+        return EndpointReport(HOST, installed, traffic=carried)
 
 
 STARTED = 1000
@@ -74,6 +76,8 @@ class MemoryEngine:
         self.answers = threading.Event()
         self.answers.set()
         self.reports: list[dict] = []
+        self.traffic: list[dict] = []
+        self.takes_reports = True
 
     def endpoint_started(self, context, host):
         answer = {"serial": STARTED, "bindings": [b.to_dict() for b in self.wanted]}
@@ -83,6 +87,12 @@ class MemoryEngine:
 
     def endpoint_report(self, context, host, report):
         self.reports.append(report["bindings"])
+        self.traffic.append(report["traffic"])
+        if not self.takes_reports:
+            raise KeyError("a defect")
+
+    def fail(self, context, host):
+        raise RuntimeError("a defect")
 
 
 class Wired:
@@ -216,3 +226,88 @@ def test_a_removal_that_the_kernel_refuses_is_not_confirmed(wired):
     wired.start()
     with pytest.raises(AgentCallFailed, match="would not let go"):
         wired.client.remove(HOST, "stuck", STARTED + 1)
+
+
+def test_an_endpoint_waits_longer_with_each_attempt_that_no_engine_answers(wired, monkeypatch):
+    pauses: list[float] = []
+
+    class Paused(pace.BackOff):
+        def next_pause(self) -> float:
+            pauses.append(super().next_pause())
+            return 0.0
+
+    monkeypatch.setattr(pace, "BackOff", lambda: Paused(lambda _least, most: most))
+    monkeypatch.setattr(wired.engine, "endpoint_started", wired.engine.fail, raising=False)
+    wired.start()
+    until(lambda: len(pauses) > 3, "some attempts")
+    assert pauses[:4] == [1, 2, 4, 8]
+
+
+def test_an_engine_that_fails_at_a_report_gets_the_next_one(wired):
+    wired.engine.takes_reports = False
+    endpoint = wired.start()
+    until(lambda: wired.engine.reports, "a report that the engine could not take")
+    wired.engine.takes_reports = True
+    before = len(wired.engine.reports)
+    endpoint.on_installed("known")
+    until(lambda: len(wired.engine.reports) > before, "another report")
+
+
+def test_a_report_that_no_engine_took_is_repeated_soon(wired, monkeypatch):
+    monkeypatch.setattr(pace, "FIRST_PAUSE", 0.01)
+    turns: list[bool] = []
+
+    def until_next(interval: float, *, in_turn: bool, chance: pace.Chance) -> float:
+        turns.append(in_turn)
+        return interval
+
+    monkeypatch.setattr(pace, "until_next", until_next)
+    wired.engine.takes_reports = False
+    wired.start()
+    until(lambda: len(wired.engine.reports) > 3, "some attempts")
+    assert turns == []
+    wired.engine.takes_reports = True
+    until(lambda: turns, "a report that was taken")
+    assert turns == [False], "after an attempt the interval of all hosts is left to chance"
+
+
+def test_a_report_that_fails_never_waits_longer_than_the_interval(bus, running, monkeypatch):
+    monkeypatch.setattr(pace, "FIRST_PAUSE", 3600.0)
+    engine = MemoryEngine()
+    engine.takes_reports = False
+    running(rpc.server(bus, rpc.ENGINE, "engine-1", engine))
+    running(EndpointService(bus, HOST, MemoryEndpoint, report_interval=0.01))
+    until(lambda: len(engine.reports) > 3, "some attempts")
+
+
+def test_only_a_report_whose_interval_is_over_is_in_turn(wired, monkeypatch):
+    turns: list[bool] = []
+
+    def until_next(interval: float, *, in_turn: bool, chance: pace.Chance) -> float:
+        turns.append(in_turn)
+        return 0.01 if len(turns) < 2 else interval
+
+    monkeypatch.setattr(pace, "until_next", until_next)
+    endpoint = wired.start()
+    until(lambda: len(turns) == 2, "the report after the first one")
+    endpoint.on_installed("known")
+    until(lambda: len(turns) == 3, "a report that something was the reason for")
+    assert turns == [False, True, False]
+
+
+@pytest.mark.parametrize(("interval", "traffic"), [(0.0, [True, True]), (3600.0, [True, False])])
+def test_what_passes_the_path_is_reported_from_time_to_time(wired, monkeypatch, interval, traffic):
+    monkeypatch.setattr("gsaas.rodvr.service.TRAFFIC_INTERVAL", interval)
+    endpoint = wired.start()
+    until(lambda: wired.engine.traffic, "the first report")
+    endpoint.on_installed("known")
+    until(lambda: len(wired.engine.traffic) > 1, "another report")
+    assert [bool(each) for each in wired.engine.traffic[:2]] == traffic
+
+
+def test_traffic_that_no_engine_took_is_reported_again(wired, monkeypatch):
+    monkeypatch.setattr(pace, "FIRST_PAUSE", 0.01)
+    wired.engine.takes_reports = False
+    wired.start()
+    until(lambda: len(wired.engine.traffic) > 2, "some attempts")
+    assert all(wired.engine.traffic)
