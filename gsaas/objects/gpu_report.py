@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from gsaas.objects.printable import one_line
+
 T = TypeVar("T")
 
 
@@ -84,6 +86,32 @@ class GpuSnapshot:
     """Why no GPU can be read at present, though there may be some; None if they can. `blind` in JSON."""
     problems: Sequence[str] = ()
     """What operators have to repair, as sentences."""
+    process_utilisation: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """UUID -> process id -> percent of the time since the snapshot before; without GPUs that do not tell it, and
+    without processes that ran no kernel. Not reported."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was done with a GPU, or with one cGPU on it, in some time. Values that are not known are None."""
+
+    gpu_uuid: str
+    utilisation: float | None
+    """Percent of the time in which a kernel ran."""
+    used_mb: int | None
+    """MiB in use, at most."""
+    lease_id: str | None = None
+    """The lease of the cGPU; None: this is the load of the GPU as a whole."""
+    position: int = 0
+    """The cGPU's number in its lease."""
+
+
+@dataclass(frozen=True)
+class Loads:
+    """The loads of the last *seconds*."""
+
+    seconds: float
+    of: Sequence[Load] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +123,8 @@ class GpuReport:
     interval: float
     """Seconds until the next report."""
     snapshot: GpuSnapshot
+    loads: Loads | None = None
+    """None in reports that contain none: most."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -107,6 +137,8 @@ class GpuReport:
             },
             "blind": self.snapshot.unavailable,
             "problems": list(self.snapshot.problems),
+            # Beside the readings: engines of the release before refuse a reading that has more than they know.
+            **({} if self.loads is None else {"loads": _to_json(asdict(self.loads))}),
         }
 
     @classmethod
@@ -119,11 +151,15 @@ class GpuReport:
             str(ipaddress.IPv4Address(_text(data["gpu_address"], 15))),
             _number(data["interval"], 0, 86400),
             GpuSnapshot(
-                [_gpu(gpu) for gpu in data["gpus"]],
-                {uuid: _reading(reading) for uuid, reading in data["readings"].items()},
+                [_gpu(gpu) for gpu in _bounded(data["gpus"], _MAX_GPUS)],
+                {
+                    uuid: _reading(reading)
+                    for uuid, reading in _bounded(data["readings"], _MAX_GPUS).items()
+                },
                 _optional(_text, data["blind"], 1024),
-                [_text(problem, 1024) for problem in data["problems"]],
+                [_text(problem, 1024) for problem in _bounded(data["problems"], _MAX_PROBLEMS)],
             ),
+            _optional(_loads, data.get("loads")),
         )
 
 
@@ -131,6 +167,11 @@ _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")
 _CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _MAX_ITEMS = 256
 """Upper bound of processes or errors of one GPU."""
+_MAX_GPUS = 1024
+"""Upper bound of the GPUs and MIG instances of one host: far beyond those of any machine."""
+_MAX_PROBLEMS = 2 * _MAX_GPUS
+_MAX_LOADS = 64 * _MAX_GPUS
+"""Upper bound of the GPUs and cGPUs of one host together."""
 _MAX_INTEGER = 2**31 - 1
 """The largest value of an integer column."""
 
@@ -178,10 +219,32 @@ def _process(data: Mapping[str, Any]) -> GpuProcess:
     )
 
 
+def _loads(data: Mapping[str, Any]) -> Loads:
+    return Loads(
+        _number(data["seconds"], 0, 86400),
+        [_load(load) for load in _bounded(data["of"], _MAX_LOADS)],
+    )
+
+
+def _load(data: Mapping[str, Any]) -> Load:
+    return Load(
+        _match(data["gpu_uuid"], _UUID),
+        _optional(_number, data["utilisation"], 0, 100),
+        _optional(_integer, data["used_mb"], 0, _MAX_INTEGER),
+        _optional(_text, data.get("lease_id"), 36, 1),
+        _integer(data.get("position", 0), 0, _MAX_INTEGER),
+    )
+
+
 def _error(data: Mapping[str, Any]) -> XidError:
     if not isinstance(data["fatal"], bool):
         raise TypeError("fatal has to be true or false")
     return XidError(_timestamp(data["at"]), _integer(data["xid"], 0, _MAX_INTEGER), data["fatal"])
+
+
+def _quoted(value: Any) -> str:
+    """Return the beginning of *value* for an error message, which is logged."""
+    return one_line(repr(value), 60)
 
 
 def _optional(check: Callable[..., T], value: Any, *more: Any) -> T | None:
@@ -189,43 +252,44 @@ def _optional(check: Callable[..., T], value: Any, *more: Any) -> T | None:
 
 
 def _text(value: Any, longest: int, shortest: int = 0) -> str:
+    """Return *value* as it may be logged and shown."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
+        raise TypeError(f"{_quoted(value)} is not a text")
     if not shortest <= len(value) <= longest:
         raise ValueError(f"a text has {len(value)} characters instead of {shortest} to {longest}")
-    return value
+    return one_line(value, longest)
 
 
 def _match(value: Any, pattern: re.Pattern[str]) -> str:
     if not pattern.fullmatch(value):
-        raise ValueError(f"{value!r} does not match {pattern.pattern}")
+        raise ValueError(f"{_quoted(value)} does not match {pattern.pattern}")
     matching: str = value
     return matching
 
 
 def _number(value: Any, least: float, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is not a number")
+        raise TypeError(f"{_quoted(value)} is not a number")
     if not least <= value <= most:  # NaN fails this comparison, too
-        raise ValueError(f"{value} is not between {least} and {most}")
+        raise ValueError(f"{_quoted(value)} is not between {least} and {most}")
     return value
 
 
 def _integer(value: Any, least: int, most: int) -> int:
     if not isinstance(value, int):
-        raise TypeError(f"{value!r} is not an integer")
+        raise TypeError(f"{_quoted(value)} is not an integer")
     return int(_number(value, least, most))
 
 
-def _bounded(items: Sequence[Any]) -> Sequence[Any]:
-    if len(items) > _MAX_ITEMS:
-        raise ValueError(f"{len(items)} items are more than {_MAX_ITEMS}")
+def _bounded(items: Any, most: int = _MAX_ITEMS) -> Any:
+    if len(items) > most:
+        raise ValueError(f"{len(items)} items are more than {most}")
     return items
 
 
 def _refuse_unknown(data: Mapping[str, Any], checked: Mapping[str, Any]) -> None:
     if unknown := data.keys() - checked.keys():
-        raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown keys: {one_line(', '.join(sorted(unknown)), 200)}")
 
 
 def _timestamp(value: Any) -> datetime.datetime:

@@ -49,6 +49,9 @@ UNSUPPORTED = {
 }
 """Errors of a GPU that works: it, its driver or our privileges do not allow the query."""
 
+_NO_SAMPLES = {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND}
+"""With these the driver says that no process ran a kernel since it was asked last; pynvml raises both."""
+
 T = TypeVar("T")
 
 
@@ -101,6 +104,8 @@ class Nvml:
         self._restart_due = False
         """A GPU failed in the last snapshot: NVML has to be initialised again before the next."""
         self._watch = XidWatch(fatal_xids)
+        self._sampled_until: dict[str, int] = {}
+        """UUID -> the time of the last sample of its processes' utilisation, as the driver counts it."""
         try:
             self._start()
         except pynvml.NVMLError_LibraryNotFound:
@@ -141,10 +146,12 @@ class Nvml:
         if self._watch.problem:
             problems.append(self._watch.problem)
         visible = [self._with_xid_errors(gpu) for gpu in self._visible_only(devices)]
+        running = {gpu.info.uuid: self._process_utilisation(gpu) for gpu in visible if gpu.reading}
         return GpuSnapshot(
             [gpu.info for gpu in visible],
             {gpu.info.uuid: gpu.reading for gpu in visible if gpu.reading},
             problems=problems,
+            process_utilisation={uuid: each for uuid, each in running.items() if each is not None},
         )
 
     def close(self) -> None:
@@ -239,6 +246,28 @@ class Nvml:
             info = replace(info, fatal_error=describe(fatal.xid), fatal_error_at=fatal.at)
         reading = gpu.reading and replace(gpu.reading, xid_errors=errors)
         return replace(gpu, info=info, reading=reading)
+
+    def _process_utilisation(self, gpu: _DeviceReading) -> dict[int, float] | None:
+        """Return process id -> percent of the time since it was asked last, of the processes that ran kernels.
+
+        None if that is not known: drivers do not tell it of MIG instances, and some not at all.
+        """
+        if gpu.instance is not None or gpu.reading is None:
+            return None
+        if not gpu.reading.processes:
+            return {}
+        since = self._sampled_until.get(gpu.info.uuid, 0)
+        try:
+            samples = pynvml.nvmlDeviceGetProcessUtilization(gpu.handle, since)
+        except pynvml.NVMLError as error:
+            return {} if error.value in _NO_SAMPLES else None
+        percents: dict[int, list[int]] = {}
+        for sample in samples:
+            percents.setdefault(sample.pid, []).append(sample.smUtil)
+        self._sampled_until[gpu.info.uuid] = max(
+            (sample.timeStamp for sample in samples), default=since
+        )
+        return {pid: sum(each) / len(each) for pid, each in percents.items()}
 
 
 def _withdrawn(gpu: _DeviceReading, error: pynvml.NVMLError) -> _DeviceReading:

@@ -4,9 +4,9 @@
  * Lines of that file, in any order; what is left out has a default, and "-" means that it is not supported:
  *
  *   driver error=9                          every call fails with this NVML error
- *   gpu 0 uuid=GPU-a name=A100 memory=40960 reserved=600 used=1024 util=50 temp=40 power=250000 cc=8.0 error=15 mig=1
+ *   gpu 0 uuid=GPU-a name=A100 memory=40960 reserved=600 used=1024 util=50 temp=40 power=250000 cc=8.0 error=15 mig=1 sampled=-
  *   mig 0 2 uuid=MIG-a name=... memory=4864 used=0 instance=9
- *   process 0 pid=17 used=512 name=python mps=1
+ *   process 0 pid=17 used=512 sm=30 name=python mps=1
  *   xid 0 number=79 instance=9              the driver reports this error, if it is new since the library was started
  */
 #include <stdio.h>
@@ -325,6 +325,40 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsign
 EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct device *device, unsigned *count, struct process *found)
 {
     return processes(device, 1, count, found);
+}
+
+struct sample { unsigned pid; unsigned long long when; unsigned sm, memory, encoder, decoder; };
+
+/* Each process with a "sm" has one sample, newer than any that was asked for. */
+EXPORT int nvmlDeviceGetProcessUtilization(
+    struct device *device, struct sample *found, unsigned *count, unsigned long long since)
+{
+    static __thread char said[LINES][LENGTH];
+    char line[LENGTH], beginning[32];
+    int error = find(device, line), read;
+    unsigned space = found ? *count : 0, there = 0;
+
+    if (error)
+        return error;
+    if (value(line, "sampled") && !strcmp(answer, "-"))
+        return NOT_SUPPORTED;
+    read = load(said);
+    snprintf(beginning, sizeof beginning, "process %d ", device->index);
+    for (int i = 0; i < read; i++) {
+        if (strncmp(said[i], beginning, strlen(beginning)) || !value(said[i], "sm"))
+            continue;
+        if (there < space) {
+            memset(&found[there], 0, sizeof *found);
+            found[there].pid = number(said[i], "pid", 1);
+            found[there].sm = number(said[i], "sm", 0);
+            found[there].when = since + 1;
+        }
+        there++;
+    }
+    *count = there;
+    if (!there)
+        return NOT_FOUND;
+    return there > space ? TOO_SMALL : OK;
 }
 
 EXPORT int nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)

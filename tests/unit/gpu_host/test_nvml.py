@@ -56,6 +56,30 @@ def test_a_gpu_says_how_it_is(driver, source):
     ]
 
 
+def test_a_gpu_says_how_much_each_process_computes(driver, source):
+    driver.gpu(0)
+    driver.process(0, pid=17, used=512, sm=30)
+    driver.process(0, pid=9, used=1)
+    found = source()
+    for _ in range(2):
+        assert found.snapshot().process_utilisation == {fake.uuid(0): {17: 30.0}}
+
+
+def test_processes_that_compute_nothing_are_not_processes_that_say_nothing(driver, source):
+    driver.gpu(0)
+    driver.process(0, pid=9, used=1)
+    driver.gpu(1)
+    driver.gpu(2, sampled="-")
+    driver.process(2, pid=10, used=1, sm=30)
+    assert source().snapshot().process_utilisation == {fake.uuid(0): {}, fake.uuid(1): {}}
+
+
+def test_of_an_instance_nobody_says_how_much_its_processes_compute(driver, source):
+    driver.instance(0, 0)
+    driver.process(0, pid=9, used=1, sm=30)
+    assert source().snapshot().process_utilisation == {}
+
+
 def test_an_idle_gpu_reads_zero_and_not_nothing(driver, source):
     driver.gpu(0, used=0, util=0, temp=0, power=0)
     (reading,) = source().snapshot().readings.values()

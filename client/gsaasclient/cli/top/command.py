@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 from gsaasclient import ClientError
+from gsaasclient.cli import readings
 from gsaasclient.cli.output import print_document
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.top import view
@@ -54,7 +55,9 @@ def take_snapshot(client: Client) -> view.Snapshot:
         totals=gpus["totals"],
         gpus=gpus.get("gpus"),
         silent_hosts=[host["name"] for host in hosts if host["silent"]],
-        leases=get_all(client, f"/v1/leases{all_projects}", "leases")["leases"],
+        leases=readings.with_readings(
+            lambda version: get_all(client, f"/v1/leases{all_projects}", "leases", version)
+        )["leases"],
         queue={
             name: part
             for name, part in get_all(client, "/v1/queue", "places").items()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from gsaasclient.cli import readings
 from gsaasclient.cli.queue import describe_estimate
 from gsaasclient.cli.tables import cell, table
 
@@ -123,12 +124,21 @@ def _leases(leases: list[dict[str, Any]]) -> str:
             "degraded" if lease["degraded"] else "",
             lease["cgpus"]["count"],
             _size(lease["cgpus"]),
-            lease["created_at"][:19].replace("T", " "),
+            _rounded(readings.utilisation(lease)),
+            readings.used_mb(lease),
+            readings.per_second(readings.path(lease, "sent_bytes_per_second")),
+            readings.per_second(readings.path(lease, "received_bytes_per_second")),
+            readings.path(lease, "connections"),
+            readings.clock_time(lease.get("idle_since")),
+            readings.clock_time(lease["created_at"]),
         )
         for lease in leases
         if lease["status"] != "QUEUED"
     ]
-    headings = ("lease", "name", "project", "status", "", "cGPUs", "each", "since (UTC)")
+    headings = (
+        *("lease", "name", "project", "status", "", "cGPUs", "each", "busy %", "MiB in use"),
+        *("sent", "received", "conns", "idle since (UTC)", "since (UTC)"),
+    )
     return table(headings, rows) if rows else ""
 
 

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of leases: what their cGPUs and their masked paths did in the last day.
+
+1. A report is one statement, whatever it contains: it adds each reading to the rows of its slots, or overwrites these
+   if their interval is over (`gsaas.objects.readings`). Nobody reads a row before it is written.
+2. The tables refer to no other: a row is written without a lock of the lease, for which a claim would wait. Rows of
+   leases that have ended are deleted with age, not with the lease.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+
+from gsaas.db.models import (
+    CgpuReadingRow,
+    ClaimRow,
+    GpuRow,
+    LeaseRow,
+    PathReadingRow,
+    table_of,
+)
+from gsaas.db.upsert import accumulate
+from gsaas.objects.readings import (
+    QUIET_BYTES,
+    RESOLUTIONS,
+    SHOWN_FOR,
+    WHOLE,
+    CgpuInterval,
+    PathInterval,
+    number_of,
+    slots_of,
+)
+
+_CGPUS, _PATHS = table_of(CgpuReadingRow), table_of(PathReadingRow)
+_CLAIMS, _GPUS, _LEASES = table_of(ClaimRow), table_of(GpuRow), table_of(LeaseRow)
+
+_ZERO: ColumnElement[int] = literal_column("0")
+_QUIET: ColumnElement[int] = literal_column(str(QUIET_BYTES))
+KEPT = datetime.timedelta(days=1)
+_SLICE = datetime.timedelta(minutes=10)
+"""Rows that were last written within so long are deleted at once: a cluster limits the size of a transaction."""
+
+
+class CgpuReading(NamedTuple):
+    """What was read of a cGPU; None is not known."""
+
+    lease_id: str
+    position: int
+    utilisation: float | None
+    """Percent."""
+    used_mb: int | None
+    """MiB."""
+
+
+class PathReading(NamedTuple):
+    """The counters of the masked path of a lease."""
+
+    lease_id: str
+    sent_bytes: int
+    received_bytes: int
+    connections: int
+    dropped_packets: int
+
+
+class ClaimedCgpu(NamedTuple):
+    """A cGPU of a lease that claims a GPU."""
+
+    lease_id: str
+    position: int
+    gpu_uuid: str
+    claimed_at: datetime.datetime | None
+
+
+class Intervals(NamedTuple):
+    """What is stored of one lease."""
+
+    cgpus: list[CgpuInterval]
+    paths: list[PathInterval]
+
+
+def add_cgpus(
+    connection: Connection, readings: Iterable[CgpuReading], now: datetime.datetime
+) -> None:
+    """Add readings of cGPUs, which were taken *now* (UTC)."""
+    rows = [
+        {
+            **_key(reading.lease_id, slot._asdict(), now),
+            "position": reading.position,
+            "samples": int(reading.utilisation is not None),
+            "utilisation_sum": reading.utilisation or 0.0,
+            "used_mb": reading.used_mb,
+        }
+        for reading in sorted(readings)
+        for slot in slots_of(now)
+    ]
+
+    def changes(new: Any) -> Mapping[str, Any]:
+        old, same = _CGPUS.c, _CGPUS.c.number == new.number
+        is_quiet = and_(new.samples > _ZERO, new.utilisation_sum == _ZERO)
+        return {
+            "samples": case((same, old.samples + new.samples), else_=new.samples),
+            "utilisation_sum": case(
+                (same, old.utilisation_sum + new.utilisation_sum), else_=new.utilisation_sum
+            ),
+            "used_mb": case(
+                (and_(same, or_(new.used_mb.is_(None), old.used_mb > new.used_mb)), old.used_mb),
+                else_=new.used_mb,
+            ),
+            "busy_at": case((is_quiet, old.busy_at), else_=new.at),
+            "at": new.at,
+            "number": new.number,
+        }
+
+    accumulate(connection, _CGPUS, rows, changes)
+
+
+def add_paths(
+    connection: Connection, readings: Iterable[PathReading], now: datetime.datetime
+) -> None:
+    """Add readings of masked paths, which were taken *now* (UTC)."""
+    rows = [
+        {**reading._asdict(), **_key(reading.lease_id, slot._asdict(), now)}
+        for reading in sorted(readings)
+        for slot in slots_of(now)
+    ]
+
+    def changes(new: Any) -> Mapping[str, Any]:
+        old = _PATHS.c
+        sent, received = new.sent_bytes - old.sent_bytes, new.received_bytes - old.received_bytes
+        is_quiet = and_(sent >= _ZERO, received >= _ZERO, sent + received <= _QUIET)
+        return {
+            "busy_at": case((is_quiet, old.busy_at), else_=new.at),
+            "sent_bytes": new.sent_bytes,
+            "received_bytes": new.received_bytes,
+            "connections": new.connections,
+            "dropped_packets": new.dropped_packets,
+            "at": new.at,
+            "number": new.number,
+        }
+
+    accumulate(connection, _PATHS, rows, changes)
+
+
+def of_lease(connection: Connection, lease_id: str) -> Intervals:
+    """Return all that is stored of a lease."""
+    return _read(connection, [lease_id]).get(lease_id, Intervals([], []))
+
+
+def newest(
+    connection: Connection, lease_ids: Collection[str], now: datetime.datetime
+) -> dict[str, Intervals]:
+    """Return what the latest readings of these leases, and whether they are idle, follow from *now*: a few rows each.
+
+    Leases without any are left out.
+    """
+    minutes = RESOLUTIONS[0]
+    current = number_of(now, minutes.seconds)
+    # One more than is shown: rates are differences to the one before.
+    slots = [(current - ago) % minutes.kept for ago in range(SHOWN_FOR + 2)]
+    return _read(connection, lease_ids, slots)
+
+
+def claimed_on(connection: Connection, host: str) -> list[ClaimedCgpu]:
+    """Return the cGPUs of leases that claim GPUs of *host*."""
+    query = (
+        select(_CLAIMS.c.lease_id, _CLAIMS.c.position, _CLAIMS.c.gpu_uuid, _LEASES.c.claimed_at)
+        .join_from(_GPUS, _CLAIMS, _CLAIMS.c.gpu_uuid == _GPUS.c.uuid)
+        .join(_LEASES, _LEASES.c.id == _CLAIMS.c.lease_id)
+        .where(_GPUS.c.host_name == host)
+    )
+    return [ClaimedCgpu(*row) for row in connection.execute(query)]
+
+
+def forget_some(connection: Connection, now: datetime.datetime) -> bool:
+    """Delete some of the rows that nobody has written for a day; return whether there may be more of them."""
+    end = now - KEPT
+    more = False
+    for table in (_CGPUS, _PATHS):
+        oldest = connection.scalar(select(func.min(table.c.at)))
+        if oldest is not None and oldest < end:
+            until = min(end, oldest + _SLICE)
+            connection.execute(delete(table).where(table.c.at <= until))
+            more = more or until < end
+    return more
+
+
+def _key(
+    lease_id: str, slot: Mapping[str, int], now: datetime.datetime
+) -> dict[str, str | int | datetime.datetime]:
+    """Return the columns that both tables have. What is seen first counts as in use until then."""
+    return {"lease_id": lease_id, **slot, "at": now, "busy_at": now}
+
+
+def _read(
+    connection: Connection, lease_ids: Collection[str], minutes: Sequence[int] | None = None
+) -> dict[str, Intervals]:
+    """Return what is stored of these leases; with *minutes*, only `WHOLE` and the minutes in these slots."""
+    found: dict[str, Intervals] = {}
+
+    def rows_of(query: Select[Any], columns: Any) -> Any:
+        return connection.execute(query.where(*_conditions(columns, lease_ids, minutes)))
+
+    cgpu_columns = [_CGPUS.c[name] for name in CgpuInterval.__dataclass_fields__]
+    for lease_id, *values in rows_of(select(_CGPUS.c.lease_id, *cgpu_columns), _CGPUS.c):
+        found.setdefault(lease_id, Intervals([], [])).cgpus.append(CgpuInterval(*values))
+    path_columns = [_PATHS.c[name] for name in PathInterval.__dataclass_fields__]
+    for lease_id, *values in rows_of(select(_PATHS.c.lease_id, *path_columns), _PATHS.c):
+        found.setdefault(lease_id, Intervals([], [])).paths.append(PathInterval(*values))
+    return found
+
+
+def _conditions(
+    columns: Any, lease_ids: Collection[str], minutes: Sequence[int] | None
+) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [columns.lease_id.in_(sorted(lease_ids))]
+    if minutes is not None:
+        newest_minutes = and_(
+            columns.resolution == RESOLUTIONS[0].seconds, columns.slot.in_(minutes)
+        )
+        conditions.append(or_(columns.resolution == WHOLE, newest_minutes))
+    return conditions
