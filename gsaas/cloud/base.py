@@ -20,6 +20,7 @@ from stevedore.exception import NoMatches
 from stevedore.extension import ExtensionManager
 
 from gsaas.context import RequestContext
+from gsaas.objects.plain_server import PlainServer
 
 NAMESPACE = "gsaas.cloud"
 
@@ -84,6 +85,8 @@ class ServerChange:
     server_id: str
     lease_id: str | None = None
     """The lease that the server's tag names. The server's owner can set any tag."""
+    asks: bool = False
+    """Whether the server has properties that ask for cGPUs (`gsaas.objects.plain_server`)."""
 
 
 class Cloud(abc.ABC):
@@ -152,6 +155,10 @@ class Cloud(abc.ABC):
     @abc.abstractmethod
     def delete(self, owner: Owner) -> None:
         """Delete the server of a lease with its ports; do nothing if there is none."""
+
+    def plain_server(self, server_id: str) -> PlainServer | None:
+        """Return a server that may be a plain one; None if there is none, or this cloud has no plain servers."""
+        return None
 
     def server_hosts(self) -> Mapping[str, str] | None:
         """Return server id -> host, for all servers of all projects that are on a host.

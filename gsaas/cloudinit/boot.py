@@ -23,8 +23,9 @@ or the cloud's vendor data brought; boothooks all run.
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gsaas.cloudinit.environment import SEARCH_PATH, pam_lines, validate
@@ -169,6 +170,28 @@ def boothook(env: Mapping[str, str], masked_prefix: str, *, system_services: boo
         + _subshell(route_script(masked_prefix, wait=0), " 2>/dev/null")
     )
     return "#cloud-boothook\n#!/bin/sh\n# Written by GSaaS.\n" + "".join(steps)
+
+
+def files_script(files: Sequence[Mapping[str, Any]]) -> str:
+    """Return a script that writes *files*, entries of `write_files`, each completely or not at all."""
+    steps = []
+    for each in files:
+        path, folder = (
+            shlex.quote(each["path"]),
+            shlex.quote(posixpath.dirname(each["path"])),
+        )
+        draft = shlex.quote(f"{each['path']}.gsaas")
+        steps.append(
+            f"mkdir -p {folder} && printf '%s' {shlex.quote(each['content'])} >{draft} && "
+            f"chmod {each['permissions']} {draft} && mv -f {draft} {path}\n"
+        )
+    return "#!/bin/sh\n# Written by GSaaS.\numask 022\n" + "".join(steps)
+
+
+def vendor_boothook(hook: str, files: Sequence[Mapping[str, Any]]) -> str:
+    """Return *hook*, the result of `boothook`, as one that writes *files* before."""
+    head = "#cloud-boothook\n#!/bin/sh\n# Written by GSaaS.\n"
+    return head + _subshell(files_script(files)) + hook.removeprefix(head)
 
 
 def boot_files(masked_prefix: str, *, wait: int) -> list[dict[str, Any]]:

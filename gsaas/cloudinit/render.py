@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user data of a server with cGPUs. Pure: no I/O."""
+"""The user data, or the vendor data, of a server with cGPUs. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ def user_data(
     files += boot.boot_files(masked_prefix, wait=interface_wait)
     hook = boot.boothook(env, masked_prefix, system_services=system_services)
     return parts.encode(parts.compose({"write_files": files}, caller, hook))
+
+
+def vendor_data(
+    env: Mapping[str, str],
+    masked_prefix: str,
+    *,
+    interface_wait: int = 60,
+    system_services: bool = True,
+) -> str:
+    """Return the vendor data of a server that GSaaS does not make: a script that writes what `user_data` writes.
+
+    A boothook alone, because cloud-init runs the boothooks of vendor data and of user data, but merges their
+    cloud-configs by replacing: a tenant's own `write_files` would take the place of ours. Raises `ValueError` for an
+    environment that cannot be represented.
+    """
+    files = environment.environment_files(env, system_services=system_services)
+    files += boot.boot_files(masked_prefix, wait=interface_wait)
+    hook = boot.boothook(env, masked_prefix, system_services=system_services)
+    return boot.vendor_boothook(hook, files)

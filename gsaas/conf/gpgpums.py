@@ -38,9 +38,19 @@ OPTS: list[cfg.Opt] = [
         default=500,
         min=1,
         max=100000,
-        help="Number of recent requests, as seen by one process, from which fragmentation-gradient derives the typical "
-        "request. At 1, it considers only the current request; a very large number gives old requests too much "
-        "weight.",
+        help="Number of recent requests, as seen by one process, from which fragmentation-gradient and local-gradient "
+        "derive the typical request. At 1, they consider only the current request; a very large number gives old "
+        "requests too much weight.",
+    ),
+    cfg.FloatOpt(
+        "remote_price",
+        default=1.0,
+        min=0.0,
+        max=10000.0,
+        help="What local-gradient adds for a GPU on another host than the consumer's, in percent of the cGPU's memory: "
+        "a remote GPU is selected if it leaves that much less memory fragmented than any local one. At 0, local GPUs "
+        "only win ties, which are frequent where requests have usual sizes; with the largest value, a remote GPU is "
+        "hardly ever selected if a local one fits. Lower it where the network is fast, and raise it where it is slow.",
     ),
     cfg.IntOpt(
         "gpu_subset_size",

@@ -31,6 +31,24 @@ is left alone, which suits images whose dynamic linker finds the libraries by it
 that holds nothing else: every program of the server looks there first.
 """,
     ),
+    cfg.StrOpt(
+        "client_version",
+        help="""
+The version of the middleware's client libraries in your images, as its daemons tell theirs: `gsaas-manage
+check` then names the GPU hosts whose daemons have another one. A client and a daemon of LUPINE that differ hang
+without a message. Unset, only the GPU hosts are compared with each other.
+""",
+    ),
+    cfg.BoolOpt(
+        "several_daemons",
+        default=False,
+        help="""
+Whether a lease may have several cGPUs with a middleware whose clients confuse devices if two daemons
+return the same device pointer. That is LUPINE; others ignore this option. Off, such a request is refused
+with this reason. On, a program may compute with the data of another of its cGPUs, without an error, if the
+driver of your GPUs hands out equal pointers: `gsaas-manage prove gpu-host` measures whether it does.
+""",
+    ),
     cfg.BoolOpt(
         "native",
         default=False,

@@ -25,6 +25,7 @@ from gsaas.api.rbac import (
     queue,
     settings,
     usage,
+    vendordata,
 )
 
 MODULES = (
@@ -40,6 +41,7 @@ MODULES = (
     limits,
     usage,
     settings,
+    vendordata,
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from oslo_policy import policy
 
+from gsaas.api.rbac import leases
 from gsaas.context import RequestContext
 
 MAX_AGE = 1.0
@@ -45,3 +46,8 @@ class DecisionCache:
         if allowed is None:
             allowed = decisions[question] = bool(self._enforcer.enforce(rule, target, context))
         return allowed
+
+    def may_launch(self, context: RequestContext) -> bool:
+        """Return whether a caller may launch leases in the project of *context*."""
+        own = {"project_id": context.project_id, "user_id": context.user_id}
+        return self.allows(leases.CREATE, own, context)

@@ -13,7 +13,9 @@ SHOW = "gsaas:leases:show"
 SHOW_PLACEMENT = "gsaas:leases:show-placement"
 CREATE = "gsaas:leases:create"
 CREATE_WITHOUT_SERVER = "gsaas:leases:create-without-server"
+SHOW_READINGS = "gsaas:leases:show-readings"
 ENVIRONMENT = "gsaas:leases:environment"
+UPDATE = "gsaas:leases:update"
 DELETE = "gsaas:leases:delete"
 KEEP = "gsaas:leases:keep"
 PRIORITISE = "gsaas:leases:prioritise"
@@ -40,7 +42,9 @@ def rules() -> list[policy.DocumentedRuleDefault]:
                 {"method": "GET", "path": f"{COLLECTION}?all_projects=true"},
                 {"method": "GET", "path": ITEM},
                 {"method": "GET", "path": f"{ITEM}/environment"},
+                {"method": "GET", "path": f"{ITEM}/readings"},
                 {"method": "POST", "path": f"{ITEM}/keepalive"},
+                {"method": "PATCH", "path": ITEM},
                 {"method": "DELETE", "path": ITEM},
                 {"method": "GET", "path": "/v1/queue"},
             ],
@@ -54,6 +58,13 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
+            SHOW_READINGS,
+            base.READER_OR_SERVICE,
+            "Show what the cGPUs of a lease did in the last day.",
+            [{"method": "GET", "path": f"{ITEM}/readings"}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
             SHOW_PLACEMENT,
             base.ADMIN,
             "See which GPUs, hosts and real addresses a lease has, or which ones a checked request "
@@ -62,6 +73,7 @@ def rules() -> list[policy.DocumentedRuleDefault]:
                 {"method": "GET", "path": COLLECTION},
                 {"method": "GET", "path": ITEM},
                 {"method": "POST", "path": COLLECTION},
+                {"method": "PATCH", "path": ITEM},
                 {"method": "DELETE", "path": ITEM},
                 {"method": "POST", "path": "/v1/checks"},
             ],
@@ -86,7 +98,10 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             PRIORITISE,
             base.ADMIN,
             "Ask for cGPUs with a priority above 0, to be served before other requests in the queue.",
-            [{"method": "POST", "path": COLLECTION}],
+            [
+                {"method": "POST", "path": COLLECTION},
+                {"method": "PATCH", "path": ITEM},
+            ],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(
@@ -101,6 +116,13 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             base.MEMBER,
             "Keep a lease alive that ends when its client stops reporting.",
             [{"method": "POST", "path": f"{ITEM}/keepalive"}],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            UPDATE,
+            base.MEMBER,
+            "Change the name of a lease, or its priority in the queue.",
+            [{"method": "PATCH", "path": ITEM}],
             scope_types=["project"],
         ),
         policy.DocumentedRuleDefault(

@@ -32,6 +32,7 @@ from gsaas.cloud.nova.clients import (
     translated_errors,
 )
 from gsaas.context import RequestContext
+from gsaas.objects.plain_server import PlainServer
 
 LOG = logging.getLogger(__name__)
 
@@ -103,13 +104,10 @@ class NovaCloud(Cloud):
         return Server(answer["server"]["id"], ServerStatus.BUILD, None, None)
 
     def find(self, owner: Owner) -> Server | None:
-        server = self._get(owner.server_id) if owner.server_id else self._find_by_tag(owner)
-        if server is None or server["status"] in servers.GONE:
+        found = self._get(owner.server_id) if owner.server_id else self._find_by_tag(owner)
+        server = _existing(found)
+        if server is None:
             return None
-        if server["status"] == servers.UNKNOWN:
-            raise exceptions.CloudUnavailable(
-                reason="Nova cannot reach the cell that has the server"
-            )
         return servers.describe(server, self._ports(server["id"]))
 
     def delete(self, owner: Owner) -> None:
@@ -125,6 +123,10 @@ class NovaCloud(Cloud):
         except RequestRejected as rejected:
             _require_not_found(rejected)  # the server is gone already
 
+    def plain_server(self, server_id: str) -> PlainServer | None:
+        server = _existing(self._get(server_id))
+        return None if server is None else servers.plain(server)
+
     def server_hosts(self) -> dict[str, str]:
         found = map(servers.placement, self._list({"all_tenants": True}))
         return {server_id: host for server_id, host in found if host is not None}
@@ -133,10 +135,7 @@ class NovaCloud(Cloud):
         if since is None:
             since = timeutils.utcnow() - _FIRST_PERIOD
         query = {"all_tenants": True, "changes-since": f"{since - servers.SKEW:%Y-%m-%dT%H:%M:%S}"}
-        return [
-            ServerChange(server["id"], server_tags.lease_of(server.get("tags", ())))
-            for server in self._list(query)
-        ]
+        return [servers.change(server) for server in self._list(query)]
 
     def _caller_clients(self, context: RequestContext) -> Clients:
         """Return clients with the token of *context*; raise `ServerRefused` if it has none."""
@@ -202,6 +201,15 @@ class NovaCloud(Cloud):
                 return [port.to_dict(original_names=True) for port in found]
         except RequestRejected as rejected:
             raise _misconfigured("Neutron", rejected) from rejected
+
+
+def _existing(server: servers.Document | None) -> servers.Document | None:
+    """Return *server*, None if it is deleted; raise `CloudUnavailable` if Nova knows no more than its id."""
+    if server is None or server["status"] in servers.GONE:
+        return None
+    if server["status"] == servers.UNKNOWN:
+        raise exceptions.CloudUnavailable(reason="Nova cannot reach the cell that has the server")
+    return server
 
 
 def _require_not_found(rejected: RequestRejected) -> None:

@@ -8,7 +8,10 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gsaas.cloud.base import Port, Server, ServerStatus
+from gsaas.cloud import server_tags
+from gsaas.cloud.base import Port, Server, ServerChange, ServerStatus
+from gsaas.objects import plain_server
+from gsaas.objects.plain_server import PlainServer
 
 Document = Mapping[str, Any]
 """A server of Nova's API or a port of Neutron's, decoded from JSON."""
@@ -21,6 +24,8 @@ UNKNOWN = "UNKNOWN"
 """Nova's status of a server whose cell it cannot reach."""
 SKEW = datetime.timedelta(seconds=60)
 """How far the clocks of controllers may differ."""
+_USABLE = frozenset({"BUILD", "ACTIVE", "REBUILD"})
+"""Nova's statuses of servers that are being built or run."""
 _STATUSES = {
     "BUILD": ServerStatus.BUILD,
     "ERROR": ServerStatus.ERROR,
@@ -36,6 +41,28 @@ def describe(server: Document, ports: Sequence[Document]) -> Server:
     fault = server.get("fault", {}).get("message") if status is ServerStatus.ERROR else None
     host = server.get("OS-EXT-SRV-ATTR:host")
     return Server(server["id"], status, host or None, first_port(server, ports), fault)
+
+
+def plain(server: Document) -> PlainServer:
+    """Return what decides whether a server gets cGPUs as a plain one."""
+    deleting = server.get("OS-EXT-STS:task_state") in DELETING
+    return PlainServer(
+        id=server["id"],
+        project_id=server["tenant_id"],
+        user_id=server["user_id"],
+        name=server["name"],
+        host=server.get("OS-EXT-SRV-ATTR:host") or None,
+        is_usable=server["status"] in _USABLE and not deleting,
+        lease_id=server_tags.lease_of(server.get("tags", ())),
+        extra_specs=_extra_specs(server),
+        metadata=server.get("metadata", {}),
+    )
+
+
+def change(server: Document) -> ServerChange:
+    """Return a server of a list of those that have changed."""
+    asks = plain_server.asks(_extra_specs(server), server.get("metadata", {}))
+    return ServerChange(server["id"], server_tags.lease_of(server.get("tags", ())), asks)
 
 
 def placement(server: Document) -> tuple[str, str | None]:
@@ -78,6 +105,12 @@ def oldest(servers: Sequence[Document], since: datetime.datetime) -> Document | 
         if server["status"] not in GONE and _created(server) >= since - SKEW
     ]
     return min(existing, key=lambda server: (server["created"], server["id"]), default=None)
+
+
+def _extra_specs(server: Document) -> Mapping[str, str]:
+    """Return the extra specs of a server's flavor; none if Nova does not show them to the one who asked."""
+    specs: Mapping[str, str] = server.get("flavor", {}).get("extra_specs") or {}
+    return specs
 
 
 def _created(server: Document) -> datetime.datetime:

@@ -7,8 +7,9 @@ import datetime
 
 import pytest
 
-from gsaas.cloud.base import Port, Server, ServerStatus
+from gsaas.cloud.base import Port, Server, ServerChange, ServerStatus
 from gsaas.cloud.nova import servers
+from gsaas.objects.plain_server import PlainServer
 
 FIRST = {
     "id": "11111111-2222-3333-4444-555555555555",
@@ -151,3 +152,43 @@ def test_a_server_older_than_its_lease_is_not_its_server():
 def test_a_deleted_server_is_not_the_lease_s(status):
     assert servers.oldest([tagged("gone", 2, status)], CLAIMED) is None
     assert servers.oldest([], CLAIMED) is None
+
+
+def plain_document(**more):
+    """Return a server with what decides whether it gets cGPUs."""
+    flavor = {"original_name": "gpu", "extra_specs": {"gsaas:ncgpus": "1"}}
+    owned = {"name": "web", "tenant_id": "p", "user_id": "u", "metadata": {"a": "b"}}
+    return server_document(**{"flavor": flavor, "tags": ["x"], **owned, **more})
+
+
+def test_a_plain_server_is_its_owners_with_the_properties_that_nova_stores():
+    assert servers.plain(plain_document()) == PlainServer(
+        id="s",
+        project_id="p",
+        user_id="u",
+        name="web",
+        host="here",
+        is_usable=True,
+        extra_specs={"gsaas:ncgpus": "1"},
+        metadata={"a": "b"},
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"status": "ERROR"},
+        {"status": "SHELVED_OFFLOADED"},
+        {"status": "SHUTOFF"},
+        {"OS-EXT-STS:task_state": "deleting"},
+    ],
+)
+def test_a_server_that_neither_boots_nor_runs_gets_no_cgpus(more):
+    assert not servers.plain(plain_document(**more)).is_usable
+
+
+def test_a_change_says_whether_the_server_asks_for_cgpus_and_whose_lease_made_it():
+    assert servers.change(plain_document()) == ServerChange("s", asks=True)
+    made = plain_document(tags=["gsaas-lease-l"], flavor={"original_name": "small"})
+    assert servers.change(made) == ServerChange("s", "l")
+    assert servers.change({"id": "s", "status": "DELETED"}) == ServerChange("s")

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that tenants make with `openstack server create` alone get their cGPUs because of their properties.
+
+Everything is real, as in `test_end_to_end`: Nova asks GSaaS for vendor data, and cloud-init in the guest runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openstack.connection import Connection
+
+from tests.openstack import users
+from tests.openstack.bed import credentials, settings
+from tests.openstack.guest_client import (
+    ASK,
+    MASKED,
+    NOT_GIVEN,
+    REAL,
+    answers,
+    environment,
+    heard,
+    holders,
+    mappings,
+    output,
+    run,
+    shown,
+)
+from tests.openstack.servers import Servers
+
+pytestmark = users.pytestmark
+
+TENANT = settings.TENANTS[0]
+DOCUMENT = Path(__file__).parents[2] / "doc" / "plain-servers.md"
+HERE = {"mycloud": TENANT, "debian": settings.IMAGE, "m1.small": settings.FAKE_FLAVOR}
+"""What the page calls something -> what it is called in this cloud."""
+SHARES = {"gsaas:ncgpus": "2", "gsaas:poolmem": "2048", "gsaas:mode": "shared"}
+Eventually = Callable[[Callable[[], Any]], Any]
+
+
+@pytest.fixture
+def gpu_flavor(admin: Connection) -> Iterator[Callable[..., str]]:
+    """Makes flavors like another one with properties of GSaaS, as an operator does."""
+    flavors = []
+
+    def gpu_flavor(like: str, properties: dict[str, str]) -> str:
+        model = admin.compute.find_flavor(like)
+        flavor = admin.compute.create_flavor(
+            name=f"{like}-with-cgpus", ram=model.ram, vcpus=model.vcpus, disk=model.disk
+        )
+        flavors.append(flavor)
+        specs = admin.compute.fetch_flavor_extra_specs(model).extra_specs
+        admin.compute.create_flavor_extra_specs(flavor, {**specs, **properties})
+        return flavor.name
+
+    yield gpu_flavor
+    for flavor in flavors:
+        admin.compute.delete_flavor(flavor)
+
+
+@pytest.fixture
+def create(admin: Connection, tenant: Connection) -> Iterator[Callable[..., Any]]:
+    """Makes servers with `openstack server create`; deletes them, and sees that nothing is left of them."""
+    servers = Servers(admin, tenant)
+    made: list[str] = []
+
+    def create(name: str, *words: str) -> Any:
+        said = output(TENANT, "openstack", "server", "create", *words, name, "-f", "json")
+        made.append(json.loads(said)["id"])
+        return tenant.compute.get_server(made[-1])
+
+    yield create
+    for server_id in made:
+        tenant.compute.delete_server(server_id, ignore_missing=True)
+    for server_id in made:
+        server = tenant.compute.find_server(server_id)
+        if server is not None:
+            tenant.compute.wait_for_delete(server, interval=0.5, wait=300)
+    assert servers.remains() == []
+
+
+def place(flavor: str) -> tuple[str, ...]:
+    """Return the options that any server needs."""
+    return (f"--image={settings.IMAGE}", f"--network={settings.NETWORK}", f"--flavor={flavor}")
+
+
+def lease_of(server: Any) -> dict[str, Any] | None:
+    """Return the lease of a server, as its owner sees it."""
+    listed = run(TENANT, "list")
+    return next((lease for lease in listed if (lease["server"] or {}).get("id") == server.id), None)
+
+
+def test_a_plain_server_of_a_gpu_flavor_has_its_cgpus_until_it_is_deleted(
+    create: Callable,
+    gpu_flavor: Callable,
+    admin: Connection,
+    tenant: Connection,
+    eventually: Eventually,
+    tmp_path: Path,
+):
+    client = tmp_path / "client.yaml"
+    client.write_text(ASK)
+    before = mappings()
+    flavor = gpu_flavor(settings.FLAVOR, SHARES)
+
+    server = create("plain", *place(flavor), f"--user-data={client}")
+    lease = eventually(lambda: lease_of(server))
+    assert (lease["name"], lease["project_id"]) == ("plain", tenant.current_project_id)
+    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    assert mappings() == before + 2
+
+    def console() -> str:
+        return tenant.compute.get_server_console_output(server.id)["output"]
+
+    said = eventually(lambda: heard(console()))
+    assert environment(said) == {
+        "RCUDA_DEVICE_COUNT": "2",
+        "RCUDA_DEVICE_0": "169.254.71.1:0",
+        "RCUDA_DEVICE_1": "169.254.71.2:0",
+        "RCUDA_RESERVED_GPU_MEMORY_0": "2048",
+        "RCUDA_RESERVED_GPU_MEMORY_1": "2048",
+    }
+    answered = answers(said)
+    devices = shown(lease["id"])["devices"]
+    assert tuple(device["masked_address"] for device in devices) == MASKED
+    for device in devices:
+        answer = answered.pop(device["masked_address"])
+        assert (answer["gpu"], answer["host"]) == (device["gpu_uuid"], device["gpu_host"])
+    assert answered == {NOT_GIVEN: {}, **{address: {} for address in REAL}}
+
+    tenant.compute.delete_server(server.id)
+    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+    assert mappings() == before
+    assert lease["id"] not in holders()
+
+
+def documented(pattern: str) -> str:
+    """Return what the page about plain servers has between lines that begin so, with this cloud's names."""
+    text = re.search(pattern, DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)[1]
+    for name, ours in HERE.items():
+        text = text.replace(name, ours)
+    return text
+
+
+def test_metadata_asks_for_cgpus_as_the_page_shows_it_and_a_notification_is_enough(
+    create: Callable, tenant: Connection, eventually: Eventually
+):
+    """Servers of fake hypervisors have no config drive: nobody asks GSaaS for their vendor data."""
+    command = documented(r"^    openstack server create ([^\n]*\\\n[^\n]*--property[^\n]*) web$")
+    server = create("noticed", *shlex.split(command.replace("\\\n", "")))
+    lease = eventually(lambda: lease_of(server))
+    assert lease["cgpus"]["count"] == 2
+    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    tenant.compute.delete_server(server.id)
+    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+    assert lease["id"] not in holders()
+
+
+def test_the_example_with_openstacksdk_makes_a_server_with_cgpus(
+    tenant: Connection, eventually: Eventually
+):
+    example = documented(r"^```python\n(.*?)^```$")
+    done = subprocess.run(
+        [sys.executable, "-c", example],
+        env={"PATH": os.environ["PATH"], "OS_CLIENT_CONFIG_FILE": str(credentials.CLOUDS)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    server = tenant.compute.find_server("web")
+    try:
+        lease = eventually(lambda: lease_of(server))
+        assert (lease["name"], lease["cgpus"]["memory_mb"]) == ("web", 2048)
+        eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    finally:
+        tenant.compute.delete_server(server)
+        tenant.compute.wait_for_delete(server, interval=0.5, wait=300)
+    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+
+
+def test_without_gpus_for_it_a_server_fails_with_the_reason(
+    create: Callable, tenant: Connection, eventually: Eventually
+):
+    server = create("too-large", *place(settings.FLAVOR), "--property=gsaas:ncgpus=1000")
+    failed = eventually(
+        lambda: (
+            (found := tenant.compute.get_server(server.id)).status in ("ERROR", "ACTIVE") and found
+        )
+    )
+    assert failed.status == "ERROR"
+    assert "cGPUs" in failed.fault["message"]
