@@ -3,42 +3,49 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 
 from gsaas.db import hosts
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import ENTITLED, Status
 
-FAILED_DAEMON_STATES = ("down", "unresponsive")
-"""States, as monitors report them, of a daemon that has worked before and does not now."""
+DOWN = "down"
+FAILED_DAEMON_STATES = (DOWN, "unresponsive")
+"""States, as monitors report them, of a daemon that does not work and should."""
 
 
-def reasons(lease: Lease, timeout: float) -> list[str]:
+def reasons(lease: Lease, timeout: float, now: datetime.datetime) -> list[str]:
     """Return what is wrong with the GPUs of *lease*, without duplicates; an empty list for most leases.
 
-    A host counts as silent after *timeout* seconds without a report, or after a few of its own report intervals if
-    these are longer.
+    A host counts as silent *now*, by the clock of the database, after *timeout* seconds without a report, or
+    after a few of its own report intervals if these are longer.
     """
     if lease.status not in ENTITLED:
         return []
-    return list(dict.fromkeys(_problems(lease, timeout)))
+    return list(dict.fromkeys(_problems(lease, timeout, now)))
 
 
-def _problems(lease: Lease, timeout: float) -> Iterator[str]:
+def _problems(lease: Lease, timeout: float, now: datetime.datetime) -> Iterator[str]:
     for claim in lease.claims:
         gpu, host = claim.gpu, claim.gpu.host
         if gpu.withdrawn_reason is not None:
             yield f"GPU {gpu.uuid} on {host.name}: {gpu.withdrawn_reason}"
-        if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout):
+        if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout, now):
             yield f"the monitor of {host.name} does not report"
-        # Before that the engine still waits for the daemon to start.
-        if lease.status == Status.ACTIVE and (state := _failed_daemon_state(claim)) is not None:
+        if (state := _failed_daemon_state(claim, lease.status == Status.ACTIVE)) is not None:
             yield f"the daemon of GPU {gpu.uuid} on {host.name} is {state}"
 
 
-def _failed_daemon_state(claim: Claim) -> str | None:
-    """Return the state of the daemon of a cGPU if it has failed, else None."""
+def _failed_daemon_state(claim: Claim, was_healthy: bool) -> str | None:
+    """Return the state of the daemon of a cGPU if it has failed, with the reason if that is known; else None.
+
+    Unless it *was_healthy*, one that does not answer yet has not failed: the engine waits for it.
+    """
     daemons = (claim.gpu.host.monitor_report or {}).get("daemons", {})
     key = f"{claim.lease_id}-{claim.position}" if claim.daemon_port else f"gpu-{claim.gpu_uuid}"
-    state = daemons.get(key.replace("/", "_"), {}).get("state")
-    return state if state in FAILED_DAEMON_STATES else None
+    status = daemons.get(key.replace("/", "_"), {})
+    state: str | None = status.get("state")
+    if state not in FAILED_DAEMON_STATES or (state != DOWN and not was_healthy):
+        return None
+    return f"{state}: {status['detail']}" if status.get("detail") else state

@@ -23,6 +23,7 @@ from oslo_log import log
 
 from gsaas import exceptions
 from gsaas.api import microversions
+from gsaas.api.validations import Validations
 from gsaas.context import RequestContext
 
 LOG = log.getLogger(__name__)
@@ -55,6 +56,7 @@ class Keystone:
         self._middleware = auth_token.AuthProtocol(
             _mark_valid, {"oslo_config_config": conf, **_FIXED}
         )
+        self._validations = Validations()
         options = conf[SECTION]
         if not (options.auth_type or options.auth_section):
             raise KeystoneNotConfigured(
@@ -64,6 +66,12 @@ class Keystone:
 
     def __call__(self, request: flask.Request) -> RequestContext:
         """Return the caller's context; raises `Unauthorized` or `IdentityUnavailable`."""
+        token = request.headers.get(HEADER)
+        if token is None:
+            return self._validate(request)
+        return self._validations.run(token, lambda: self._validate(request))
+
+    def _validate(self, request: flask.Request) -> RequestContext:
         environ = dict(request.environ)  # the middleware writes into it
         environ.pop(_VALIDATED, None)
         try:

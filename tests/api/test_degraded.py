@@ -130,3 +130,36 @@ def test_the_command_line_shows_it(desk):
     desk.sit("admin")
     assert "GPU GPU-0001-0 on gpu1: it fails: GPU is lost" in desk.type("show", lease)[1]
     assert "withdrawn: it fails: GPU is lost" in desk.type("gpus")[1]
+
+
+def test_a_lease_that_waits_for_a_daemon_is_degraded_if_that_is_down(world):
+    lease = world.launch("member", mode="shared", memory_mb=1024, policy="first-fit")["id"]
+
+    def daemon_is(state: str, detail: str | None = None) -> None:
+        with world.database.write() as session:
+            host = session.get_one(models.HostRow, "gpu1")
+            status = {"state": state, "detail": detail}
+            host.monitor_report = {"daemons": {"gpu-GPU-0001-0": status}}
+
+    daemon_is("unresponsive")
+    assert condition(world, lease) == ("CLAIMED", False, [])
+    daemon_is("down", "there is no /run/mps/control")
+    why = "the daemon of GPU GPU-0001-0 on gpu1 is down: there is no /run/mps/control"
+    assert condition(world, lease) == ("CLAIMED", True, [why])
+
+
+@pytest.mark.parametrize(
+    ("caller", "path"),
+    [
+        ("admin", "/v1/hosts"),
+        ("admin", "/v1/hosts/gpu1"),
+        ("member", "/v1/leases"),
+        ("member", "/v1/leases/{lease}"),
+    ],
+)
+def test_a_request_that_reads_the_database_asks_its_clock_on_the_same_connection(
+    world, lease, caller, path, monkeypatch
+):
+    """With a pool that is used up, a second connection for each request would block them all."""
+    monkeypatch.setattr(world.database, "now", lambda: pytest.fail("asked by a second connection"))
+    assert world.call(caller, "GET", path.format(lease=lease)).status_code == 200

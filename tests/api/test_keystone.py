@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
 import pytest
 
 import gsaas.conf
 from gsaas.api.keystone import Keystone, KeystoneNotConfigured
 from tests.api.world import World, only_error
 from tests.support import keystone as double
+from tests.support.waiting import until
 
 SETTINGS = """
 [keystone_authtoken]
@@ -102,6 +105,39 @@ def test_a_keystone_that_is_away_is_not_the_callers_fault(world, keystone):
     assert only_error(ask(world, "mine"))["code"] == "gsaas.identity.unavailable"
     keystone.away = False
     assert ask(world, "mine").status_code in (200, 403)
+
+
+def at_once(world: World, token: str, number: int) -> list[Future]:
+    """The answers to *number* requests with one token that come while the first still waits for Keystone."""
+    executor = ThreadPoolExecutor(number)
+    answers = [executor.submit(ask, world, token) for _ in range(number)]
+    executor.shutdown(wait=False)
+    return answers
+
+
+def test_requests_with_one_token_ask_keystone_once(world, keystone):
+    keystone.give_out("mine", roles=["reader"])
+    keystone.may_answer.clear()
+    answers = at_once(world, "mine", 8)
+    until(lambda: keystone.checked, "the first question")
+    wait(answers, 0.2)  # others would ask meanwhile
+    keystone.may_answer.set()
+    assert {answer.result().status_code for answer in answers} == {200}
+    assert keystone.checked == ["mine"]
+
+
+def test_requests_that_wait_for_a_keystone_that_is_away_fail_together(world, keystone):
+    keystone.give_out("mine", roles=["reader"])
+    keystone.may_answer.clear()
+    answers = at_once(world, "mine", 8)
+    until(lambda: keystone.checked, "the first question")
+    wait(answers, 0.2)
+    keystone.away = True
+    keystone.may_answer.set()
+    assert {answer.result().status_code for answer in answers} == {503}
+    assert keystone.checked == ["mine"]
+    keystone.away = False
+    assert ask(world, "mine").status_code == 200
 
 
 def test_a_keystone_that_does_not_listen_is_not_the_callers_fault(tmp_path):

@@ -30,6 +30,9 @@ class Keystone:
         self.refusal = "The request you have made requires authentication."
         self.away = False
         """Answers 503 to everything."""
+        self.may_answer = threading.Event()
+        """While it is not set, tokens are checked and nothing is answered."""
+        self.may_answer.set()
         self.checked: list[str] = []
         """Tokens that were checked, in order."""
         self.endpoints: list[dict[str, str]] = []
@@ -111,6 +114,9 @@ class Keystone:
             case "GET", "/v3/auth/tokens":
                 token = request.headers["X-Subject-Token"]
                 self.checked.append(token)
+                self.may_answer.wait(60)
+                if self.away:
+                    return Response("down for maintenance", status=503)
                 if token not in self._tokens:
                     return _json({"error": {"code": 404, "message": "no such token"}}, 404)
                 return _json(self._body(token))

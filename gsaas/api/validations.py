@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of requests with one token that arrive at once, one asks Keystone; the others find its answer in the cache.
+
+keystonemiddleware asks Keystone for each request whose token it has not cached. When a client starts 64 programs, each
+of which has the token that the first one has stored, that would be 64 questions for each process of the API.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from gsaas import exceptions
+
+T = TypeVar("T")
+
+
+class Validations:
+    """The validations that run now, by token. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, Future[bool]] = {}
+        """Each will say whether Keystone has answered."""
+
+    def run(self, token: str, validate: Callable[[], T]) -> T:
+        """Return what *validate* returns; call it once no other thread does so for the same token.
+
+        If that one found Keystone away, raises `IdentityUnavailable` as it did: otherwise threads would wait for
+        Keystone one after the other.
+        """
+        own: Future[bool] = Future()
+        with self._lock:
+            other = self._running.setdefault(token, own)
+        if other is not own:
+            if not other.result():
+                raise exceptions.IdentityUnavailable
+            return validate()
+        answered = True
+        try:
+            return validate()
+        except exceptions.IdentityUnavailable:
+            answered = False
+            raise
+        finally:
+            with self._lock:
+                del self._running[token]
+            own.set_result(answered)
