@@ -21,8 +21,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import conf
-from gsaas.db import history, migration, ready, request_keys
-from gsaas.db.database import Database, retried
+from gsaas.cli import prove
 from gsaas.objects import host_names
 
 DESCRIPTION = """\
@@ -41,7 +40,7 @@ The database is the one that [database]connection names in the configuration, fo
     connection = sqlite:////var/lib/gsaas/gsaas.sqlite
 
 Exit status: 0 if everything is as this release needs it; 1 if it is not; 2 if the command could not
-find out (wrong usage, an error in the configuration, no connection).
+find out (wrong usage, an error in the configuration, no connection); 130 if it was interrupted.
 """
 
 INSTALLATION = "check this installation: database, message bus, agents, Keystone, Nova, quotas"
@@ -56,7 +55,8 @@ PURGE = "delete the rows of leases that were released long ago"
 PURGE_MORE = """\
 Delete the rows of leases that were released more than so many days ago, and of their events. Leases that are not
 released are never deleted. What is deleted no longer counts in `gsaas usage`. The services may run meanwhile: each
-batch is a transaction of its own. Idempotency keys of requests are forgotten after a day.
+batch is a transaction of its own. Idempotency keys of requests are forgotten after a day, and rows of
+projects that have no lease are deleted.
 """
 REGISTER = "create the registered limits that Keystone lacks, with the values of [quotas]"
 REGISTER_MORE = """\
@@ -85,35 +85,49 @@ and sends to the engine. With --apply, run them, on a machine where rabbitmqctl 
 the virtual host have to exist: rabbitmqctl add_vhost gsaas; rabbitmqctl add_user gsaas-HOST PASSWORD.
 """
 
-EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN = 0, 1, 2
+EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN, EXIT_INTERRUPTED = 0, 1, 2, 130
 """Exit statuses, as `EPILOG` explains them."""
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from gsaas.checkup.findings import Finding
+    from gsaas.db.database import Database
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     args = _parser().parse_args(argv)
     try:
-        settings = conf.load(["--config-file", args.config_file] if args.config_file else [])
         options = vars(args)
+        configure: Callable[[str | None], cfg.ConfigOpts] = options.pop("configure", _configure)
+        settings = configure(args.config_file)
         run: Callable[..., int] = options.pop("run")
         del options["config_file"]
         return run(settings, **options)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PROBLEM
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED)
     except cfg.Error as error:
         return _fail(f"the configuration cannot be used: {error}", EXIT_UNKNOWN)
-    except ready.Unusable as error:
+    except _UnusableDatabaseError as error:
         return _fail(str(error), EXIT_UNKNOWN)
+
+
+def _configure(config_file: str | None) -> cfg.ConfigOpts:
+    return conf.load(["--config-file", config_file] if config_file else [])
+
+
+class _UnusableDatabaseError(Exception):
+    """The text says why, and what to do."""
 
 
 def upgrade(database: Database) -> int:
     """Migrate the database to this release's revision, and print what was done. Returns the exit status."""
+    from gsaas.db import migration, ready
+
     before = migration.version(database)
     problem = ready.problem(before)
     if problem and before is not None and not migration.knows(before):
@@ -128,12 +142,16 @@ def upgrade(database: Database) -> int:
 
 def version(database: Database) -> int:
     """Print the revision of the database, for scripts. Returns the exit status."""
+    from gsaas.db import migration
+
     print(migration.version(database) or "none")
     return EXIT_OK
 
 
 def check(database: Database) -> int:
     """Print whether the services can start on this database. Returns the exit status."""
+    from gsaas.db import migration, ready
+
     current = migration.version(database)
     if problem := ready.problem(current):
         return _fail(problem, EXIT_PROBLEM)
@@ -145,6 +163,9 @@ def purge(
     settings: cfg.ConfigOpts, older_than: int | None, batch: int, dry_run: bool, format: str
 ) -> int:
     """Delete leases that were released more than *older_than* days ago, *batch* at a time. Returns the exit status."""
+    from gsaas.db import history, request_keys
+    from gsaas.db import limits as limit_rows
+
     days = settings.engine.keep_released if older_than is None else older_than
     moment = timeutils.utcnow() - datetime.timedelta(days=days)
     with _database(settings) as database:
@@ -153,7 +174,10 @@ def purge(
                 found = history.released_before(connection, moment)
         else:
             found = sum(_in_batches(database, lambda one: history.purge(one, moment, batch)))
-            for _ in _in_batches(database, lambda one: request_keys.purge(one, min(batch, 500))):
+            few = min(batch, 500)
+            for _ in _in_batches(database, lambda one: request_keys.purge(one, few)):
+                pass
+            for _ in _in_batches(database, lambda one: limit_rows.purge(one, few)):
                 pass
     if format == "json":
         before = f"{moment.isoformat(timespec='seconds')}Z"
@@ -166,6 +190,7 @@ def purge(
 
 def _in_batches(database: Database, purge_some: Callable[[Connection], int]) -> Iterator[int]:
     """Purge one batch after the other, each in a transaction of its own, and yield the number of its rows."""
+    from gsaas.db.database import retried
 
     @retried
     def once() -> int:
@@ -276,6 +301,7 @@ def _parser() -> argparse.ArgumentParser:
     command = nouns.add_parser("grant-key", help=GRANT_KEY, description=GRANT_KEY_MORE)
     command.set_defaults(run=grant_key)
     _add_bus_commands(nouns)
+    prove.add_parsers(nouns)
     limits = nouns.add_parser("limits", help="Keystone's limits: limits register")
     verbs = limits.add_subparsers(title="commands", metavar="COMMAND", required=True)
     command = verbs.add_parser("register", help=REGISTER, description=REGISTER_MORE)
@@ -374,13 +400,21 @@ def _with_database(run: Callable[[Database], int]) -> Callable[[cfg.ConfigOpts],
 
 @contextmanager
 def _database(settings: cfg.ConfigOpts) -> Iterator[Database]:
-    """Open the configured database; raise `Unusable` if that fails, or anything fails while it is open."""
-    database = ready.connect(settings)
+    """Open the configured database; raise `_UnusableDatabaseError` if that fails, or anything while it is open."""
+    # Imported here: GPU hosts, where this program proves them, have no database library.
+    from gsaas.db import ready
+
+    try:
+        database = ready.connect(settings)
+    except ready.Unusable as error:
+        raise _UnusableDatabaseError(str(error)) from error
     try:
         yield database
+    except ready.Unusable as error:
+        raise _UnusableDatabaseError(str(error)) from error
     except (*ready.ERRORS, TimeoutError) as error:
         where = ready.printable(settings.database.connection)
-        raise ready.Unusable(f"{where} failed: {ready.cause(error)}") from error
+        raise _UnusableDatabaseError(f"{where} failed: {ready.cause(error)}") from error
     finally:
         database.close()
 

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof of a GPU host: measures, and has `verdicts` judge.
+
+1. What the host tells about itself.
+2. On each GPU: the CUDA program natively, then in the place of a tenant's daemon, with its walls; over its memory limit
+   while a neighbour computes; what it sees of its host.
+3. The middleware's daemon as a tenant gets it: until it answers, and the program through it, if its client is here.
+4. The end: a daemon is killed while a program computes through it, and the GPU's memory has to be free again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from gsaas.objects.address import Address
+from gsaas.objects.daemon import Daemon
+from gsaas.prove import place as places
+from gsaas.prove import program, verdicts
+from gsaas.prove.facts import Facts
+from gsaas.prove.place import Job, Place, Process, Unusable
+from gsaas.prove.verdicts import Gpu, Line, Ran
+from gsaas.remoting.base import ClientDevice, RemotingDriver
+
+NEIGHBOUR_MIB = 64
+NEIGHBOUR_SECONDS = 8.0
+"""For how long the neighbour of a program that goes over its limit computes."""
+FREE_TIMEOUT = 30.0
+"""Seconds within which memory has to be free again."""
+RELEASED_SECONDS = 60.0
+"""For how long a program would compute whose daemon is killed."""
+SUSPENDED_SECONDS = 5.0
+"""For how long a program computes that is suspended and resumed."""
+POINTERS = 32
+"""Device pointers of each of two daemons that are compared."""
+POINTERS_NAME = "device pointers of two daemons"
+RELEASE = "release under load"
+MEMORY_AFTER = "memory after a release"
+
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is to be proved, and how."""
+
+    facts: Facts
+    place: Place
+    middleware: RemotingDriver
+    memory_limit: str
+    """`[daemons]memory_limit`."""
+    share_mb: int
+    """MiB of the cGPU whose limit is tried."""
+    start_timeout: float
+    """Seconds until a daemon has to answer."""
+    native: Mapping[str, str]
+    """The environment in which this host's own CUDA library is found."""
+    libraries: Path | None
+    """The folder of the middleware's client library on this host; None: it has none."""
+
+
+def lines(proof: Proof) -> Generator[Line, None, None]:
+    """Yield a line for each check, as soon as it is done."""
+    yield from host(proof)
+    several = len(proof.facts.gpus) > 1
+    for number, gpu in enumerate(proof.facts.gpus):
+        for line in one_gpu(proof, gpu):
+            yield _numbered(line, number) if several else line
+
+
+def host(proof: Proof) -> Iterator[Line]:
+    """Yield the lines about what the host tells."""
+    facts, settings = proof.facts, proof.place.settings
+    yield verdicts.driver(facts.driver)
+    for what, error in facts.unreadable.items():
+        yield verdicts.unreadable(what, error)
+    if not facts.gpus and not facts.unreadable:
+        yield verdicts.fail("GPUs", "none", "nvidia-smi has to list them; is the driver loaded?")
+    for gpu in facts.gpus:
+        yield from verdicts.gpu(gpu, uses_mps=proof.memory_limit == "mps")
+    yield from verdicts.mps(facts.mps, limit=proof.memory_limit)
+    yield verdicts.device_nodes(facts.missing_nodes)
+    yield verdicts.ports(facts.taken_ports)
+    lease = settings.lease_ports
+    yield verdicts.ephemeral_ports((lease.first, lease.last), facts.local_ports)
+    yield from verdicts.network(facts.mtu, facts.speed_mbit, facts.interface)
+
+
+def one_gpu(proof: Proof, gpu: Gpu) -> Iterator[Line]:
+    """Yield the lines about one GPU."""
+    native_environment = {**proof.native, "CUDA_VISIBLE_DEVICES": gpu.uuid}
+    native = places.run(["compute"], native_environment)
+    yield from verdicts.computed("native", native, on=gpu.uuid)
+    if native.problem is not None:
+        return
+    yield from _in_place_of_a_daemon(proof, gpu, native)
+    yield from through_the_middleware(proof, gpu, native)
+    yield suspended(proof, native_environment)
+
+
+def _in_place_of_a_daemon(proof: Proof, gpu: Gpu, native: Ran) -> Iterator[Line]:
+    place = proof.place
+    whole = place.daemon(gpu.uuid, _free_port(), None)
+    ran = _run(place, whole, "compute")
+    yield from verdicts.computed("in a daemon's place", ran, native, on=gpu.uuid)
+    seen = _run(place, whole, "look")
+    yield from verdicts.confined(seen, gpu.uuid, own_devices=place.settings.own_devices)
+    yield from over_the_limit(proof, gpu)
+    before = _memory_mb(proof, gpu)
+    try:
+        with _computing(place, whole, NEIGHBOUR_SECONDS):
+            pass
+    except Unusable as error:
+        yield verdicts.fail("end of a program", "not tried", str(error))
+        return
+    yield _freed("end of a program", proof, gpu, before)
+
+
+def over_the_limit(proof: Proof, gpu: Gpu) -> Iterator[Line]:
+    """Yield the lines about a program that goes over its memory limit, and about its neighbour."""
+    place, share = proof.place, proof.share_mb
+    limited = place.daemon(gpu.uuid, _free_port(), share)
+    # The neighbour is a tenant of the same GPU, with a share of the same size.
+    beside = place.daemon(gpu.uuid, _free_port(), share)
+    free: int | None = None
+    try:
+        with _computing(place, beside, NEIGHBOUR_SECONDS) as neighbour:
+            free = _memory_mb(proof, gpu, "free_mb")
+            over = _run(place, limited, "exceed", str(share))
+            result = neighbour.result(NEIGHBOUR_SECONDS + places.TIMEOUT)
+    except Unusable as error:
+        over = result = Ran(None, str(error))
+    enforced = proof.memory_limit != "none"
+    yield from verdicts.limited(share, over, result, enforced=enforced, free_mb=free)
+
+
+def through_the_middleware(proof: Proof, gpu: Gpu, native: Ran) -> Iterator[Line]:
+    """Yield the lines about the middleware's daemon, and about programs that use it."""
+    name = f"daemon of {proof.middleware.name}"
+    daemon = proof.place.daemon(gpu.uuid, _free_port(), proof.share_mb)
+    began = time.monotonic()
+    try:
+        job = proof.place.start(daemon, None)
+    except Unusable as error:
+        yield verdicts.fail(name, "not started", str(error))
+        return
+    try:
+        _, version = proof.place.check(daemon, job, proof.start_timeout)
+        took = time.monotonic() - began
+        told = f", version {version}" if version else ""
+        yield verdicts.ok(
+            name, f"answers after {took * 1e3:.0f} ms{told}", seconds=took, version=version
+        )
+        yield from _with_client(proof, gpu, daemon, job, native)
+    except Unusable as error:
+        yield verdicts.fail(name, "does not answer", str(error))
+    finally:
+        job.kill()
+
+
+def _with_client(proof: Proof, gpu: Gpu, daemon: Daemon, job: Job, native: Ran) -> Iterator[Line]:
+    """Yield the lines about programs that use a daemon over the network."""
+    name = f"through {proof.middleware.name}"
+    if proof.libraries is None:
+        why = "this host has no client library of it; [remoting]library_path names the folder, or use prove path"
+        yield verdicts.skip(f"{name}: program", why)
+        return
+    ran = places.run(["compute"], _client(proof, daemon))
+    computed = verdicts.computed(name, ran, native, on=gpu.uuid)
+    yield from computed
+    if verdicts.failed(computed):
+        for rest in (POINTERS_NAME, RELEASE, MEMORY_AFTER):
+            yield verdicts.skip(rest, "no program computes right through the middleware")
+        return
+    yield _pointers(proof, gpu, daemon)
+    before = _memory_mb(proof, gpu)
+    yield _released(proof, daemon, job)
+    yield _freed(MEMORY_AFTER, proof, gpu, before)
+
+
+def _released(proof: Proof, daemon: Daemon, job: Job) -> Line:
+    """Kill a daemon while a program computes through it; return the line about what becomes of the program."""
+    try:
+        with _on_this_host(_client(proof, daemon), RELEASED_SECONDS) as client:
+            killed_at = time.monotonic()
+            job.kill()
+            ended = client.ended_within(FREE_TIMEOUT)
+            seconds = time.monotonic() - killed_at
+    except Unusable as error:
+        return verdicts.fail(RELEASE, "not tried", str(error))
+    if ended:
+        return verdicts.ok(RELEASE, f"the program was told after {seconds:.2f} s")
+    mend = "programs hang when their cGPU is released: tell tenants to set time limits of their own"
+    return verdicts.warn(RELEASE, f"the program hangs for {FREE_TIMEOUT:g} s", mend)
+
+
+def _pointers(proof: Proof, gpu: Gpu, first: Daemon) -> Line:
+    other = next((each for each in proof.facts.gpus if each != gpu), gpu)
+    second = proof.place.daemon(other.uuid, _free_port(), proof.share_mb)
+    try:
+        job = proof.place.start(second, None)
+    except Unusable as error:
+        return verdicts.skip(POINTERS_NAME, str(error))
+    try:
+        proof.place.check(second, job, proof.start_timeout)
+        found = [
+            places.run(["pointers", str(POINTERS)], _client(proof, daemon)).result or {}
+            for daemon in (first, second)
+        ]
+    except Unusable as error:
+        return verdicts.skip(POINTERS_NAME, str(error))
+    finally:
+        job.kill()
+    return verdicts.pointers(found)
+
+
+def _client(proof: Proof, daemon: Daemon) -> dict[str, str]:
+    """Return the environment of a consumer of *daemon*."""
+    address = Address(proof.place.address, daemon.port)
+    variables = proof.middleware.environment(
+        daemon.lease_id or "", [ClientDevice(address, daemon.memory_mb)]
+    )
+    return {**variables, "LD_LIBRARY_PATH": str(proof.libraries)}
+
+
+@contextmanager
+def _on_this_host(environment: Mapping[str, str], seconds: float) -> Iterator[Process]:
+    """Have a program of this host, which is no daemon's, compute as `_computing` does; raises `Unusable`."""
+    command = [sys.executable, program.__file__, "occupy", str(NEIGHBOUR_MIB), str(seconds)]
+    with _once_computing(places.begin(command, environment)) as job:
+        yield job
+
+
+def suspended(proof: Proof, environment: Mapping[str, str]) -> Line:
+    """Return the line about a program that is suspended and resumed while it computes."""
+    tool = shutil.which("cuda-checkpoint")
+    driver = proof.facts.driver
+    if tool is None:
+        return verdicts.suspended(driver, False, None)
+    try:
+        with _on_this_host(environment, SUSPENDED_SECONDS) as run:
+            outcome = _toggled(tool, run.pid) or _toggled(tool, run.pid)  # suspend, resume
+            if outcome is None:
+                ran = run.result(SUSPENDED_SECONDS + FREE_TIMEOUT)
+                wrong = (ran.result or {}).get("failed")
+                outcome = ran.problem or ("the program computed something wrong" if wrong else None)
+    except Unusable as error:
+        outcome = str(error)
+    return verdicts.suspended(driver, True, outcome)
+
+
+def _toggled(tool: str, pid: int) -> str | None:
+    """Suspend a program, or resume it if it is suspended; return why that failed, None if it did not."""
+    try:
+        done = subprocess.run(
+            [tool, "--toggle", "--pid", str(pid)],
+            capture_output=True,
+            text=True,
+            timeout=FREE_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it does not end within {FREE_TIMEOUT:g} s"
+    except OSError as error:
+        return f"it cannot be run: {error.strerror}"
+    return done.stderr.strip() or "it fails" if done.returncode else None
+
+
+def _run(place: Place, daemon: Daemon, *words: str) -> Ran:
+    try:
+        job = place.start(daemon, words)
+    except Unusable as error:
+        return Ran(None, str(error))
+    try:
+        return job.result()
+    finally:
+        job.kill()
+
+
+@contextmanager
+def _computing(place: Place, daemon: Daemon, seconds: float) -> Iterator[Job]:
+    """Have a program compute for *seconds* or until the end of the block, which begins when it does.
+
+    Raises `Unusable`.
+    """
+    with _once_computing(place.start(daemon, ["occupy", str(NEIGHBOUR_MIB), str(seconds)])) as job:
+        yield job
+
+
+@contextmanager
+def _once_computing(job: AnyJob) -> Iterator[AnyJob]:
+    """Wait until a job computes, and end it after the block; raises `Unusable`."""
+    try:
+        if not job.await_output("computing"):
+            raise Unusable(f"a program does not compute: {job.output()[-300:].strip()}")
+        yield job
+    finally:
+        job.kill()
+
+
+def _memory_mb(proof: Proof, gpu: Gpu, which: str = "used_mb") -> int | None:
+    """Return the MiB of a GPU that are in use, or "free_mb" those that are free; None if that is not told."""
+    environment = {**proof.native, "CUDA_VISIBLE_DEVICES": gpu.uuid}
+    found = (places.run(["used"], environment).result or {}).get(which)
+    return found if isinstance(found, int) else None
+
+
+def _freed(name: str, proof: Proof, gpu: Gpu, before: int | None) -> Line:
+    """Wait until no more memory is in use than *before*; return the line about that."""
+    began = time.monotonic()
+    while True:
+        after = _memory_mb(proof, gpu)
+        seconds = time.monotonic() - began
+        if before is None or after is None or after <= before:
+            return verdicts.freed(name, before, after, seconds)
+        if seconds > FREE_TIMEOUT:
+            return verdicts.freed(name, before, after, None)
+        time.sleep(places.POLL)
+
+
+def _free_port() -> int:
+    """Return a port outside of those of daemons: the fence of a running monitor guards these."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _numbered(line: Line, number: int) -> Line:
+    return Line(f"GPU {number}: {line.name}", line.verdict, line.figure, line.mend, line.values)

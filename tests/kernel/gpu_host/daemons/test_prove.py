@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof of a GPU host with real units of systemd, in front of the fake CUDA driver."""
+
+from __future__ import annotations
+
+import pytest
+
+import gsaas.conf
+from gsaas.prove import place, verdicts
+from gsaas.prove.place import Unusable
+from gsaas.remoting import base
+from tests.kernel.gpu_host.daemons.host import FAKE, GpuHost, free_port
+from tests.support.cuda import driver
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.kernel
+
+LIBRARY = "/opt/cuda"
+
+
+@pytest.fixture
+def units(host: GpuHost, monkeypatch) -> place.Units:
+    driver.build(host.folder)
+    # A unit sees nothing of /var/tmp.
+    host.machine.type(f"mkdir -p {LIBRARY}; cp {host.folder}/{driver.NAME} {LIBRARY}")
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", host.machine.bus)
+    conf = gsaas.conf.load(files=[])
+    for option, value in {
+        "folder": "/opt",
+        "command": f"/usr/bin/python3 -ES {FAKE} {{port}} {{gpu_uuid}}",
+        "health": "simulated",
+        "memory_limit": "library",
+        "limit_library": str(host.folder / driver.NAME),
+        "own_devices": False,
+        "environment": {"LD_LIBRARY_PATH": LIBRARY},
+    }.items():
+        conf.set_override(option, value, group="daemons")
+    settings = base.load("rcuda", conf).daemon_settings
+    monkeypatch.setattr(place, "JOURNAL", host.machine.journal)
+    return place.Units(conf, settings, "127.0.0.1")
+
+
+def loaded(host: GpuHost) -> str:
+    """Return what systemd lists of units of proofs."""
+    return host.machine.type(
+        f"systemctl list-units --all --plain --no-legend '{place.PREFIX}*'"
+    ).stdout.strip()
+
+
+def test_the_program_runs_with_the_walls_and_the_limit_of_a_daemon(units, host):
+    daemon = units.daemon(driver.FIRST, free_port(), 256)
+    ran = units.start(daemon, ["compute"]).result()
+    assert ran.result is not None, ran.problem
+    assert ran.result["failed"] == []
+    over = units.start(daemon, ["exceed", "256"]).result()
+    (line, _) = verdicts.limited(256, over, verdicts.Ran({"rounds": 1}), enforced=True)
+    assert line.verdict == "ok", over
+    seen = units.start(daemon, ["look"]).result().result
+    assert seen["user"] != 0
+    assert seen["cuda"] == [driver.FIRST]
+    # It sees the host's /dev, but its control group may open NVIDIA's devices only, which the stand-ins are not.
+    assert seen["openable"] == {"nvidia0": False, "nvidia1": False}
+
+
+def test_a_daemon_answers_and_is_killed_with_all_that_it_started(units, host):
+    daemon = units.daemon(driver.FIRST, free_port(), None)
+    job = units.start(daemon, None)
+    seconds, version = units.check(daemon, job, 30)
+    assert (seconds < 30, version) == (True, None)
+    job.kill()
+    assert not job.lives()
+    assert host.processes() == set()
+
+
+def test_a_limit_that_would_have_no_effect_starts_nothing(units, host):
+    (host.folder / driver.NAME).unlink()
+    with pytest.raises(Unusable, match="would have no effect"):
+        units.start(units.daemon(driver.FIRST, free_port(), 256), ["compute"])
+    assert loaded(host) == ""
+
+
+def test_nothing_of_a_program_that_failed_is_left(units, host):
+    daemon = units.daemon(driver.FIRST, free_port(), None)
+    assert units.start(daemon, ["exceed", "no number"]).result().problem
+    until(lambda: loaded(host) == "")
+    assert host.machine.units() == []
