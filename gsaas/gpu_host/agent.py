@@ -5,6 +5,9 @@
 2. It goes on reporting while its source of GPUs fails: GPUs that cannot be read are reported as withdrawn.
 3. The engine sets the interval of reports, in its answers and, when an operator changes it, at once. Until then the
    agent's own configuration applies.
+4. After a report that came for another reason than its interval, the next one comes at a random moment of that: the
+   agents of all hosts may have had the same reason, and must not report at the same moment from then on.
+5. A report that is not answered is sent again after a pause that grows with each failure, at most after the interval.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.gpu_host import utilisation
+from gsaas.gpu_host import loads, utilisation
 from gsaas.gpu_host.daemons.service import DaemonService
+from gsaas.gpu_host.process_groups import groups_of
 from gsaas.gpu_host.sources.base import GpuSource
-from gsaas.objects.gpu_report import GpuReport, GpuSnapshot, Reading
+from gsaas.objects.gpu_report import GpuReport, GpuSnapshot, Load, Reading
+from gsaas.rpc import pace
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 
@@ -64,6 +69,7 @@ class Monitor:
         self._clock = clock
         self._samples: dict[str, list[utilisation.Sample]] = {}
         """UUID -> utilisation in the window."""
+        self._meter = loads.LoadMeter()
         self._problems: set[str] = set()
         """The problems of the last snapshot, which have been logged."""
         self._engine = EngineClient(bus)
@@ -122,28 +128,41 @@ class Monitor:
             self._interval = interval
 
     def _run(self) -> None:
+        reports = pace.ReportPace()
         while not self._stopping.is_set():
             self._report_due.clear()
-            began = self._clock()
+            began, answered = self._clock(), False
             try:
-                self._report()
+                answered = self._report()
             except Exception:  # the thread must survive: without reports the host's GPUs are lost
                 LOG.exception("the monitor of %s could not finish its report", self.host)
-            self._report_due.wait(max(0.0, began + self._interval - self._clock()))
+            since = began if answered else self._clock()  # an attempt may fail after a long time
+            next_at = since + reports.next_pause(self._interval, answered=answered)
+            reports.news = self._report_due.wait(max(0.0, next_at - self._clock()))
             # A burst of changes must not become a burst of reports.
             self._stopping.wait(max(0.0, began + MIN_INTERVAL - self._clock()))
 
-    def _report(self) -> None:
+    def _report(self) -> bool:
+        """Report once; return whether the engine has answered."""
         snapshot = self._take_snapshot()
         if self._daemons is not None:
             snapshot = self._daemons.update_gpus(snapshot)
-        report = GpuReport(self._gpu_address, self._interval, snapshot)
+        now = self._clock()
+        self._meter.add(self._read_loads(snapshot), now)
+        measured = self._meter.take(now)
+        report = GpuReport(self._gpu_address, self._interval, snapshot, measured)
         try:
             reply = self._engine.monitor_report(self.host, report)
         except rpc.BusError as error:
             LOG.warning("the monitor of %s could not report: %s", self.host, error)
-        else:
-            self._set_interval(reply.monitor_interval)
+            return False
+        self._set_interval(reply.monitor_interval)
+        return True
+
+    def _read_loads(self, snapshot: GpuSnapshot) -> list[Load]:
+        """Return the loads of the GPUs of *snapshot*, and of the cGPUs that have a daemon of their own."""
+        daemons = {} if self._daemons is None else self._daemons.lease_daemons()
+        return [*loads.of_gpus(snapshot), *loads.of_cgpus(snapshot, daemons, groups_of)]
 
     def _take_snapshot(self) -> GpuSnapshot:
         """Read the GPUs, add the mean utilisation to the readings, and log changes of the problems."""

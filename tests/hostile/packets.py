@@ -51,10 +51,10 @@ def arp_reply(ip, mac):
     return bytes([255] * 6) + mac + b"\x08\x06" + head + sender + sender
 
 
-def syn(source, ip, source_port, port):
-    """Return the TCP header that begins a connection."""
+def syn(source, ip, source_port, port, bits=0x02):
+    """Return the TCP header that begins a connection, or one with other flags than SYN."""
     ends = socket.inet_aton(source) + socket.inet_aton(ip)
-    head = struct.pack("!HHIIBBHHH", source_port, port, 1, 0, 0x50, 0x02, 65535, 0, 0)
+    head = struct.pack("!HHIIBBHHH", source_port, port, 1, 0, 0x50, bits, 65535, 0, 0)
     pseudo = ends + struct.pack("!HH", socket.IPPROTO_TCP, len(head))
     return head[:16] + struct.pack("!H", checksum(pseudo + head)) + head[18:]
 

@@ -7,6 +7,7 @@ programs they are sent; each test sends one.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 
@@ -147,12 +148,13 @@ for folder in ("/dev", "/tmp", "/dev/shm", "/var/tmp"):
 
 
 def test_its_control_group_may_not_open_that_device_even_if_it_had_a_node(machine):
-    """What root makes in its /dev, it cannot use."""
+    """What root makes in its /dev, it cannot use: not its file system refuses it, which says EACCES, but its group."""
     pid = main_pid(machine, UNITS[MINE])
     major, number = GPUS[OTHER][2]
-    machine.type(f"nsenter --target={pid} --mount mknod -m 0666 /dev/shm/gift c {major} {number}")
-    said = machine.order(MINE, "os.open('/dev/shm/gift', os.O_RDWR)")
-    assert said.startswith("PermissionError")
+    make = f"mount -o remount,rw /dev; mknod -m 0666 /dev/gift c {major} {number}"
+    machine.type(f"nsenter --target={pid} --mount sh -ec '{make}'")
+    said = machine.order(MINE, "os.open('/dev/gift', os.O_RDWR)")
+    assert said.startswith("PermissionError: [Errno 1] "), said
 
 
 def test_it_cannot_read_the_memory_of_another_process(machine):
@@ -361,6 +363,19 @@ def test_what_it_left_in_its_temporary_folder_is_gone_with_it(machine):
     assert machine.order(MINE, "print(os.listdir('/tmp'), os.listdir('/var/tmp'))") == "[] []"
 
 
+def test_nothing_of_it_stays_mounted_when_it_is_stopped_while_there_is_no_monitor(machine):
+    """systemd unmounts its files. While it remembers that the daemon failed, it lists the mount, as inactive."""
+    folder = f"/run/gsaas-daemons/{PORTS[MINE]}"
+    mounted = f"grep -c ' {folder} ' /proc/mounts"
+    assert machine.type(mounted, check=False).stdout.strip() == "1"
+    machine.type("systemctl stop gsaas-monitor")
+    machine.type(f"systemctl stop {UNITS[MINE]}")
+    until(lambda: machine.type(mounted, check=False).stdout.strip() == "0", "the end of the mount")
+    machine.type("systemctl start gsaas-monitor")
+    until(lambda: _serves(machine, MINE), "the daemon to serve again")
+    assert machine.order(MINE, "print(os.listdir('/tmp'))") == "[]"
+
+
 def test_it_cannot_use_io_uring_which_makes_sockets_of_any_kind(machine):
     said = machine.order(
         MINE,
@@ -387,6 +402,108 @@ attempt(connect, "/run/systemd/journal/stdout", socket.SOCK_STREAM)
 """,
     )
     assert said == ""
+
+
+def test_what_it_prints_is_shown_on_no_terminal_of_the_host(machine):
+    """journald shows lines of the priority emerg to everybody who is logged in; systemd reads it in <0>."""
+    machine.order(MINE, "os.write(1, b'<0>pay at evil.example.org' + bytes([10]))")
+    command = f"journalctl --no-pager -u {UNITS[MINE]} -o json"
+
+    def printed() -> list[dict]:
+        entries = map(json.loads, machine.type(command).stdout.splitlines())
+        return [entry for entry in entries if "evil.example.org" in str(entry["MESSAGE"])]
+
+    (entry,) = until(printed, "what it printed")
+    assert (entry["MESSAGE"], entry["PRIORITY"]) == ("<0>pay at evil.example.org", "6")
+
+
+def test_it_connects_to_no_socket_of_the_host(machine):
+    """But that by which a program learns the names of systemd's users, which everybody may."""
+    said = attempt(
+        machine,
+        """
+import stat
+def connect(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as made:
+        made.connect(path)
+    return ""
+for top in ("/run", "/var", "/tmp", "/dev"):
+    for folder, _, files in os.walk(top):
+        for path in (os.path.join(folder, name) for name in files):
+            try:
+                if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                    continue
+            except OSError:
+                continue
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+                attempt(connect, path, kind)
+""",
+    )
+    reached = {line.split()[1] for line in said.splitlines()}
+    assert {path for path in reached if not path.startswith("/run/systemd/userdb/")} == set()
+
+
+def test_it_shares_no_memory_messages_or_keys_with_its_neighbour(machine):
+    """By System V, POSIX message queues, and keyrings of the kernel."""
+    common = """
+import ctypes, platform
+libc = ctypes.CDLL(None, use_errno=True)
+add_key, keyctl = {"x86_64": (248, 250), "aarch64": (217, 219)}[platform.machine()]
+def keyring(number):
+    return ctypes.c_long(number)
+"""
+    machine.order(
+        MINE,
+        common
+        + """
+made = [libc.shmget(4711, 4096, 0o1666), libc.msgget(4711, 0o1666), libc.semget(4711, 1, 0o1666)]
+print(made)
+for ring in (-3, -4, -5):
+    libc.syscall(add_key, b"user", b"mark-of-mine", b"x", ctypes.c_size_t(1), keyring(ring))
+""",
+    )
+    said = machine.order(
+        OTHER,
+        common
+        + """
+print(libc.shmget(4711, 0, 0), libc.msgget(4711, 0), libc.semget(4711, 0, 0))
+print([libc.syscall(keyctl, 10, keyring(ring), b"user", b"mark-of-mine", 0) for ring in (-3, -4, -5)])
+print("mark-of-mine" in open("/proc/keys").read(), os.listdir("/dev/mqueue"))
+""",
+    )
+    assert said.splitlines() == ["-1 -1 -1", "[-1, -1, -1]", "False []"]
+
+
+SQUATTER = """
+import socket
+while True:
+    try:
+        listener = socket.create_server(("0.0.0.0", PORT))
+        break
+    except OSError:
+        pass
+while True:
+    listener.accept()[0].sendall(b"not the daemon")
+"""
+
+
+def test_no_ordinary_service_stands_in_for_a_daemon_that_is_down(machine):
+    """Such as one that takes any free port when it starts; it would get the tenants of that daemon."""
+    port = PORTS[OTHER]
+    program = SQUATTER.replace("PORT", str(port))
+    machine.type(f"cat >/opt/squatter.py <<'END'\n{program}\nEND")
+    machine.type("systemd-run --unit=ordinary --collect /usr/bin/python3 /opt/squatter.py")
+    try:
+        machine.type(f"systemctl kill --signal=KILL {UNITS[OTHER]}")
+        listening = f"ss -Htlnp sport = :{port}"
+        pid = main_pid(machine, "ordinary")
+        until(lambda: f"pid={pid}," in machine.type(listening).stdout, "the service has the port")
+        for _ in range(3):
+            assert machine.answer_to("gsaas-monitor", port) == "ConnectionRefusedError"
+    finally:
+        machine.type("systemctl kill --signal=KILL ordinary")
+    until(lambda: _serves(machine, OTHER), "the daemon to serve again")
+    until(lambda: OTHER in machine.answer_to("gsaas-monitor", port), "the daemon")
 
 
 def test_it_cannot_ask_systemd_for_a_unit_without_walls(machine):

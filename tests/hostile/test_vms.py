@@ -143,6 +143,61 @@ def test_the_same_packet_of_a_vm_to_its_own_gpu_begins_a_connection(
     assert f"src={G1.ip} dst={COMPUTE_IP}" in connection
 
 
+NOT_OPENING = {
+    "ACK": 0x10,
+    "SYN and ACK": 0x12,
+    "FIN and ACK": 0x11,
+    "RST": 0x04,
+    "none": 0x00,
+    "all": 0x3F,
+    "SYN and FIN": 0x03,
+    "SYN and RST": 0x06,
+    "PSH and URG": 0x28,
+}
+"""Flags of TCP with which no connection begins -> their bits."""
+
+
+@pytest.mark.parametrize("bits", NOT_OPENING.values(), ids=NOT_OPENING.keys())
+def test_a_packet_that_begins_no_connection_is_not_tracked_as_one(
+    lab: Lab, endpoint: Endpoint, nothing_tracked: None, bits: int
+) -> None:
+    """The rate counts SYNs; the kernel also tracks connections from their middle on, for five days."""
+    own, real = VMS["vm1"][2], mac("vm1")
+    heads = [packets.syn(own, A.ip, port, A.port, bits) for port in range(40_000, 40_050)]
+    send_frames(
+        lab,
+        "vm1",
+        *(packets.frame(own, A.ip, socket.IPPROTO_TCP, head, mac=real) for head in heads),
+    )
+    assert lab.connections("-s", "240.71.0.1") == []
+    assert lab.reaches("vm1", A) == "g1:8308"
+
+
+def test_what_a_vm_asks_for_in_anothers_name_by_arp_is_believed_by_nobody(
+    lab: Lab, endpoint: Endpoint
+) -> None:
+    """VM 3 asks for a masked address as VM 1, with its own MAC: only VM 3 gets an answer."""
+    assert lab.reaches("vm1", A) == "g1:8308"
+    lab.run("vm3", "ping", "-c", "1", "-W", "3", "10.0.0.5")
+    before = neighbours(lab)
+    request = bytearray(packets.arp_reply("10.0.0.5", mac("vm3")))
+    request[20:22] = b"\0\1"  # a request
+    request[32:42] = bytes(6) + socket.inet_aton(A.ip)
+    send_frames(lab, "vm3", bytes(request))
+    assert neighbours(lab) == before
+    assert lab.reaches("vm1", A) == "g1:8308"
+
+
+def neighbours(lab: Lab) -> dict[tuple[str, str], str]:
+    """What each place but VM 3 believes of the address of VM 1."""
+    return {
+        (place, each["dst"]): each.get("lladdr", "")
+        for place in ("cmp", "vm2")
+        for each in lab.ip_json(place, "neigh show")
+        if each["dst"] == "10.0.0.5"
+    }
+
+
 @pytest.mark.parametrize("source", FORGED.values(), ids=FORGED.keys())
 @pytest.mark.parametrize("tags", [(), (0,), (5,), (0, 0), (5, 6)])
 def test_a_forged_source_begins_no_connection_whatever_tags_the_frame_has(

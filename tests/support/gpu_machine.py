@@ -193,9 +193,8 @@ class GpuMachine:
 
     def answer_to(self, unit: str, port: int) -> str:
         """Return what root, as a process of *unit*, receives at *port*, or the name of the error."""
-        procs = (
-            f"/proc/{self.leader}/root/sys/fs/cgroup{self.show(unit, 'ControlGroup')}/cgroup.procs"
-        )
+        root = Path("/proc", str(self.leader), "root")
+        procs = f"{root}/sys/fs/cgroup{self.show(unit, 'ControlGroup')}/cgroup.procs"
         join = 'echo $$ >"$0"; exec "$@"'
         words = ("nsenter", f"--target={self.leader}", "--net", "/usr/bin/python3", "-c", CONNECT)
         done = subprocess.run(

@@ -7,6 +7,7 @@ strangers   ends units that are no daemon's
 unit        a daemon as a unit of systemd: pure   systemd    the system's systemd, over D-Bus
 devices     which device nodes a daemon needs     ports      which ports have a listener
 health      asks a daemon whether it works        lock       one monitor at a time
+unavailable  the error of a systemd that cannot be asked
 service     supervisor and fence on the message bus
 factory     makes a service from the configuration, with supervision, which makes a supervisor
 """

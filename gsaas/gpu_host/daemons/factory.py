@@ -30,9 +30,9 @@ def service(
 ) -> DaemonService | None:
     """Return the service for the daemons of *host*, not started; None if the middleware has no daemons.
 
-    *in_process* makes the supervisor of a middleware whose daemons run in this process. The fence is in the network
-    namespace *netns*; None: in this process's own. Raises `ValueError` for options that cannot be used and
-    `gsaas.gpu_host.daemons.lock.LockUnusable` for the folder of records.
+    *in_process* makes the supervisor of a middleware whose daemons run in this process. The fence and the daemons are
+    in the network namespace *netns*; None: in this process's own. Raises `ValueError` for options that cannot be used
+    and `gsaas.gpu_host.daemons.lock.LockUnusable` for the folder of records.
     """
     settings = driver.daemon_settings
     if settings is None:
@@ -54,11 +54,17 @@ def service(
             return _NoSupervisor()
         if settings.in_process:
             return in_process(service)
-        # Imported here: the one-process edition starts no unit, and so needs nothing that talks to systemd.
+        # Imported here: with simulated daemons, nothing talks to systemd.
         from gsaas.gpu_host.daemons import supervision
 
         return supervision.supervisor(
-            conf, settings, host, gpu_address, service.parent_uuid, service.daemons_changed
+            conf,
+            settings,
+            host,
+            gpu_address,
+            service.parent_uuid,
+            service.daemons_changed,
+            netns,
         )
 
     return DaemonService(host, EngineClient(bus), settings, make_supervisor, fence)
@@ -86,6 +92,10 @@ class _NoSupervisor:
     def listeners(self) -> dict[int, ControlGroup]:
         """Return nothing: a daemon may be any program."""
         return {}
+
+    def version(self) -> str | None:
+        """Return nothing: it is not known."""
+        return None
 
     def problems(self) -> list[str]:
         """Return nothing."""

@@ -4,30 +4,37 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from gsaas.objects.daemon import Daemon
 
 TIMEOUT = 3.0
 """Seconds for a whole check, however often the daemon sends something: it runs what a tenant has sent."""
 
-HealthCheck = Callable[[str, Daemon], None]
-"""Checks the daemon at this IPv4 address; raises `HealthCheckFailed`."""
+HealthCheck = Callable[[str, Daemon], str | None]
+"""Checks the daemon at this IPv4 address; raises `HealthCheckFailed`. Returns its version, None if it does not tell."""
+VERSION_HEADERS = ("x-lupine-wire-identity", "x-lupine-version", "x-lupine-cuda-version")
+"""Headers in which a daemon tells its version; the first one that it sends counts."""
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
+"""What a version may be: consumers of other leases are told it, and the daemon runs what a tenant has sent."""
 
 
 class HealthCheckFailed(Exception):
     """A daemon did not answer as it should; the message is a sentence without its subject."""
 
 
-def tcp(address: str, daemon: Daemon) -> None:
+def tcp(address: str, daemon: Daemon) -> str | None:
     """Check that the daemon accepts a connection."""
     _connect(address, daemon.port).close()
+    return None
 
 
-def http2(address: str, daemon: Daemon) -> None:
-    """Check that it answers `HEAD /` over HTTP/2 with prior knowledge (RFC 9113, section 3.3)."""
+def http2(address: str, daemon: Daemon) -> str | None:
+    """Check that it answers `HEAD /` over HTTP/2 with prior knowledge (RFC 9113, section 3.3); return its version."""
     # Imported here: only monitors of such daemons need it.
     import h2.config
     import h2.connection
@@ -46,18 +53,24 @@ def http2(address: str, daemon: Daemon) -> None:
             while data := _receive(stream, 65536, deadline):
                 for event in connection.receive_data(data):
                     if isinstance(event, h2.events.ResponseReceived):
-                        _check_status(dict(event.headers))
-                        return
-                # A received frame may need an acknowledgement: the server's SETTINGS, or a PING.
-                stream.sendall(connection.data_to_send())
+                        headers = {_text(name): _text(value) for name, value in event.headers}
+                        if headers[":status"] != "200":
+                            raise HealthCheckFailed(
+                                f"answers HEAD / with status {headers[':status']}"
+                            )
+                        return _version(headers)
+                # A received frame may need an acknowledgement: the server's SETTINGS, or a PING. A server that has
+                # answered may have hung up by now; its answer is still to be read.
+                with suppress(OSError):
+                    stream.sendall(connection.data_to_send())
         except h2.exceptions.ProtocolError as error:
             raise HealthCheckFailed(f"does not speak HTTP/2 ({error})") from None
         except OSError as error:
             raise HealthCheckFailed(f"does not answer over HTTP/2 ({error})") from None
-    raise HealthCheckFailed("closed the connection without an answer")
+    raise HealthCheckFailed("closed the connection without an answer over HTTP/2")
 
 
-def simulated(address: str, daemon: Daemon) -> None:
+def simulated(address: str, daemon: Daemon) -> str | None:
     """Check that it names its GPU, in one line of JSON."""
     deadline = time.monotonic() + TIMEOUT
     line = b""
@@ -73,6 +86,7 @@ def simulated(address: str, daemon: Daemon) -> None:
         raise HealthCheckFailed(f"does not name its GPU ({error})") from None
     if not isinstance(answer, dict) or answer.get("gpu") != daemon.gpu_uuid:
         raise HealthCheckFailed(f"serves another GPU: {answer}")
+    return None
 
 
 CHECKS: Mapping[str, HealthCheck] = {"tcp": tcp, "http2": http2, "simulated": simulated}
@@ -98,8 +112,10 @@ def _receive(stream: socket.socket, most: int, deadline: float) -> bytes:
     return stream.recv(most)
 
 
-def _check_status(headers: Mapping[bytes | str, bytes | str]) -> None:
-    status = headers.get(b":status", headers.get(":status"))
-    text = status.decode() if isinstance(status, bytes) else str(status)
-    if text != "200":
-        raise HealthCheckFailed(f"answers HEAD / with status {text}")
+def _version(headers: Mapping[str, str]) -> str | None:
+    told = next((headers[name] for name in VERSION_HEADERS if headers.get(name)), "")
+    return told if _VERSION.fullmatch(told) else None
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from gsaas.gpu_host.daemons import devices, health, ports, unit
 from gsaas.gpu_host.daemons.devices import NvidiaDevice
-from gsaas.gpu_host.daemons.systemd import Systemd, SystemdRefused
+from gsaas.gpu_host.daemons.systemd import UNIT_EXISTS, Systemd, SystemdRefused
 from gsaas.gpu_host.daemons.unit import Confinement, Devices, UnitState
 from gsaas.gpu_host.fence.layout import ControlGroup
+from gsaas.netlink.namespace import entered
 from gsaas.objects.daemon import Daemon
+from gsaas.objects.printable import one_line
 from gsaas.remoting.daemon import DaemonSettings
 
 LOG = logging.getLogger(__name__)
@@ -27,12 +29,18 @@ LOG = logging.getLogger(__name__)
 _MIG = "MIG-"
 _JOURNAL_TIMEOUT = 10.0
 """Seconds for journalctl to answer."""
+_LAST_LINE = 200
+"""Characters of the last line."""
 _JOURNAL_BYTES = 8192
 """What is read of the newest entries of a daemon; one may have any size."""
 
 
 class CannotStart(Exception):
     """A daemon was not started; the message says why, as a sentence without its subject."""
+
+
+class NotYet(Exception):
+    """A daemon was not started, as something of its last run is still being removed; the message is like that."""
 
 
 class Launcher:
@@ -70,8 +78,8 @@ class Launcher:
 
     def units(self) -> dict[str, UnitState]:
         """Return the units of all daemons, by the keys of the daemons."""
-        found = self._systemd.units(unit.name("*"))
-        return {unit.key(state.name): state for state in found}
+        found = self._systemd.units(self.unit_name("*"))
+        return {unit.key(state.name, self._confinement.netns): state for state in found}
 
     def adopt(self) -> list[tuple[Daemon, int, UnitState]]:
         """Return each daemon that an earlier monitor started, with its restarts and its unit."""
@@ -82,8 +90,8 @@ class Launcher:
         return found
 
     def start(self, daemon: Daemon, restarts: int) -> None:
-        """Have systemd start a daemon; returns before that is done. Raises `CannotStart`."""
-        if ports.is_listening(daemon.port):
+        """Have systemd start a daemon; returns before that is done. Raises `CannotStart`, or `NotYet`."""
+        if self.port_taken(daemon):
             raise CannotStart(f"cannot start: another process listens on port {daemon.port}")
         command = self._settings.command(daemon, self._host, self._address)
         if command.mps_pipe_directory is not None and self._settings.own_user:
@@ -100,7 +108,7 @@ class Launcher:
         wanted = unit.properties(
             daemon, restarts, command, self._devices_of(daemon), self._confinement
         )
-        name = unit.name(daemon.key)
+        name = self.unit_name(daemon.key)
         try:
             self._systemd.forget(
                 name
@@ -108,15 +116,18 @@ class Launcher:
             folder = unit.temporary_files(daemon, self._confinement)
             self._systemd.start_transient(name, wanted, [folder])
         except SystemdRefused as refusal:
+            if refusal.error == UNIT_EXISTS:  # as while its temporary files are removed
+                raise NotYet("waits until what is left of its last run is removed") from None
             raise CannotStart(f"cannot start: systemd refuses it: {refusal}") from None
 
     def control_group(self, daemon: Daemon) -> ControlGroup | None:
         """Return the control group of a daemon; None while it has none."""
-        return self._systemd.control_group(unit.name(daemon.key))
+        return self._systemd.control_group(self.unit_name(daemon.key))
 
-    def check(self, daemon: Daemon) -> None:
-        """Check the health of a daemon; raises `health.HealthCheckFailed`."""
-        self._check(self._address, daemon)
+    def check(self, daemon: Daemon) -> str | None:
+        """Return the version of a healthy daemon, None if it does not tell; raises `health.HealthCheckFailed`."""
+        with entered(self._confinement.netns):
+            return self._check(self._address, daemon)
 
     def has_processes(self, state: UnitState | None) -> bool:
         """Return whether a daemon with this unit has processes; None: systemd has no unit of it."""
@@ -127,29 +138,30 @@ class Launcher:
 
     def port_taken(self, daemon: Daemon) -> bool:
         """Return whether any process, of the daemon or not, listens on its port."""
-        return ports.is_listening(daemon.port)
+        with entered(self._confinement.netns):
+            return ports.is_listening(daemon.port)
 
     def stop(self, key: str) -> None:
         """Have systemd end a daemon: SIGTERM for its first process, and in the end SIGKILL for every one."""
-        self._try(self._systemd.stop, unit.name(key))
+        self._try(self._systemd.stop, self.unit_name(key))
 
     def kill(self, key: str) -> None:
         """End every process of a daemon now."""
-        self._try(lambda name: self._systemd.kill(name, signal.SIGKILL), unit.name(key))
+        self._try(lambda name: self._systemd.kill(name, signal.SIGKILL), self.unit_name(key))
 
     def forget(self, key: str) -> None:
         """Have systemd forget a daemon without processes."""
-        self._try(self._systemd.forget, unit.name(key))
+        self._try(self._systemd.forget, self.unit_name(key))
 
     def ending(self, key: str) -> tuple[str, str | None]:
         """Return how a daemon ended, a sentence without its subject, and journald's id of that run, if it is known."""
-        ending = self._systemd.ending(unit.name(key))
+        ending = self._systemd.ending(self.unit_name(key))
         if ending is None:
             return "ended", None
         return unit.failure(ending.result, ending.exec_main_status), ending.invocation_id
 
     def last_line(self, invocation: str) -> str:
-        """Return the last line that a daemon printed in one run, at most 200 characters; empty if that is not known.
+        """Return the last line that a daemon printed in one run, cut at `_LAST_LINE`; empty if it is not known.
 
         The daemon may be a tenant's, so no more than `_JOURNAL_BYTES` are read, and what a terminal would obey is
         replaced.
@@ -157,8 +169,12 @@ class Launcher:
         command = [*self._journal, "--quiet", "--no-pager", "--output=cat", "--reverse"]
         newest = _head([*command, f"_SYSTEMD_INVOCATION_ID={invocation}"])
         lines = newest.decode(errors="replace").splitlines()
-        line = next((line.strip() for line in lines if line.strip()), "")[:200]
-        return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+        line = next((line.strip() for line in lines if line.strip()), "")
+        return one_line(line[:_LAST_LINE], _LAST_LINE)
+
+    def unit_name(self, key: str) -> str:
+        """Return the name of the unit of the daemon with this key."""
+        return unit.name(key, self._confinement.netns)
 
     def _try(self, act: Callable[[str], None], name: str) -> None:
         """Do something to a unit; a refusal is logged, and what it was for is tried again."""

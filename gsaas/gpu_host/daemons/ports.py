@@ -18,9 +18,9 @@ def has_listener(tables: str, port: int) -> bool:
 
 
 def is_listening(port: int) -> bool:
-    """Return whether any process listens on *port* in this network namespace."""
+    """Return whether any process listens on *port* in the network namespace of this thread."""
     tables = ""
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
-            tables += Path(f"/proc/self/net/{name}").read_text(encoding="ascii")
+            tables += Path(f"/proc/thread-self/net/{name}").read_text(encoding="ascii")
     return has_listener(tables, port)

@@ -5,8 +5,8 @@
    admission removed, and calls of `apply` wait, as they may contain a newer state than that answer.
 2. Of two desired states the one with the larger serial applies, in whatever order they arrive.
 3. The fence is changed before daemons are ended, so that no client reaches a daemon that is being ended.
-4. It reports when the status of a daemon changes, and every `REPORT_INTERVAL` seconds. What it cannot do it reports as
-   a problem, and tries again with the next report.
+4. It reports when the status of a daemon changes, and every `REPORT_INTERVAL` seconds; sooner, if a report failed. What
+   it cannot do it reports as a problem, and tries again with the next report.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ from gsaas.objects.daemon import (
 )
 from gsaas.objects.gpu_report import GpuSnapshot
 from gsaas.remoting.daemon import PER_GPU, DaemonSettings
+from gsaas.rpc import pace
 from gsaas.rpc.engine import EngineClient
 
 LOG = logging.getLogger(__name__)
 
 REPORT_INTERVAL = 30.0
 """Seconds between two reports if nothing changes."""
-RETRY_PAUSE = 1.0
-"""Seconds between two attempts to reach the engine at the start."""
 STOP_TIMEOUT = 2.0
 """Seconds that `stop` waits for the last report."""
 UNKNOWN_SERIAL = -1
@@ -69,6 +68,9 @@ class DaemonSupervisor(Protocol):
 
     def listeners(self) -> Mapping[int, ControlGroup]:
         """Return the control group of each daemon that lives, by its port; empty where daemons have none."""
+
+    def version(self) -> str | None:
+        """Return the version of the middleware that a daemon told when it became healthy; None if it is not known."""
 
     def problems(self) -> list[str]:
         """Return what it cannot do, as sentences."""
@@ -180,6 +182,18 @@ class DaemonService:
             ],
         )
 
+    def lease_daemons(self) -> dict[int, Daemon]:
+        """Return the daemons that live and serve one cGPU each, by the number of their control group.
+
+        Empty where daemons have no control groups.
+        """
+        by_port = {status.daemon.port: status.daemon for status in self._supervisor.statuses()}
+        return {
+            group.number: by_port[port]
+            for port, group in self._supervisor.listeners().items()
+            if port in by_port and by_port[port].lease_id is not None
+        }
+
     def parent_uuid(self, uuid: str) -> str | None:
         """Return the UUID of the GPU that a MIG instance is part of; None for a whole GPU or an unknown one."""
         return self._parents.get(uuid)
@@ -267,6 +281,7 @@ class DaemonService:
             self._supervisor.statuses(),
             fence,
             (*self._problems.values(), *self._supervisor.problems()),
+            self._supervisor.version(),
         )
 
     def _try_fence(self, what: str, act: Callable[[Fence], T]) -> T | None:
@@ -284,26 +299,31 @@ class DaemonService:
 
     def _run(self) -> None:
         self._synchronise()
+        reports = pace.ReportPace()
         while not self._stopping.is_set():
             self._report_due.clear()
             with self._lock:
                 self._try_fence("set", self._set_fence)
                 self._try_fence(_TELL, self._set_listeners)
                 report = self._reported = self._report().to_dict() | {"release": version.RELEASE}
+            answered = True
             try:
                 self._engine.daemons_report(self.host, report)
             except rpc.BusError as error:
+                answered = False
                 LOG.warning("the daemons of %s could not be reported: %s", self.host, error)
-            self._report_due.wait(self._report_interval)
+            pause = reports.next_pause(self._report_interval, answered=answered)
+            reports.news = self._report_due.wait(pause)
 
     def _synchronise(self) -> None:
         """Fetch the desired state from the engine, however long that takes, and apply it."""
+        back_off = pace.BackOff()
         while not self._stopping.is_set():
             try:
                 desired = self._engine.daemons_started(self.host)
             except (rpc.BusError, ValueError, TypeError, KeyError) as error:
                 LOG.warning("the daemons of %s wait for the engine: %s", self.host, error)
-                self._stopping.wait(RETRY_PAUSE)
+                self._stopping.wait(back_off.next_pause())
                 continue
             if self._stopping.is_set():
                 return

@@ -31,25 +31,27 @@ def supervisor(
     gpu_address: str,
     parents: Callable[[str], str | None],
     on_change: Callable[[], None] = lambda: None,
+    netns: str | None = None,
 ) -> Supervisor:
     """Return the supervisor of *host*, not started; it has the lock of this host's monitor until the process ends.
 
-    *parents* returns the UUID of the GPU that a MIG instance is part of. Raises
-    `gsaas.gpu_host.daemons.lock.LockUnusable` while another monitor runs, and
+    *parents* returns the UUID of the GPU that a MIG instance is part of. *netns* is the network namespace of a
+    simulated host, None for the host's own. Raises `gsaas.gpu_host.daemons.lock.LockUnusable` while another monitor
+    runs, and
     `gsaas.gpu_host.daemons.systemd.SystemdUnavailable` without systemd.
     """
-    lock.acquire(Path(conf.daemons.state_dir))
+    lock.acquire(Path(conf.daemons.state_dir, netns or ""))
     systemd = Systemd()
     launcher = Launcher(
         settings,
         host,
         gpu_address,
         systemd,
-        confinement(conf, systemd.version()),
+        confinement(conf, systemd.version(), netns),
         more_nodes=conf.daemons.device_nodes,
         parents=parents,
     )
-    return Supervisor(launcher, timeouts(conf), lambda: Changes(unit.PREFIX), on_change)
+    return Supervisor(launcher, timeouts(conf), lambda: Changes(unit.prefix(netns)), on_change)
 
 
 def timeouts(conf: cfg.ConfigOpts) -> DaemonTimeouts:
@@ -63,7 +65,7 @@ def timeouts(conf: cfg.ConfigOpts) -> DaemonTimeouts:
     )
 
 
-def confinement(conf: cfg.ConfigOpts, systemd: int) -> Confinement:
+def confinement(conf: cfg.ConfigOpts, systemd: int, netns: str | None = None) -> Confinement:
     """Return what all daemons of this host have in common; *systemd* is the major version of its systemd."""
     options = conf.daemons
     files = [*(conf.config_file or ()), *(conf.config_dir or ())]
@@ -74,6 +76,7 @@ def confinement(conf: cfg.ConfigOpts, systemd: int) -> Confinement:
         stop_timeout=options.stop_timeout,
         tmp_mb=options.tmp_mb,
         systemd=systemd,
+        netns=netns,
         mps_folders=_mps_folders(options.mps_pipe_directory)
         if options.memory_limit == "mps"
         else None,

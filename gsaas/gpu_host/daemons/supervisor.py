@@ -20,9 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from gsaas.gpu_host.daemons import plan as planning
-from gsaas.gpu_host.daemons import unit
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
-from gsaas.gpu_host.daemons.launcher import CannotStart, Launcher
+from gsaas.gpu_host.daemons.launcher import CannotStart, Launcher, NotYet
 from gsaas.gpu_host.daemons.plan import (
     Check,
     DaemonTimeouts,
@@ -45,11 +44,13 @@ PARALLEL_CHECKS = 4
 LOOK_INTERVAL = 10.0
 """Seconds between two looks at the units, if nothing happens."""
 RETRY_INTERVAL = 1.0
-"""Seconds until systemd is asked again, after it did not answer."""
+"""Seconds until systemd is asked again, after it did not answer, or could not start a daemon yet."""
 POLL_INTERVAL = 0.1
 """Seconds between two looks at a unit whose processes end."""
 PORT_POLL_INTERVAL = 1.0
 """Seconds between two checks of a port that should become free."""
+FIRST_LISTEN_PAUSE = 0.001
+"""Seconds between two looks whether a daemon that was started listens already; the pause grows with its age."""
 LAST_LINE_ATTEMPTS = 10
 """How often the journal is asked for what a daemon printed last: journald may still be reading it."""
 
@@ -69,12 +70,16 @@ class _SupervisedDaemon:
     healthy: bool = False
     healthy_at: float | None = None
     failures: int = 0
+    failed_starts: int = 0
+    """Starts in a row after which it ended without having been healthy."""
     retry_at: float | None = None
     terminated_at: float | None = None
     kills: int = 0
     killed_at: float | None = None
     group: ControlGroup | None = None
     """What the fence knows it by; None: it has none yet."""
+    postponed: bool = False
+    """It was not started yet, because something of its last run is being removed."""
     given_up: bool = False
     """It was killed because it did not become healthy in time."""
     detail: str | None = None
@@ -106,14 +111,20 @@ class Supervisor:
         self._desired: dict[str, Daemon] | None = None
         self._entries: dict[str, _SupervisedDaemon] = {}
         self._strangers = Strangers(launcher, timeouts.stop, clock)
-        self._announced: tuple[object, ...] = ([], {}, [])
-        """Statuses, listeners and problems at the last call of *on_change*."""
-        self._results: queue.SimpleQueue[tuple[str, float, str | None]] = queue.SimpleQueue()
-        """Of health checks: the daemon's key, its start, and the failure, None for a success."""
+        self._announced: tuple[object, ...] = ([], {}, [], None)
+        """Statuses, listeners, problems and version at the last call of *on_change*."""
+        self._results: queue.SimpleQueue[tuple[str, float, str | None, str | None]] = (
+            queue.SimpleQueue()
+        )
+        """Of health checks: the daemon's key, its start, the failure, None for a success, and its version."""
+        self._version: str | None = None
+        """What the daemon that became healthy last told then; all have the same program."""
         self._last_lines: queue.SimpleQueue[tuple[str, float, str]] = queue.SimpleQueue()
         """Of daemons that ended: the key, the start, and the last line that was printed."""
         self._stopping = False
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_lock = threading.Lock()
+        """Guards `_wake_fd` against its end while a thread uses it."""
+        self._wake_fd: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._checks = ThreadPoolExecutor(PARALLEL_CHECKS, thread_name_prefix="daemon-check")
         self._thread = threading.Thread(target=self._run, name="daemons", daemon=True)
 
@@ -142,7 +153,10 @@ class Supervisor:
         if self._thread.ident is not None:
             self._thread.join()
         self._checks.shutdown(cancel_futures=True)
-        os.close(self._wake_fd)
+        with self._wake_lock:
+            if self._wake_fd is not None:
+                os.close(self._wake_fd)
+            self._wake_fd = None
         if self._changes is not None:
             self._changes.close()
         self._entries.clear()
@@ -163,6 +177,10 @@ class Supervisor:
         with self._lock:
             return self._listeners()
 
+    def version(self) -> str | None:
+        """Return what the daemon that became healthy last told then; None: none has since this process began."""
+        return self._version
+
     def problems(self) -> list[str]:
         """Return what it cannot end, as sentences."""
         with self._lock:
@@ -178,7 +196,9 @@ class Supervisor:
         return True
 
     def _wake(self) -> None:
-        os.eventfd_write(self._wake_fd, 1)
+        with self._wake_lock:
+            if self._wake_fd is not None:
+                os.eventfd_write(self._wake_fd, 1)
 
     def _run(self) -> None:
         while not self._stopping:
@@ -203,7 +223,7 @@ class Supervisor:
             self._unwatch()
             pause = RETRY_INTERVAL
         with self._lock:
-            news = self._statuses(), self._listeners(), self._find_problems()
+            news = self._statuses(), self._listeners(), self._find_problems(), self._version
         if news != self._announced:
             self._announced = news
             self._on_change()
@@ -216,15 +236,18 @@ class Supervisor:
 
     def _wait(self, seconds: float) -> None:
         """Wait until a unit changes, `_wake` is called, or *seconds* have passed."""
+        wake_fd = self._wake_fd
+        if wake_fd is None:
+            return
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             poll = select.poll()
-            poll.register(self._wake_fd, select.POLLIN)
+            poll.register(wake_fd, select.POLLIN)
             if self._changes is not None:
                 poll.register(self._changes.fileno(), select.POLLIN)
             ready = [descriptor for descriptor, _ in poll.poll(left * 1000)]
-            if self._wake_fd in ready:
-                os.eventfd_read(self._wake_fd)
+            if wake_fd in ready:
+                os.eventfd_read(wake_fd)
                 return
             try:
                 if ready and self._changes is not None and self._changes.take():
@@ -319,7 +342,9 @@ class Supervisor:
         how, invocation = self._launcher.ending(key)
         if not entry.given_up:
             entry.detail = how
-        LOG.warning("daemon %s %s; journalctl --unit=%s says more", key, how, unit.name(key))
+        LOG.warning(
+            "daemon %s %s; journalctl --unit=%s says more", key, how, self._launcher.unit_name(key)
+        )
         if invocation is not None and not entry.given_up:
             self._checks.submit(self._find_last_line, key, entry.started_at, invocation)
 
@@ -341,7 +366,7 @@ class Supervisor:
             if entry is not None and entry.started_at == started_at and not entry.alive:
                 entry.detail = f"{entry.detail}: {line}"
         while not self._results.empty():
-            key, started_at, failure = self._results.get()
+            key, started_at, failure, version = self._results.get()
             entry = self._entries.get(key)
             if entry is None or entry.started_at != started_at:
                 continue  # it is about an earlier run of the daemon
@@ -353,6 +378,9 @@ class Supervisor:
             entry.detail = None if failure is None else f"it {failure}"
             if entry.healthy and entry.healthy_at is None:
                 entry.healthy_at = self._clock()
+                # Later a tenant may have taken the daemon over, and the version is told to other tenants.
+                self._version = version or self._version
+                entry.failed_starts = 0
 
     def _carry_out(self, action: planning.Action) -> bool:
         """Carry out an action; return whether it may make further actions due at once."""
@@ -379,7 +407,7 @@ class Supervisor:
                 entry.killed_at = self._clock()
                 self._launcher.kill(key)
                 if entry.kills == planning.STUCK_AFTER:
-                    LOG.warning("daemon %s: %s", key, _cannot_be_killed(key))
+                    LOG.warning("daemon %s: %s", key, self._cannot_be_killed(key))
             case RecordExit(key):
                 self._record_exit(self._entries[key])
                 return True
@@ -391,12 +419,15 @@ class Supervisor:
 
     def _start(self, daemon: Daemon) -> None:
         previous = self._entries.get(daemon.key)
-        restarts = 0 if previous is None else previous.restarts + 1
+        restarts = 0
+        if previous is not None:
+            restarts = previous.restarts + (not previous.postponed)
         entry = _SupervisedDaemon(
             daemon,
             self._clock(),
             restarts,
             failures=0 if previous is None else previous.failures,
+            failed_starts=0 if previous is None else previous.failed_starts,
         )
         self._entries[daemon.key] = entry
         try:
@@ -405,25 +436,59 @@ class Supervisor:
         except CannotStart as error:
             entry.detail = str(error)
             LOG.warning("daemon %s %s", daemon.key, error)
+        except NotYet as error:
+            # No failure of the daemon: neither is a restart counted, nor does the pause become longer.
+            entry.postponed, entry.retry_at = True, self._clock() + RETRY_INTERVAL
+            entry.detail = str(error)
+            LOG.info("daemon %s %s", daemon.key, error)
+        if not entry.alive:
+            return
+        threading.Thread(
+            target=self._check_when_it_listens,
+            args=(daemon, entry.started_at),
+            name=f"start-{daemon.key}",
+            daemon=True,
+        ).start()
+
+    def _check_when_it_listens(self, daemon: Daemon, started_at: float) -> None:
+        """Check a daemon that was started as soon as it listens: its consumer waits for that.
+
+        The kernel tells nobody when a program begins to listen, so this looks often at first, then as rarely as `plan`.
+        """
+        began = time.monotonic()
+        while self._is_starting(daemon.key, started_at):
+            if self._launcher.port_taken(daemon):
+                self._check(daemon, started_at)
+                return
+            age = time.monotonic() - began
+            time.sleep(min(max(FIRST_LISTEN_PAUSE, age / 10), POLL_INTERVAL))
+
+    def _is_starting(self, key: str, started_at: float) -> bool:
+        entry = self._entries.get(key)
+        if self._stopping or entry is None or entry.started_at != started_at:
+            return False
+        return entry.alive and entry.healthy_at is None and not entry.given_up
 
     def _record_exit(self, entry: _SupervisedDaemon) -> None:
         now = self._clock()
         known = self._observe(entry)
         entry.failures = planning.failures_after(known, now, self._timeouts)
         entry.retry_at = now + planning.backoff(entry.failures, self._timeouts)
+        if entry.healthy_at is None:
+            entry.failed_starts += 1
         entry.healthy_at = None
 
     def _check(self, daemon: Daemon, started_at: float) -> None:
         """Check the health of a daemon, in a thread of the pool."""
-        failure = None
+        failure = version = None
         try:
-            self._launcher.check(daemon)
+            version = self._launcher.check(daemon)
         except HealthCheckFailed as error:
             failure = str(error)
         except Exception as error:
             LOG.exception("the health check of daemon %s failed", daemon.key)
             failure = f"could not be checked: {error}"
-        self._results.put((daemon.key, started_at, failure))
+        self._results.put((daemon.key, started_at, failure, version))
         self._wake()
 
     def _statuses(self) -> list[DaemonStatus]:
@@ -439,10 +504,12 @@ class Supervisor:
             state = planning.state(desired.get(key), known)
             detail = None if state is DaemonState.HEALTHY else entry.detail
             if planning.is_stuck(known):
-                detail = _cannot_be_killed(key)
+                detail = self._cannot_be_killed(key)
             elif state is DaemonState.DRAINING and self._launcher.port_taken(entry.daemon):
                 detail = f"a process still listens on port {entry.daemon.port}"
-            statuses.append(DaemonStatus(entry.daemon, state, entry.restarts, detail))
+            statuses.append(
+                DaemonStatus(entry.daemon, state, entry.restarts, detail, entry.failed_starts)
+            )
         return statuses
 
     def _listeners(self) -> dict[int, ControlGroup]:
@@ -454,15 +521,14 @@ class Supervisor:
 
     def _find_problems(self) -> list[str]:
         stuck = [
-            f"daemon {key}: {_cannot_be_killed(key)}"
+            f"daemon {key}: {self._cannot_be_killed(key)}"
             for key, entry in sorted(self._entries.items())
             if entry.kills and planning.is_stuck(self._observe(entry))
         ]
         return [*stuck, *self._strangers.problems()]
 
-
-def _cannot_be_killed(key: str) -> str:
-    return (
-        "a process of it does not end, as it waits for something in the kernel, such as a device; its GPU is given to "
-        f"no other lease until then. See systemctl status {unit.name(key)}"
-    )
+    def _cannot_be_killed(self, key: str) -> str:
+        return (
+            "a process of it does not end, as it waits for something in the kernel, such as a device; its GPU is given "
+            f"to no other lease until then. See systemctl status {self._launcher.unit_name(key)}"
+        )

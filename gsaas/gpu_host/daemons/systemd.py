@@ -19,6 +19,7 @@ from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import DBusConnection, Proxy, open_dbus_connection
 from jeepney.low_level import HeaderFields
 
+from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable as SystemdUnavailable
 from gsaas.gpu_host.daemons.unit import Property, UnitState
 from gsaas.gpu_host.fence.layout import ControlGroup
 
@@ -27,6 +28,7 @@ _PATH = "/org/freedesktop/systemd1"
 _UNITS = f"{_PATH}/unit/"
 _MANAGER = f"{_NAME}.Manager"
 _SERVICE = f"{_NAME}.Service"
+_SLICE = f"{_NAME}.Slice"
 _PROPERTIES = "org.freedesktop.DBus.Properties"
 _TIMEOUT = 20.0
 """Seconds that systemd may take to answer."""
@@ -38,6 +40,8 @@ _GONE = (
     f"{_BUS_ERROR}UnknownObject",
 )
 """Errors that say that there is nothing to act on."""
+UNIT_EXISTS = f"{_NAME}.UnitExists"
+"""The error for a unit, or one that it needs, whose name is taken still."""
 _UNANSWERED = re.compile(
     re.escape(_BUS_ERROR)
     + r"(NoReply|Disconnected|ServiceUnknown|NameHasNoOwner|TimedOut|Timeout|LimitsExceeded|Spawn\..+)"
@@ -45,10 +49,6 @@ _UNANSWERED = re.compile(
 """Errors of the bus itself (D-Bus specification, and dbus-protocol.h), as while systemd executes itself again."""
 _SYSTEM_BUS = "SYSTEM"
 """jeepney's name for the bus at DBUS_SYSTEM_BUS_ADDRESS, or else at the usual place."""
-
-
-class SystemdUnavailable(Exception):
-    """systemd cannot be asked; the message says why."""
 
 
 class SystemdRefused(Exception):
@@ -137,11 +137,23 @@ class Systemd:
         try:
             place = str(self._property(path, _SERVICE, "ControlGroup"))
             number = int(self._property(path, _SERVICE, "ControlGroupId"))
+            if not number:
+                return None
+            parts = PurePosixPath(place).parts
+            return ControlGroup(number, len(parts) - 1, self._top(parts[1]))
         except SystemdRefused as refusal:
             if refusal.error in _GONE:
                 return None
             raise
-        return ControlGroup(number, len(PurePosixPath(place).parts) - 1) if number else None
+
+    def _top(self, name: str) -> int | None:
+        """Return the number of the control group *name* below the root; None unless it is that of a slice."""
+        if not name.endswith(".slice"):
+            return None
+        path = _UNITS + _escape(name)
+        if self._property(path, _SLICE, "ControlGroup") != f"/{name}":
+            return None  # one of another systemd, in whose container this one is
+        return int(self._property(path, _SLICE, "ControlGroupId")) or None
 
     def ending(self, name: str) -> Ending | None:
         """Return how a service ended; None if it is not loaded, as one that ended well."""

@@ -27,6 +27,8 @@ from gsaas.remoting.daemon import DaemonCommand
 PREFIX = "gsaas-daemon-"
 """What the names of units begin with; the polkit rule names it, too."""
 SUFFIX = ".service"
+OF_A_NAMESPACE = "gsaas-standalone:"
+"""What the names of units begin with in a network namespace; its name and a colon follow, which no name contains."""
 SLICE = "gsaas-daemons.slice"
 TEMPORARY = "/run/gsaas-daemons"
 """Where the file systems for the temporary files of daemons are mounted, by their ports."""
@@ -42,6 +44,9 @@ _TITLE = "GSaaS daemon"
 _HIDDEN = (
     "/run/dbus",
     "/run/systemd/private",
+    # Every process may send messages there, each of which costs systemd time; no daemon has to.
+    "/run/systemd/notify",
+    "/run/systemd/io.system.ManagedOOM",
     # A unit may write entries of any size and number there; what it prints has a bound.
     "/run/systemd/journal",
     "/var/lib/gsaas",
@@ -82,6 +87,8 @@ class Confinement:
     """The folder with the folders of all GPUs' MPS control daemons; a daemon sees no other in it than its own."""
     tmp_mb: int = 1024
     """MiB of temporary files of each daemon."""
+    netns: str | None = None
+    """The name of the network namespace of daemons, for simulated hosts; None: the host's own."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +125,19 @@ class UnitState:
         return not self.job and self.active in ("failed", "inactive")
 
 
-def name(key: str) -> str:
+def prefix(netns: str | None = None) -> str:
+    """Return what the names of units begin with, in the network namespace *netns*; None: in the host's own."""
+    return PREFIX if netns is None else f"{OF_A_NAMESPACE}{netns}:"
+
+
+def name(key: str, netns: str | None = None) -> str:
     """Return the name of the unit of the daemon with this key."""
-    return f"{PREFIX}{key}{SUFFIX}"
+    return f"{prefix(netns)}{key}{SUFFIX}"
 
 
-def key(unit: str) -> str:
+def key(unit: str, netns: str | None = None) -> str:
     """Undo `name`."""
-    return unit.removeprefix(PREFIX).removesuffix(SUFFIX)
+    return unit.removeprefix(prefix(netns)).removesuffix(SUFFIX)
 
 
 def describe(daemon: Daemon, restarts: int) -> str:
@@ -184,8 +196,9 @@ def properties(
         *_user(command.mps_pipe_directory),
         *_devices(devices),
         *_paths(command, devices, confinement),
-        *_temporary_files(daemon),
+        *_temporary_files(daemon, confinement),
         *_kernel(confinement.systemd, command.mps_pipe_directory is not None),
+        *_network(confinement),
         *_port(daemon),
         *_limits(confinement),
         *_log(daemon),
@@ -269,7 +282,7 @@ def _paths(
 def temporary_files(daemon: Daemon, confinement: Confinement) -> tuple[str, list[Property]]:
     """Return name and properties of the unit that mounts the file system for the temporary files of a daemon."""
     options = f"size={confinement.tmp_mb}M,mode=1777,nosuid,nodev"
-    return _mount_unit(daemon), [
+    return _mount_unit(daemon, confinement), [
         ("Description", ("s", f"Temporary files of the GSaaS daemon at port {daemon.port}")),
         ("What", ("s", "tmpfs")),
         ("Type", ("s", "tmpfs")),
@@ -284,18 +297,25 @@ def temporary_files(daemon: Daemon, confinement: Confinement) -> tuple[str, list
     ]
 
 
-def _mount_unit(daemon: Daemon) -> str:
+def _folder(daemon: Daemon, confinement: Confinement) -> str:
+    """Return where the file system for the temporary files of a daemon is mounted."""
+    own = "" if confinement.netns is None else f"{confinement.netns}:"
+    return f"{TEMPORARY}/{own}{daemon.port}"
+
+
+def _mount_unit(daemon: Daemon, confinement: Confinement) -> str:
     """Return the name that systemd requires of the unit that mounts the folder of a daemon in `TEMPORARY`."""
-    escaped = TEMPORARY.strip("/").replace("-", r"\x2d").replace("/", "-")
-    return f"{escaped}-{daemon.port}.mount"
+    escaped = _folder(daemon, confinement).strip("/").replace("-", r"\x2d").replace("/", "-")
+    return f"{escaped}.mount"
 
 
-def _temporary_files(daemon: Daemon) -> list[Property]:
-    folder = f"{TEMPORARY}/{daemon.port}"
+def _temporary_files(daemon: Daemon, confinement: Confinement) -> list[Property]:
+    folder = _folder(daemon, confinement)
+    mount = _mount_unit(daemon, confinement)
     bound = [(folder, place, False, 0) for place in ("/tmp", "/var/tmp")]  # noqa: S108
     return [
-        ("Requires", ("as", [_mount_unit(daemon)])),
-        ("After", ("as", [_mount_unit(daemon)])),
+        ("Requires", ("as", [mount])),
+        ("After", ("as", [mount])),
         ("BindPaths", ("a(ssbt)", bound)),
     ]
 
@@ -328,6 +348,12 @@ def _kernel(systemd: int, shares_user: bool) -> list[Property]:
     ]
 
 
+def _network(confinement: Confinement) -> list[Property]:
+    if confinement.netns is None:
+        return []
+    return [("NetworkNamespacePath", ("s", f"/run/netns/{confinement.netns}"))]
+
+
 def _port(daemon: Daemon) -> list[Property]:
     # Elsewhere it could stand in for a neighbour whose daemon is down, or keep a port from one that is to start. The
     # fields are address family (0: any), IP protocol (0: any), number of ports (0: all) and first port.
@@ -355,6 +381,8 @@ def _log(daemon: Daemon) -> list[Property]:
         ("StandardOutput", ("s", "journal")),
         ("StandardError", ("s", "journal")),
         ("SyslogIdentifier", ("s", f"{PREFIX}{daemon.key}")),
+        # Else a line that begins with <0> would be shown on every terminal of the host.
+        ("SyslogLevelPrefix", ("b", False)),
         ("LogRateLimitIntervalUSec", ("t", _LOG_INTERVAL)),
         ("LogRateLimitBurst", ("u", _LOG_BURST)),
     ]

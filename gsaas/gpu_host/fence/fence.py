@@ -87,10 +87,11 @@ class Fence:
                 self._reconcile()
 
     def set_listeners(self, listeners: Mapping[int, ControlGroup]) -> None:
-        """Let ports lead to the daemons in these control groups, and to no other program in a group of their level.
+        """Let ports lead to the daemons in these control groups, and to no other program.
 
-        All groups are of one level, the third where systemd runs daemons. Programs in units above it, such as ordinary
-        services of system.slice, are not seen. Empty: whatever listens at a port is its daemon.
+        All groups are of one level, the third where systemd runs daemons, and in one of level 1; a program of that one
+        and above their level is not seen. If they do not say which that is, ordinary services are not seen either.
+        Empty: whatever listens at a port is its daemon.
         """
         with self._lock:
             before = self._layout, self._listeners
@@ -141,7 +142,9 @@ class Fence:
 
     def _know(self, listeners: Mapping[int, ControlGroup]) -> None:
         level = max((group.level for group in listeners.values()), default=None)
-        self._layout = replace(self._layout, daemon_level=level)
+        tops = {group.top for group in listeners.values()}
+        top = tops.pop() if len(tops) == 1 else None
+        self._layout = replace(self._layout, daemon_level=level, daemon_top=top)
         self._listeners = frozenset(
             Listener(port, group.number) for port, group in listeners.items()
         )

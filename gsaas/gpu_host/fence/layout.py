@@ -22,6 +22,8 @@ class ControlGroup:
     """Its id, which is the number of its folder's inode (`cgroup_id` in the kernel)."""
     level: int
     """How many control groups it is below the root."""
+    top: int | None = None
+    """The `number` of the control group of level 1 that contains it; None: not known."""
 
 
 class Listener(NamedTuple):
@@ -44,6 +46,8 @@ class FenceLayout:
     """That of the monitor, whose health checks come from this host itself and have to pass; None: there are none."""
     daemon_level: int | None = None
     """`ControlGroup.level` of all daemons; None: whatever listens at a port is its daemon."""
+    daemon_top: int | None = None
+    """`ControlGroup.top` of all daemons: no program outside is one of them; None: not known."""
 
     @property
     def comment(self) -> str:
@@ -51,7 +55,8 @@ class FenceLayout:
         ports = ",".join(f"{first}-{last}" for first, last in self.ranges)
         monitor = "" if self.monitor is None else f" {self.monitor.number}"
         level = "" if self.daemon_level is None else f" level {self.daemon_level}"
-        return f"gsaas-fence {VERSION} {ports} {self.connections}{monitor}{level}"
+        top = "" if self.daemon_top is None else f" in {self.daemon_top}"
+        return f"gsaas-fence {VERSION} {ports} {self.connections}{monitor}{level}{top}"
 
 
 def merge(ranges: Iterable[Range]) -> tuple[Range, ...]:

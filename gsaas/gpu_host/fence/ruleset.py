@@ -86,9 +86,11 @@ def rules(layout: FenceLayout) -> list[tuple[str, list[Expression]]]:
     of_a_unit = _between(Meta.NFT_META_SKUID, *DYNAMIC_USERS)
     inside = _device(Meta.NFT_META_OIFNAME, b"lo")
     foreign = _not_the_daemon(layout.daemon_level)
+    outside = _outside(layout.daemon_top)
     chains = [
         # Before what passes: neither the monitor nor this host's programs and VMs may meet it.
         *([("guard", [*opens, *_port(2), *foreign, *refuse])] if foreign else []),
+        *([("guard", [*opens, *outside, *refuse])] if outside else []),
         ("guard", [*_device(Meta.NFT_META_IIFNAME, b"lo"), *accept]),
         ("guard", [*_device(Meta.NFT_META_IIFNAME, RODVR_DEVICE), *accept]),
         (
@@ -128,12 +130,22 @@ def _of_the_monitor(
 def _not_the_daemon(level: int | None) -> list[Expression]:
     """Match a packet whose socket, here, is of no daemon that has the port in the register R; none: no such rule.
 
-    A packet without a socket does not match, nor does one of a program outside of units, such as in init.scope.
+    A packet without a socket does not match, nor does one of a program above that level, which `_outside` finds.
     """
     if level is None:
         return []
     fields = {"set": LISTENERS, "set_id": 4, "sreg": R, "flags": {"NFT_LOOKUP_F_INV"}}
     return [ex.control_group(level, R + 1), genex("lookup", fields)]
+
+
+def _outside(top: int | None) -> list[Expression]:
+    """Match a packet whose socket, here, is of a program outside of the control group *top* of level 1.
+
+    Such as an ordinary service of system.slice, which is above the level of daemons.
+    """
+    if top is None:
+        return []
+    return [ex.control_group(1, R), ex.compare(R, ex.host64(top), ex.NOT_EQUAL)]
 
 
 def _between(key: Meta, first: int, last: int) -> list[Expression]:

@@ -17,7 +17,15 @@ from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.sources.declared import DeclaredGpus
-from gsaas.objects.gpu_report import GpuInfo, GpuProcess, GpuReport, GpuSnapshot, Reading, XidError
+from gsaas.objects.gpu_report import (
+    GpuInfo,
+    GpuProcess,
+    GpuReport,
+    GpuSnapshot,
+    Load,
+    Reading,
+    XidError,
+)
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.standalone.simulated_gpus import SimulatedGpus
 from tests.support.waiting import until
@@ -200,6 +208,20 @@ def test_without_an_engine_it_goes_on(start, bus, stack, monkeypatch, caplog):
     until(lambda: engine.reports, "a report")
 
 
+def test_a_report_that_no_engine_answered_is_sent_again_before_its_interval(
+    start, bus, stack, monkeypatch, caplog
+):
+    monkeypatch.setattr("gsaas.rpc.engine.REPORT_TIMEOUT", 0.1)
+    monkeypatch.setattr("gsaas.rpc.pace.FIRST_PAUSE", 0.1)
+    start(DeclaredGpus(GPUS), interval=EVER)
+    until(lambda: "could not report" in caplog.text, "the failure")
+    engine = Engine()
+    server = rpc.server(bus, rpc.ENGINE, "engine", engine)
+    server.start()
+    stack.callback(server.stop)
+    until(lambda: engine.reports, "a report")
+
+
 def test_simulated_gpus_are_as_busy_as_their_time_and_name_say():
     moments = iter([0.0, 0.0, 100.0])
     source = SimulatedGpus(GPUS, clock=lambda: next(moments))
@@ -250,3 +272,14 @@ def test_a_reading_that_is_none_is_refused(change):
     report["readings"]["GPU-0"].update(change)
     with pytest.raises((ValueError, TypeError, KeyError)):
         GpuReport.from_dict(report)
+
+
+def test_the_first_report_has_the_loads_of_the_gpus_and_the_next_ones_have_none(engine, start):
+    source = ScriptedSource()
+    source.next = GpuSnapshot(GPUS, {"GPU-0": Reading(used_mb=5, utilisation=30.0)})
+    start(source, interval=0.02)
+    until(lambda: len(engine.reports) > 1, "reports")
+    first, second = (GpuReport.from_dict(report) for report in engine.reports[:2])
+    assert first.loads is not None
+    assert first.loads.of == [Load("GPU-0", 30.0, 5)]
+    assert second.loads is None

@@ -365,3 +365,26 @@ def test_many_come_and_go_and_none_is_left(host):
     until(lambda: not supervisor.statuses(), "all to be gone")
     assert host.processes() == set()
     assert host.machine.units() == []
+
+
+SLOW_UMOUNT = """\
+mv /usr/bin/umount /usr/bin/umount.quick
+printf '#!/bin/sh\\nsleep 2\\nexec umount.quick "$@"\\n' >/usr/bin/umount
+chmod +x /usr/bin/umount
+"""
+
+
+def test_a_daemon_whose_temporary_files_are_still_removed_is_started_when_they_are(host):
+    """As on a busy machine; systemd refuses a unit whose name is still taken, which counted as a failure."""
+    daemon = lease_daemon()
+    supervisor = host.supervise()
+    supervisor.set_desired([daemon])
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
+    host.machine.type(SLOW_UMOUNT)
+    try:
+        host.machine.type(f"kill -KILL {host.main_pid(daemon)}")
+        await_detail(supervisor, daemon, "waits until what is left of its last run")
+        status = await_state(supervisor, daemon, DaemonState.HEALTHY)
+        assert status.restarts == 1
+    finally:
+        host.machine.type("mv /usr/bin/umount.quick /usr/bin/umount")

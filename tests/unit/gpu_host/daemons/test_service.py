@@ -52,6 +52,9 @@ class FakeSupervisor:
     def statuses(self) -> list[DaemonStatus]:
         return [DaemonStatus(daemon, self.state, detail="why") for daemon in self.daemons]
 
+    def version(self) -> str | None:
+        return "7fbd364" if self.history else None
+
     def listeners(self) -> dict[int, ControlGroup]:
         return {daemon.port: ControlGroup(daemon.port + 1, 3) for daemon in self.daemons}
 
@@ -96,6 +99,8 @@ class Engine:
     def __init__(self) -> None:
         self.desired: DesiredState | None = DESIRED
         self.reports: list[dict] = []
+        self.attempts = 0
+        self.takes_reports = True
         self.asked = threading.Event()
 
     def daemons_started(self, host: str) -> DesiredState:
@@ -105,6 +110,9 @@ class Engine:
         return self.desired
 
     def daemons_report(self, host: str, report: dict) -> None:
+        self.attempts += 1
+        if not self.takes_reports:
+            raise rpc.Timeout("nobody answers")
         self.reports.append(report)
 
 
@@ -115,7 +123,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def make(engine, monkeypatch) -> Iterator:
-    monkeypatch.setattr("gsaas.gpu_host.daemons.service.RETRY_PAUSE", 0.01)
+    monkeypatch.setattr("gsaas.rpc.pace.FIRST_PAUSE", 0.01)
     made: list[DaemonService] = []
 
     def make(life: str = "per-lease", left: Iterable[Daemon] = (), fence: bool = True):
@@ -142,6 +150,14 @@ def test_it_asks_for_all_it_should_hold_and_holds_it_and_says_so(make, engine):
     assert engine.reports[0]["serial"] == 5
     assert engine.reports[0]["fence"] == {"admissions": ["192.0.2.21:20001"], "refused": 3}
     assert engine.reports[0]["daemons"]["lease-1-0"]["state"] == "healthy"
+
+
+def test_a_report_that_no_engine_took_is_repeated_soon(make, engine):
+    engine.takes_reports = False
+    make()
+    until(lambda: engine.attempts > 3, "some attempts")
+    engine.takes_reports = True
+    until(lambda: engine.reports, "a report that was taken")
 
 
 def test_until_it_was_told_nothing_is_ended_and_nobody_shut_out(make, engine):
@@ -272,3 +288,10 @@ def test_a_fence_that_cannot_be_read_confirms_nothing(make, engine):
     service.daemons_changed()
     until(lambda: engine.reports[-1]["problems"])
     assert engine.reports[-1]["fence"]["admissions"] == []
+
+
+def test_the_daemons_of_leases_are_known_by_their_control_groups(make, engine):
+    service, supervisor, _ = make()
+    until(lambda: engine.reports, "the first report")
+    supervisor.daemons.add(Daemon("GPU-0", 8308))
+    assert service.lease_daemons() == {DAEMON.port + 1: DAEMON}

@@ -136,6 +136,18 @@ def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or
     assert all(path.startswith("-/") for path in hidden)
 
 
+def test_a_daemon_of_a_simulated_host_is_in_its_network_namespace_and_shares_no_name():
+    here = replace(CONFINEMENT, netns="gsaas-gpu1")
+    there = replace(CONFINEMENT, netns="gsaas-gpu1-b")
+    assert planned(confinement=here)["NetworkNamespacePath"] == ["/run/netns/gsaas-gpu1"]
+    assert "NetworkNamespacePath" not in planned()
+    names = {unit.name(DAEMON.key, each.netns) for each in (CONFINEMENT, here, there)}
+    mounts = {unit.temporary_files(DAEMON, each)[0] for each in (CONFINEMENT, here, there)}
+    assert len(names) == len(mounts) == 3
+    assert not unit.name(DAEMON.key, "gsaas-gpu1-b").startswith(unit.prefix("gsaas-gpu1"))
+    assert unit.key(unit.name(DAEMON.key, "gsaas-gpu1"), "gsaas-gpu1") == DAEMON.key
+
+
 def test_its_temporary_files_are_in_a_bounded_file_system_that_goes_with_it():
     found = planned()
     bound = [tuple(each[:2]) for paths in found["BindPaths"] for each in paths]
@@ -155,9 +167,10 @@ def test_its_temporary_files_are_in_a_bounded_file_system_that_goes_with_it():
 
 @pytest.mark.skipif(not shutil.which("systemd-escape"), reason="systemd is not installed")
 def test_the_unit_of_its_temporary_files_has_the_name_that_systemd_asks_for():
-    name, _ = unit.temporary_files(DAEMON, CONFINEMENT)
-    command = ["systemd-escape", "--path", "--suffix=mount", f"{unit.TEMPORARY}/{DAEMON.port}"]
-    assert subprocess.run(command, capture_output=True, text=True).stdout == f"{name}\n"
+    for netns, folder in ((None, DAEMON.port), ("gsaas-gpu1", f"gsaas-gpu1:{DAEMON.port}")):
+        name, _ = unit.temporary_files(DAEMON, replace(CONFINEMENT, netns=netns))
+        command = ["systemd-escape", "--path", "--suffix=mount", f"{unit.TEMPORARY}/{folder}"]
+        assert subprocess.run(command, capture_output=True, text=True).stdout == f"{name}\n"
 
 
 def test_it_may_listen_on_its_own_port_only():
