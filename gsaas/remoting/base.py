@@ -24,6 +24,8 @@ from gsaas.objects.ports import PortRange
 from gsaas.remoting.daemon import DaemonSettings, DaemonTemplate
 
 NAMESPACE = "gsaas.remoting"
+SERVER_VERSION = "GSAAS_MIDDLEWARE_VERSION"
+"""The variable that tells a consumer the version of its daemons, which its client libraries need, too."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ClientDevice:
     """MiB of its share; None: the whole GPU."""
     gpu_uuid: str | None = None
     """NVML's; None unless the consumer uses the GPU without a middleware."""
+    middleware: str | None = None
+    """The version of the middleware that its daemons told; None if it is not known."""
 
 
 class RemotingDriver(abc.ABC):
@@ -81,6 +85,10 @@ class RemotingDriver(abc.ABC):
         return {self.name: self.daemon_settings.lease_ports}
 
     def check(self, count: int) -> None:
+        """Raise `RemotingLimit` if no lease of *count* cGPUs may be made through this middleware."""
+        self._check_visible(count)
+
+    def _check_visible(self, count: int) -> None:
         """Raise `RemotingLimit` if a program cannot see *count* cGPUs through this middleware."""
         if self.max_devices is not None and count > self.max_devices:
             raise RemotingLimit(
@@ -90,13 +98,15 @@ class RemotingDriver(abc.ABC):
     def environment(self, lease_id: str, devices: Sequence[ClientDevice]) -> dict[str, str]:
         """Return the client environment of a lease, in an order that is easy to read.
 
-        Programs number the *devices* in the given order. Raises `RemotingLimit` as `check` does, and `ValueError` if
-        there is no device.
+        Programs number the *devices* in the given order. Raises `RemotingLimit` if a program cannot see so many, and
+        `ValueError` if there is no device.
         """
-        self.check(len(devices))
+        self._check_visible(len(devices))
         if not devices:
             raise ValueError(f"lease {lease_id} needs at least one device")
-        return {**self.variables(lease_id, devices), **self._settings}
+        versions = sorted({device.middleware for device in devices if device.middleware})
+        told = {SERVER_VERSION: ",".join(versions)} if versions else {}
+        return {**self.variables(lease_id, devices), **self._settings, **told}
 
     @abc.abstractmethod
     def variables(self, lease_id: str, devices: Sequence[ClientDevice]) -> Mapping[str, str]:

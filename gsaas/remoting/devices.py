@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gsaas.objects.access import Access
-from gsaas.objects.lease import Lease
+from gsaas.objects.lease import Claim, Lease
 from gsaas.remoting.base import ClientDevice
 
 
@@ -15,6 +15,13 @@ def devices_of(lease: Lease) -> list[ClientDevice]:
             claim.masked_address or claim.real_address,
             lease.memory_mb,
             claim.gpu_uuid if lease.access == Access.NATIVE else None,
+            None if lease.access == Access.NATIVE else _middleware(claim),
         )
         for claim in lease.claims
     ]
+
+
+def _middleware(claim: Claim) -> str | None:
+    """Return the version that the daemons of a GPU host have, if its monitor has reported it."""
+    told: str | None = (claim.gpu.host.monitor_report or {}).get("middleware")
+    return told

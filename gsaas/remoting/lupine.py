@@ -12,7 +12,8 @@ What an operator should know of it, as seen with its release of August 2026:
 * Two threads that copy in opposite directions over one connection can block each other for minutes.
 * Device pointers pass through unchanged, and the client finds the device by the pointer alone. If
   two daemons return the same pointer, one cGPU's data may be read from the other. Whether real
-  drivers ever do is not known: prefer leases of one cGPU, or check with your driver first.
+  drivers ever do is not known. So a lease has one cGPU, unless `[remoting]several_daemons` says that
+  `gsaas-manage prove` has found no equal pointers with your driver.
 * `fork()` after CUDA has started hangs the child, and a low `ulimit -v` makes every connection
   fail.
 
@@ -23,8 +24,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oslo_config import cfg
+
+from gsaas.exceptions import RemotingLimit
 from gsaas.remoting.base import ClientDevice, RemotingDriver
 from gsaas.remoting.daemon import HTTP2, PER_LEASE, DaemonTemplate
+
+SEVERAL_DAEMONS = (
+    "each cGPU has a daemon of its own, and two daemons that return the same device pointer would make a program "
+    "read the data of another cGPU; your operator may allow it after a test of the GPUs' driver"
+)
+"""Why a lease may have one cGPU only, as the end of a sentence."""
 
 
 class Lupine(RemotingDriver):
@@ -47,6 +57,17 @@ class Lupine(RemotingDriver):
         health=HTTP2,  # the daemon keeps a process for each bare TCP connection, for ever
         life=PER_LEASE,
     )
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Raises `ValueError` as `RemotingDriver` does."""
+        super().__init__(conf)
+        self._several_daemons = bool(conf.remoting.several_daemons)
+
+    def check(self, count: int) -> None:
+        """Refuse several cGPUs also where a program could see them, unless the operator knows that it is safe."""
+        super().check(count)
+        if count > 1 and not self._several_daemons:
+            raise RemotingLimit(driver=self.name, limit=1, count=count, why=SEVERAL_DAEMONS)
 
     def variables(self, lease_id: str, devices: Sequence[ClientDevice]) -> dict[str, str]:
         """Return `LUPINE_SERVER` and the settings; operators may override only `LUPINE_LOG_LEVEL`."""

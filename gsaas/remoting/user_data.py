@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes the user data of a lease's server. Pure, so that the API can check the result before it claims anything."""
+"""Composes the user data, or the vendor data, of a lease's server.
+
+Pure, so that the API can check the result before it claims anything.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from gsaas.cloudinit.render import user_data
+from gsaas.cloudinit.render import user_data, vendor_data
 from gsaas.remoting.base import ClientDevice, RemotingDriver
 
 
@@ -27,6 +30,18 @@ def compose(
         driver.environment(lease_id, devices),
         conf.rodvr.masked_prefix,
         base64.b64decode(caller) if caller else None,
+        interface_wait=conf.cloudinit.interface_wait,
+        system_services=conf.cloudinit.system_services,
+    )
+
+
+def compose_vendor_data(
+    conf: cfg.ConfigOpts, driver: RemotingDriver, lease_id: str, devices: Sequence[ClientDevice]
+) -> str:
+    """Return vendor data that gives a plain server its cGPUs, as text. Raises `RemotingLimit`."""
+    return vendor_data(
+        driver.environment(lease_id, devices),
+        conf.rodvr.masked_prefix,
         interface_wait=conf.cloudinit.interface_wait,
         system_services=conf.cloudinit.system_services,
     )

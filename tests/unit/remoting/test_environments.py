@@ -54,7 +54,9 @@ def test_rcuda_in_shared_mode_on_another_port():
 
 
 def test_lupine():
-    env = load("lupine").environment("lease-1", devices(2, 14833, memory_mb=2048))
+    env = load("lupine", several_daemons=True).environment(
+        "lease-1", devices(2, 14833, memory_mb=2048)
+    )
 
     assert list(env.items()) == [
         ("LUPINE_SERVER", "169.254.71.1:14833,169.254.71.2:14833"),
@@ -66,7 +68,8 @@ def test_lupine():
 
 
 def test_lupine_takes_seven_and_says_why_no_more():
-    driver = load("lupine")
+    driver = load("lupine", several_daemons=True)
+    driver.check(7)
     assert driver.environment("lease-1", devices(7, 14833))["LUPINE_SERVER"].count(",") == 6
 
     for refuse in (
@@ -79,6 +82,18 @@ def test_lupine_takes_seven_and_says_why_no_more():
             "lupine gives a program at most 7 cGPUs, and you asked for 8: "
             "its client has address space for no more, and silently drops the rest"
         )
+
+
+def test_lupine_gives_a_lease_one_cgpu_until_the_operator_knows_that_several_are_safe():
+    """Two daemons that return the same device pointer make its client mix up their data."""
+    driver = load("lupine")
+    driver.check(1)
+    with pytest.raises(
+        RemotingLimit, match=r"at most 1 cGPUs, and you asked for 2: .*device pointer"
+    ):
+        driver.check(2)
+    before_the_update = driver.environment("lease-1", devices(2, 14833))
+    assert before_the_update["LUPINE_SERVER"].count(",") == 1, "leases that there are stay usable"
 
 
 def test_simulated_says_what_rcuda_says_and_needs_no_library():
@@ -182,3 +197,12 @@ def test_an_unknown_driver_is_refused_with_those_that_are_known():
         ValueError, match=r"no remoting driver 'cuda'.*lupine, native, rcuda, simulated"
     ):
         load("cuda")
+
+
+def test_a_consumer_is_told_which_version_the_daemons_have():
+    """A client of another version may hang without a message."""
+    address = Address("169.254.71.1", 14833)
+    known = ClientDevice(address, 1024, middleware="7fbd364")
+    environment_of = load("lupine").environment
+    assert environment_of("l", [known])["GSAAS_MIDDLEWARE_VERSION"] == "7fbd364"
+    assert "GSAAS_MIDDLEWARE_VERSION" not in environment_of("l", [ClientDevice(address, 1024)])

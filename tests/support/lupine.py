@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real server and client of LUPINE, built from a pinned source against the fake CUDA driver.
+
+The source is Apache-2.0, and none of it is in this repository. It is the git repository that GSAAS_LUPINE_SOURCE names,
+else a clone of the public one. The build, some minutes, is kept in build/lupine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.cuda import driver
+
+REPOSITORY = Path(__file__).parents[2]
+COMMIT = "7fbd3647524855fedbaf46bc5d4e198276f9b1c8"
+"""Of 21 August 2026; doc/gpu-hosts.md describes this one."""
+PUBLIC = "https://github.com/lupinemachines/lupine"
+TOOLKIT = Path("/usr/local/cuda")
+TOOLS = ("git", "cmake", "ninja", "c++", "cc")
+
+
+class NotBuildable(Exception):
+    """It cannot be built here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Lupine:
+    """Where the parts are."""
+
+    server: Path
+    client: Path
+    """The folder of its libcuda.so.1."""
+    driver: Path
+    """The folder of the fake driver, for the server."""
+
+    @contextmanager
+    def serving(self, **environment: str) -> Iterator[tuple[str, int]]:
+        """Run a server; yield its address and port."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        variables = {
+            "LUPINE_PORT": str(port),
+            "LUPINE_LOG_LEVEL": "error",
+            "LD_LIBRARY_PATH": str(self.driver),
+            **environment,
+        }
+        process = subprocess.Popen(
+            [self.server], env={**os.environ, **variables}, start_new_session=True
+        )
+        try:
+            _await_listener(port, process)
+            yield "127.0.0.1", port
+        finally:
+            os.killpg(process.pid, 9)
+            process.wait()
+
+    def environment(self, *servers: tuple[str, int]) -> dict[str, str]:
+        """Return what a client needs."""
+        return {
+            "LUPINE_SERVER": ",".join(f"{ip}:{port}" for ip, port in servers),
+            "LUPINE_DISABLE_LOCAL": "1",
+            "LUPINE_LOG_LEVEL": "error",
+            "LD_LIBRARY_PATH": str(self.client),
+        }
+
+
+def built() -> Lupine:
+    """Return it, built once for all tests; raises `NotBuildable`."""
+    folder = REPOSITORY / "build" / "lupine" / COMMIT[:12]
+    there = Lupine(folder / "build/lupine_driver_server", folder / "build", folder / "driver")
+    if (folder / "built").exists():
+        return there
+    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
+        raise NotBuildable(f"LUPINE is not built: {', '.join(missing)} not installed")
+    if not (TOOLKIT / "include/cuda.h").exists():
+        raise NotBuildable(f"LUPINE is not built: there is no CUDA toolkit in {TOOLKIT}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _fetch(folder / "source")
+    headers = _http2_headers(folder / "http2")
+    driver.build(there.driver, TOOLKIT / "include")
+    _build(folder, headers, there.driver / driver.NAME)
+    (folder / "built").touch()
+    return there
+
+
+def _fetch(source: Path) -> None:
+    origin = os.environ.get("GSAAS_LUPINE_SOURCE", PUBLIC)
+    try:
+        _run("git", "clone", "--quiet", "--no-checkout", origin, source, timeout=120)
+        _run("git", "-C", source, "checkout", "--quiet", COMMIT)
+    except (subprocess.SubprocessError, OSError) as error:
+        raise NotBuildable(
+            f"LUPINE's source cannot be had from {origin} ({error}); GSAAS_LUPINE_SOURCE may name a clone of it"
+        ) from None
+
+
+def _http2_headers(folder: Path) -> Path:
+    """Return the folder with nghttp2's headers, from Debian's package unless they are installed."""
+    if Path("/usr/include/nghttp2/nghttp2.h").exists():
+        return Path("/usr/include")
+    folder.mkdir()
+    try:
+        _run("apt-get", "download", "-qq", "libnghttp2-dev", cwd=folder, timeout=120)
+        (package,) = folder.glob("*.deb")
+        _run("dpkg", "-x", package, folder)
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
+        raise NotBuildable(f"LUPINE needs libnghttp2-dev, which cannot be had: {error}") from None
+    return folder / "usr/include"
+
+
+def _build(folder: Path, headers: Path, library: Path) -> None:
+    http2 = next(Path("/usr/lib").glob("*/libnghttp2.so.14"), None)
+    if http2 is None:
+        raise NotBuildable("LUPINE is not built: libnghttp2-14 is not installed")
+    options = {
+        "CMAKE_CXX_FLAGS": f"-O1 -I{headers}",
+        "BUILD_TESTING": "OFF",
+        "LUPINE_BUILD_NVML": "OFF",
+        "CUDAToolkit_ROOT": TOOLKIT,
+        "CUDA_cuda_driver_LIBRARY": library,
+        "NGHTTP2_INCLUDE_DIR": headers,
+        "NGHTTP2_LIBRARY": http2,
+    }
+    wanted = [f"-D{name}={value}" for name, value in options.items()]
+    try:
+        _run(*("cmake", "-G", "Ninja", "-S", folder / "source", "-B", folder / "build"), *wanted)
+        _run(
+            *("nice", "ninja", "-C", folder / "build"),
+            *("lupine_driver_server", "lupine_cuda_client"),
+            timeout=1800,
+        )
+    except subprocess.CalledProcessError as error:
+        raise NotBuildable(f"LUPINE could not be built: {error.stdout[-500:]}") from None
+
+
+def _run(*command: str | Path, cwd: Path | None = None, timeout: float = 300) -> None:
+    subprocess.run(
+        command,
+        cwd=cwd,
+        timeout=timeout,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _await_listener(port: int, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the server has ended"
+        # A bare connection would leave a process behind for ever, so /proc is asked.
+        for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines():
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                return
+        time.sleep(0.01)
+    raise AssertionError("the server does not listen")
