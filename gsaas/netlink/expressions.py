@@ -239,10 +239,12 @@ def add_set(
     data: tuple[int, ...] = (),
     data_length: int = 0,
     counts: int = 0,
+    counted: bool = False,
 ) -> Message:
     """Add a map if there is *data*, the types of its values; a set of up to *counts* counters if there is that.
 
-    Packets add elements to a set of counters. *set_id* names the set within the transaction that adds it.
+    Packets add elements to a set of counters. *set_id* names the set within the transaction that adds it. With
+    *counted*, each element has a counter of the packets, and their bytes, for which it was found.
     """
     fields: list[tuple[str, Any]] = [
         ("NFTA_SET_TABLE", table),
@@ -259,6 +261,8 @@ def add_set(
     if counts:
         flags.add("NFT_SET_EVAL")
         fields.append(("NFTA_SET_DESC", {"attrs": [("NFTA_SET_DESC_SIZE", counts)]}))
+    if counted:
+        fields.append(("NFTA_SET_EXPR", counter()))
     fields.append(("NFTA_SET_FLAGS", flags))
     return encode(nft.nft_set_msg, nft.NFT_MSG_NEWSET, family, fields, NLM_F_CREATE, name)
 

@@ -25,9 +25,10 @@ import ipaddress
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from gsaas.objects.binding import Binding, LocalBinding
-from gsaas.objects.endpoint_report import ConntrackLevel, EndpointReport
+from gsaas.objects.endpoint_report import ConntrackLevel, EndpointReport, Traffic
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.rodvr.event_loop import EventLoop
 from gsaas.rodvr.executor import PlanExecutor
@@ -242,10 +243,14 @@ class Endpoint:
         self._announce()
         return report
 
-    def report(self) -> EndpointReport:
-        """Return the report on all bindings and all problems, with what is counted: refused packets, connections."""
+    def report(self, *, traffic: bool = False) -> EndpointReport:
+        """Return the report on all bindings and all problems, with what is counted: refused packets, connections.
+
+        With *traffic*, it has the traffic of each VM, too.
+        """
         with self._lock:
-            return self._report([*self._ports, *self._local], count=True)
+            report = self._report([*self._ports, *self._local], count=True)
+            return replace(report, traffic=self._traffic()) if traffic else report
 
     def _remove_port(self, port_id: str) -> None:
         if self._ports.discard(port_id):
@@ -296,7 +301,8 @@ class Endpoint:
         if count and datapath is not None:
             try:
                 level = datapath.conntrack_level()
-                unmapped, refused = datapath.unmapped(), datapath.refused()
+                unmapped = datapath.unmapped()
+                refused = {tap: counts.refused for tap, counts in datapath.tap_counters().items()}
                 unmapped_local = datapath.unmapped_local() if self._local else {}
             except OSError as error:
                 self._problems.add("counters", f"dropped packets could not be counted: {error}")
@@ -304,6 +310,18 @@ class Endpoint:
         bindings |= self._local.reports(port_ids, unmapped_local)
         address = datapath.gpu_address() if datapath is not None else None
         return EndpointReport(self.host, bindings, self._problems.texts(), address, level)
+
+    def _traffic(self) -> dict[str, Traffic]:
+        """Return the traffic of the installed bindings of VMs; none of it if the kernel refuses to tell."""
+        if not self._executor.synced:
+            return {}
+        datapath = self._session.datapath
+        try:
+            sent = {tap: counts.sent_bytes for tap, counts in datapath.tap_counters().items()}
+            return self._ports.traffic(sent, datapath.received(), datapath.open_connections())
+        except OSError as error:
+            self._problems.add("traffic", f"the traffic of VMs could not be counted: {error}")
+            return {}
 
     def _announce(self) -> None:
         """Call `on_installed`. Without the lock: the listener may call this endpoint."""

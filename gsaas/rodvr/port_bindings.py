@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gsaas.objects.binding import Binding
-from gsaas.objects.endpoint_report import BindingReport
+from gsaas.objects.endpoint_report import BindingReport, Traffic
 from gsaas.rodvr import plan
 from gsaas.rodvr.identities import Identities, NoIdentityLeft
 from gsaas.rodvr.installations import Installations
@@ -248,3 +248,22 @@ class PortBindings:
             for port_id in port_ids
             if port_id in self._desired
         }
+
+    def traffic(
+        self,
+        sent: Mapping[str, int],
+        received: Mapping[str, int],
+        connections: Mapping[str, int],
+    ) -> dict[str, Traffic]:
+        """Return the traffic of each desired port that is installed, by port id.
+
+        *sent* are bytes by tap, *received* bytes by identity, *connections* their numbers by identity.
+        """
+        found = {}
+        for port_id, binding in self._desired.items():
+            identity = self.identities.get(port_id) or ""
+            if binding.tap in sent and identity in received:
+                found[port_id] = Traffic(
+                    sent[binding.tap], received[identity], connections.get(identity, 0)
+                )
+        return found

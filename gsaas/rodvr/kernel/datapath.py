@@ -249,9 +249,17 @@ class Datapath:
             self._reader.dump(decoder.list_elements(IPV4, "unmapped-local"))
         )
 
-    def refused(self) -> dict[str, int]:
-        """Return tap -> packets dropped there for a forged source or a protocol other than TCP."""
-        return decoder.read_refused(self._reader.dump(decoder.list_rules(NETDEV)))
+    def tap_counters(self) -> dict[str, decoder.TapCounters]:
+        """Return tap -> bytes that its VM sent to masked addresses, and packets that were dropped there."""
+        return decoder.read_tap_counters(self._reader.dump(decoder.list_rules(NETDEV)))
+
+    def received(self) -> dict[str, int]:
+        """Return identity -> bytes that its VM received from daemons."""
+        return decoder.read_received(self._reader.dump(decoder.list_elements(NETDEV, "back")))
+
+    def open_connections(self) -> dict[str, int]:
+        """Return identity -> how many tracked connections its VM has; without those that have none."""
+        return self._conntrack.count_by_client(self._identity_network)
 
     def conntrack_level(self) -> ConntrackLevel | None:
         """Return how full the kernel's table of connections is; None while it tracks none."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
@@ -20,6 +21,7 @@ from gsaas.rodvr.kernel.attributes import (
     CHAIN_PREFIX,
     CHAIN_TABLE,
     CHAIN_USERDATA,
+    COUNTER_BYTES,
     COUNTER_PACKETS,
     ELEMENT_DATA,
     ELEMENT_EXPRESSION,
@@ -97,22 +99,44 @@ def count_rules(rules: Iterable[bytes]) -> dict[str, int]:
     return counts
 
 
-def read_refused(rules: Iterable[bytes]) -> dict[str, int]:
-    """Return tap -> packets that its chain dropped: forged source, no TCP, or fragments."""
-    refused = {}
+class TapCounters(NamedTuple):
+    """What the chain of a tap has counted since it was made."""
+
+    sent_bytes: int
+    """Bytes of the packets that the VM sent to masked addresses: of IPv4 packets, without Ethernet's headers."""
+    refused: int
+    """Packets that were dropped: forged source, no TCP, or fragments."""
+
+
+def read_tap_counters(rules: Iterable[bytes]) -> dict[str, TapCounters]:
+    """Return tap -> what its chain has counted."""
+    expressions: dict[str, list[bytes]] = {}
     for body in rules:
         fields = wire.by_kind(body)
         chain = wire.string(fields.get(RULE_CHAIN))
         if chain.startswith(CHAIN_PREFIX) and wire.string(fields.get(RULE_TABLE)) == TABLE:
-            # The dropping rule is the last one of its chain, and dumps keep the order.
-            refused[chain.removeprefix(CHAIN_PREFIX)] = _read_counter(fields[RULE_EXPRESSIONS])
-    return refused
+            tap = chain.removeprefix(CHAIN_PREFIX)
+            expressions.setdefault(tap, []).append(fields[RULE_EXPRESSIONS])
+    # The last two rules of the chain carry and drop (`ruleset.tap_rules`), and dumps keep the order.
+    return {
+        tap: TapCounters(_read_counter(rules_of[-2]).bytes, _read_counter(rules_of[-1]).packets)
+        for tap, rules_of in expressions.items()
+        if len(rules_of) > 1
+    }
+
+
+def read_received(elements: Iterable[bytes]) -> dict[str, int]:
+    """Return identity -> bytes of the IPv4 packets from daemons to its VM, of the elements of `back`."""
+    return {
+        socket.inet_ntoa(key): _read_count(expression).bytes
+        for key, _, expression in _read_elements(elements)
+    }
 
 
 def read_unmapped(elements: Iterable[bytes]) -> dict[str, int]:
     """Return identity, or local masked address -> connections to masked addresses without a mapping."""
     return {
-        socket.inet_ntoa(key): _read_packets(expression)
+        socket.inet_ntoa(key): _read_count(expression).packets
         for key, _, expression in _read_elements(elements)
     }
 
@@ -138,17 +162,25 @@ def _read_elements(bodies: Iterable[bytes]) -> Iterable[tuple[bytes, bytes, byte
             yield key, data, fields.get(ELEMENT_EXPRESSION, b"")
 
 
-def _read_counter(expressions: bytes) -> int:
-    """Return the packets that the first counter of a rule has counted."""
+class _Count(NamedTuple):
+    bytes: int = 0
+    packets: int = 0
+
+
+def _read_counter(expressions: bytes) -> _Count:
+    """Return what the first counter of a rule has counted."""
     for _, expression in wire.attributes(expressions):
         if wire.string(wire.by_kind(expression).get(EXPRESSION_NAME)) == "counter":
-            return _read_packets(expression)
-    return 0
+            return _read_count(expression)
+    return _Count()
 
 
-def _read_packets(expression: bytes) -> int:
+def _read_count(expression: bytes) -> _Count:
     data = wire.by_kind(wire.by_kind(expression).get(EXPRESSION_DATA, b""))
-    return int.from_bytes(data.get(COUNTER_PACKETS, b""), "big")
+    count, packets = (
+        int.from_bytes(data.get(kind, b""), "big") for kind in (COUNTER_BYTES, COUNTER_PACKETS)
+    )
+    return _Count(count, packets)
 
 
 def _read_address(value: bytes) -> Address:

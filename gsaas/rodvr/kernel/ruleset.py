@@ -36,7 +36,7 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-VERSION = 6
+VERSION = 7
 """Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
 rebuilds the tables."""
 
@@ -118,7 +118,7 @@ def base(config: RulesetConfig) -> list[Message]:
     identity = (nft.DATA_TYPE_IPADDR,)
     user_requested = (nft.DATA_TYPE_UID, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     return [
-        ex.add_set(NETDEV, TABLE, "back", 1, identity, 4, data=back, data_length=16),
+        ex.add_set(NETDEV, TABLE, "back", 1, identity, 4, data=back, data_length=16, counted=True),
         ex.add_chain(NETDEV, TABLE, "back", _INGRESS, TAP_PRIORITY, device=OUTER),
         *[ex.add_rule(NETDEV, TABLE, r.chain, r.expressions) for r in netdev_rules(config)],
         ex.add_set(IPV4, TABLE, "real", 1, requested, 12, data=real, data_length=8),
@@ -149,7 +149,8 @@ def base(config: RulesetConfig) -> list[Message]:
 def netdev_rules(config: RulesetConfig) -> list[ChainRule]:
     """Return the rules of the base chain in the netdev table."""
     return [
-        # One lookup fills four registers: tap index, VM MAC (two registers) and VM address.
+        # One lookup fills four registers: tap index, VM MAC (two registers) and VM address. It also counts what each VM
+        # receives, which costs no further lookup.
         ChainRule(
             "back",
             [
