@@ -24,6 +24,8 @@ Reports = Mapping[str, Mapping[str, Any]]
 """GPU host -> the last report of its monitor, as `gsaas.objects.daemon.DaemonReport.to_dict()`."""
 Addresses = Mapping[str, str]
 """Compute host -> its address on the GPU network."""
+START_ATTEMPTS = 4
+"""A launch is given up when the daemon of a cGPU has failed so often: with the usual pauses, after seven seconds."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class GpuHostsState:
     """A GPU host that lacks something of the desired state; None if there is none."""
     not_ready_reason: str | None = None
     """Why the cGPUs cannot be used yet, as the end of a sentence for the tenant: names no host and no address."""
+    hopeless: bool = False
+    """That reason has not gone away in `START_ATTEMPTS` starts of the daemon."""
     has_daemons: bool = False
     """The lease may have daemons of its own."""
     has_fence: bool = False
@@ -47,6 +51,8 @@ class DaemonChange(NamedTuple):
     """A daemon of a single cGPU failed or recovered."""
 
     lease_id: str
+    position: int
+    """The number of the cGPU in its lease."""
     is_healthy: bool
     detail: str
     """A sentence for the events of the lease."""
@@ -93,7 +99,7 @@ def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsSt
     """Return the state of *lease* on its GPU hosts according to *reports*."""
     out_of_sync: list[str] = []
     not_ready: list[str] = []
-    has_daemons = has_fence = False
+    has_daemons = has_fence = hopeless = False
     for claim in lease.claims:
         host = claim.gpu.host_name
         report = reports.get(host)
@@ -104,9 +110,12 @@ def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsSt
                 out_of_sync.append(host)
             elif status["state"] != DaemonState.HEALTHY:
                 why = f": {status['detail']}" if status["detail"] else ""
-                not_ready.append(
-                    f"the daemon of its cGPU {claim.position} is {status['state']}{why}"
-                )
+                reason = f"the daemon of its cGPU {claim.position} is {status['state']}{why}"
+                if _has_failed_often(status):
+                    hopeless = True
+                    not_ready.insert(0, reason)
+                else:
+                    not_ready.append(reason)
         fence = None if report is None else report.get("fence")
         if fence is not None:
             has_fence = True
@@ -118,6 +127,7 @@ def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsSt
     return GpuHostsState(
         out_of_sync_host=min(out_of_sync, default=None),
         not_ready_reason=not_ready[0] if not_ready else None,
+        hopeless=hopeless,
         has_daemons=has_daemons,
         has_fence=has_fence,
     )
@@ -147,18 +157,30 @@ def daemon_changes(
     """Yield which daemons of single cGPUs failed or recovered between two reports of a host."""
     known = {} if before is None else before["daemons"]
     for key, status in sorted(after["daemons"].items()):
-        if status["lease_id"] is None or key not in known:
+        if status["lease_id"] is None:
             continue
-        former = known[key]
+        # The first report of a daemon may say already that it could not be started.
+        former = known.get(key, _UNKNOWN)
         name = f"the daemon of cGPU {status['position']}"
         # It failed and recovered between the two reports.
         restarted = _is_healthy(former) and status["restarts"] > former["restarts"]
         if restarted or (not _has_failed(former) and _has_failed(status)):
             detail = f"{name} is down: {status['detail'] or 'it ended'}"
-            yield DaemonChange(status["lease_id"], False, detail)
+            yield DaemonChange(status["lease_id"], status["position"], False, detail)
         if _is_healthy(status) and (restarted or _has_failed(former)):
             detail = f"{name} is healthy again, after {_restarts(status)}"
-            yield DaemonChange(status["lease_id"], True, detail)
+            yield DaemonChange(status["lease_id"], status["position"], True, detail)
+
+
+_UNKNOWN: Mapping[str, Any] = {"state": DaemonState.STARTING, "restarts": 0}
+"""The status of a daemon that has not been reported."""
+
+
+def _has_failed_often(status: Mapping[str, Any]) -> bool:
+    """Return whether a daemon is down and could not be started again and again since it was healthy last."""
+    # Monitors of the release before report only how often it was started again in its whole life.
+    failed_starts = status.get("failed_starts", status["restarts"] + 1)
+    return bool(status["state"] == DaemonState.DOWN and failed_starts >= START_ATTEMPTS)
 
 
 def _is_healthy(status: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ What happens in the middle of a step shows in the next observation; nothing is r
 
 from __future__ import annotations
 
+import datetime
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -20,13 +21,13 @@ from gsaas.cloud.base import Cloud, Owner, Server
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
-from gsaas.engine import desired_state, processes, real_addresses, steps
+from gsaas.engine import desired_state, host_reports, processes, real_addresses, steps
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
 from gsaas.objects import timings
-from gsaas.objects.binding import binding_of
+from gsaas.objects.binding import Binding, LocalBinding, binding_of
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
@@ -38,11 +39,20 @@ from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
+WATCH = 10.0
+"""Least seconds for which an engine that looked at a server is the only one that does."""
+_DELAY = 5.0
+"""Seconds that a look may take, or come late."""
+
 
 @dataclass
 class _DriveState:
     """What one drive of a lease has learned that the database does not contain."""
 
+    told: bool = False
+    """A message to this engine is the reason for the drive."""
+    refused: bool = False
+    """Another engine takes steps of the lease, or has just changed it: what the message said is still to be seen."""
     last_step: steps.Step | None = None
     """The step before. If the next step is equal to it, it changed nothing, and is not repeated."""
     confirmed_bindings: dict[str, Any] = field(default_factory=dict)
@@ -53,12 +63,27 @@ class _DriveState:
     """GPU hosts whose monitors did not confirm a call."""
     cloud_error: str | None = None
     """Why a call to the cloud failed; it is not called again."""
+    failed: bool = False
+    """The cloud or an agent did not answer. The reason may be in this engine alone: others are to try."""
     cleanup_requested: bool = False
     """The GPU hosts were sent their desired state without the lease."""
     owned_until: float | None = None
     """Until then, as `time.monotonic` counts, no other engine executes steps of this lease."""
+    watches: bool = False
+    """This engine is the one that looks at the server of this lease."""
     status: str | None = None
     """The status of the lease when it was last observed."""
+
+
+class _WatchedElsewhereError(Exception):
+    """Another engine looks at the server of the lease, or takes its steps; the text is its name.
+
+    *after* is when to drive the lease again, as `LeaseDriver.drive` returns it.
+    """
+
+    def __init__(self, engine: str | None, after: float | None) -> None:
+        super().__init__(engine)
+        self.after = after
 
 
 class _OwnershipLostError(Exception):
@@ -68,9 +93,10 @@ class _OwnershipLostError(Exception):
 class LeaseDriver:
     """Drives any lease as far as it goes now. Safe to share between threads that drive different leases.
 
-    *remoting* returns the remoting driver of a name. *engine* is the name of this engine: the engine that drives a
-    lease owns it, so that two engines never make two servers for it, and none applies a binding that another has just
-    removed.
+    *remoting* returns the remoting driver of a name. *announce* is called with the id of a lease after each change of
+    its status. *engine* is the name of this engine: the engine that drives a lease owns it, so that two engines never
+    make two servers for it, and none applies a binding that another has just removed. While a lease waits for its
+    server, one engine asks the cloud about it, however many there are: it watches the lease.
     """
 
     def __init__(
@@ -85,6 +111,7 @@ class LeaseDriver:
         gpu_hosts: GpuHosts,
         gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
         engine: str | None = None,
+        announce: Callable[[str], None] = lambda _lease_id: None,
     ) -> None:
         self._conf = conf
         self._database = database
@@ -94,53 +121,69 @@ class LeaseDriver:
         self._endpoint = endpoint
         self.gpu_hosts = gpu_hosts
         self._gpu_network = gpu_network
+        self._announce = announce
         self.engine = engine or processes.own_name()
         self.callers = Callers()
         """The callers of leases that have no server yet; `RpcEndpoint` adds them."""
+        self._still_told: set[str] = set()
+        """Leases whose last drive here had a message as its reason, and was refused."""
 
-    def drive(self, lease_id: str) -> float | None:
+    def drive(self, lease_id: str, *, told: bool = False) -> float | None:
         """Execute steps of a lease until none is left to do now.
+
+        With *told*, a message to this engine says that something of the lease has changed: it then looks even if
+        another engine watches the lease. If another takes steps of it now, the next drive does so.
 
         Returns the seconds after which to drive it again; None if a message or the audit asks for that. Raises
         `NotFound`, and what the database raises; the lease is then as it was, and may be driven again.
         """
-        state = _DriveState()
+        state = _DriveState(told or lease_id in self._still_told)
+        self._still_told.discard(lease_id)
+        requeue_after = None
         try:
-            return self._drive(lease_id, state)
+            requeue_after = self._drive(lease_id, state)
+        except _WatchedElsewhereError as error:
+            LOG.debug("lease %s is left to %s", lease_id, error)
+            state.refused, requeue_after = True, error.after
         finally:
+            if state.told and state.refused:
+                self._still_told.add(lease_id)
             if state.status not in (Status.QUEUED, Status.CLAIMED):
                 self.callers.forget(lease_id)
-                if state.owned_until is not None:
-                    self._release_ownership(lease_id)
+                self._end_ownership(lease_id, state, waits=requeue_after is not None)
+        return requeue_after
 
     def _drive(self, lease_id: str, state: _DriveState) -> float | None:
         while True:
             lease, observed = self._observe(lease_id, state)
-            step = steps.next_step(lease, observed, timeutils.utcnow(), self._timeouts)
+            step = steps.next_step(lease, observed, self._database.now(), self._timeouts)
             if isinstance(step, steps.Idle):
                 return None if state.cloud_error is None else self._requeue_after
             if isinstance(step, steps.Wait) or step == state.last_step:
                 return self._requeue_after
             if not self._acquire_ownership(lease, state):
                 LOG.debug("lease %s is owned by %s, or has changed", lease_id, lease.driven_by)
+                state.refused = True
                 return self._requeue_after
             LOG.debug("lease %s is %s: %s", lease_id, lease.status, step)
             try:
                 self._execute(lease, step, state)
             except _OwnershipLostError as error:
                 LOG.warning("lease %s is owned by %s by now", lease_id, error)
+                state.refused = True
                 return self._requeue_after
             except exceptions.IllegalTransition as error:
                 LOG.debug("the status of lease %s changed meanwhile: %s", lease_id, error)
             except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease_id, error)
+                state.failed = True
                 if isinstance(step, steps.UpdateMonitor):
                     state.unconfirmed_gpu_hosts.add(step.host)
                 else:
                     state.endpoint_unconfirmed = True
             except exceptions.CloudUnavailable as error:
                 LOG.warning("lease %s: %s", lease_id, error)
-                state.cloud_error = str(error)
+                state.failed, state.cloud_error = True, str(error)
             state.last_step = step
 
     @property
@@ -166,16 +209,54 @@ class LeaseDriver:
         state.owned_until = now + seconds
         return True
 
-    def _release_ownership(self, lease_id: str) -> None:
+    def _watch(self, lease: Lease, state: _DriveState) -> None:
+        """Become the engine that looks at the server of *lease*, for a while.
+
+        Raises `_WatchedElsewhereError` if another engine is, unless this one was told of a change, or takes its steps.
+        """
+        state.watches = lease.status != Status.ACTIVE
+        if not state.watches or state.owned_until is not None:
+            return
+        owner, now, seconds = lease.driven_by, self._database.now(), self._watch_seconds
+        watcher = leases.watcher(owner)
+        last = lease.driven_until or now
+        former = owner if owner and processes.is_gone(watcher or owner) else None
+        if watcher == self.engine and last > now + datetime.timedelta(seconds=seconds / 2):
+            return  # not every look has to write that it watches
+        others = owner not in (None, former, self.engine) and watcher != self.engine
+        if others and last > now and not (watcher and state.told):
+            state.watches = False
+            raise _WatchedElsewhereError(owner, None if watcher else self._requeue_after)
         with self._database.writing() as connection:
-            leases.release_ownership(connection, lease_id, self.engine)
+            if not leases.acquire_ownership(
+                connection, lease, self.engine, seconds, former, only_watch=True
+            ):
+                state.watches = False
+                raise _WatchedElsewhereError(owner, self._requeue_after)
+
+    @property
+    def _watch_seconds(self) -> float:
+        """Seconds for which an engine that looked at a server is the only one that does."""
+        return max(WATCH, 2 * self._requeue_after + _DELAY)
+
+    def _end_ownership(self, lease_id: str, state: _DriveState, *, waits: bool) -> None:
+        """Let other engines take the steps of a lease; if it *waits* for its server, go on watching it.
+
+        An engine for which the cloud or an agent failed lets others watch it: it alone may be cut off.
+        """
+        watches = waits and state.watches and not state.failed and state.status != Status.ACTIVE
+        if state.owned_until is None and (watches or not state.watches):
+            return
+        with self._database.writing() as connection:
+            seconds = self._watch_seconds if watches else None
+            leases.release_ownership(connection, lease_id, self.engine, seconds)
 
     def _observe(self, lease_id: str, state: _DriveState) -> tuple[Lease, steps.ObservedState]:
         with self._database.reading() as connection:
             lease = leases.get(connection, lease_id)
         state.status = lease.status
         if lease.claimed_at is None:  # it is or was in the queue, and never had anything
-            return lease, steps.ObservedState(None, None)
+            return lease, self._observe_waiting(lease)
         observed = replace(
             self._observe_server(lease, state),
             gpu_hosts=self.gpu_hosts.observe(lease),
@@ -184,6 +265,16 @@ class LeaseDriver:
         )
         return lease, observed
 
+    def _observe_waiting(self, lease: Lease) -> steps.ObservedState:
+        """Observe the server of a lease in the queue, if it has one already; no engine has to watch it."""
+        server, cloud_error = None, None
+        if lease.plain_server_id is not None and lease.status == Status.QUEUED:
+            try:
+                server = self.cloud.find(_owner(lease))
+            except exceptions.CloudUnavailable as error:
+                cloud_error = str(error)
+        return steps.ObservedState(server, None, cloud_error=cloud_error)
+
     def _observe_server(self, lease: Lease, state: _DriveState) -> steps.ObservedState:
         """Observe the server of *lease*, if it has one, and the bindings on its host."""
         unconfirmed = state.endpoint_unconfirmed
@@ -191,17 +282,26 @@ class LeaseDriver:
             bindings = self._bindings_installed(lease.bound_host, state)
             return steps.ObservedState(None, bindings, unconfirmed)
         can_create = not self.cloud.needs_caller or self._caller(lease) is not None
-        if lease.status == Status.CLAIMED and can_create:
+        to_create = lease.status == Status.CLAIMED and lease.plain_server_id is None
+        if to_create and can_create:
             return steps.ObservedState(None, None)  # `Cloud.create` looks for an existing server
+        if to_create and lease.driven_by is None:
+            return steps.ObservedState(None, None, unconfirmed, can_create)  # nobody has made one
         if state.cloud_error is not None:
             return steps.ObservedState(None, None, unconfirmed, can_create, state.cloud_error)
         try:
-            server = None if _has_lost_server(lease) else self.cloud.find(_owner(lease))
+            server = None if _has_lost_server(lease) else self._find_server(lease, state)
         except exceptions.CloudUnavailable as error:
             LOG.warning("lease %s: %s", lease.id, error)
+            state.failed = True
             return steps.ObservedState(None, None, unconfirmed, can_create, str(error))
         bindings = self._bindings_installed(None if server is None else server.host, state)
         return steps.ObservedState(server, bindings, unconfirmed, can_create)
+
+    def _find_server(self, lease: Lease, state: _DriveState) -> Server | None:
+        """Return the server of *lease*; raises `_WatchedElsewhereError` if that is for another engine to ask."""
+        self._watch(lease, state)
+        return self.cloud.find(_owner(lease))
 
     def _bindings_installed(self, host: str | None, state: _DriveState) -> dict[str, bool] | None:
         """Return port id -> whether its binding is in the kernel of *host*; None if the host has no endpoint."""
@@ -223,6 +323,17 @@ class LeaseDriver:
         match step:
             case steps.CreateServer():
                 self._create_server(lease)
+            case steps.TakePlainServer(server):
+                self._transition(
+                    lease,
+                    Event.BOOT,
+                    f"server {server.id}, which its owner has made",
+                    **_server_columns(server),
+                )
+            case steps.LeaveQueue(reason):
+                self._claims.queue.leave(lease.id, reason)
+            case steps.ForgetServer():
+                self._update(lease, server_id=None, server_host=None)
             case steps.RecordServer(server):
                 self._update(lease, **_server_columns(server))
             case steps.RecordBoundHost(host):
@@ -232,7 +343,7 @@ class LeaseDriver:
                 binding = binding_of(present)
                 if refusal := real_addresses.binding_refusal(self._gpu_network, present, binding):
                     raise AgentCallFailed(f"the binding is not sent to {host}: {refusal}")
-                report = self._endpoint.apply(host, binding, serial)
+                report = self._apply_binding(host, binding, serial)
                 missing = {"installed": False}
                 state.confirmed_bindings = {
                     binding.port_id: report["bindings"].get(binding.port_id, missing)
@@ -274,6 +385,18 @@ class LeaseDriver:
             case steps.Fail(name, message):
                 self._fail(lease, name, message)
 
+    def _apply_binding(
+        self, host: str, binding: Binding | LocalBinding, serial: int
+    ) -> dict[str, Any]:
+        """Send an endpoint a binding; return its report. Raises `AgentCallFailed`, also for an answer that is none."""
+        answer = self._endpoint.apply(host, binding, serial)
+        try:
+            return host_reports.endpoint_report(answer)
+        except ValueError as error:
+            raise AgentCallFailed(
+                f"the endpoint of {host} answers with no report: {error}"
+            ) from error
+
     @retried
     def _next_order(self, lease: Lease, host: str) -> tuple[Lease, int]:
         """Return *lease* as it is now, and the serial of an order about it to the endpoint of *host*.
@@ -303,6 +426,7 @@ class LeaseDriver:
                 report = self.gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease.id, error)
+                state.failed = True
                 state.unconfirmed_gpu_hosts.add(host)
                 continue
             if self.gpu_hosts.has_excess_admissions(host, report):
@@ -380,7 +504,7 @@ class LeaseDriver:
         with self._database.reading() as connection:
             past = leases.events(connection, lease.id)
         began = next(event.at for event in past if event.event == since)
-        seconds = (timeutils.utcnow() - began).total_seconds()
+        seconds = (self._database.now() - began).total_seconds()
         return {**(lease.timings or {}), phase: seconds}
 
     def _fail(self, lease: Lease, step: str, message: str) -> None:
@@ -392,6 +516,7 @@ class LeaseDriver:
     ) -> None:
         with self._database.writing() as connection:
             leases.transition(connection, lease.id, event, detail, **changes)
+        self._announce(lease.id)
 
     def _update(self, lease: Lease, **changes: object) -> None:
         with self._database.writing() as connection:
@@ -409,7 +534,8 @@ def _owner(lease: Lease) -> Owner:
 
 def _has_lost_server(lease: Lease) -> bool:
     """Return whether the lease had a server that is gone, or was left to its owner."""
-    return lease.server_id is None and timings.CREATION in (lease.timings or {})
+    had = lease.plain_server_id is not None or timings.CREATION in (lease.timings or {})
+    return lease.server_id is None and had
 
 
 def installed_bindings(report: Mapping[str, Any]) -> dict[str, bool]:

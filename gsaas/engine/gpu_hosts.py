@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
-from gsaas.engine import desired_state
-from gsaas.engine.desired_state import GpuHostsState
+from gsaas.engine import desired_state, host_reports
+from gsaas.engine.desired_state import DaemonChange, GpuHostsState
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
+from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.monitor import MonitorClient
 
 LOG = logging.getLogger(__name__)
 
 DOWN, UP = "daemon-down", "daemon-up"
 """The events of a lease for a failure of its daemon and for its recovery."""
+
+
+class HandledReport(NamedTuple):
+    """What follows from the report of a monitor on daemons and fence."""
+
+    waiting: list[str]
+    """The leases that may go on because of it."""
+    in_sync: bool
+    """Whether it shows the desired state of its host."""
 
 
 class GpuHosts:
@@ -41,7 +51,13 @@ class GpuHosts:
         The report is `gsaas.objects.daemon.DaemonReport.to_dict()`, and is stored. Raises
         `gsaas.rpc.hosts.AgentCallFailed`.
         """
-        report = self._monitors.apply(host, self.next_desired_state(host))
+        answer = self._monitors.apply(host, self.next_desired_state(host))
+        try:
+            report = host_reports.gpu_host_report(answer)
+        except ValueError as error:
+            raise AgentCallFailed(
+                f"the monitor of {host} answers with no report: {error}"
+            ) from error
         self.store_report(host, report)
         return report
 
@@ -60,25 +76,40 @@ class GpuHosts:
                 session, host
             )  # locks the row: reports of one host are compared one by one
             before = row.monitor_report
-            if before is not None and before["serial"] > report["serial"]:
+            # A number that no engine has given does not keep later reports out for ever.
+            if before is not None and report["serial"] < before["serial"] <= row.wanted_serial:
                 return  # an answer that arrived late, to an earlier desired state
             row.monitor_report = report
-            for change in desired_state.daemon_changes(before, report):
-                event = UP if change.is_healthy else DOWN
-                leases.note(session.connection(), change.lease_id, event, change.detail)
+            self._note_changes(session, host, list(desired_state.daemon_changes(before, report)))
 
-    def handle_report(self, host: str, report: dict[str, Any]) -> list[str]:
-        """Store a report that a monitor sent by itself; return the ids of the leases that may go on because of it."""
+    def _note_changes(self, session: Session, host: str, changes: Collection[DaemonChange]) -> None:
+        """Record failed and recovered daemons as events of their leases, of those with GPUs of *host* only."""
+        if not changes:
+            return
+        connection = session.connection()
+        own = {
+            (lease.id, claim.position)
+            for lease in leases.on_gpus_of(connection, host)
+            for claim in lease.claims
+            if claim.gpu.host_name == host
+        }
+        # At most one of each kind for a cGPU, however many daemons a report says that it has.
+        news = {(each.lease_id, each.position, each.is_healthy): each for each in changes}
+        for change in news.values():
+            if (change.lease_id, change.position) in own:
+                event = UP if change.is_healthy else DOWN
+                leases.note(connection, change.lease_id, event, change.detail)
+
+    def handle_report(self, host: str, report: dict[str, Any]) -> HandledReport:
+        """Store a report that a monitor sent by itself; return what follows from it."""
         self.store_report(host, report)
         with self._database.read() as session:
             there = leases.on_gpus_of(session.connection(), host)
-        return [lease.id for lease in there if lease.status != Status.ACTIVE]
-
-    def is_in_sync(self, host: str, report: dict[str, Any]) -> bool:
-        """Return whether *report* shows the desired state of *host*."""
-        with self._database.read() as session:
-            state = self._desired(session, host, report["serial"])
-        return desired_state.is_in_sync(report, state)
+            state = desired_state.desired(host, report["serial"], there, _addresses(session, there))
+        return HandledReport(
+            [lease.id for lease in there if lease.status != Status.ACTIVE],
+            desired_state.is_in_sync(report, state),
+        )
 
     def has_excess_admissions(self, host: str, report: dict[str, Any]) -> bool:
         """Return whether the fence of *host* admits an address that it should not, according to *report*."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listens to Nova's notifications about servers, so that the engine drives their leases at once.
 
-A notification says only that something happened to a server; the engine then asks Nova for its state. So no
-notification has to be understood or to arrive, and a forged one does no harm.
+A notification says only that something happened to a server, and whether the server has properties of GSaaS; the
+engine then asks Nova for its state. So no notification has to arrive, and a forged one does no harm.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from oslo_config import cfg
 from gsaas import rpc
 from gsaas.cloud import server_tags
 from gsaas.cloud.base import ServerChange
+from gsaas.objects import plain_server
 
 LOG = logging.getLogger(__name__)
 
@@ -47,7 +48,9 @@ def server_change(event: str, payload: Mapping[str, Any]) -> ServerChange | None
     server_id = data.get("uuid")
     if not isinstance(server_id, str):
         return None
-    return ServerChange(server_id, server_tags.lease_of(data.get("tags") or ()))
+    flavor = (data.get("flavor") or {}).get("nova_object.data") or {}
+    asks = plain_server.asks(flavor.get("extra_specs") or {}, data.get("metadata") or {})
+    return ServerChange(server_id, server_tags.lease_of(data.get("tags") or ()), asks)
 
 
 class _NotificationEndpoint:

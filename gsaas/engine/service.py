@@ -7,21 +7,23 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from oslo_config import cfg
+from oslo_db import exception as db_exception
 from oslo_utils import timeutils
 
 from gsaas import exceptions, rpc
 from gsaas.cloud.base import ServerChange
-from gsaas.db import hosts, leases
+from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
 from gsaas.engine import notifications
 from gsaas.engine.driver import LeaseDriver
-from gsaas.engine.rpc_endpoint import RpcEndpoint, may_send
+from gsaas.engine.rpc_endpoint import HANDLERS, RpcEndpoint, may_send
 from gsaas.engine.workqueue import WorkQueue
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.plain_servers import PlainServers
 from gsaas.grants.keyring import Keyring
 from gsaas.notifications.cadf import SecurityEvent
 from gsaas.objects.gpu_network import GpuNetwork
@@ -32,13 +34,15 @@ from gsaas.rpc.rodvr import EndpointClient
 LOG = logging.getLogger(__name__)
 
 _SERVERS_PER_QUERY = 100
+_FORGETTING_INTERVAL = 600.0
+"""Seconds between two deletions of old readings."""
 
 
 class Engine:
     """One engine. However suddenly it stops, the next engine can continue with every lease.
 
     Without *keyring*, no grant can be redeemed. *audit* is called with each grant that is refused. Daemons and compute
-    hosts are in *gpu_network*.
+    hosts are in *gpu_network*. Without *plain_servers*, servers that their owners make get no cGPUs.
     """
 
     def __init__(
@@ -53,13 +57,19 @@ class Engine:
         keyring: Keyring | None = None,
         gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
         audit: Callable[[SecurityEvent], None] = lambda _: None,
+        plain_servers: PlainServers | None = None,
     ) -> None:
         self._conf = conf
+        self._plain_servers = plain_servers
         self._database = database
         self._driver = driver
         self._claims = claims
         self._queue = WorkQueue()
+        self._told: set[str] = set()
+        """Leases of which a message to this engine said that something has changed."""
         self._stopping = threading.Event()
+        self._forgot_at: float | None = None
+        """When old readings were deleted last, as `time.monotonic` counts."""
         self._server = rpc.server(
             bus,
             rpc.ENGINE,
@@ -69,7 +79,7 @@ class Engine:
                 endpoint,
                 MonitorClient(bus),
                 driver.gpu_hosts,
-                self._queue.add,
+                self._tell,
                 driver.callers,
                 claims.queue.advance,
                 keyring,
@@ -87,11 +97,12 @@ class Engine:
             threading.Thread(target=self._watch_servers, name="engine-watch", daemon=True),
         ]
         self._notifications = (
-            notifications.listener(conf, self._requeue_changed) if driver.cloud.notifies else None
+            notifications.listener(conf, self._notified) if driver.cloud.notifies else None
         )
 
     def start(self) -> None:
         """Start to serve the message bus and to drive leases. Raises what the bus raises."""
+        self._conf.set_default("executor_thread_pool_size", HANDLERS)
         self._server.start()
         if self._notifications is not None:
             self._notifications.start()
@@ -101,7 +112,7 @@ class Engine:
     def stop(self, timeout: float = 5.0) -> None:
         """Stop all threads; wait up to *timeout* seconds for steps that are being executed.
 
-        A step that is interrupted is repeated by another engine.
+        A step that is interrupted is repeated by another engine, and others watch the leases that this one watched.
         """
         self._stopping.set()
         self._queue.close()
@@ -111,6 +122,19 @@ class Engine:
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        # In a thread of its own: a database that does not answer must not keep the engine from its end.
+        last = threading.Thread(target=self._end_watches, name="engine-stop", daemon=True)
+        last.start()
+        last.join(timeout)
+
+    def _end_watches(self) -> None:
+        try:
+            with self._database.writing() as connection:
+                leases.end_watches(connection, self._driver.engine)
+        except Exception as error:  # noqa: BLE001  (the watches end by themselves, only later)
+            LOG.warning(
+                "other engines could not be left the leases that this one watches: %s", error
+            )
 
     def describe(self) -> dict[str, Any]:
         """Return what this engine does now, for a report."""
@@ -127,7 +151,7 @@ class Engine:
         while (lease_id := self._queue.get()) is not None:
             requeue_after = None
             try:
-                requeue_after = self._driver.drive(lease_id)
+                requeue_after = self._driver.drive(lease_id, told=self._was_told(lease_id))
             except exceptions.NotFound:
                 LOG.warning("there is no lease %s to drive", lease_id)
             except Exception:  # other leases must go on; the audit requeues this one
@@ -147,6 +171,7 @@ class Engine:
                     any_forgotten = hosts.has_forgotten(session)
                 if any_forgotten:
                     self._remove_forgotten_hosts()
+                self._forget_readings()
             except Exception:  # the database may be down for a while
                 LOG.exception("the audit could not read the leases; the next one tries again")
             else:
@@ -159,6 +184,22 @@ class Engine:
         with self._database.write() as session:
             hosts.delete_forgotten(session)
 
+    def _forget_readings(self) -> None:
+        """Delete readings of more than a day ago, now and then, in small transactions. Any engine may do it."""
+        if (
+            self._forgot_at is not None
+            and time.monotonic() - self._forgot_at < _FORGETTING_INTERVAL
+        ):
+            return
+        while not self._stopping.is_set() and self._forget_some_readings():
+            pass
+        self._forgot_at = time.monotonic()
+
+    @retried
+    def _forget_some_readings(self) -> bool:
+        with self._database.writing() as connection:
+            return readings.forget_some(connection, clock.now(connection))
+
     def _watch_servers(self) -> None:
         """Requeue the leases whose servers were changed or deleted in the cloud, as often as configured."""
         since = None
@@ -167,10 +208,13 @@ class Engine:
                 timeutils.utcnow()
             )  # before the query: a change during it is found by the next one
             try:
-                changes = self._driver.cloud.server_changes(since)
+                found = self._driver.cloud.server_changes(since)
+                changes = None if found is None else list(found)
                 if changes is None or since is None:
                     self._requeue_moved()
-                self._requeue_changed(changes or ())
+                self._equip(changes or ())
+                for lease_id in self._leases_of(changes or ()):
+                    self._queue.add(lease_id)
             except exceptions.CloudUnavailable as error:
                 LOG.warning("the changes of servers cannot be read now: %s", error)
             except Exception:
@@ -196,8 +240,56 @@ class Engine:
             if hosts_by_server is None or current != host:
                 self._queue.add(lease_id)
 
-    def _requeue_changed(self, changes: Iterable[ServerChange]) -> None:
-        """Requeue the leases that these servers belong to; servers of no lease are ignored."""
+    def _tell(self, lease_id: str) -> None:
+        """Drive a lease of which a message to this engine, and to no other, says that something has changed."""
+        self._told.add(lease_id)
+        self._queue.add(lease_id)
+
+    def _was_told(self, lease_id: str) -> bool:
+        """Return whether a message to this engine is the reason for a drive; it is the reason for one drive only."""
+        try:
+            # In one operation: a message that comes between two would be lost.
+            self._told.remove(lease_id)
+        except KeyError:
+            return False
+        return True
+
+    def _notified(self, changes: Iterable[ServerChange]) -> None:
+        """Drive the leases whose servers have changed, as a notification to this engine says."""
+        changes = list(changes)
+        try:
+            self._equip(changes)
+        except exceptions.CloudUnavailable as error:
+            LOG.warning("whether servers ask for cGPUs is found out later: %s", error)
+        for lease_id in self._leases_of(changes):
+            self._tell(lease_id)
+
+    def _equip(self, changes: Iterable[ServerChange]) -> None:
+        """Have cGPUs claimed for those of these servers that ask for some; a refusal is logged.
+
+        Raises `CloudUnavailable` after the last one, if the cloud did not answer for one of them.
+        """
+        if self._plain_servers is None:
+            return
+        failure: exceptions.CloudUnavailable | None = None
+        for change in changes:
+            if not change.asks or change.lease_id is not None:
+                continue
+            try:
+                self._plain_servers.equip(change.server_id)
+            except exceptions.CloudUnavailable as error:
+                failure = error
+            except exceptions.GsaasError as error:
+                LOG.info("server %s gets no cGPUs: %s", change.server_id, error)
+            except db_exception.DBConnectionError:
+                raise
+            except Exception:  # others must go on
+                LOG.exception("whether server %s gets cGPUs is not known", change.server_id)
+        if failure is not None:
+            raise failure
+
+    def _leases_of(self, changes: Iterable[ServerChange]) -> Iterator[str]:
+        """Yield the leases that these servers belong to; servers of no lease are ignored."""
         changes = list(changes)
         for start in range(0, len(changes), _SERVERS_PER_QUERY):
             batch = changes[start : start + _SERVERS_PER_QUERY]
@@ -205,5 +297,4 @@ class Engine:
             server_ids = {change.server_id for change in batch}
             with self._database.reading() as connection:
                 found = leases.ids_of(connection, lease_ids, server_ids)
-            for lease_id in found:
-                self._queue.add(lease_id)
+            yield from found

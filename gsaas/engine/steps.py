@@ -14,6 +14,8 @@
    long as it exists on a host. Only a server that was deleted or shelved loses them.
 6. A server that appears after its lease is over is deleted.
 7. A lease without a server has none to make, follow or delete; the other steps are the same.
+8. The lease of a plain server has a server from the beginning, which its owner has made. It is followed like any other,
+   also while its lease waits in the queue, and it is never deleted: a lease that is over only forgets it.
 
 This module knows no database, cloud, message bus or clock.
 """
@@ -25,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gsaas.cloud.base import Port, Server, ServerStatus
-from gsaas.engine.desired_state import NOTHING_ON_GPU_HOSTS, GpuHostsState
+from gsaas.engine.desired_state import NOTHING_ON_GPU_HOSTS, START_ATTEMPTS, GpuHostsState
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import ANY
@@ -35,6 +37,25 @@ from gsaas.objects.timings import ACTIVATION
 @dataclass(frozen=True)
 class CreateServer:
     """Have the cloud make the server, or return the one that it made before."""
+
+
+@dataclass(frozen=True)
+class TakePlainServer:
+    """Record that the server of the lease, which its owner has made, is there."""
+
+    server: Server
+
+
+@dataclass(frozen=True)
+class LeaveQueue:
+    """End a lease that waits for GPUs, because its plain server will not use them."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ForgetServer:
+    """Leave a plain server to its owner."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +158,9 @@ class Idle:
 
 Step = (
     CreateServer
+    | TakePlainServer
+    | LeaveQueue
+    | ForgetServer
     | RecordServer
     | RecordBoundHost
     | ApplyBinding
@@ -197,14 +221,19 @@ def next_step(
     age = (now - (lease.claimed_at or lease.created_at)).total_seconds()
     match Status(lease.status):
         case Status.QUEUED:
-            return Idle()  # the transaction that returns GPUs also serves the queue
+            # The transaction that returns GPUs also serves the queue.
+            return _leave_queue(lease, observed) or Idle()
         case Status.CLAIMED if not lease.has_server:
             return _activate_without_server(lease, observed, age, timeouts)
         case Status.ACTIVE if not lease.has_server:
             return _apply_local_binding(lease, observed) or _update_monitor(observed) or Idle()
+        case Status.CLAIMED if lease.plain_server_id is not None:
+            return _take_plain_server(observed)
         case Status.CLAIMED:
             return _update_monitor(observed) or _create_server(observed, age, timeouts)
         case Status.BOOTING:
+            if observed.gpu_hosts.hopeless:
+                return _daemon_failed(observed)
             step = _boot(lease, observed)
             if isinstance(step, ApplyBinding | UpdateMonitor | Wait) and age > timeouts.boot:
                 return Fail("boot-server", _boot_timeout_message(observed, timeouts.boot))
@@ -229,10 +258,34 @@ def _create_server(observed: ObservedState, age: float, timeouts: Timeouts) -> S
     return Wait("the engine that has the caller's token makes the server")
 
 
+def _leave_queue(lease: Lease, observed: ObservedState) -> LeaveQueue | None:
+    """Return the step that ends the wait of a plain server that is gone; None for any other lease."""
+    if lease.plain_server_id is None or observed.cloud_error is not None:
+        return None
+    server = observed.server
+    if server is None:
+        return LeaveQueue("its server was deleted")
+    if server.status is ServerStatus.ERROR:
+        return LeaveQueue(_server_fault_message(lease, server))
+    if server.status is ServerStatus.SHELVED:
+        return LeaveQueue("its server was shelved")
+    return None
+
+
+def _take_plain_server(observed: ObservedState) -> Step:
+    if observed.cloud_error is not None:
+        return Wait("the cloud answers")
+    if observed.server is None:
+        return Release("its server was deleted before it had its cGPUs")
+    return _update_monitor(observed) or TakePlainServer(observed.server)
+
+
 def _activate_without_server(
     lease: Lease, observed: ObservedState, age: float, timeouts: Timeouts
 ) -> Step:
     """Return the next step until the consumer of a lease without a server can use it."""
+    if observed.gpu_hosts.hopeless:
+        return _daemon_failed(observed)
     gpu_hosts_step = _update_monitor(observed) or _wait_for_gpu_hosts(observed)
     binding_step = _apply_local_binding(lease, observed)
     if (gpu_hosts_step or binding_step) is not None and age > timeouts.boot:
@@ -267,6 +320,13 @@ def _wait_for_gpu_hosts(observed: ObservedState) -> Wait | None:
     state = observed.gpu_hosts
     ready = state.out_of_sync_host is None and state.not_ready_reason is None
     return None if ready else Wait(_not_ready_reason(observed))
+
+
+def _daemon_failed(observed: ObservedState) -> Fail:
+    return Fail(
+        "start-daemon",
+        f"{_not_ready_reason(observed)}; this was tried {START_ATTEMPTS} times, so ask your operator",
+    )
 
 
 def _not_ready_reason(observed: ObservedState) -> str:
@@ -307,6 +367,9 @@ def _boot(lease: Lease, observed: ObservedState) -> Step:
     if active and ACTIVATION not in (lease.timings or {}):
         return RecordActivationTime()
     if active and server.port is None:
+        if lease.plain_server_id is not None:
+            # Nova says so for a moment of a server that its owner deletes while it boots.
+            return Wait("the cloud gives the server a port")
         return Fail("boot-server", _no_port_message(server))
     if server.host is None or server.port is None:
         return Wait("the cloud places the server")
@@ -372,7 +435,10 @@ def _clean_up(lease: Lease, observed: ObservedState) -> Step:
         if lease.status == Status.RELEASING or lease.server_id is not None:
             return Wait("the cloud answers")
         return Idle()
-    if lease.server_id is not None or observed.server is not None:
+    if lease.plain_server_id is not None:
+        if lease.server_id is not None:
+            return ForgetServer()
+    elif lease.server_id is not None or observed.server is not None:
         return DeleteServer()
     if lease.bound_host is not None:
         return Wait("its endpoint confirms that the binding is gone")

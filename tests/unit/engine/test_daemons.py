@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from gsaas.db import endpoints, hosts, leases, models
+from gsaas.engine import host_reports
 from gsaas.objects.daemon import Admission, DaemonState
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.ports import PortRange
@@ -74,7 +75,8 @@ def test_a_lease_waits_for_a_daemon_that_starts(world):
     assert world.drive(lease_id) is not None
     assert world.lease(lease_id).status == Status.BOOTING
     world.monitor.set_state(GPU_HOST, DaemonState.HEALTHY)
-    assert world.gpu_hosts.handle_report(GPU_HOST, world.monitor.report(GPU_HOST)) == [lease_id]
+    handled = world.gpu_hosts.handle_report(GPU_HOST, world.monitor.report(GPU_HOST))
+    assert handled.waiting == [lease_id]
     world.drive(lease_id)
     world.check_active(lease_id)
 
@@ -334,3 +336,67 @@ def test_a_fault_names_no_host_and_no_address(world):
     world.monitor.answers = True
     world.drive(lease_id)
     world.check_nothing_is_left(lease_id, Status.ERROR)
+
+
+WITHOUT_MPS = "is not started, because its limit of 4096 MiB would have no effect"
+
+
+def test_a_daemon_that_could_not_be_started_at_all_is_an_event_at_once(world):
+    """As without an MPS control daemon: then the first report of a daemon says that it is down."""
+    world.monitor.initial_state = DaemonState.STARTING
+    lease_id = world.launch()
+    world.drive(lease_id)
+    before = world.monitor.report(GPU_HOST)
+    with world.database.write() as session:
+        hosts.ensure(session, GPU_HOST).monitor_report = {**before, "daemons": {}}
+    world.monitor.set_state(GPU_HOST, DaemonState.DOWN, WITHOUT_MPS)
+    world.gpu_hosts.store_report(GPU_HOST, world.monitor.report(GPU_HOST))
+    with world.database.read() as session:
+        last = leases.events(session.connection(), lease_id)[-1]
+    assert (last.event, last.detail) == (
+        "daemon-down",
+        f"the daemon of cGPU 0 is down: {WITHOUT_MPS}",
+    )
+
+
+@pytest.mark.parametrize("begin", [World.launch, World.alloc])
+def test_a_lease_whose_daemon_could_not_be_started_again_and_again_fails_and_says_why(world, begin):
+    """Nobody has to wait for `boot_timeout` to read it."""
+    world.monitor.initial_state = DaemonState.DOWN
+    lease_id = begin(world)
+    world.drive(lease_id)
+    assert world.lease(lease_id).status in (Status.BOOTING, Status.CLAIMED), "it may still start"
+    world.monitor.set_state(GPU_HOST, DaemonState.DOWN, WITHOUT_MPS, restarts=3, failed_starts=4)
+    world.gpu_hosts.store_report(GPU_HOST, world.monitor.report(GPU_HOST))
+    world.drive(lease_id)
+    fault = world.lease(lease_id)
+    assert (fault.status, fault.fault_step) == (Status.ERROR, "start-daemon")
+    assert fault.fault_message == (
+        f"the daemon of its cGPU 0 is down: {WITHOUT_MPS}; this was tried 4 times, so ask your operator"
+    )
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.ERROR)
+
+
+def test_a_lease_whose_daemon_was_healthy_since_its_restarts_does_not_fail(world):
+    world.monitor.initial_state = DaemonState.DOWN
+    lease_id = world.alloc()
+    world.drive(lease_id)
+    world.monitor.set_state(GPU_HOST, DaemonState.DOWN, "was killed", restarts=9, failed_starts=1)
+    world.gpu_hosts.store_report(GPU_HOST, world.monitor.report(GPU_HOST))
+    world.drive(lease_id)
+    assert world.lease(lease_id).status == Status.CLAIMED
+
+
+@pytest.mark.parametrize(("restarts", "status"), [(2, Status.CLAIMED), (3, Status.ERROR)])
+def test_of_a_monitor_of_the_last_release_the_restarts_count(world, restarts, status):
+    world.monitor.initial_state = DaemonState.DOWN
+    lease_id = world.alloc()
+    world.drive(lease_id)
+    world.monitor.set_state(GPU_HOST, DaemonState.DOWN, WITHOUT_MPS, restarts)
+    report = world.monitor.report(GPU_HOST)
+    for daemon in report["daemons"].values():
+        del daemon["failed_starts"]
+    world.gpu_hosts.store_report(GPU_HOST, host_reports.gpu_host_report(report))
+    world.drive(lease_id)
+    assert world.lease(lease_id).status == status

@@ -440,3 +440,10 @@ def test_a_gpu_host_that_is_gone_is_not_asked_whom_it_still_admits(world):
     world.drive(lease_id)
     lease = world.lease(lease_id)
     assert (lease.status, lease.claims, lease.admitted_address) == (Status.ERROR, (), None)
+
+
+def test_each_change_of_a_leases_status_is_announced_to_those_who_wait_for_it(world):
+    lease_id = world.launch()
+    world.drive(lease_id)
+    assert world.events(lease_id)[-2:] == ["boot", "activate"]
+    assert world.announced == [lease_id, lease_id]

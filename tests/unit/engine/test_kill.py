@@ -100,12 +100,12 @@ def test_a_lease_released_at_any_moment_of_its_launch_leaves_nothing(make_world)
 
 
 def test_an_engine_that_dies_at_every_single_effect_still_gets_there(make_world):
-    """Each engine lives long enough to own the lease and to number an order, two effects each, and for some more."""
+    """Each engine lives long enough to watch the lease, own it and number an order, two effects each, and some more."""
     world = make_world()
     lease_id = world.launch()
     lives = itertools.count()
     while world.lease(lease_id).status != Status.ACTIVE:
-        world.drive_until_killed(lease_id, 8)
+        world.drive_until_killed(lease_id, 10)
         assert next(lives) < MAX_EFFECTS
     world.drive(lease_id)
     world.check_active(lease_id)

@@ -24,6 +24,18 @@ def test_a_new_server_also_says_which_lease_it_is_of():
 
 
 @pytest.mark.parametrize(
+    "data",
+    [
+        {"metadata": {"gsaas:ncgpus": "1"}},
+        {"flavor": {"nova_object.data": {"extra_specs": {"gsaas:ncgpus": "1"}}}},
+    ],
+)
+def test_it_says_whether_the_server_has_properties_of_ours(data):
+    event = notifications.server_change("instance.create.start", payload(uuid="s", **data))
+    assert event == ServerChange("s", asks=True)
+
+
+@pytest.mark.parametrize(
     ("event", "data"),
     [
         ("service.update", payload(uuid="s")),
@@ -31,6 +43,7 @@ def test_a_new_server_also_says_which_lease_it_is_of():
         ("instance.update", {}),
         ("instance.update", payload(uuid=None)),
         ("instance.update", payload(uuid="s", tags=None)),
+        ("instance.update", payload(uuid="s", flavor=None, metadata=None)),
     ],
 )
 def test_a_notification_about_something_else_is_ignored_and_an_odd_one_does_no_harm(event, data):

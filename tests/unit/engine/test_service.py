@@ -3,13 +3,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from oslo_db import exception as db_exception
+
 from gsaas import rpc
+from gsaas.cloud.base import ServerStatus
+from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.service import Engine
 from gsaas.objects.lifecycle import Status
 from tests.support.waiting import until
 from tests.unit.engine.world import HOST
+
+
+@contextmanager
+def running(world, driver: LeaseDriver) -> Iterator[Engine]:
+    """An engine that drives one lease after the other."""
+    world.conf.set_override("workers", 1, "engine")
+    bus = rpc.connect(world.conf, rpc.IN_PROCESS)
+    engine = Engine(
+        world.conf,
+        database=world.database,
+        bus=bus,
+        endpoint=world.endpoint,
+        driver=driver,
+        claims=world.claims,
+    )
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        bus.cleanup()
 
 
 def test_only_leases_whose_servers_are_not_where_they_were_are_looked_at(world):
@@ -25,21 +52,60 @@ def test_only_leases_whose_servers_are_not_where_they_were_are_looked_at(world):
     find = world.cloud.find
     world.cloud.find = lambda owner: asked.append(owner.lease_id) or find(owner)
 
-    world.conf.set_override("workers", 1, "engine")  # so that leases are driven in order
-    bus = rpc.connect(world.conf, rpc.IN_PROCESS)
-    engine = Engine(
-        world.conf,
-        database=world.database,
-        bus=bus,
-        endpoint=world.endpoint,
-        driver=world.engine(),
-        claims=world.claims,
-    )
-    engine.start()
-    try:
+    with running(world, world.engine()):
         until(lambda: world.lease(gone).status == Status.RELEASED)
-    finally:
-        engine.stop()
-        bus.cleanup()
     assert set(asked) == {moved, gone}
     assert world.lease(stayed).bound_host == HOST
+
+
+def test_a_message_that_comes_in_the_moment_in_which_a_worker_begins_is_not_lost(world):
+    class ToldMeanwhile(set):
+        """Leases of which one is told of as soon as a worker has looked whether it was."""
+
+        def __contains__(self, lease_id):
+            known = super().__contains__(lease_id)
+            self.add(lease_id)
+            return known
+
+        def remove(self, lease_id):
+            try:
+                super().remove(lease_id)
+            finally:
+                if not drives:
+                    self.add(lease_id)
+
+    drives = []
+    driver = world.engine()
+    driver.drive = lambda _lease_id, *, told: drives.append(told)
+    with running(world, driver) as engine:
+        engine._told = ToldMeanwhile()
+        engine._queue.add("a lease")
+        until(lambda: len(drives) == 1)
+        engine._queue.add("a lease")
+        until(lambda: len(drives) == 2)
+    assert drives == [False, True]
+
+
+def test_an_engine_that_stops_leaves_what_it_watches_to_the_others(world):
+    world.cloud.initial_status = ServerStatus.BUILD
+    own, of_another = world.launch(), world.launch()
+    world.engine("another").drive(of_another)
+    driver = world.engine("one")
+    driver.drive(own)
+    assert world.lease(own).driven_by == "watched by one"
+    before = world.lease(own).updated_at
+    with running(world, driver):
+        pass
+    assert (world.lease(own).driven_by, world.lease(own).driven_until) == (None, None)
+    assert world.lease(own).updated_at == before
+    assert world.lease(of_another).driven_by == "watched by another"
+
+
+def test_an_engine_stops_although_the_database_is_down(world):
+    with running(world, world.engine("one")) as engine:
+
+        def refuse():
+            raise db_exception.DBConnectionError
+
+        engine._database.check = refuse
+    assert not any(thread.is_alive() for thread in engine._threads)

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import pytest
 
 from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.engine import steps
-from gsaas.engine.steps import ObservedState, Timeouts
+from gsaas.engine.steps import ACTIVATION, ObservedState, Timeouts
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
 from tests.support import rows
@@ -260,3 +261,52 @@ def test_a_claimed_lease_without_a_server_fails_in_the_end():
     late = next_step(lease(Status.CLAIMED), ObservedState(None, NO_ENDPOINT), TOO_LATE)
     assert isinstance(late, steps.Fail)
     assert late.step == "create-server"
+
+
+PLAIN = {"plain_server_id": "server-1", "server_id": "server-1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "observed", "step"),
+    [
+        (Status.CLAIMED, ObservedState(UNPLACED, NO_ENDPOINT), steps.TakePlainServer(UNPLACED)),
+        (Status.CLAIMED, ObservedState(FAILED, NO_ENDPOINT), steps.TakePlainServer(FAILED)),
+        (Status.CLAIMED, ObservedState(None, NO_ENDPOINT), steps.Release),
+        (Status.CLAIMED, CLOUD_DOWN, steps.Wait),
+        (Status.QUEUED, ObservedState(BUILD, NO_ENDPOINT), steps.Idle()),
+        (Status.QUEUED, CLOUD_DOWN, steps.Idle()),
+        (Status.QUEUED, ObservedState(None, NO_ENDPOINT), steps.LeaveQueue),
+        (Status.QUEUED, ObservedState(FAILED, NO_ENDPOINT), steps.LeaveQueue),
+        (Status.QUEUED, ObservedState(SHELVED, NO_ENDPOINT), steps.LeaveQueue),
+    ],
+)
+def test_the_server_of_a_plain_lease_is_taken_as_its_owner_made_it(status, observed, step):
+    found = next_step(lease(status, **PLAIN), observed)
+    assert found == step if not isinstance(step, type) else isinstance(found, step)
+
+
+@pytest.mark.parametrize(
+    "server", [None, UNPLACED, BUILD, ACTIVE, FAILED, MOVED, SHELVED, DELETING]
+)
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("server_id", ["server-1", None])
+def test_no_plain_server_is_ever_made_or_deleted(status, server, server_id):
+    plain = lease(status, **{**PLAIN, "server_id": server_id})
+    found = next_step(plain, ObservedState(server, NO_BINDINGS))
+    assert not isinstance(found, steps.CreateServer | steps.DeleteServer)
+
+
+def test_a_plain_server_without_a_port_may_be_on_its_way_out():
+    """Nova says for a moment that a server is ACTIVE which its owner deleted while it was built, and has no port."""
+    booting = lease(Status.BOOTING, **PLAIN, timings={ACTIVATION: 1.0})
+    bare = replace(ACTIVE, port=None)
+    assert isinstance(next_step(booting, ObservedState(bare, NO_BINDINGS)), steps.Wait)
+    assert isinstance(next_step(booting, ObservedState(None, NO_BINDINGS)), steps.Release)
+    assert isinstance(next_step(booting, ObservedState(bare, NO_BINDINGS), TOO_LATE), steps.Fail)
+
+
+def test_a_plain_lease_that_is_over_forgets_its_server_before_its_claims_are_returned():
+    over = lease(Status.RELEASING, **PLAIN)
+    assert next_step(over, ObservedState(ACTIVE, NO_BINDINGS)) == steps.ForgetServer()
+    forgotten = over.with_(server_id=None)
+    assert next_step(forgotten, ObservedState(None, NO_BINDINGS)) == steps.ReturnClaims()

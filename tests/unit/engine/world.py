@@ -40,6 +40,7 @@ from gsaas.objects.daemon import (
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.plain_server import PlainServer
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 from gsaas.remoting.base import load
@@ -50,6 +51,8 @@ from tests.support import sqlite
 HOST = "compute1"
 HOST_ADDRESS = "192.168.50.21"
 GPU_HOST = "gpu1"
+SHARE = {"gsaas:ncgpus": "1", "gsaas:poolmem": "4096", "gsaas:mode": "shared"}
+"""The properties of plain servers."""
 
 
 class Killed(BaseException):
@@ -94,6 +97,10 @@ class MemoryCloud(Cloud):
         self.user_data: dict[str, str] = {}
         self.refusal: str | None = None
         self.is_down = False
+        self.plain: dict[str, Server] = {}
+        """Servers that their owners have made, by id."""
+        self.deleted: list[str | None] = []
+        """The servers that somebody asked this cloud to delete."""
         self.initial_status: ServerStatus = ServerStatus.ACTIVE
 
     def check(self, context, request):
@@ -122,10 +129,30 @@ class MemoryCloud(Cloud):
 
     def find(self, owner):
         self._reach()
-        return self.servers.get(owner.lease_id)
+        return self.servers.get(owner.lease_id) or self.plain.get(owner.server_id)
+
+    def plain_server(self, server_id):
+        self._reach()
+        server = self.plain.get(server_id)
+        if server is None:
+            return None
+        return PlainServer(
+            id=server_id,
+            project_id="p",
+            user_id="u",
+            name="web",
+            host=server.host,
+            is_usable=server.status in (ServerStatus.BUILD, ServerStatus.ACTIVE),
+            extra_specs=SHARE,
+        )
+
+    def finish_boot(self, lease_id: str) -> None:
+        """Let a server that boots become active."""
+        self.servers[lease_id] = replace(self.servers[lease_id], status=ServerStatus.ACTIVE)
 
     def delete(self, owner):
         self._reach()
+        self.deleted.append(owner.server_id)
         lease_id = owner.lease_id
         if lease_id in self.servers:
             self._put(lease_id, replace(self.servers[lease_id], status=ServerStatus.BUILD))
@@ -240,11 +267,17 @@ class MemoryMonitor:
             self._reconcile(host)
 
     def set_state(
-        self, host: str, state: DaemonState, detail: str | None = None, restarts: int = 0
+        self,
+        host: str,
+        state: DaemonState,
+        detail: str | None = None,
+        restarts: int = 0,
+        failed_starts: int = 0,
     ) -> None:
         """Set the state of every daemon of *host*."""
         for key, condition in self.daemons[host].items():
-            self.daemons[host][key] = DaemonStatus(condition.daemon, state, restarts, detail)
+            status = DaemonStatus(condition.daemon, state, restarts, detail, failed_starts)
+            self.daemons[host][key] = status
 
     def report(self, host: str) -> dict[str, Any]:
         serial = self.desired[host].serial
@@ -296,6 +329,8 @@ class World:
         self.gpu_hosts = GpuHosts(self.database, self.monitor)
         self.cloud = MemoryCloud(self.fuse)
         self.endpoint = MemoryEndpoint(self.fuse)
+        self.announced: list[str] = []
+        """The leases whose new status was announced, each as often as that happened."""
 
     def close(self) -> None:
         self.database.close()
@@ -341,6 +376,7 @@ class World:
             endpoint=self.endpoint,
             gpu_hosts=self.gpu_hosts,
             engine=name,
+            announce=self.announced.append,
         )
 
     def drive_until_killed(self, lease_id: str, effects: int) -> bool:
