@@ -7,11 +7,11 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oslo_utils import timeutils
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gsaas.checkup.findings import Finding, ok, warn
+from gsaas.db import clock
 from gsaas.db.models import EndpointRow, GpuRow, HostRow
 
 MONITORS = "monitors"
@@ -43,7 +43,7 @@ _ENDPOINT = AgentKind(ENDPOINTS, "compute host", "gsaas-rodvr", "no VM can reach
 
 def check(session: Session, monitor_timeout: float, endpoint_timeout: float) -> Iterator[Finding]:
     """Check the last reports in the database; the timeouts say after how many seconds an agent counts as silent."""
-    now = timeutils.utcnow()
+    now = clock.now(session.connection())
     has_gpus = select(GpuRow.uuid).where(GpuRow.host_name == HostRow.name).exists()
     monitors = session.execute(
         select(HostRow.name, HostRow.monitor_seen_at).where(has_gpus, HostRow.disabled.is_(False))

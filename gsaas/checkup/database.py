@@ -52,5 +52,5 @@ def compare_clocks(database_time: datetime.datetime, own_time: datetime.datetime
     return warn(
         CLOCK,
         f"this machine is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} the database's",
-        "synchronise the clocks of all controllers with NTP: by their difference, hosts seem silent or alive",
+        "synchronise the clocks of all controllers with NTP: by their difference, messages and tokens are refused",
     )

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from sqlalchemy import select
 
 from gsaas import rpc
-from gsaas.checkup import agents, bus, database, findings, identity, nova, quotas
+from gsaas.checkup import agents, bus, database, findings, identity, nova, quotas, releases
 from gsaas.checkup.findings import Finding, fail, reason
 from gsaas.conf import agent
 from gsaas.db import ready
@@ -56,6 +56,7 @@ def _check_database(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
             yield from agents.check(
                 session, conf.gpgpums.heartbeat_timeout, agent.silence_timeout(conf)
             )
+            yield from releases.check_middleware(session, conf.remoting.client_version)
             hosts.update(session.scalars(select(EndpointRow.host_name)))
 
 

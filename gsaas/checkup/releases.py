@@ -17,6 +17,7 @@ from gsaas.db.models import EndpointRow, HostRow
 
 CONTROLLERS = "releases of controllers"
 AGENTS = "releases of agents"
+MIDDLEWARE = "middleware"
 
 Releases = Mapping[str, str | None]
 """Process, such as `gsaas-rodvr on compute1` -> its release; None if it has told none."""
@@ -41,6 +42,15 @@ def check_agents(session: Session) -> Iterator[Finding]:
         if report:
             told[f"gsaas-monitor on {name}"] = report.get("release")
     yield from compare_agents(told)
+
+
+def check_middleware(session: Session, wanted: str | None) -> Iterator[Finding]:
+    """Check the versions that the daemons of GPU hosts have told; *wanted* is that of the clients, None if unknown."""
+    monitors = select(HostRow.name, HostRow.monitor_report).where(
+        HostRow.forgotten.is_(False), HostRow.disabled.is_(False)
+    )
+    told = {name: (report or {}).get("middleware") for name, report in session.execute(monitors)}
+    yield from compare_middleware({name: it for name, it in told.items() if it}, wanted)
 
 
 def compare_controllers(running: Mapping[str, str]) -> Finding:
@@ -88,6 +98,30 @@ def compare_agents(told: Releases) -> Iterator[Finding]:
         )
     if not (old or new or untold):
         yield ok(AGENTS, f"all {len(told)} have {version.OLDEST_AGENT} to {version.RELEASE}")
+
+
+def compare_middleware(told: Mapping[str, str], wanted: str | None) -> Iterator[Finding]:
+    """Compare the versions of daemons, by GPU host, with that of the clients, or with each other."""
+    if not told:
+        return
+    differing = sorted(f"{host} ({it})" for host, it in told.items() if it != wanted)
+    if wanted is not None and differing:
+        yield warn(
+            MIDDLEWARE,
+            f"clients have version {wanted}, and programs may hang on these hosts: {names(differing)}",
+            "install the same version in your images and on all GPU hosts, and set [remoting]client_version",
+        )
+    elif len(set(told.values())) > 1:
+        yield warn(
+            MIDDLEWARE,
+            f"GPU hosts have different versions, one of which clients cannot use: {names(differing)}",
+            "install the version of your images on all GPU hosts",
+        )
+    else:
+        yield ok(
+            MIDDLEWARE,
+            f"the daemons of all {len(told)} hosts that told it have {min(told.values())}",
+        )
 
 
 def _named(parsed: Mapping[str, Version | None], chosen: Callable[[Version], bool]) -> list[str]:

@@ -7,4 +7,5 @@ gpus       the inventory of GPUs                hosts       GPU hosts           
 limits     usage that counts for quotas         usage       usage in a period    metrics    sums for /metrics
 settings   settings changed at run time         prepared    fast statements      upsert     insert or overwrite
 ready      checks that the database is usable   migrations  one file for each revision
+readings   what the cGPUs of leases do
 """

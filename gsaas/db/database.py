@@ -15,7 +15,9 @@ Rows that were read in a session stay readable after its end (they are not expir
 
 from __future__ import annotations
 
+import datetime
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar, cast
@@ -26,10 +28,11 @@ from oslo_db import api as db_api
 from oslo_db import exception as db_exception
 from oslo_db import options as db_options
 from oslo_db.sqlalchemy import engines
+from oslo_utils import timeutils
 from sqlalchemy import orm
 from stevedore import driver as stevedore_driver
 
-from gsaas.db import changes
+from gsaas.db import changes, clock
 from gsaas.db import outages as outages  # oslo.db is taught by its import
 from gsaas.db.change_numbers import NUMBERING, Numbering, Writers
 
@@ -129,6 +132,10 @@ class Database:
         self.on_commit: changes.OnCommit | None = None
         """Told what each transaction has changed; to be set before the first one."""
         self._change_writers = Writers()
+        self._told: tuple[datetime.datetime, float] | None = None
+        """The time that the database told, and when that was, as `time.monotonic` counts."""
+        self._asking = threading.Lock()
+        """Acquired by the thread that asks for the time."""
         self._storage: Storage | None = None
         """None for a database server, which syncs its commits itself, and for a database in memory."""
         self._readers: Connections
@@ -156,6 +163,7 @@ class Database:
             "max_overflow": options.max_overflow,
             "pool_timeout": options.pool_timeout,
             "mysql_sql_mode": options.mysql_sql_mode,
+            "mysql_wsrep_sync_wait": options.mysql_wsrep_sync_wait,
             "max_retries": options.max_retries,
             "retry_interval": options.retry_interval,
         }
@@ -243,6 +251,30 @@ class Database:
         if noted and self.on_commit is not None:
             self.on_commit(noted)
 
+    def now(self) -> datetime.datetime:
+        """Return the time (UTC) by the clock of the database, for those who have no connection at hand.
+
+        Those who have one call `gsaas.db.clock.now`: a second connection may be one more than there are. The database
+        is asked once a minute, by one thread; others go on with the last answer meanwhile.
+        """
+        if self.one_writer:
+            return timeutils.utcnow()
+        told = self._told
+        if told is None:
+            with self._asking:
+                told = self._told or self._ask_time()
+        elif _is_old(told) and self._asking.acquire(blocking=False):
+            try:
+                told = self._ask_time()
+            finally:
+                self._asking.release()
+        return told[0] + datetime.timedelta(seconds=time.monotonic() - told[1])
+
+    def _ask_time(self) -> tuple[datetime.datetime, float]:
+        with self.reading() as connection:
+            told = self._told = clock.now(connection), time.monotonic()
+        return told
+
     def check(self) -> None:
         """Raise `oslo_db.exception.DBConnectionError` if the database can be read but keeps nothing any more.
 
@@ -284,6 +316,10 @@ class _Pooled:
 
     def close(self) -> None:
         """Do nothing: the engine closes its pool."""
+
+
+def _is_old(told: tuple[datetime.datetime, float]) -> bool:
+    return time.monotonic() - told[1] > clock.ASKED_EVERY
 
 
 def _storage(dialect: str) -> Any:

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from oslo_utils import timeutils
 from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
-from gsaas.db import hosts, pool_versions
+from gsaas.db import clock, hosts, pool_versions
 from gsaas.db.models import EndpointRow, HostRow
 from gsaas.db.ordering import order_of, row_values
 
@@ -27,7 +26,7 @@ def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
         endpoint = EndpointRow(host_name=host_name)
         session.add(endpoint)
         pool_versions.renew(session, "endpoints")
-    endpoint.seen_at = timeutils.utcnow()
+    endpoint.seen_at = clock.now(session.connection())
     endpoint.report = report
     # An endpoint that is starting does not know its address yet; the stored address then stays.
     if report.get("gpu_address"):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import datetime
 
-from oslo_utils import timeutils
 from sqlalchemy import Connection, delete, select, update
 
+from gsaas.db import clock
 from gsaas.db.change_numbers import LIFETIME
 from gsaas.db.database import Database, retried
 from gsaas.db.models import GpuRow, GpuWriterRow, change_number, table_of
@@ -52,7 +52,9 @@ def _renumber_some(database: Database, writer: int) -> bool:
 
 def former(connection: Connection) -> list[int]:
     """Return the writers that are no longer in use and may have rows."""
-    query = select(_WRITERS.c.id).where(_WRITERS.c.created_at < timeutils.utcnow() - FORMER_AFTER)
+    query = select(_WRITERS.c.id).where(
+        _WRITERS.c.created_at < clock.now(connection) - FORMER_AFTER
+    )
     found = list(connection.scalars(query))
     unnumbered = select(_GPUS.c.uuid).where(_GPUS.c.change_number < PER_WRITER).limit(1)
     return [*found, *([] if connection.scalar(unnumbered) is None else [UNNUMBERED])]

@@ -23,12 +23,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from oslo_utils import timeutils
 from sqlalchemy import Row, and_, case, delete, distinct, func, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
-from gsaas.db import changes, hosts, pool_versions
+from gsaas.db import changes, clock, hosts, pool_versions
 from gsaas.db.changes import GpuChange
 from gsaas.db.models import ClaimRow, DisputedGpuRow, GpuReadingRow, GpuRow, HostRow
 from gsaas.db.ordering import order_of, row_values
@@ -62,8 +61,10 @@ def register(
     interval: float | None = None,
     blind: str | None = None,
     problems: Sequence[str] = (),
-) -> None:
+) -> bool:
     """Record a report of the monitor of *host_name*: that it is alive, where its daemons listen, and all its GPUs.
+
+    Returns whether more GPUs may be on offer than before: False for a report like the one before, which came in time.
 
     *gpu_address* is None if the address that was reported is not believed: the host keeps the one that it had.
     *readings* are the readings of the GPUs that answered, by UUID; *interval* is the seconds until the next report;
@@ -72,7 +73,9 @@ def register(
     host = hosts.ensure(session, host_name)
     if gpu_address is not None:
         host.gpu_address = gpu_address
-    host.monitor_seen_at = timeutils.utcnow()
+    now = clock.now(session.connection())
+    news = _was_late(host, now)
+    host.monitor_seen_at = now
     host.monitor_interval = interval
     reported = {info.uuid: info for info in infos}
     # Most reports bring nothing new. Only one that does waits for the row locks of claims.
@@ -82,6 +85,7 @@ def register(
     known = [gpu for gpu in known if gpu.uuid not in others]
     disputed = set(disputes(session, [gpu.uuid for gpu in known if gpu.uuid not in reported]))
     if not _is_up_to_date(reported, known, host_name, blind, disputed):
+        news = True
         locked = _lock(session, [gpu.uuid for gpu in known])
         # An operator may have consented to a move since they were read.
         moved = {gpu.uuid: gpu.host_name for gpu in locked if gpu.host_name != host_name}
@@ -96,7 +100,15 @@ def register(
         host.monitor_problems = told
     session.flush()
     found = sorted((readings or {}).items())
-    upsert(session, GpuReadingRow, [_row(*item) for item in found if item[0] in reported])
+    upsert(session, GpuReadingRow, [_row(*item, now) for item in found if item[0] in reported])
+    return news
+
+
+def _was_late(host: HostRow, now: datetime.datetime) -> bool:
+    """Return whether the host may have counted as silent until *now*, whatever timeout is configured."""
+    if host.monitor_seen_at is None:
+        return True
+    return hosts.is_silent(host.monitor_seen_at, host.monitor_interval, 0.0, now)
 
 
 def get(session: Session, uuid: str) -> GpuRow:
@@ -219,6 +231,8 @@ def adopt(session: Session, uuid: str, host_name: str) -> GpuRow:
 
 def disputes(session: Session, uuids: Collection[str]) -> dict[str, list[str]]:
     """Return the hosts that report each of these GPUs and do not have it; GPUs without any are left out."""
+    if not uuids:
+        return {}
     query = (
         select(DisputedGpuRow.gpu_uuid, DisputedGpuRow.host_name)
         .where(DisputedGpuRow.gpu_uuid.in_(uuids))
@@ -411,11 +425,12 @@ def _note_withdrawal(session: Session, gpu: GpuRow, before: str | None) -> None:
     """Note that a GPU, whose reason for being withdrawn was *before*, has been withdrawn or has returned."""
     if (gpu.withdrawn_reason is None) == (before is None):
         return
+    connection = session.connection()
     change = GpuChange(
         *(gpu.uuid, gpu.host_name, gpu.model, gpu.memory_mb),
-        *(gpu.withdrawn_reason, bool(gpu.awaits_operator), timeutils.utcnow()),
+        *(gpu.withdrawn_reason, bool(gpu.awaits_operator), clock.now(connection)),
     )
-    changes.note(session.connection(), change)
+    changes.note(connection, change)
 
 
 def _adopt(gpu: GpuRow, info: GpuInfo, host_name: str) -> None:
@@ -447,10 +462,10 @@ def _health(info: GpuInfo, dealt_with: datetime.datetime | None = None) -> dict[
     }
 
 
-def _row(uuid: str, reading: Reading) -> dict[str, Any]:
+def _row(uuid: str, reading: Reading, now: datetime.datetime) -> dict[str, Any]:
     return {
         "gpu_uuid": uuid,
-        "at": timeutils.utcnow(),
+        "at": now,
         "used_mb": reading.used_mb,
         "utilisation": reading.utilisation,
         "mean_utilisation": reading.mean_utilisation,

@@ -15,12 +15,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oslo_utils import timeutils
 from sqlalchemy import delete, exists, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
-from gsaas.db import leases, pool_versions
+from gsaas.db import clock, leases, pool_versions
 from gsaas.db.models import ClaimRow, EndpointRow, GpuRow, HostRow, LeaseRow
 from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
@@ -164,7 +163,8 @@ def _check_silence(session: Session, host: HostRow, timeout: float) -> None:
     reports = [at for at in (host.monitor_seen_at, endpoint) if at is not None]
     if not reports:
         return
-    ago = max(0.0, (timeutils.utcnow() - max(reports)).total_seconds())
+    now = clock.now(session.connection())
+    ago = max(0.0, (now - max(reports)).total_seconds())
     enough = silence_limit(timeout, host.monitor_interval)
     if ago < enough:
         raise exceptions.HostAlive(name=host.name, ago=ago, wait=math.ceil(enough - ago))
@@ -206,15 +206,20 @@ def _fail_leases(session: Session, name: str, servers_stay: bool) -> list[str]:
     return failed
 
 
-def is_silent(seen_at: datetime.datetime | None, interval: float | None, timeout: float) -> bool:
-    """Return whether a monitor has not reported for too long.
+def is_silent(
+    seen_at: datetime.datetime | None,
+    interval: float | None,
+    timeout: float,
+    now: datetime.datetime,
+) -> bool:
+    """Return whether a monitor has not reported for too long *now*, by the clock of the database.
 
     It reported last at *seen_at* (None: never), and was to report again after *interval* seconds. Too long is more
     than *timeout* seconds, and more than `MISSED_REPORTS` intervals.
     """
     if seen_at is None:
         return True
-    return (timeutils.utcnow() - seen_at).total_seconds() > silence_limit(timeout, interval)
+    return (now - seen_at).total_seconds() > silence_limit(timeout, interval)
 
 
 def silence_limit(timeout: float, interval: float | None) -> float:

@@ -7,7 +7,8 @@
 3. Released leases are history: they are found by their id, and listed only when asked for. `history` deletes them.
 4. The statements of a claim and a release are prepared, because every request waits for them.
 5. An engine takes the steps of a lease only while it owns the lease (`acquire_ownership`, `release_ownership`). The row
-   lock of rule 2 covers one change; ownership covers what happens outside the database between two changes.
+   lock of rule 2 covers one change; ownership covers what happens outside the database between two changes. Between
+   its steps, the engine may watch the lease: others then need not ask the cloud about it.
 6. What the caller asked of the cloud may contain passwords (`adminPass`, `user_data`). It is stored until the server
    exists or the lease ends, and no longer: `move` removes it.
 """
@@ -21,7 +22,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from oslo_utils import timeutils
 from sqlalchemy import (
     Connection,
     Select,
@@ -50,6 +50,8 @@ ASKING = (Status.QUEUED, Status.CLAIMED)
 """Statuses in which the server fields of the caller are still needed: the cloud has not been asked for the server."""
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
 COLUMNS = tuple(field.name for field in dataclasses.fields(Lease) if field.name != "claims")
+_WATCHED = "watched by "
+"""What the column `driven_by` begins with while an engine watches a lease, and takes none of its steps."""
 CHANGEABLE = frozenset(COLUMNS) - {"id", "status", "driven_by", "driven_until"}
 """Columns that `update` and the changes of a transition may set."""
 
@@ -291,7 +293,7 @@ def moved_columns(before: Lease, after: Lease) -> set[str]:
 
 def record_events(connection: Connection, lease_id: str, happened: Sequence[LeaseEvent]) -> None:
     """Record events of a lease, in order."""
-    at = timeutils.utcnow()
+    at = clock.now(connection)
     rows = [{"lease_id": lease_id, "at": at, **one._asdict()} for one in happened]
     _INSERT_EVENTS.run_all(connection, rows)
     if committed.is_wanted(connection):
@@ -319,7 +321,7 @@ def insert_claims(connection: Connection, lease: Lease) -> None:
 
 def write(connection: Connection, lease: Lease, *columns: str) -> Lease:
     """Write these columns of a `lock`ed lease, all without any; return it with the time of the change."""
-    lease = lease.with_(updated_at=timeutils.utcnow())
+    lease = lease.with_(updated_at=clock.now(connection))
     changes = {name: getattr(lease, name) for name in {*(columns or COLUMNS), "updated_at"}}
     _UPDATE_LEASE.run(connection, this=lease.id, **changes)
     return lease
@@ -337,33 +339,60 @@ def acquire_ownership(
     engine: str,
     seconds: float,
     former: str | None = None,
+    *,
+    only_watch: bool = False,
 ) -> bool:
     """Make *engine* the owner of *lease* for *seconds*; False if another engine owns it, or the lease has changed.
 
-    *former* is an engine that owned the lease and is known to be gone. An owner that acquires again extends its time.
+    *former* is what is recorded of an engine that owned the lease and is known to be gone. An owner that acquires again
+    extends its time. With *only_watch*, the engine does not take steps, and any other may become the owner.
     """
     now = clock.now(connection)
     until = now + datetime.timedelta(seconds=seconds)
     free = or_(
         _LEASES.c.driven_by.is_(None),
         _LEASES.c.driven_by.in_([engine, former or engine]),
+        _LEASES.c.driven_by.startswith(_WATCHED),
         _LEASES.c.driven_until < now,
     )
+    name = _WATCHED + engine if only_watch else engine
     acquired = connection.execute(
         update_rows(_LEASES)
         .where(_LEASES.c.id == lease.id, _LEASES.c.updated_at == lease.updated_at, free)
-        .values(driven_by=engine, driven_until=until, updated_at=_LEASES.c.updated_at)
+        .values(driven_by=name, driven_until=until, updated_at=_LEASES.c.updated_at)
     )
     return acquired.rowcount == 1
 
 
-def release_ownership(connection: Connection, lease_id: str, engine: str) -> None:
-    """Let other engines acquire a lease, if *engine* owns it."""
+def release_ownership(
+    connection: Connection, lease_id: str, engine: str, watch: float | None = None
+) -> None:
+    """Let other engines acquire a lease, if *engine* owns or watches it; it goes on watching for *watch* seconds."""
+    values: dict[str, Any] = {"driven_by": None, "driven_until": None}
+    if watch is not None:
+        until = clock.now(connection) + datetime.timedelta(seconds=watch)
+        values = {"driven_by": _WATCHED + engine, "driven_until": until}
     connection.execute(
         update_rows(_LEASES)
-        .where(_LEASES.c.id == lease_id, _LEASES.c.driven_by == engine)
+        .where(_LEASES.c.id == lease_id, _LEASES.c.driven_by.in_([engine, _WATCHED + engine]))
+        .values(updated_at=_LEASES.c.updated_at, **values)
+    )
+
+
+def end_watches(connection: Connection, engine: str) -> None:
+    """Let other engines watch every lease that *engine* watches."""
+    connection.execute(
+        update_rows(_LEASES)
+        .where(_LEASES.c.driven_by == _WATCHED + engine)
         .values(driven_by=None, driven_until=None, updated_at=_LEASES.c.updated_at)
     )
+
+
+def watcher(driven_by: str | None) -> str | None:
+    """Return the engine that watches a lease with this column, without taking its steps; None if none does."""
+    if driven_by is None or not driven_by.startswith(_WATCHED):
+        return None
+    return driven_by.removeprefix(_WATCHED)
 
 
 def admit(
@@ -388,7 +417,7 @@ def admit(
             _LEASES.c.admitted_address.is_(None),
             or_(_LEASES.c.consumer_address.is_(None), _LEASES.c.consumer_address == address),
         )
-        .values(admitted_address=address)
+        .values(admitted_address=address, updated_at=clock.now(connection))
     )
     return recorded.rowcount == 1
 
@@ -451,9 +480,23 @@ def ids_of(
     return list(connection.scalars(query))
 
 
+def of_server(connection: Connection, server_id: str) -> Lease | None:
+    """Return the lease that a server has now, or had as a plain server; None if there is none."""
+    mine = or_(_LEASES.c.server_id == server_id, _LEASES.c.plain_server_id == server_id)
+    found = read(connection, select_leases(mine))
+    return found[0] if found else None
+
+
 def bound_to(connection: Connection, host: str) -> list[Lease]:
     """Return the leases whose binding the endpoint of *host* was told of: all that it should contain."""
     return read(connection, select_leases(_LEASES.c.bound_host == host))
+
+
+def bindings_on(connection: Connection, host: str) -> list[tuple[str, str | None, str]]:
+    """Return id, port and status of the leases of `bound_to`, without all else of them."""
+    query = select(_LEASES.c.id, _LEASES.c.port_id, _LEASES.c.status)
+    rows = connection.execute(_oldest_first(query.where(_LEASES.c.bound_host == host)))
+    return [(row.id, row.port_id, row.status) for row in rows]
 
 
 def on_gpus_of(connection: Connection, host: str) -> list[Lease]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
@@ -54,6 +54,23 @@ def leases_with(connection: Connection, access: Access) -> int:
     query = select(func.count()).select_from(LeaseRow)
     query = query.where(LeaseRow.access == access, LeaseRow.status.in_(COUNTED))
     return connection.scalars(query).one()
+
+
+def purge(connection: Connection, at_most: int) -> int:
+    """Delete up to *at_most* rows of projects that have no lease, released ones included; return how many.
+
+    Claims may go on meanwhile: a row is of use only while a claim of its project is going on, and deleting it is never
+    wrong. Such a claim has the row locked until it ends, and the deletion waits for it. A claim that waits for the
+    deletion finds no row afterwards and inserts one, as the first claim of a project does; of two of these, one fails
+    and starts again. In a Galera cluster, the deletion and the change of a row exclude each other as two changes do.
+    """
+    unused = ~exists().where(LeaseRow.project_id == ProjectRow.id)
+    # MariaDB takes no LIMIT in the sub-query of an IN, so the ids are read first.
+    query = select(ProjectRow.id).where(unused).order_by(ProjectRow.id).limit(at_most)
+    ids = list(connection.scalars(query))
+    if ids:
+        connection.execute(delete(ProjectRow).where(ProjectRow.id.in_(ids)))
+    return len(ids)
 
 
 def lock_project(connection: Connection, project_id: str) -> None:

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oslo_utils import timeutils
 from sqlalchemy import Row, case, distinct, func, or_, select
 from sqlalchemy.orm import Session
 
-from gsaas.db import hosts
+from gsaas.db import clock, hosts
 from gsaas.db.leases import LIVE
 from gsaas.db.models import (
     ClaimRow,
@@ -122,6 +121,7 @@ class CloudState:
 
 def state(session: Session, timeout: float) -> CloudState:
     """Return the state of the cloud. An agent is silent after *timeout* seconds without a report."""
+    now = clock.now(session.connection())
     monitored = session.execute(
         select(
             HostRow.name,
@@ -136,17 +136,20 @@ def state(session: Session, timeout: float) -> CloudState:
     in_service = [endpoint.seen_at for endpoint in endpoints if not endpoint.host.disabled]
     return CloudState(
         leases=_leases(session),
-        degraded=_degraded(session, monitored, timeout),
-        longest_wait=_longest_wait(session),
+        degraded=_degraded(session, monitored, timeout, now),
+        longest_wait=_longest_wait(session, now),
         cgpus=session.scalars(select(func.count()).select_from(ClaimRow)).one(),
         disputed=session.scalars(select(func.count(distinct(DisputedGpuRow.gpu_uuid)))).one(),
         gpus=_gpus(session),
         monitors=_agents(
-            (host.monitor_seen_at, hosts.silence_limit(timeout, host.monitor_interval))
-            for host in monitored
-            if not host.disabled
+            (
+                (host.monitor_seen_at, hosts.silence_limit(timeout, host.monitor_interval))
+                for host in monitored
+                if not host.disabled
+            ),
+            now,
         ),
-        endpoints=_agents((at, timeout) for at in in_service),
+        endpoints=_agents(((at, timeout) for at in in_service), now),
         bindings=_bindings(endpoints),
         daemons=_daemons(host for host in monitored if not host.disabled),
     )
@@ -181,11 +184,13 @@ def _leases(session: Session) -> dict[str, int]:
     return {status: found.get(status, 0) for status in LIVE}
 
 
-def _degraded(session: Session, monitored: Sequence[Row[Any]], timeout: float) -> int:
+def _degraded(
+    session: Session, monitored: Sequence[Row[Any]], timeout: float, now: datetime.datetime
+) -> int:
     silent = [
         host.name
         for host in monitored
-        if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout)
+        if hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout, now)
     ]
     query = (
         select(func.count(ClaimRow.lease_id.distinct()))
@@ -199,11 +204,11 @@ def _degraded(session: Session, monitored: Sequence[Row[Any]], timeout: float) -
     return session.scalars(query).one()
 
 
-def _longest_wait(session: Session) -> float:
+def _longest_wait(session: Session, now: datetime.datetime) -> float:
     first = session.scalar(
         select(func.min(LeaseRow.queued_at)).where(LeaseRow.status == Status.QUEUED)
     )
-    return 0.0 if first is None else max(0.0, (timeutils.utcnow() - first).total_seconds())
+    return 0.0 if first is None else max(0.0, (now - first).total_seconds())
 
 
 def _daemons(monitored: Iterable[Row[Any]]) -> DaemonTotals:
@@ -238,9 +243,8 @@ def _gpus(session: Session) -> dict[str, GpuTotals]:
     return {model: GpuTotals(*map(int, sums)) for model, *sums in session.execute(query)}
 
 
-def _agents(seen: Iterable[tuple[datetime.datetime, float]]) -> AgentTotals:
+def _agents(seen: Iterable[tuple[datetime.datetime, float]], now: datetime.datetime) -> AgentTotals:
     """Return totals of agents, each given as (time of its last report, seconds after which it counts as silent)."""
-    now = timeutils.utcnow()
     silences = [(max(0.0, (now - at).total_seconds()), timeout) for at, timeout in seen]
     return AgentTotals(
         known=len(silences),

@@ -36,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from gsaas.db import change_numbers
+from gsaas.db import change_numbers, clock
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -147,7 +147,7 @@ class GpuWriterRow(Base):
 
 
 def _new_writer(connection: Connection) -> int:
-    inserted = connection.execute(insert(GpuWriterRow).values(created_at=timeutils.utcnow()))
+    inserted = connection.execute(insert(GpuWriterRow).values(created_at=clock.now(connection)))
     key = inserted.inserted_primary_key
     assert key is not None  # noqa: S101  (one row was inserted)
     return int(key[0])
@@ -250,6 +250,51 @@ class GpuReadingRow(Base):
     xid_errors: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
 
 
+class CgpuReadingRow(Base):
+    """What one cGPU of a lease did in one interval: `gsaas.objects.readings`. A table that refers to no other: to write
+    it takes no lock of a lease."""
+
+    __tablename__ = "cgpu_readings"
+
+    lease_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    resolution: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Seconds of the interval; 0: it is as long as the life of the cGPU."""
+    slot: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """The intervals of one resolution take turns in their slots, whose number bounds that of the rows."""
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(BigInteger)
+    """Which interval it is, counted from 1970."""
+    at: Mapped[datetime.datetime] = mapped_column(Timestamp, index=True)
+    """The last reading."""
+    samples: Mapped[int]
+    """The readings with a utilisation."""
+    utilisation_sum: Mapped[float] = mapped_column(Float)
+    """Their sum, percent."""
+    used_mb: Mapped[int | None]
+    """MiB, the most of all readings."""
+    busy_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
+    """The last reading that found it in use, or could not tell."""
+
+
+class PathReadingRow(Base):
+    """The counters of the masked path of a lease at the end of one interval, in the same way as `CgpuReadingRow`."""
+
+    __tablename__ = "path_readings"
+
+    lease_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    resolution: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    slot: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(BigInteger)
+    at: Mapped[datetime.datetime] = mapped_column(Timestamp, index=True)
+    sent_bytes: Mapped[int] = mapped_column(BigInteger)
+    received_bytes: Mapped[int] = mapped_column(BigInteger)
+    connections: Mapped[int] = mapped_column(BigInteger)
+    """Those that were open."""
+    dropped_packets: Mapped[int] = mapped_column(BigInteger)
+    busy_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
+    """The last report after which the path had carried something."""
+
+
 class DisputedGpuRow(Base):
     """A host reports a GPU that another host has, which keeps it until an operator consents to the move."""
 
@@ -310,6 +355,12 @@ class LeaseRow(Base):
         Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
         Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
         Index("uq_leases_request_key", "request_key", unique=True, **_set_only("request_key")),
+        Index(
+            "uq_leases_plain_server_id",
+            "plain_server_id",
+            unique=True,
+            **_set_only("plain_server_id"),
+        ),
         STORAGE,
     )
 
@@ -362,6 +413,7 @@ class LeaseRow(Base):
     timings: Mapped[dict[str, float] | None] = mapped_column(JSON, default=dict)
     request_key: Mapped[str | None] = mapped_column(String(64))
     request_digest: Mapped[str | None] = mapped_column(String(64))
+    plain_server_id: Mapped[str | None] = mapped_column(String(36))
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"

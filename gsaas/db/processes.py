@@ -9,11 +9,11 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from oslo_utils import timeutils
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from gsaas import version
+from gsaas.db import clock
 from gsaas.db.database import Database
 from gsaas.db.models import ProcessRow
 from gsaas.db.upsert import upsert
@@ -29,7 +29,7 @@ KEPT = datetime.timedelta(days=1)
 
 def record(session: Session, program: str, host: str) -> None:
     """Record that *program* runs on *host* with this release; forget the programs that ended a day ago."""
-    now = timeutils.utcnow()
+    now = clock.now(session.connection())
     row = {"program": program, "host": host, "release": version.RELEASE, "seen_at": now}
     upsert(session, ProcessRow, [row])
     session.execute(delete(ProcessRow).where(ProcessRow.seen_at < now - KEPT))
@@ -37,7 +37,7 @@ def record(session: Session, program: str, host: str) -> None:
 
 def running(session: Session) -> Sequence[ProcessRow]:
     """Return the processes that were recorded lately."""
-    since = timeutils.utcnow() - SILENCE
+    since = clock.now(session.connection()) - SILENCE
     query = select(ProcessRow).where(ProcessRow.seen_at >= since)
     return session.scalars(query.order_by(ProcessRow.program, ProcessRow.host)).all()
 

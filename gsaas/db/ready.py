@@ -13,6 +13,9 @@ from gsaas.db.database import Database, section
 ERRORS = (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError)
 """Errors of a database that cannot do what it is asked."""
 
+DRIVERS = {"mysql": "pymysql", "mariadb": "pymysql", "postgresql": "psycopg"}
+"""Kind of database -> the driver of SQLAlchemy that GSaaS is tested with, and an extra of GSaaS brings."""
+
 
 class Unusable(Exception):
     """The database cannot be used; the message says why in one sentence."""
@@ -31,6 +34,8 @@ def connect(conf: cfg.ConfigOpts) -> Database:
         database = Database.connect(conf, max_retries=0)
         with database.engine.connect():
             return database
+    except ModuleNotFoundError as error:
+        raise Unusable(f"cannot connect to {where}: {error}{_remedy(url)}") from error
     except (*ERRORS, ImportError) as error:
         raise Unusable(f"cannot connect to {where}: {cause(error)}") from error
 
@@ -55,6 +60,18 @@ def problem(current: str | None) -> str | None:
 def printable(url: str) -> str:
     """Return a database URL without its password; raises `sqlalchemy.exc.ArgumentError` if it is not valid."""
     return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+
+
+def _remedy(url: str) -> str:
+    """Return what to do if the driver that *url* names is not installed, to follow the error; or nothing."""
+    parsed = sqlalchemy.make_url(url)
+    kind = parsed.get_backend_name()
+    if (driver := DRIVERS.get(kind)) is None:
+        return ""
+    extra = "postgresql" if kind == "postgresql" else "mysql"
+    if parsed.drivername == f"{kind}+{driver}":
+        return f"; install gsaas[{extra}], which brings it"
+    return f"; begin the URL with {kind}+{driver}:// and install gsaas[{extra}], which brings that driver"
 
 
 def cause(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -172,11 +173,12 @@ def race(database: Database) -> Counter[str]:
             assert observed == {}
 
 
-def open_claims(database: Database) -> Claims:
+def open_claims(database: Database, **options: Any) -> Claims:
     masked = MaskedAddresses("169.254.71.0/24", 8308)
     # Few ports, so that claims of different GPUs want the same ones.
     ports = {"rcuda": PortRange(20000, 20063)}
-    return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked, daemon_ports=ports)
+    options = {"attempts": 20, "heartbeat_timeout": 3600, **options}
+    return Claims(database, masked=masked, daemon_ports=ports, **options)
 
 
 def new_lease(lease_id: str, request: Request) -> Lease:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.db import clock, leases
+from gsaas.db import clock, hosts, leases, processes
 from gsaas.db.database import Database
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
@@ -37,6 +38,10 @@ with database.writing() as connection:
     print(lease.status, leases.acquire_ownership(connection, lease, "other", 60))
 """
 ONE = Request(1)
+NEW_LEASE = """
+from gsaas.objects.request import Request
+from tests.services.test_claims_race import new_lease
+"""
 
 
 RELEASE = """
@@ -99,3 +104,87 @@ def test_a_lease_is_released_after_it_was_claimed_and_not_long_after(
         now = clock.now(connection)
     assert held.claimed_at < held.released_at < now
     assert waiting.queued_at < waiting.released_at < now
+
+
+REPORT = """
+from gsaas.db import endpoints, gpus, hosts, processes
+from gsaas.objects.gpu_report import GpuInfo
+
+with database.write() as session:
+    infos = [GpuInfo("GPU-0-0", 0, "model", 1000, 8308)]
+    gpus.register(session, "gpu0", "192.0.2.10", infos)
+    endpoints.register(session, "gpu0", {"bindings": {}})
+    processes.record(session, "gsaas-engine", "elsewhere")
+"""
+
+
+@pytest.mark.parametrize("shift", ["-1h", "+1h"])
+def test_agents_and_processes_that_reported_to_a_wrong_clock_did_so_now(
+    database: Database, shift: str
+):
+    report_cloud(database, hosts=1, gpus_each=1)
+    run_elsewhere(database, shift, REPORT)
+    with database.read() as session:
+        now = clock.now(session.connection())
+        host = hosts.get(session, "gpu0")
+        [process] = processes.running(session)
+        seen = (host.monitor_seen_at, host.endpoint.seen_at, process.seen_at)
+    assert all(abs(now - at) < datetime.timedelta(minutes=10) for at in seen)
+
+
+ASK = """
+from gsaas import exceptions
+
+try:
+    print(claims.claim(new_lease("asked", Request(1)), Request(1)).status)
+except exceptions.GsaasError as refusal:
+    print(refusal.code)
+"""
+
+
+@pytest.mark.parametrize("shift", ["-1h", "+1h"])
+def test_a_wrong_clock_withholds_no_gpu_of_a_host_that_reports_and_offers_none_of_a_silent_one(
+    database: Database, shift: str
+):
+    report_cloud(database, hosts=1, gpus_each=1)
+    assert run_elsewhere(database, shift, NEW_LEASE + ASK) == Status.CLAIMED
+    with database.write() as session:
+        hosts.get(session, "gpu0").monitor_seen_at -= datetime.timedelta(hours=25)
+    assert run_elsewhere(database, shift, NEW_LEASE + ASK).startswith("gsaas.capacity")
+
+
+GRANT = """
+from gsaas.grants.keyring import Keyring
+
+keyring = Keyring(["first:" + "A" * 43], lifetime=300)
+"""
+
+
+@pytest.mark.parametrize(("signed", "shown"), [("-1h", "+1h"), ("+1h", "-1h")])
+def test_a_grant_that_one_controller_signs_is_good_at_another(
+    database: Database, signed: str, shown: str
+):
+    sign = "print(keyring.sign('lease', 'project', database.now()))"
+    grant = run_elsewhere(database, signed, GRANT + sign)
+    verify = f"print(keyring.verify({grant!r}, database.now()).lease_id)"
+    assert run_elsewhere(database, shown, GRANT + verify) == "lease"
+
+
+WAIT = """
+
+claims = open_claims(database, reserve_for=60)
+try:
+    print(claims.claim(new_lease("asked", Request(1)), Request(1)).status)
+except Exception as refusal:
+    print(type(refusal).__name__)
+"""
+
+
+@pytest.mark.parametrize("shift", ["-1h", "+1h"])
+def test_a_wrong_clock_ends_no_reservation(database: Database, shift: str):
+    """The first in the queue waits for two GPUs, one of which is free; nobody else gets that."""
+    report_cloud(database, hosts=1, gpus_each=2)
+    claims = open_claims(database)
+    claims.claim(new_lease("held", ONE), ONE)
+    claims.queue.join(new_lease("waiting", Request(2)), Request(2))
+    assert run_elsewhere(database, shift, NEW_LEASE + WAIT) == "NoCapacity"

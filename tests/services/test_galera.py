@@ -13,15 +13,17 @@ import pytest
 import sqlalchemy
 from oslo_utils import timeutils
 
+import gsaas.conf
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, limits, migration, models
-from gsaas.db.database import Database
+from gsaas.db.database import Database, retried, section
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.request import Request
 from tests.api.world import World
 from tests.services.test_claims_race import open_claims
+from tests.services.test_purged_projects import claim_at_once, purged_all_the_time
 from tests.support import rows
 from tests.support.galera import cluster
 from tests.support.waiting import until
@@ -63,9 +65,9 @@ def both(nodes: tuple[Database, Database]) -> Iterator[list[Claims]]:
             session.execute(sqlalchemy.text(f"DELETE FROM {table}"))
 
 
-def used(database: Database) -> int:
+def used(database: Database, project: str = "project-1") -> int:
     with database.reading() as connection:
-        return limits.usage(connection, "project-1")["cgpus"]
+        return limits.usage(connection, project)["cgpus"]
 
 
 def at_once(both: list[Claims], act) -> list[str]:
@@ -184,10 +186,13 @@ def test_keepalives_and_departures_at_two_nodes_at_once_do_not_fail(
 def become(nodes: tuple[Database, Database], lease_id: str, status: str, **columns: Any) -> None:
     """Give a lease another status, and return once both nodes have it."""
     lease = models.LeaseRow.id == lease_id
-    with nodes[0].write() as session:
-        session.execute(
-            sqlalchemy.update(models.LeaseRow).where(lease).values(status=status, **columns)
-        )
+
+    @retried  # what the other node has just committed, and this one not applied yet, aborts it
+    def write() -> None:
+        with nodes[0].write() as session:
+            session.execute(
+                sqlalchemy.update(models.LeaseRow).where(lease).values(status=status, **columns)
+            )
 
     def look() -> bool:
         with nodes[1].reading() as connection:
@@ -195,4 +200,42 @@ def become(nodes: tuple[Database, Database], lease_id: str, status: str, **colum
                 connection.scalar(sqlalchemy.select(models.LeaseRow.status).where(lease)) == status
             )
 
+    write()
     until(look)
+
+
+def test_of_two_claims_at_two_nodes_a_quota_admits_one_while_rows_of_projects_are_deleted(
+    nodes: tuple[Database, Database], both: list[Claims]
+):
+    with nodes[0].write() as session:
+        session.execute(sqlalchemy.text("UPDATE gpus SET disabled = 0"))
+    with purged_all_the_time(nodes[1]) as deleted:
+        for turn in range(ROUNDS):
+            outcome = claim_at_once(both, turn)
+            granted = [each for each in outcome if each.startswith("lease-")]
+            assert len(granted) == 1, (turn, outcome)
+            both[0].returns.release(until_known(nodes[0], granted[0]))
+            with nodes[0].write() as session:
+                for table in ("claims", "lease_events", "leases"):
+                    session.execute(sqlalchemy.text(f"DELETE FROM {table}"))
+            for database in nodes:
+                until(lambda database=database: used(database, "busy") == 0, "the return")
+    assert sum(deleted) > 0
+
+
+def test_a_controller_that_is_configured_to_wait_reads_what_another_has_written(
+    nodes: tuple[Database, Database],
+):
+    url = nodes[1].engine.url.render_as_string(hide_password=False)
+    conf = gsaas.conf.load(files=[])
+    section(conf)
+    conf.set_override("connection", url, "database")
+    conf.set_override("mysql_wsrep_sync_wait", 1, "database")
+    waiting = Database.connect(conf)
+    for turn in range(ROUNDS):
+        with nodes[0].write() as session:
+            session.add(models.ProjectRow(id=f"written-{turn}"))
+        with waiting.read() as session:
+            assert session.get(models.ProjectRow, f"written-{turn}") is not None
+            assert session.scalar(sqlalchemy.text("SELECT @@SESSION.wsrep_sync_wait")) == 1
+    waiting.close()

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import datetime
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gsaas.db import models
+from gsaas.db import clock, models
 from gsaas.db.database import Database
 
 
@@ -49,3 +53,77 @@ def test_what_a_writer_changes_is_kept_unless_it_fails(database):
         session.get(models.HostRow, "gpu-1").disabled = True
     with database.read() as session:
         assert session.get(models.HostRow, "gpu-1").disabled is True
+
+
+class AskedForTheTime:
+    """A database server with its own clock, and the threads that ask for it."""
+
+    def __init__(self, monkeypatch, database: Database) -> None:
+        self.database = database
+        database.one_writer = False
+        self.time = datetime.datetime(2030, 1, 1)
+        self.connections = 0
+        self.asked = threading.Event()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        monkeypatch.setattr(clock, "now", lambda _connection: self._answer())
+        monkeypatch.setattr(database, "reading", self._reading)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self.connections += 1
+        yield None
+
+    def _answer(self) -> datetime.datetime:
+        self.asked.set()
+        assert self.may_answer.wait(30)
+        return self.time
+
+    def forget(self, monkeypatch) -> None:
+        """Let what was told be too old."""
+        monkeypatch.setattr(clock, "ASKED_EVERY", -1.0)
+
+
+def test_one_thread_asks_for_the_time_and_others_go_on_with_what_they_know(database, monkeypatch):
+    server = AskedForTheTime(monkeypatch, database)
+    first = database.now()
+    server.forget(monkeypatch)
+    server.asked.clear()
+    server.may_answer.clear()
+    server.time += datetime.timedelta(days=1)
+    with ThreadPoolExecutor(1) as pool:
+        asks = pool.submit(database.now)
+        assert server.asked.wait(30)
+        assert server.connections == 2
+        for _ in range(64):
+            assert database.now() - first < datetime.timedelta(hours=1)
+        assert server.connections == 2
+        server.may_answer.set()
+        assert asks.result() - first > datetime.timedelta(hours=23)
+
+
+def test_threads_that_know_no_time_yet_let_one_ask(database, monkeypatch):
+    server = AskedForTheTime(monkeypatch, database)
+    server.may_answer.clear()
+    with ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(database.now) for _ in range(8)]
+        assert server.asked.wait(30)
+        server.may_answer.set()
+        assert all(each.result().year == 2030 for each in asking)
+    assert server.connections == 1
+
+
+def test_a_database_that_did_not_tell_the_time_is_asked_again(database, monkeypatch):
+    server = AskedForTheTime(monkeypatch, database)
+    broken = True
+
+    def answer(_connection):
+        if broken:
+            raise RuntimeError("the database does not answer")
+        return server.time
+
+    monkeypatch.setattr(clock, "now", answer)
+    with pytest.raises(RuntimeError):
+        database.now()
+    broken = False
+    assert database.now().year == 2030

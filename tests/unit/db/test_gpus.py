@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 from sqlalchemy import func, select
 
@@ -468,3 +470,27 @@ def test_totals_own_everything_and_offer_what_is_not_disabled(database: Database
             "idle": 1,
             "hosts": 2,
         }
+
+
+# What is new
+
+
+def in_time(database: Database, *infos: GpuInfo) -> bool:
+    """Report as a monitor does that reports every 10 s; return whether more GPUs may be on offer."""
+    with database.write() as session:
+        return gpus.register(session, "gpu1", "192.0.2.1", infos, interval=10.0)
+
+
+def test_only_a_report_that_may_offer_more_is_news(database: Database):
+    assert in_time(database, info("GPU-a"))
+    assert not in_time(database, info("GPU-a"))
+    assert in_time(database, info("GPU-a", withdrawn="it fell off the bus"))
+    assert in_time(database, info("GPU-a"))
+    assert not in_time(database, info("GPU-a"))
+
+
+def test_the_report_of_a_host_that_may_have_counted_as_silent_is_news(database: Database):
+    in_time(database, info("GPU-a"))
+    with database.write() as session:
+        hosts.get(session, "gpu1").monitor_seen_at -= datetime.timedelta(seconds=36)
+    assert in_time(database, info("GPU-a"))

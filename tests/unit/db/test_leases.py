@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 
 import pytest
 
 from gsaas import exceptions
-from gsaas.db import leases
+from gsaas.db import clock, leases
 from gsaas.db.database import Database
-from gsaas.objects.lifecycle import Event
+from gsaas.objects.access import Access
+from gsaas.objects.lifecycle import Event, Status
 from tests.support import rows
 
 
@@ -286,3 +288,15 @@ def test_leases_bound_to_a_host_are_all_that_its_endpoint_should_hold(database: 
     )
     with database.read() as session:
         assert [lease.id for lease in leases.bound_to(session.connection(), "cpu1")] == ["1", "4"]
+
+
+def test_an_admission_is_dated_by_the_clock_of_the_database(database: Database, monkeypatch):
+    """Readers that ask for changes since a moment compare it with dates of several machines."""
+    add(database, rows.lease(status=Status.ACTIVE, access=Access.DIRECT, has_server=False))
+    told = datetime.datetime(2040, 1, 1)
+    monkeypatch.setattr(clock, "now", lambda _connection: told)
+    with database.writing() as connection:
+        assert leases.admit(connection, "lease-1", "project-1", [Status.ACTIVE], "192.0.2.1")
+    with database.reading() as connection:
+        lease = leases.get(connection, "lease-1")
+    assert (lease.admitted_address, lease.updated_at) == ("192.0.2.1", told)
