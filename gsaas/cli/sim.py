@@ -44,6 +44,8 @@ RUNS = (
     Column("spread_percent", "spread, %", optional=True),
 )
 """What is printed of each run of a scenario."""
+TEXTS = ("run", "policy", "locality")
+"""The columns of these that are no numbers."""
 
 
 def _locality(row: Row) -> str:
@@ -64,6 +66,21 @@ PLANS = (
 )
 """What is printed of each cloud that is planned."""
 
+FLEETS = (
+    *PLANS[:2],
+    Column(
+        "fleet",
+        "hosts",
+        text=lambda row: " + ".join(
+            f"{part['hosts']} {part['name']}" for part in row["fleet"] if part["hosts"]
+        ),
+    ),
+    *PLANS[3:],
+)
+"""The same of a plan over several kinds of hosts."""
+ONE_KIND = ("gpus", "memory_mb", "host_cost", "gpu_cost")
+"""The options of a plan with one kind of hosts."""
+
 LIMITS = {
     "gpus": (1, 1000),
     "memory_mb": (1, 1_000_000_000),
@@ -82,6 +99,8 @@ examples:
   gsaas-sim import leases leases.json -o history.csv
   gsaas-sim run scenario.toml -o results       then look at results/report.html
   gsaas-sim plan history.csv --gpus=8 --memory-mb=81920 --wait=60 --percent=95
+  gsaas-sim plan history.csv --hosts=hosts.toml --kwh-cost=0.2 -o plan
+  gsaas-sim import api -o history.csv          straight from the API, as `gsaas` reaches it
 """
 
 
@@ -89,10 +108,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, given without the program's name, and return its exit status."""
     args = _parser().parse_args(argv)
     from gsaas.exceptions import UnknownPolicy
+    from gsaas.sim.fleet import FleetError
     from gsaas.sim.history import HistoryError
     from gsaas.sim.plan import Unreachable
     from gsaas.sim.policies import NotSimulated
     from gsaas.sim.scenario import ScenarioError
+    from gsaasclient import ClientError
 
     try:
         _check_numbers(args)
@@ -101,7 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"gsaas-sim: {error}", file=sys.stderr)
         return WRONG_USAGE
-    except (HistoryError, NotSimulated, ScenarioError, UnknownPolicy, Unreachable) as error:
+    except (
+        *(ClientError, FleetError, HistoryError, NotSimulated),
+        *(ScenarioError, UnknownPolicy, Unreachable),
+    ) as error:
         print(f"gsaas-sim: {error}", file=sys.stderr)
     except OSError as error:
         print(f"gsaas-sim: {error.filename or ''}: {error.strerror}", file=sys.stderr)
@@ -142,8 +166,10 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(command=_compare)
 
     imports = commands.add_parser("import", help="convert a history from another format")
-    imports.add_argument("kind", choices=("csv", "swf", "openb", "leases"))
-    imports.add_argument("file", type=Path)
+    imports.add_argument("kind", choices=("csv", "swf", "openb", "leases", "api"))
+    imports.add_argument(
+        "file", type=Path, nargs="?", help="file to read; none for api: a running GSaaS"
+    )
     imports.add_argument("-o", "--output", type=Path, help="file to write (standard output)")
     imports.add_argument(
         "--memory-mb",
@@ -157,8 +183,16 @@ def _parser() -> argparse.ArgumentParser:
         "plan", help="calculate how many GPUs a history needs, tied and cloudified"
     )
     plan.add_argument("history", type=Path, help="CSV; gsaas-sim import makes one")
-    plan.add_argument("--gpus", type=int, required=True, help="number of GPUs of each host")
-    plan.add_argument("--memory-mb", type=int, required=True, help="MiB of each GPU")
+    plan.add_argument("--gpus", type=int, help="number of GPUs of each host")
+    plan.add_argument("--memory-mb", type=int, help="MiB of each GPU")
+    plan.add_argument(
+        "--hosts",
+        type=Path,
+        help="instead of these: a TOML file with the kinds of hosts that may be bought, and their prices",
+    )
+    plan.add_argument(
+        "-o", "--output", type=Path, help="folder to write summary and report.html to"
+    )
     plan.add_argument(
         "--wait", type=float, default=60, help="seconds for which a request may wait (60)"
     )
@@ -173,10 +207,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         help="policy to try; repeat it for several, of which the one that needs the fewest GPUs counts",
     )
-    plan.add_argument(
-        "--host-cost", type=float, default=0, help="purchase price of one host without GPUs"
-    )
-    plan.add_argument("--gpu-cost", type=float, default=0, help="purchase price of one GPU")
+    plan.add_argument("--host-cost", type=float, help="purchase price of one host without GPUs (0)")
+    plan.add_argument("--gpu-cost", type=float, help="purchase price of one GPU (0)")
     plan.add_argument(
         "--years", type=float, default=4, help="years over which hosts and GPUs are paid (4)"
     )
@@ -208,7 +240,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     columns = select(RUNS, args.c)
-    from gsaas.sim import history, scenario
+    from gsaas.sim import history, policy_options, scenario
     from gsaas.sim.cloud import Simulation
     from gsaas.sim.report import results as report
 
@@ -221,7 +253,7 @@ def _run(args: argparse.Namespace) -> int:
         simulation = Simulation(
             demands,
             run.site,
-            policy=run.policy,
+            policy=policy_options.load(run.policy, run.options),
             locality=run.locality,
             backfill=run.backfill,
             progress=say.percent,
@@ -267,6 +299,12 @@ def _summary(path: Path) -> list[Row]:
         isinstance(row, dict) and row.keys() >= set(names) for row in rows
     ):
         raise HistoryError(f"{path} is no list of runs with {', '.join(names)}")
+    for number, row in enumerate(rows, 1):
+        for name in names:
+            is_number = isinstance(row[name], int | float) and -1e15 < row[name] < 1e15
+            if not (isinstance(row[name], str) if name in TEXTS else is_number):
+                kind = "text" if name in TEXTS else "number"
+                raise HistoryError(f"{path}, run {number}, {name}: {row[name]!r} is no {kind}")
     return rows
 
 
@@ -282,7 +320,14 @@ def _check_numbers(args: argparse.Namespace) -> None:
 def _import(args: argparse.Namespace) -> int:
     from gsaas.sim import history, importers
 
-    demands = importers.read(args.kind, args.file, args.memory_mb)
+    if (args.kind == "api") != (args.file is None):
+        raise UsageError(
+            "import api reads no file" if args.file else f"import {args.kind} needs a file"
+        )
+    if args.file is None:
+        demands = importers.from_leases(_leases_of_api(), "the API")
+    else:
+        demands = importers.read(args.kind, args.file, args.memory_mb)
     if args.output is None:
         history.write(sys.stdout, demands)
         return DONE
@@ -293,32 +338,84 @@ def _import(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _leases_of_api() -> list[Row]:
+    """Return the leases that have ended, of all projects if the caller may see them, as the API lists them."""
+    import os
+
+    from gsaasclient import ApiError, Client, find_credentials
+    from gsaasclient.cli.paging import get_all
+
+    client = Client(find_credentials(os.environ))
+    try:
+        found = get_all(client, "/v1/leases?status=RELEASED&all_projects=true", "leases")
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        print("gsaas-sim: leases of other projects may not be seen", file=sys.stderr)
+        found = get_all(client, "/v1/leases?status=RELEASED", "leases")
+    leases: list[Row] = found["leases"]
+    return leases
+
+
 def _plan(args: argparse.Namespace) -> int:
-    columns = select(PLANS, args.c)
-    from gsaas.sim import history, plan
+    if args.hosts is None and (args.gpus is None or args.memory_mb is None):
+        raise UsageError("plan needs --gpus and --memory-mb, or --hosts")
+    if args.hosts is not None and any(getattr(args, name) is not None for name in ONE_KIND):
+        options = ", ".join("--" + name.replace("_", "-") for name in ONE_KIND)
+        raise UsageError(f"--hosts goes with none of {options}")
+    columns = select(PLANS if args.hosts is None else FLEETS, args.c)
+    from gsaas.sim import fleet, history, plan
     from gsaas.sim.cloud import Site
+    from gsaas.sim.report import plans as report
 
     say = _Progress(None)
-    answers = plan.plan(
-        history.read(args.history),
-        Site(1, args.gpus, args.memory_mb),
-        plan.ServiceLevel(args.percent, args.wait),
-        policies=args.policy or plan.POLICIES,
-        costs=plan.Costs(args.host_cost, args.gpu_cost, args.years, kwh=args.kwh_cost),
-        progress=say,
-        percent=say.percent,
-    )
+    level = plan.ServiceLevel(args.percent, args.wait)
+    policies = args.policy or plan.POLICIES
+    answers: Sequence[plan.SmallestSite | fleet.CheapestFleet]
+    if args.hosts is None:
+        answers = plan.plan(
+            history.read(args.history),
+            Site(1, args.gpus, args.memory_mb),
+            level,
+            policies=policies,
+            costs=plan.Costs(
+                args.host_cost or 0, args.gpu_cost or 0, args.years, kwh=args.kwh_cost
+            ),
+            progress=say,
+            percent=say.percent,
+        )
+    else:
+        answers = fleet.plan(
+            history.read(args.history),
+            fleet.read(args.hosts),
+            level,
+            policy_names=policies,
+            years=args.years,
+            kwh=args.kwh_cost,
+            progress=say,
+            percent=say.percent,
+        )
     say.done()
     found = [answer.to_dict() for answer in answers]
+    if args.output:
+        args.output.mkdir(parents=True, exist_ok=True)
+        (args.output / "summary.json").write_text(json.dumps(found, indent=2) + "\n")
+        title = f"A plan for {args.history.name}"
+        (args.output / "report.html").write_text(report.html(title, answers))
+        print(f"gsaas-sim: look at {args.output / 'report.html'}", file=sys.stderr)
     print_list(args, columns, found, found, lambda: _describe_plan(columns, found))
     return DONE
 
 
 def _describe_plan(columns: Sequence[Column], rows: Sequence[Row]) -> str:
     text = table_of(columns, rows)
-    tied, anywhere = (row["gpus_in_all"] for row in rows)
-    if anywhere < tied:
-        text += f"\n\n  Cloudified, {tied - anywhere} GPUs of {tied} are not needed."
+    tied, anywhere = rows
+    if anywhere["gpus_in_all"] < tied["gpus_in_all"]:
+        fewer = tied["gpus_in_all"] - anywhere["gpus_in_all"]
+        text += f"\n\n  Cloudified, {fewer} GPUs of {tied['gpus_in_all']} are not needed."
+    if anywhere["cost_per_year"] < tied["cost_per_year"]:
+        saved = 100 * (1 - anywhere["cost_per_year"] / tied["cost_per_year"])
+        text += f"\n\n  Cloudified, the year costs {saved:.0f} % less."
     return text
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from oslo_utils import timeutils
 from sqlalchemy import Connection, and_, bindparam, exists, func, or_, select
 
-from gsaas.db import queue
+from gsaas.db import clock, queue
 from gsaas.db.hosts import is_silent
 from gsaas.db.models import (
     EndpointRow,
@@ -242,7 +242,7 @@ class PoolCache:
     def read(self, connection: Connection) -> Snapshot:
         """Return all GPUs and hosts, all of them as of one moment if *connection* is for reading; changes nothing."""
         counted.full_read()
-        [state] = STATE.rows(connection, **self._seen_after())
+        [state] = STATE.rows(connection, **self._seen_after(connection))
         withheld = self._read_withheld_hosts(connection)
         compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
         seen = SeenChanges()
@@ -278,7 +278,7 @@ class PoolCache:
         """Read the utilisation of the GPUs, in whole percents, unless that was done within `READINGS_TTL`."""
         if self._readings_age is not None and not self._readings_age.expired():
             return
-        rows = connection.execute(READINGS, {"since": timeutils.utcnow() - self._window})
+        rows = connection.execute(READINGS, {"since": clock.now(connection) - self._window})
         readings = {row.gpu_uuid: row.mean_utilisation for row in rows}
         for gpu in list(self.pool):
             percent = readings.get(gpu.uuid)
@@ -317,7 +317,7 @@ class PoolCache:
         unseen = self._seen.unseen()
         # Few different statements, so that the database and SQLAlchemy have them prepared.
         length = len(unseen) if len(unseen) < 4 else 1 << (len(unseen) - 1).bit_length()
-        values: dict[str, Any] = self._seen_after()
+        values: dict[str, Any] = self._seen_after(connection)
         for place in range(length):
             after, before = unseen[place] if place < len(unseen) else (END, END)
             values[f"after{place}"], values[f"before{place}"] = after, before
@@ -355,16 +355,17 @@ class PoolCache:
         return silent != self._silent or (silent > 0 and self._silence_age.expired())
 
     def _read_withheld_hosts(self, connection: Connection) -> dict[str, WithheldReason]:
-        rows = connection.execute(WITHHELD_HOSTS, self._seen_after())
+        now = clock.now(connection)
+        rows = connection.execute(WITHHELD_HOSTS, self._seen_after(connection))
         return {
             name: WithheldReason.HOST_DISABLED if disabled else WithheldReason.HOST_SILENT
             for name, disabled, seen_at, interval in rows
-            if disabled or is_silent(seen_at, interval, self._heartbeat_timeout)
+            if disabled or is_silent(seen_at, interval, self._heartbeat_timeout, now)
         }
 
-    def _seen_after(self) -> dict[str, Any]:
+    def _seen_after(self, connection: Connection) -> dict[str, Any]:
         timeout = datetime.timedelta(seconds=self._heartbeat_timeout)
-        return {"seen_after": timeutils.utcnow() - timeout}
+        return {"seen_after": clock.now(connection) - timeout}
 
     def _withhold(self, hosts: dict[str, WithheldReason]) -> None:
         """Withhold the GPUs of these hosts, each for its reason, and no longer those of other hosts."""

@@ -7,10 +7,10 @@ import datetime
 import logging
 from collections.abc import Callable, Sequence
 
-from oslo_utils import timeutils
 from sqlalchemy import Connection
 
 from gsaas import exceptions
+from gsaas.db import clock
 from gsaas.db import limits as limit_rows
 from gsaas.db import queue as queue_rows
 from gsaas.db.queue import QueuedLease
@@ -78,7 +78,7 @@ class QueueScheduler:
             passed_over = passed_over or not reserving
             return reserving
 
-        reserving_since = timeutils.utcnow() - datetime.timedelta(
+        reserving_since = clock.now(connection) - datetime.timedelta(
             seconds=max(0.0, self._reserve_for)
         )
         head = queue_rows.head(connection, self._client_timeout)

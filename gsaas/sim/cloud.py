@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.gpgpums.queue import QueuedRequest, choose_next
 from gsaas.gpgpums.recent_requests import RecentRequests
@@ -210,7 +211,7 @@ class Simulation:
         demands: Sequence[Demand],
         site: Site,
         *,
-        policy: str = "least-load-fit",
+        policy: str | Policy = "least-load-fit",
         locality: str = ANY,
         backfill: bool = False,
         check: Callable[[Pool], None] | None = None,
@@ -222,7 +223,7 @@ class Simulation:
         self._claims = PoolClaims(self.pool)
         self._recent = RecentRequests(REQUEST_MIX)
         self._site = site
-        self._policy = policies.load(policy)
+        self._policy = policies.load(policy) if isinstance(policy, str) else policy
         self._locality = locality
         self._backfill = backfill
         self._clock = Clock()

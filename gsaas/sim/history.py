@@ -29,6 +29,10 @@ MOST_NUMBER = 1_000_000_000
 COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project", *REQUIREMENTS)
 
 
+MORE = "\n"
+"""Where the reader puts what has no column: no file has a column of this name."""
+
+
 class HistoryError(Exception):
     """A history cannot be read. The message says where in the file, and why."""
 
@@ -74,17 +78,15 @@ class Demand:
 def read(path: Path) -> list[Demand]:
     """Return the requests of a CSV file, sorted by arrival.
 
-    Raises `HistoryError` if the file cannot be read, lacks a column, or has an invalid line.
+    Raises `HistoryError` if the file cannot be read, lacks a column, has an invalid line, or no request.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:  # a byte-order mark is no text
-            reader = csv.DictReader(file)
-            missing = set(COLUMNS[:4]) - set(reader.fieldnames or ())
-            if missing:
-                raise HistoryError(f"{path} has no column {', '.join(sorted(missing))}")
-            rows = [_demand(path, reader.line_num, row) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            rows = _rows(path, csv.DictReader(file, restkey=MORE, strict=True))
+    except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path} cannot be read: {error}") from error
+    if not rows:
+        raise HistoryError(f"{path} contains no request")
     return sort_by_arrival(rows)
 
 
@@ -125,8 +127,21 @@ def _exact(seconds: float) -> str:
     return repr(float(seconds)).removesuffix(".0")
 
 
+def _rows(path: Path, reader: csv.DictReader[str]) -> list[Demand]:
+    try:
+        missing = set(COLUMNS[:4]) - set(reader.fieldnames or ())
+        if missing:
+            raise HistoryError(f"{path} has no column {', '.join(sorted(missing))}")
+        return [_demand(path, reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        # The reader counts the lines that it could read.
+        raise HistoryError(f"{path}, line {reader.line_num + 1}: {error}") from error
+
+
 def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
     where = f"{path}, line {line}"
+    if MORE in row:
+        raise HistoryError(f"{where} has more columns than the first line")
     memory = row.get("memory_mb") or None
     demand = Demand(
         line,
@@ -145,7 +160,7 @@ def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
 def seconds(text: str | float | None, where: str) -> float:
     """Return the number of seconds in *text*. Raises `HistoryError`, which begins with *where*, if there is none."""
     try:
-        number = float(text or "")
+        number = float("" if text is None else text)
     except ValueError:
         raise HistoryError(f"{where}: {text or ''!r} is no number") from None
     if not -MOST_SECONDS <= number <= MOST_SECONDS:  # so NaN, too, which is neither
@@ -156,7 +171,7 @@ def seconds(text: str | float | None, where: str) -> float:
 def whole_number(text: str | int | None, where: str) -> int:
     """Return the whole number in *text*. Raises `HistoryError`, which begins with *where*, if there is none."""
     try:
-        number = int(text or "")
+        number = int(str("" if text is None else text))
     except ValueError:
         raise HistoryError(f"{where}: {text or ''!r} is no whole number") from None
     if not -MOST_NUMBER <= number <= MOST_NUMBER:

@@ -4,7 +4,8 @@
 csv     the simulator's own format (gsaas.sim.history)
 swf     the Standard Workload Format of the Parallel Workloads Archive; each processor counts as one cGPU
 openb   the tasks of Alibaba's cluster-trace-gpu-v2023, a CSV file as published
-leases  the leases of a running GSaaS, as printed by `gsaas list -all -status=RELEASED -f json`
+leases  the leases of a running GSaaS, as printed by `gsaas list -all -status=RELEASED -f json`; `from_leases` takes
+        them as the API lists them
 """
 
 from __future__ import annotations
@@ -32,20 +33,35 @@ def read(format_name: str, path: Path, memory_mb: int = WHOLE_GPU_MB) -> list[De
     *memory_mb* is the MiB of a whole GPU, for formats that give shares of a GPU only. Raises `HistoryError` if the file
     cannot be read, is of another format, or contains no request for a GPU.
     """
+    return _imported(lambda: FORMATS[format_name](path, memory_mb), str(path), format_name)
+
+
+def from_leases(leases: Iterable[Mapping[str, Any]], source: str) -> list[Demand]:
+    """Return the requests that *leases*, as the API lists them, were for; otherwise as `read`.
+
+    *source* is where they come from, for messages.
+    """
+    return _imported(lambda: _demands_of(leases, source), source, "leases")
+
+
+def _imported(
+    demands_of: Callable[[], Iterable[Demand]], source: str, format_name: str
+) -> list[Demand]:
+    """Return the requests of *source*, sorted by arrival; the first arrives at 0. Raises `HistoryError`."""
     try:
-        demands = history.sort_by_arrival(FORMATS[format_name](path, memory_mb))
+        demands = history.sort_by_arrival(demands_of())
     except (OSError, UnicodeDecodeError) as error:
-        raise HistoryError(f"{path} cannot be read: {error}") from error
+        raise HistoryError(f"{source} cannot be read: {error}") from error
     except KeyError as error:
         raise HistoryError(
-            f"{path} is not in the format {format_name}: it has no {error.args[0]}"
+            f"{source} is not in the format {format_name}: it has no {error.args[0]}"
         ) from error
     except (AttributeError, TypeError, ValueError) as error:
-        raise HistoryError(f"{path} is not in the format {format_name}: {error}") from error
+        raise HistoryError(f"{source} is not in the format {format_name}: {error}") from error
     if not demands:
-        raise HistoryError(f"{path} contains no request for a GPU")
+        raise HistoryError(f"{source} contains no request for a GPU")
     for demand in demands:
-        history.check(demand, f"{path}, request {demand.id + 1}")
+        history.check(demand, f"{source}, request {demand.id + 1}")
     begin = demands[0].arrival
     return [replace(demand, arrival=demand.arrival - begin) for demand in demands]
 
@@ -114,35 +130,48 @@ def _openb(path: Path, memory_mb: int) -> Iterator[Demand]:
 
 
 def _leases(path: Path, _memory_mb: int) -> Iterator[Demand]:
-    """A lease arrives when it is created, and has its GPUs once it has waited in the queue until it is released."""
     listed = json.loads(path.read_text("utf-8-sig"))
-    rows = listed["leases"] if isinstance(listed, Mapping) else listed
-    for number, lease in enumerate(rows, 1):
+    found = listed["leases"] if isinstance(listed, Mapping) else listed
+    return _demands_of(found, str(path))
+
+
+def _demands_of(leases: Iterable[Mapping[str, Any]], source: str) -> Iterator[Demand]:
+    """A lease arrives when it is created, and has its GPUs once it has waited in the queue until it is released."""
+    for number, lease in enumerate(leases, 1):
+        where = f"{source} is not in the format leases: lease {number}"
+        if not isinstance(lease, Mapping):
+            raise HistoryError(f"{where} is no object")
         if lease["released_at"] is None:  # it has not ended, so its duration is unknown
             continue
-        arrival, end = _seconds(lease["created_at"]), _seconds(lease["released_at"])
+        arrival, end = (
+            _timestamp(lease[name], f"{where}, {name}") for name in ("created_at", "released_at")
+        )
         waited = (lease.get("timings") or {}).get("queue")
         if lease.get("queued_at") is not None and waited is None:  # it left the queue without GPUs
             continue
-        duration = end - arrival - (waited or 0.0)
+        duration = end - arrival - history.seconds(waited or 0.0, f"{where}, timings.queue")
         if duration <= 0:
             continue
         cgpus: Mapping[str, Any] = lease["cgpus"]
         consumer = lease.get("consumer") or {}
+        memory = cgpus["memory_mb"]
+        requirements = {
+            "model": cgpus.get("gpu_model"),
+            "capability": cgpus.get("compute_capability"),
+            "locality": _unless_any(cgpus.get("locality")),
+            "hosts": _unless_any(cgpus.get("hosts")),
+            "host": cgpus.get("host"),
+            "consumer_host": consumer.get("host"),
+        }
         yield Demand(
             number,
             arrival,
             duration,
-            cgpus["count"],
+            history.whole_number(cgpus["count"], f"{where}, cgpus.count"),
             cgpus["mode"],
-            cgpus["memory_mb"],
-            lease["project_id"],
-            model=cgpus.get("gpu_model") or "",
-            capability=cgpus.get("compute_capability") or "",
-            locality=_unless_any(cgpus.get("locality")),
-            hosts=_unless_any(cgpus.get("hosts")),
-            host=cgpus.get("host") or "",
-            consumer_host=consumer.get("host") or "",
+            None if memory is None else history.whole_number(memory, f"{where}, cgpus.memory_mb"),
+            str(lease["project_id"]),
+            **{name: str(value or "") for name, value in requirements.items()},
         )
 
 
@@ -151,8 +180,12 @@ def _unless_any(value: str | None) -> str:
     return "" if value in (None, ANY) else value
 
 
-def _seconds(text: str) -> float:
-    return datetime.datetime.fromisoformat(text).timestamp()
+def _timestamp(text: Any, where: str) -> float:
+    """Return the seconds since 1970 of a time in ISO 8601. Raises `HistoryError`, which begins with *where*."""
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        raise HistoryError(f"{where}: {text!r} is no time") from None
 
 
 FORMATS: Mapping[str, Callable[[Path, int], Iterable[Demand]]] = {

@@ -28,19 +28,21 @@ backfill = true
 [[run]]
 name = "fewer hosts"
 hosts = 14                          # overrides [site] for this run
+policy = "local-gradient"
+options = { remote_price = 20 }     # of the policy, as [gpgpums] has them in the service
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gsaas.exceptions import UnknownPolicy
 from gsaas.objects.request import ANY, LOCAL
-from gsaas.sim import policies
+from gsaas.sim import policies, policy_options
 from gsaas.sim.cloud import Site
 
 MOST_GPUS = 1_000_000
@@ -53,7 +55,13 @@ SITE_KEYS: Mapping[str, type] = {
     "model": str,
     "capability": str,
 }
-RUN_KEYS: Mapping[str, type] = {"name": str, "policy": str, "locality": str, "backfill": bool}
+RUN_KEYS: Mapping[str, type] = {
+    "name": str,
+    "policy": str,
+    "locality": str,
+    "backfill": bool,
+    "options": dict,
+}
 """The keys of the tables [site] and [[run]], with the type of their values."""
 
 
@@ -70,6 +78,8 @@ class Run:
     policy: str = "least-load-fit"
     locality: str = ANY
     backfill: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the policy, by their names in the group gpgpums of the service's configuration."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +149,8 @@ def _run(number: int, table: Mapping[str, Any], site: Site) -> Run:
     options = {name: table[name] for name in RUN_KEYS if name in table}
     run = Run(**{"name": f"run {number}", **options, "site": replace(site, **own_site)})
     try:
-        policies.load(run.policy)
-    except (UnknownPolicy, policies.NotSimulated) as error:
+        policy_options.load(run.policy, run.options)
+    except (UnknownPolicy, ValueError, policies.NotSimulated) as error:
         raise ScenarioError(f"{where}: {error}") from None
     if run.locality not in (ANY, LOCAL):
         raise ScenarioError(f"{where}: locality is {ANY} or {LOCAL}, not {run.locality!r}")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.sim import importers
+from gsaas.cli import sim as program
+from gsaas.sim import history, importers
 from tests.api.world import World
 
 
@@ -29,3 +30,36 @@ def test_leases_that_have_ended_become_a_history(world: World, tmp_path: Path):
     assert demand.project == lease["project_id"]
     assert demand.hosts == "one"
     assert demand.duration > 0
+
+
+@pytest.mark.parametrize("caller", ["member", "admin"])
+def test_the_program_reads_a_history_straight_from_the_api(desk, tmp_path, capsys, caller: str):
+    lease = desk.read("-l", "-ncgpus=2", "-poolmem=512", "-mode=shared")
+    desk.type("-t", f"-id={lease['server']['id']}")
+    desk.sit(caller)
+    assert program.main(["import", "api", "-o", str(tmp_path / "history.csv")]) == 0
+    (demand,) = history.read(tmp_path / "history.csv")
+    assert (demand.count, demand.memory_mb, demand.project) == (2, 512, lease["project_id"])
+    assert ("leases of other projects may not be seen" in capsys.readouterr().err) == (
+        caller == "member"
+    )
+
+
+def test_an_api_that_cannot_be_reached_is_one_sentence(monkeypatch, tmp_path, capsys):
+    credentials = tmp_path / "credentials.json"
+    credentials.write_text(json.dumps({"url": "http://127.0.0.1:9", "token": "t"}))
+    credentials.chmod(0o600)
+    monkeypatch.setenv("GSAAS_CREDENTIALS", str(credentials))
+    assert program.main(["import", "api"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("gsaas-sim: ")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [(["api", "leases.json"], "import api reads no file"), (["swf"], "import swf needs a file")],
+)
+def test_a_file_belongs_to_every_kind_but_the_api(capsys, arguments, reason):
+    assert program.main(["import", *arguments]) == 2
+    assert reason in capsys.readouterr().err

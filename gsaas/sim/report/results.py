@@ -93,17 +93,19 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
 
 
-def html(title: str, results: Results) -> str:
+def html(title: str, results: Results, first: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
     """Return the HTML page: the runs side by side, the queue, the waits, the claimed memory, and GPU occupancy.
 
-    The page is titled *title*, or after the first run if that is empty.
+    The page is titled *title*, or after the first run if that is empty. The sections *first*, each a heading and pieces
+    of HTML, come before the others.
     """
     rows = [summary(run, outcome) for run, outcome in results]
-    (first, _), *_ = results
+    (first_run, _), *_ = results
     requests = rows[0]["served"] + rows[0]["refused"]
     subtitle = f"{requests:,} requests, replayed in {len(results)} runs."
     waits = [(run.name, [wait / 60 for wait in outcome.waits]) for run, outcome in results]
     sections = [
+        *first,
         (
             "Side by side",
             [
@@ -146,7 +148,7 @@ def html(title: str, results: Results) -> str:
             ],
         ),
     ]
-    return page.page(title or first.name, subtitle, sections)
+    return page.page(title or first_run.name, subtitle, sections)
 
 
 def _time_saved(results: Results) -> list[str]:

@@ -85,6 +85,14 @@ def fragmentation(state: GpuState, scene: Scene) -> tuple:
     return (round(grown, 6), state.free, gpu.memory_mb, gpu.model, capability, state.place)
 
 
+def local_gradient(state: GpuState, scene: Scene) -> tuple:
+    """With its default price: a hundredth of the cGPU's memory."""
+    grown, *ties = fragmentation(state, scene)
+    is_remote = scene.request.consumer_host not in (None, state.gpu.host)
+    price = 0.01 * (scene.request.memory_mb or state.gpu.memory_mb) if is_remote else 0.0
+    return (round(grown + price, 6), is_remote, *ties)
+
+
 KEYS: dict[str, Key] = {
     "best-fit": lambda state, _: (state.usable, state.place),
     "best-fit-utilisation": utilisation,
@@ -106,6 +114,7 @@ KEYS: dict[str, Key] = {
     ),
     "fragmentation-gradient": fragmentation,
     "least-load-fit": lambda state, _: (-state.usable, state.place),
+    "local-gradient": local_gradient,
     "performance": lambda state, _: (state.leases, state.place),
     "round-robin": round_robin,
     "worst-fit": lambda state, _: (-state.usable, state.place),

@@ -103,6 +103,67 @@ def test_what_is_wrong_with_another_format_is_named(tmp_path: Path, kind, text, 
         importers.read(kind, written(tmp_path, text))
 
 
+LEASE = {
+    "created_at": "2026-01-01T00:00:00+00:00",
+    "released_at": "2026-01-01T00:01:00+00:00",
+    "project_id": "p",
+    "cgpus": {"count": 2, "mode": "shared", "memory_mb": 512},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"released_at": 5}, "lease 2, released_at: 5 is no time"),
+        ({"created_at": "soon"}, "lease 2, created_at: 'soon' is no time"),
+        (
+            {"cgpus": {"count": "two", "mode": "shared", "memory_mb": 1}},
+            "lease 2, cgpus.count: 'two' is no whole number",
+        ),
+        (
+            {"cgpus": {"count": float("nan"), "mode": "shared", "memory_mb": 1}},
+            "lease 2, cgpus.count: nan is no whole number",
+        ),
+        (
+            {"cgpus": {"count": 1, "mode": "shared", "memory_mb": float("inf")}},
+            "lease 2, cgpus.memory_mb: inf is no whole number",
+        ),
+        ({"timings": {"queue": float("nan")}}, "lease 2, timings.queue: nan is no number of s"),
+        ({"cgpus": 3}, "'int' object is not subscriptable"),
+    ],
+)
+def test_what_is_wrong_with_a_lease_is_named(tmp_path: Path, changes, reason: str):
+    path = written(tmp_path, json.dumps([LEASE, {**LEASE, **changes}]))
+    with pytest.raises(HistoryError, match="history is not in the format leases: .*" + reason):
+        importers.read("leases", path)
+
+
+def test_a_line_with_more_columns_than_the_first_is_named(tmp_path: Path):
+    """As with a decimal comma, which would shift all that follows."""
+    text = "arrival,duration,count,mode\n0,1,1,exclusive\n0,5,1,1,exclusive\n"
+    with pytest.raises(HistoryError, match="history, line 3 has more columns than the first"):
+        history.read(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("arrival,duration,count,mode\n", " contains no request"),
+        ('arrival,duration,count,mode\n0,1,1,"exclusive\n', ", line 2: unexpected end of data"),
+    ],
+)
+def test_a_history_that_is_empty_or_ends_in_the_middle_is_named(tmp_path: Path, text, reason: str):
+    path = written(tmp_path, text)
+    with pytest.raises(HistoryError, match=f"^{path}{reason}"):
+        history.read(path)
+
+
+def test_a_history_may_have_other_line_ends_and_another_order_of_columns(tmp_path: Path):
+    path = tmp_path / "history"
+    path.write_bytes(b"mode,project,count,arrival,duration\r\nexclusive,a,1,0,5\r\n\r\n")
+    assert history.read(path) == [Demand(0, 0, 5, 1, "exclusive", None, "a")]
+
+
 def test_a_missing_column_is_named(tmp_path: Path):
     with pytest.raises(HistoryError, match="no column duration, mode"):
         history.read(written(tmp_path, "arrival,count\n1,1\n"))

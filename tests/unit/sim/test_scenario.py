@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from gsaas.cli import sim as program
-from gsaas.sim import scenario
+from gsaas.conf import gpgpums
+from gsaas.sim import policy_options, scenario
 from gsaas.sim.cloud import Simulation, Site
 from gsaas.sim.history import Demand
 from gsaas.sim.report import svg
@@ -37,6 +38,9 @@ locality = "local"
 name = "anywhere"
 policy = "first-fit"
 """
+SUMMARY = """{"run": "a", "policy": "best-fit", "locality": "any", "hosts": 1, "gpus": 1, "served": 1,
+"refused": 0, "mean_wait": 0.0, "p95_wait": 0, "longest_wait": 0, "utilisation_percent": 1, "spread_percent": 0"""
+"""The beginning of a run in a summary: of what is in it twice the last counts."""
 
 
 @pytest.fixture
@@ -74,6 +78,19 @@ def test_the_documented_example_is_a_scenario(tmp_path: Path, capsys):
         (
             f'history = "h"\n{SITE}[[run]]\npolicy = "best-fit-utilisation"',
             "run.* 1: best-fit-utilisation looks at the utilisation .* there are best-fit, energy",
+        ),
+        (
+            f'history = "h"\n{SITE}[[run]]\noptions = {{ price = 3 }}',
+            "run.* 1: there is no option 'price'; there are fewer_jobs_node_inside, remote_price",
+        ),
+        (
+            f'history = "h"\n{SITE}[[run]]\npolicy = "local-gradient"\noptions = {{ remote_price = -1 }}',
+            "run.* 1: remote_price is a number from 0 to 10000, not -1",
+        ),
+        (
+            f'history = "h"\n{SITE}[[run]]\npolicy = "fewer-jobs-node"\n'
+            'options = { fewer_jobs_node_inside = "none" }',
+            "run.* 1: .*fewer_jobs_node_inside is 'none', but may be one of best-fit",
         ),
         (f'history = "h"\n{SITE}[[run]]\nlocality = "near"', "locality is any or local"),
         (f'history = "h"\n{SITE}[[run]]\nname="a"\n[[run]]\nname="a"', "the same name"),
@@ -228,10 +245,14 @@ def test_a_number_that_no_plan_can_have_is_one_sentence(folder: Path, capsys, op
         ("{}", "summary.json is no list of runs with run, policy"),
         ('[{"run": "a"}]', "summary.json is no list of runs with run, policy"),
         ("\x80", "summary.json cannot be read"),
+        ('[BEGIN, "mean_wait": "x"}]', "summary.json, run 1, mean_wait: 'x' is no number"),
+        ('[BEGIN, "p95_wait": NaN}]', "summary.json, run 1, p95_wait: nan is no number"),
+        ('[BEGIN, "run": 3}]', "summary.json, run 1, run: 3 is no text"),
     ],
 )
 def test_a_broken_summary_is_named(folder: Path, capsys, text: str, reason: str):
     (folder / "out").mkdir()
+    text = text.replace("BEGIN", SUMMARY)
     (folder / "out" / "summary.json").write_bytes(text.encode("latin-1"))
     assert program.main(["compare", str(folder / "out")]) == 1
     error = capsys.readouterr().err
@@ -270,3 +291,22 @@ def test_thinning_keeps_ends_and_extremes():
     assert kept[0] == points[0]
     assert kept[-1] == points[-1]
     assert (31_000.0, 99.0) in kept
+
+
+def test_options_of_policies_have_the_defaults_of_the_service():
+    options = {option.name: option.default for option in gpgpums.OPTS}
+    assert policy_options.DEFAULTS.items() <= options.items()
+
+
+def test_options_of_a_policy_change_its_choices():
+    """The fullest GPU is remote; with a price the local one is taken."""
+    demands = [
+        Demand(0, 0, 60, 1, "shared", 700, host="b"),
+        Demand(1, 1, 60, 1, "shared", 300, consumer_host="a"),
+    ]
+    hosts = {}
+    for price in (0, 100):
+        policy = policy_options.load("local-gradient", {"remote_price": price})
+        outcome = Simulation(demands, Site(2, 1, 1000), policy=policy).run()
+        hosts[price] = next(uuid for _, uuid, request, _ in outcome.occupancy if request == 1)
+    assert hosts == {0: "host0001-0", 100: "host0000-0"}
