@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipes of `studies`: what the papers claim, and what is measured here.
 
-All recipes run, some of them in as many processes as there are cores; the results do not depend on how many. They are
-stored in studies/results, and written into the tables of doc/simulator.md, and with charts to build/sim/report.html.
-`./dev bench sim slurm rq` runs parts of it, and leaves the results of the others as they are; `--seeds=3` runs it with
-fewer random orders and job sets than ten.
+All recipes run, in as many processes as there are cores; the results do not depend on how many. As soon as a part is
+done, its results are stored in studies/results and written into the tables of doc/simulator.md; a run of all parts
+writes charts to build/sim/report.html, too. `./dev bench sim slurm rq` runs parts of it, and leaves the results of the
+others as they are; `--seeds=3` runs it with fewer random orders and job sets than ten. Each measurement is kept in
+build/sim/points until the code of the simulations changes, so that an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from bench.report import machine
 from gsaas.sim import policies
@@ -32,11 +32,17 @@ from studies.batch.simulation import BatchSimulation
 from studies.claims import PublishedClaim, Verdict
 from studies.openb import cloudified, local, trace
 from studies.openb.schedulers import SCHEDULERS
+from studies.points import BATCH, HPC, NGS, OPENB, Points
 from studies.recipes import (
+    dmr_2018,
     malleable_2018,
+    malleable_mix_2018,
     mrq_2016,
+    mrq_figures_2016,
+    ngs_2024,
     openb_cloudified,
     openb_local,
+    openb_remote,
     rq_2014,
     slurm_2018,
 )
@@ -47,11 +53,12 @@ SEEDS = 10
 """How many random orders or job sets are run."""
 REPORT = Path("build/sim/report.html")
 DOCUMENT = Path("doc/simulator.md")
+PICTURE = Path("doc/simulator-frontier.svg")
+
+POINTS = Path("build/sim/points")
 
 Part = dict[str, Any]
 """The results of one part: rows, and claims and bounds if it has any."""
-
-T = TypeVar("T")
 
 
 def run(*parts: str, seeds: int = SEEDS) -> dict[str, Any]:
@@ -59,13 +66,17 @@ def run(*parts: str, seeds: int = SEEDS) -> dict[str, Any]:
 
     The bounds are this project's.
     """
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as executor:
+        points = Points(POINTS, executor, _report_progress)
         for part in parts or PARTS:
-            document.write(part, {"seeds": seeds, **PARTS[part](pool, seeds)})
-    results = document.read()
+            _report_progress(part)
+            document.write(part, {"seeds": seeds, **PARTS[part](points, seeds)})
+            results = document.read()
+            if not PARTS.keys() - results.keys():
+                DOCUMENT.write_text(document.fill(DOCUMENT.read_text(), results))
+                PICTURE.write_text(document.frontier(results))
     if missing := PARTS.keys() - results.keys():
         raise FileNotFoundError(f"run {', '.join(sorted(missing))} first")
-    DOCUMENT.write_text(document.fill(DOCUMENT.read_text(), results))
     if not parts:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         claims = [claim for part in PARTS for claim in results[part].get("claims", ())]
@@ -81,12 +92,13 @@ def run(*parts: str, seeds: int = SEEDS) -> dict[str, Any]:
     }
 
 
-def _run_openb(pool: ProcessPoolExecutor, seeds: int) -> Part:
-    work = partial(_openb_local, seeds=openb_local.SEEDS[:seeds])
-    claims = list(chain(*_map(pool, work, trace.WORKLOADS)))
+def _run_openb(points: Points, seeds: int) -> Part:
+    settings = openb_local.settings(seeds=openb_local.SEEDS[:seeds])
+    found = list(zip(settings, points.map(openb_local.measure, settings, OPENB), strict=True))
+    claims = list(openb_local.claims(found))
     reproduced = sum(claim.verdict is Verdict.REPRODUCED for claim in claims)
     return {
-        "rows": [],
+        "rows": [{"workload": setting.workload, **row.to_dict()} for setting, row in found],
         "claims": _plain(claims),
         "reach": [
             {
@@ -98,9 +110,22 @@ def _run_openb(pool: ProcessPoolExecutor, seeds: int) -> Part:
     }
 
 
-def _run_cloudified(pool: ProcessPoolExecutor, seeds: int) -> Part:
-    work = partial(_openb_cloudified, seeds=openb_cloudified.SEEDS[:seeds])
-    rows = list(chain(*_map(pool, work, trace.UNCONSTRAINED)))
+def _cloudified_rows(
+    points: Points, seeds: int, names: Sequence[str] | None = None
+) -> list[openb_cloudified.CloudifiedRow]:
+    """Return the rows of all policies, or those of *names*, and of what they are compared with."""
+    # Seed by seed, here and below: what is measured with few seeds is used again with more.
+    settings = [
+        setting
+        for seed in openb_cloudified.SEEDS[:seeds]
+        for workload in trace.UNCONSTRAINED
+        for setting in openb_cloudified.settings(workload, [seed], names)
+    ]
+    return openb_cloudified.merged(points.map(openb_cloudified.measure, settings, OPENB))
+
+
+def _run_cloudified(points: Points, seeds: int) -> Part:
+    rows = _cloudified_rows(points, seeds)
     return {
         "rows": [row.to_dict() for row in rows],
         "claims": _plain(openb_cloudified.claims(rows)),
@@ -112,83 +137,151 @@ def _run_cloudified(pool: ProcessPoolExecutor, seeds: int) -> Part:
                 "bound": f">= {openb_cloudified.GAIN:g}",
             }
             for workload, shares, tied, best, _ in openb_cloudified.gains(rows)
+            # In thousandths hardly any placement could gain so much, as the column of repacked shows.
+            if shares == openb_cloudified.AS_GIVEN
         ],
     }
 
 
-def _run_rq(pool: ProcessPoolExecutor, seeds: int) -> Part:
-    found = _map(pool, rq_2014.measure, rq_2014.SEEDS[:seeds])
+def _run_remote(points: Points, seeds: int) -> Part:
+    settings = [
+        setting
+        for seed in openb_cloudified.SEEDS[:seeds]
+        for workload in trace.UNCONSTRAINED
+        for setting in openb_remote.settings(workload, [seed])
+    ]
+    rows = openb_remote.merged(points.map(openb_remote.measure, settings, OPENB))
+    tied = _cloudified_rows(points, seeds, names=())
+    reach = []
+    for one in openb_remote.margins(tied, rows):
+        where = (
+            f"openb, {one.workload}, shares in {one.shares}: points that local-gradient allocates"
+        )
+        reach.append(
+            {
+                "what": f"{where} more than FGD, whatever a daemon costs",
+                "value": one.over_fgd,
+                "bound": ">= 0",
+            }
+        )
+        if one.below_repacked is not None:
+            reach.append(
+                {
+                    "what": f"{where} less than repacked, where remote GPUs are free",
+                    "value": one.below_repacked,
+                    "bound": f"<= {openb_remote.WITHIN:g}",
+                }
+            )
+        else:
+            reach.append(
+                {
+                    "what": f"{where} more than the best tied to nodes, where remote GPUs are free",
+                    "value": one.over_tied,
+                    "bound": f">= {openb_cloudified.GAIN:g}",
+                }
+            )
+    return {
+        "rows": [row.to_dict() for row in rows],
+        "claims": _plain(openb_remote.claims(tied, rows)),
+        "reach": reach,
+    }
+
+
+def _run_rq(points: Points, seeds: int) -> Part:
+    found = points.map(rq_2014.measure, rq_2014.SEEDS[:seeds], BATCH)
     return {"rows": list(rq_2014.mean_rows(found)), "claims": _plain(rq_2014.claims(found))}
 
 
-def _run_mrq(pool: ProcessPoolExecutor, seeds: int) -> Part:
-    wanted = [(setting, seed) for setting in mrq_2016.settings() for seed in mrq_2016.SEEDS[:seeds]]
-    rows = mrq_2016.summarise(_map(pool, _mrq_point, wanted))
+def _mrq_rows(
+    points: Points, seeds: int, settings: Sequence[mrq_2016.MrqSetting]
+) -> list[mrq_2016.MrqRow]:
+    wanted = [
+        (setting.jobs(seed), setting) for seed in mrq_2016.SEEDS[:seeds] for setting in settings
+    ]
+    # Several experiments have a point in common: it is measured once.
+    found = points.map(mrq_2016.measure_jobs, [jobs for jobs, _ in wanted], BATCH)
+    return mrq_2016.summarise(
+        mrq_2016.MrqPoint(setting, result)
+        for (_, setting), result in zip(wanted, found, strict=True)
+    )
+
+
+def _run_mrq(points: Points, seeds: int) -> Part:
+    rows = _mrq_rows(points, seeds, mrq_2016.settings())
     return {
         "rows": [row.to_dict() for row in rows],
         "claims": _plain(mrq_2016.claims(rows)),
         "reach": [
             {
                 "what": "MRQ at least RQ everywhere: percent of the lifetime behind, at worst",
-                "value": max(row.rq.mean - row.mrq.mean for row in rows),
+                "value": max(row.rq.mean - row.mrq.mean for row in rows if not row.printed),
                 "bound": f"<= {mrq_2016.EQUAL:g}",
             }
         ],
     }
 
 
-def _run_slurm(_pool: ProcessPoolExecutor, seeds: int) -> Part:
-    rows = list(slurm_2018.run(slurm_2018.SEEDS[:seeds], _report_progress))
+def _run_mrq_figures(points: Points, seeds: int) -> Part:
+    rows = _mrq_rows(points, seeds, mrq_figures_2016.settings())
+    return {
+        "rows": [row.to_dict() for row in rows],
+        "claims": _plain(mrq_figures_2016.claims(rows)),
+    }
+
+
+def _run_slurm(points: Points, seeds: int) -> Part:
+    rows = points.map(slurm_2018.measure, slurm_2018.settings(slurm_2018.SEEDS[:seeds]), HPC)
     return {"rows": [row.to_dict() for row in rows], "claims": _plain(slurm_2018.claims(rows))}
 
 
-def _run_malleable(_pool: ProcessPoolExecutor, seeds: int) -> Part:
-    chosen = malleable_2018.SEEDS[:seeds]
-    rows = list(malleable_2018.run(seeds=chosen, progress=_report_progress))
+def _run_dmr(points: Points, seeds: int) -> Part:
+    rows = points.map(dmr_2018.measure, dmr_2018.settings(dmr_2018.SEEDS[:seeds]), HPC)
+    return {"rows": [row.to_dict() for row in rows], "claims": _plain(dmr_2018.claims(rows))}
+
+
+def _run_malleable(points: Points, seeds: int) -> Part:
+    settings = malleable_2018.settings(seeds=malleable_2018.SEEDS[:seeds])
+    rows = points.map(malleable_2018.measure, settings, HPC)
     return {"rows": [row.to_dict() for row in rows], "claims": _plain(malleable_2018.claims(rows))}
 
 
-def _run_speed(_pool: ProcessPoolExecutor, _seeds: int) -> Part:
+def _run_malleable_mix(points: Points, seeds: int) -> Part:
+    settings = malleable_mix_2018.settings(malleable_2018.SEEDS[:seeds])
+    rows = points.map(malleable_mix_2018.measure, settings, HPC)
+    return {
+        "rows": [row.to_dict() for row in rows],
+        "claims": _plain(malleable_mix_2018.claims(rows)),
+    }
+
+
+def _run_ngs(points: Points, seeds: int) -> Part:
+    rows = ngs_2024.rows(points.map(ngs_2024.measure, ngs_2024.SEEDS[:seeds], NGS))
+    return {"rows": [row.to_dict() for row in rows], "claims": _plain(ngs_2024.claims(rows))}
+
+
+def _run_speed(_points: Points, _seeds: int) -> Part:
     timings = _time_runs()
     return {"rows": timings, "reach": list(_speed_bounds(timings))}
 
 
-PARTS: Mapping[str, Callable[[ProcessPoolExecutor, int], Part]] = {
+PARTS: Mapping[str, Callable[[Points, int], Part]] = {
     "openb": _run_openb,
     "cloudified": _run_cloudified,
+    "remote": _run_remote,
     "rq": _run_rq,
     "mrq": _run_mrq,
+    "mrq-figures": _run_mrq_figures,
     "slurm": _run_slurm,
+    "dmr": _run_dmr,
     "malleable": _run_malleable,
+    "malleable-mix": _run_malleable_mix,
+    "ngs": _run_ngs,
     "speed": _run_speed,
 }
 
 
 def _plain(claims: Iterable[PublishedClaim]) -> list[dict[str, Any]]:
     return [claim.to_dict() for claim in claims]
-
-
-def _openb_local(workload: str, seeds: Sequence[int]) -> list[PublishedClaim]:
-    return list(openb_local.run([workload], seeds, _report_progress))
-
-
-def _openb_cloudified(workload: str, seeds: Sequence[int]) -> list[openb_cloudified.CloudifiedRow]:
-    return list(openb_cloudified.rows(workload, seeds, progress=_report_progress))
-
-
-def _mrq_point(of: tuple[mrq_2016.MrqSetting, int]) -> mrq_2016.MrqPoint:
-    return mrq_2016.measure(*of)
-
-
-def _map(
-    pool: ProcessPoolExecutor, function: Callable[[Any], T], arguments: Sequence[Any]
-) -> list[T]:
-    """Return *function* of each of *arguments*, in order, computed in other processes."""
-    results: list[T] = []
-    for done, result in enumerate(pool.map(function, arguments), 1):
-        results.append(result)
-        _report_progress(f"{done} of {len(arguments)}")
-    return results
 
 
 def _time_runs() -> list[dict[str, Any]]:
@@ -255,7 +348,7 @@ def _speed_bounds(timings: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]
 
 def _charts(results: document.Results) -> list[tuple[str, list[str]]]:
     """Return the sections of the report: a heading and charts for each group of recipes."""
-    placements, points = results["cloudified"]["rows"], results["mrq"]["rows"]
+    placements = results["cloudified"]["rows"]
     slurm, malleable = results["slurm"]["rows"], results["malleable"]["rows"]
     rq = rq_2014.run(nodes=[tsubame.NODES], progress=_report_progress)
     nodes, tasks = trace.nodes(), trace.tasks("default")
@@ -311,25 +404,7 @@ def _charts(results: document.Results) -> list[tuple[str, list[str]]]:
         ("GPU occupancy", list(_occupancy())),
         (
             "MRQ",
-            [
-                svg.lines(
-                    f"Lifetime decrease by {experiment}",
-                    [
-                        (
-                            name,
-                            [
-                                (point["x"], point[f"{name}_percent"])
-                                for point in points
-                                if point["experiment"] == experiment
-                            ],
-                        )
-                        for name in ("rq", "mrq")
-                    ],
-                    x="as in the paper",
-                    y="% of FCFS's lifetime",
-                )
-                for experiment in dict.fromkeys(point["experiment"] for point in points)
-            ],
+            [*_mrq_charts(results["mrq"]["rows"]), *_mrq_charts(results["mrq-figures"]["rows"])],
         ),
         (
             "Slurm with remote GPUs",
@@ -367,6 +442,26 @@ def _charts(results: document.Results) -> list[tuple[str, list[str]]]:
             ],
         ),
     ]
+
+
+def _mrq_charts(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield a chart for each experiment, with a line for RQ and one for MRQ of each variant of the jobs."""
+    for experiment in dict.fromkeys(row["experiment"] for row in rows):
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for row in rows:
+            if row["experiment"] == experiment:
+                variant, _, _ = row["label"].rpartition(", ")
+                more = [variant] if variant else []
+                more += ["as printed"] if row["printed"] else []
+                for name in ("rq", "mrq"):
+                    line = lines.setdefault(", ".join([name, *more]), [])
+                    line.append((row["x"], row[f"{name}_percent"]))
+        yield svg.lines(
+            f"Lifetime decrease by {experiment}",
+            list(lines.items()),
+            x="as in the paper",
+            y="% of FCFS's lifetime",
+        )
 
 
 def _occupancy() -> Iterable[str]:

@@ -20,12 +20,19 @@ extensions = [
     "openstackdocstheme",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
+    "cliff.sphinxext",
     "api_reference",
     "program_reference",
     "release_notes",
     "repository_links",
 ]
 exclude_patterns = ["ext"]
+# The options of every command that prints something.
+autoprogram_cliff_ignored = [
+    *("-h", "--help", "-f", "--format", "-c", "--column", "--noindent", "--quote", "--prefix"),
+    *("--max-width", "--fit-width", "--print-empty"),
+    *("--sort-column", "--sort-ascending", "--sort-descending"),
+]
 html_theme = "openstackdocs"
 html_theme_options = {"display_global_toc_section": True, "show_other_versions": False}
 html_copy_source = False

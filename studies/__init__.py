@@ -8,6 +8,8 @@ claims   one published claim               report  the HTML page of all claims
 batch    batch queues on a cluster with GPUs: FCFS, RQ and MRQ
 hpc      Slurm with remote GPUs, and malleable jobs
 openb    the trace of a production cluster, and schedulers for it
+ngs      programs of VMs on GPUs that are shared, and divided by MIG
+points   measurements that are kept, so that an interrupted study goes on
 
 The clock, the charts and GPGPUMS's pool and policies come from `gsaas`, which imports nothing from here.
 """

@@ -13,9 +13,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from studies.frontier import svg
+
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("openb", "cloudified", "rq", "mrq", "slurm", "malleable", "speed")
+PARTS = (
+    "openb",
+    "cloudified",
+    "remote",
+    "rq",
+    "mrq",
+    "mrq-figures",
+    "slurm",
+    "dmr",
+    "malleable",
+    "malleable-mix",
+    "ngs",
+    "speed",
+)
 """The parts of the benchmark, in the order of the document."""
+
+FRONTIER = ("default", "thousandths")
+"""The workload, and the unit of shares, that the picture is of."""
+
+TIED_SHOWN = ("FGD", "BestFit")
+"""The schedulers that tie tasks to nodes and are in the picture."""
 
 Row = Mapping[str, Any]
 Results = Mapping[str, Mapping[str, Any]]
@@ -91,15 +112,50 @@ def _cloudified(results: Results, shares: str) -> str:
     )
 
 
+def _remote(results: Results) -> str:
+    return _table(
+        [
+            *("workload", "shares", "daemon", "placement", "price, %:", "allocated, %:"),
+            *("remote, %:", "slowdown at 25, 50, 100 Gbit/s:"),
+        ],
+        (
+            [
+                row["workload"],
+                row["shares"],
+                row["daemon"],
+                row["placement"],
+                "" if row["price"] is None else str(row["price"]),
+                f"{row['at_130']:.2f} ± {row['spread']:.2f}",
+                _fixed(row["remote_percent"], 0),
+                ", ".join(_fixed(slowdown, 2) for slowdown in row["slowdowns"]),
+            ]
+            for row in results["remote"]["rows"]
+        ),
+    )
+
+
+def frontier(results: Results) -> str:
+    """Return the picture doc/simulator-frontier.svg: the default workload, with shares in thousandths."""
+    here = [
+        [row for row in results[part]["rows"] if (row["workload"], row["shares"]) == FRONTIER]
+        for part in ("remote", "cloudified")
+    ]
+    return svg(here[0], [row for row in here[1] if row["placement"] in TIED_SHOWN])
+
+
 def _rq(results: Results) -> str:
     return _table(
-        ["nodes:", "wait:", "deviation:", "execution:", "lifetime:", "deviation:", "± of seeds:"],
+        [
+            *("nodes:", "wait:", "deviation:", "execution:", "deviation:", "lifetime:"),
+            *("deviation:", "± of seeds:"),
+        ],
         (
             [
                 str(row["nodes"]),
                 _fixed(row["wait"], 0),
                 _fixed(row["wait_deviation"], 0),
                 _fixed(row["execution"], 1),
+                _fixed(row["execution_deviation"], 1),
                 _fixed(row["lifetime"], 0),
                 _fixed(row["lifetime_deviation"], 0),
                 _fixed(row["lifetime_spread"], 0),
@@ -109,18 +165,18 @@ def _rq(results: Results) -> str:
     )
 
 
-def _mrq(results: Results) -> str:
+def _mrq(results: Results, part: str) -> str:
     return _table(
         ["experiment", "point", "RQ:", "MRQ:", "jobs worse off, RQ / MRQ, %:"],
         (
             [
-                row["experiment"],
+                row["experiment"] + (", as printed" if row["printed"] else ""),
                 row["label"],
                 f"{row['rq_percent']:.1f} ± {row['rq_spread']:.1f}",
                 f"{row['mrq_percent']:.1f} ± {row['mrq_spread']:.1f}",
                 f"{row['rq_worse']:.0f} / {row['mrq_worse']:.0f}",
             ]
-            for row in results["mrq"]["rows"]
+            for row in results[part]["rows"]
         ),
     )
 
@@ -138,6 +194,27 @@ def _slurm(results: Results) -> str:
                 _fixed(row["energy_kwh"], 1),
             ]
             for row in results["slurm"]["rows"]
+        ),
+    )
+
+
+def _dmr(results: Results) -> str:
+    return _table(
+        [
+            *("workload", "jobs:", "kind", "nodes allocated, %:", "wait, s:", "execution, s:"),
+            "completion, s:",
+        ],
+        (
+            [
+                row["workload"],
+                str(row["jobs"]),
+                row["mode"],
+                _fixed(row["allocated_percent"], 1),
+                _fixed(row["wait"], 0),
+                _fixed(row["execution"], 0),
+                f"{row['completion']:.0f} ± {row['completion_spread']:.0f}",
+            ]
+            for row in results["dmr"]["rows"]
         ),
     )
 
@@ -160,6 +237,31 @@ def _malleable(results: Results) -> str:
                 _fixed(row["energy_kwh"], 0),
             ]
             for row in results["malleable"]["rows"]
+        ),
+    )
+
+
+def _malleable_mix(results: Results) -> str:
+    return _table(
+        ["submission", "malleable", "all done, s:", "GPUs allocated, %:"],
+        (
+            [
+                row["submission"],
+                row["part"].replace("%", " %"),
+                f"{row['makespan']:.0f} ± {row['makespan_spread']:.0f}",
+                _fixed(row["allocated_percent"], 0),
+            ]
+            for row in results["malleable-mix"]["rows"]
+        ),
+    )
+
+
+def _ngs(results: Results) -> str:
+    return _table(
+        ["GPUs", "jobs done:"],
+        (
+            [row["placement"], f"{row['done']:.0f} ± {row['spread']:.0f}"]
+            for row in results["ngs"]["rows"]
         ),
     )
 
@@ -206,10 +308,15 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "seeds": _seeds,
     "cloudified-thousandths": lambda results: _cloudified(results, "thousandths"),
     "cloudified-mib": lambda results: _cloudified(results, "MiB"),
+    "remote": _remote,
     "rq": _rq,
-    "mrq": _mrq,
+    "mrq": lambda results: _mrq(results, "mrq"),
+    "mrq-figures": lambda results: _mrq(results, "mrq-figures"),
     "slurm": _slurm,
+    "dmr": _dmr,
     "malleable": _malleable,
+    "malleable-mix": _malleable_mix,
+    "ngs": _ngs,
     "claims": _claims,
     "speed": _speed,
     "reach": _reach,

@@ -51,6 +51,9 @@ class BatchCluster:
         """The same as *processes_on*."""
         self.processes: list[dict[BatchProcess, None]] = [{} for _ in range(count)]
         """The processes that run on a node or use one of its GPUs remotely, in the order in which they were added."""
+        self.jobs_on: list[dict[int, int]] = [{} for _ in range(count)]
+        """The number of each job on a node -> how many of its processes and daemons are there."""
+        self._idle_total, self._idle_on_busy = count * node.gpus, 0
 
     def __len__(self) -> int:
         return len(self.idle_gpus)
@@ -70,24 +73,24 @@ class BatchCluster:
         self._claim_gpus(node, process.local_gpus)
         self._idle_cpus[node] -= job.cpus
         self._free_memory[node] -= job.memory
-        self.processes_on[node] += 1
+        self._enter(node, job)
         self.processes[node][process] = None
         for remote_node in process.remote_nodes:
             self._claim_gpus(remote_node, 1)
-            self.processes_on[remote_node] += 1
+            self._enter(remote_node, job)
             self.processes[remote_node][process] = None
 
     def remove(self, process: BatchProcess) -> None:
         """Release all that *process* has."""
         job, node = process.job, process.node
-        self._idle_gpus[node] += process.local_gpus
+        self._change_idle(node, process.local_gpus)
         self._idle_cpus[node] += job.cpus
         self._free_memory[node] += job.memory
-        self.processes_on[node] -= 1
+        self._leave(node, job)
         del self.processes[node][process]
         for remote_node in process.remote_nodes:
-            self._idle_gpus[remote_node] += 1
-            self.processes_on[remote_node] -= 1
+            self._change_idle(remote_node, 1)
+            self._leave(remote_node, job)
             # With two GPUs of the same node, the process is listed there once.
             self.processes[remote_node].pop(process, None)
 
@@ -100,8 +103,8 @@ class BatchCluster:
         process.remote_nodes.remove(remote_node)
         process.local_gpus += 1
         process.migrated_gpus += 1
-        self._idle_gpus[remote_node] += 1
-        self.processes_on[remote_node] -= 1
+        self._change_idle(remote_node, 1)
+        self._leave(remote_node, process.job)
         if remote_node not in process.remote_nodes:
             del self.processes[remote_node][process]
 
@@ -119,13 +122,37 @@ class BatchCluster:
 
     def idle_gpus_on_busy_nodes(self) -> int:
         """Return the number of idle GPUs on nodes with at least one process or daemon."""
-        return int(self.idle_gpus[self.process_count > 0].sum())
+        return self._idle_on_busy
 
     def idle_gpu_total(self) -> int:
         """Return the number of idle GPUs of all nodes."""
-        return int(self.idle_gpus.sum())
+        return self._idle_total
 
     def _claim_gpus(self, node: int, count: int) -> None:
         if self._idle_gpus[node] < count:
             raise ValueError(f"node {node} has no {count} idle GPUs")
-        self._idle_gpus[node] -= count
+        self._change_idle(node, -count)
+
+    def _change_idle(self, node: int, change: int) -> None:
+        self._idle_gpus[node] += change
+        self._idle_total += change
+        if self.processes_on[node]:
+            self._idle_on_busy += change
+
+    def _enter(self, node: int, job: BatchJob) -> None:
+        """Count one more process or daemon of *job* on *node*."""
+        if not self.processes_on[node]:
+            self._idle_on_busy += self._idle_gpus[node]
+        self.processes_on[node] += 1
+        jobs = self.jobs_on[node]
+        jobs[job.id] = jobs.get(job.id, 0) + 1
+
+    def _leave(self, node: int, job: BatchJob) -> None:
+        """Count one process or daemon of *job* on *node* less."""
+        self.processes_on[node] -= 1
+        if not self.processes_on[node]:
+            self._idle_on_busy -= self._idle_gpus[node]
+        jobs = self.jobs_on[node]
+        jobs[job.id] -= 1
+        if not jobs[job.id]:
+            del jobs[job.id]

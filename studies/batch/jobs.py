@@ -82,7 +82,7 @@ class BatchJobModel:
 
 def magnitude(exponent: float) -> Gaussian:
     """Return Gauss(10^x, 10^(x-1)), as which the papers vary a quantity over orders of magnitude."""
-    return 10**exponent, 10 ** (exponent - 1)
+    return 10.0**exponent, 10.0 ** (exponent - 1)
 
 
 def _gauss(rng: random.Random, distribution: Gaussian) -> float:

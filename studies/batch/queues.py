@@ -11,6 +11,7 @@ before any remote one. No two processes of a job are on the same node.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,12 @@ class QueueDiscipline:
     """A process leaves remote GPUs for GPUs of its own node (mrCUDA)."""
     shares_nodes: bool = True
     """FCFS places jobs on nodes where other jobs run."""
+    whole_process: bool = False
+    """A process whose own node has too few idle GPUs uses all its GPUs remotely, those of its node too, as figure 6 of
+    2014 prints it. Else it uses the local ones first."""
+    fetches: bool = False
+    """A migration takes the data from the remote GPU by rCUDA first: the term time_rcuda that equation 6 of 2016 has.
+    Else it counts once only, as the copy to the local GPU."""
 
     def place(self, cluster: BatchCluster, job: BatchJob) -> list[BatchProcess] | None:
         """Return the processes of *job*, not yet added to *cluster*; None if the job has to wait."""
@@ -44,7 +51,9 @@ class QueueDiscipline:
             return processes
         if not self.remote:
             return None
-        more = _place_with_remote_gpus(cluster, job, suitable, nodes, missing)
+        more = _place_with_remote_gpus(
+            cluster, job, suitable, nodes, missing, whole_process=self.whole_process
+        )
         return None if more is None else processes + more
 
 
@@ -55,10 +64,20 @@ MRQ = QueueDiscipline("mrq", remote=True, migrates=True)
 G_QUEUE = QueueDiscipline("fcfs", shares_nodes=False)
 R_QUEUE = QueueDiscipline("rq", remote=True, shares_nodes=False)
 """The two of 2014: a node runs one job, unless GPUs are used remotely."""
+R_QUEUE_PRINTED = QueueDiscipline("rq", remote=True, shares_nodes=False, whole_process=True)
+RQ_PRINTED = QueueDiscipline("rq", remote=True, whole_process=True)
+MRQ_PRINTED = QueueDiscipline("mrq", remote=True, migrates=True, fetches=True)
+"""RQ and MRQ as the papers print them, where that is not how we read them."""
 
 
 def _place_with_remote_gpus(
-    cluster: BatchCluster, job: BatchJob, suitable: np.ndarray, taken: list[int], missing: int
+    cluster: BatchCluster,
+    job: BatchJob,
+    suitable: np.ndarray,
+    taken: list[int],
+    missing: int,
+    *,
+    whole_process: bool,
 ) -> list[BatchProcess] | None:
     """Return *missing* more processes of *job*, with idle GPUs of any nodes; None if there are too few.
 
@@ -78,16 +97,25 @@ def _place_with_remote_gpus(
     # First every process gets the idle GPUs of its own node, then remote GPUs are chosen among those that are left.
     processes = []
     for node in nodes:
-        local = min(int(idle[node]), job.gpus)
+        local = 0 if whole_process else min(int(idle[node]), job.gpus)
         idle[node] -= local
         processes.append(BatchProcess(job, node, local))
     process_count[nodes] += 1
+    lenders = [
+        (int(process_count[node]), -int(idle[node]), node)
+        for node in np.flatnonzero(idle > 0).tolist()
+    ]
+    heapq.heapify(
+        lenders
+    )  # in the order of `_least_busy_first`, of which only the first is ever wanted
     for process in processes:
         for _ in range(job.gpus - process.local_gpus):
-            remote_node = _least_busy_first(process_count, idle, np.flatnonzero(idle > 0))[0]
-            idle[remote_node] -= 1
-            process_count[remote_node] += 1
+            count, negative_idle, remote_node = lenders[0]
             process.remote_nodes.append(remote_node)
+            if negative_idle == -1:
+                heapq.heappop(lenders)
+            else:
+                heapq.heapreplace(lenders, (count + 1, negative_idle + 1, remote_node))
     return processes
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gsaas.sim.clock import Clock, Event
 from studies.batch import models
@@ -85,6 +85,16 @@ class _RunningBatchJob:
     processes: list[BatchProcess]
     start: float
     remote: int
+    nodes: list[int]
+    """The node of each process."""
+    network_nodes: list[int] = field(default_factory=list)
+    """The nodes of the processes that use remote GPUs, and of those GPUs."""
+    local: bool = False
+    """Whether any process has a GPU of its own node."""
+    uses_mhelper: bool = False
+    """Whether any process has more than one migrated GPU."""
+    conditions: tuple[int, int, bool, bool] | None = None
+    """What *execution_time* was computed from; None if its GPUs are others since then."""
     remaining: float = 1.0
     """The fraction of the job that is still to be done at *updated_at*."""
     execution_time: float = 0.0
@@ -95,6 +105,17 @@ class _RunningBatchJob:
     """Seconds of the longest stop of any of its GPUs so far."""
     end: Event | None = None
     """The event that ends it."""
+
+    def look_at_gpus(self) -> None:
+        """Update what follows from where its GPUs are."""
+        self.network_nodes = []
+        for process in self.processes:
+            if process.remote_nodes:
+                self.network_nodes += (process.node, *process.remote_nodes)
+            if process.local_gpus:
+                self.local = True
+            if process.migrated_gpus > 1:
+                self.uses_mhelper = True
 
 
 class BatchSimulation:
@@ -165,7 +186,8 @@ class BatchSimulation:
     def _start(self, job: BatchJob, processes: list[BatchProcess]) -> None:
         now = self._clock.now
         remote = sum(len(process.remote_nodes) for process in processes)
-        running = _RunningBatchJob(job, processes, now, remote, updated_at=now)
+        nodes = [process.node for process in processes]
+        running = _RunningBatchJob(job, processes, now, remote, nodes, updated_at=now)
         self._running[job.id] = running
         for process in processes:
             self.cluster.add(process)
@@ -217,21 +239,32 @@ class BatchSimulation:
         done = 1 - running.remaining
         copied = min(work.gpu_bytes, self.cluster.node.gpu_memory)
         stop = models.replay(done * work.calls) + models.memsync(copied)
+        if self._queue.fetches:
+            processes_on = self.cluster.processes_on
+            count = max(processes_on[process.node], processes_on[remote_node])
+            region = models.Work(0, calls=1, gpu_bytes=copied)
+            stop += models.remote_gpu(region, self.cluster.node, self._remoting, count)
         running.updated_at = max(running.updated_at, self._clock.now) + max(
             stop - running.longest_stop, 0.0
         )
         running.longest_stop = max(stop, running.longest_stop)
-        running.execution_time = 0.0  # so that `_update_ends` schedules a new end in any case
+        # So that `_update_ends` schedules a new end in any case.
+        running.conditions, running.execution_time = None, 0.0
 
     def _update_ends(self, nodes: Iterable[int]) -> None:
         """Schedule a new end for every job on *nodes* whose execution time has changed."""
-        jobs: dict[int, None] = {}
+        jobs: dict[int, int] = {}
         for node in nodes:
-            for process in self.cluster.processes[node]:
-                jobs[process.job.id] = None
+            jobs.update(self.cluster.jobs_on[node])
         for job in jobs:
             running = self._running[job]
-            execution_time = self._execution_time(running)
+            if running.conditions is None:
+                running.look_at_gpus()
+            conditions = self._conditions(running)
+            if conditions == running.conditions:
+                continue
+            running.conditions = conditions
+            execution_time = self._execution_time(running.job.work, *conditions)
             if execution_time == running.execution_time:
                 continue
             self._update_progress(running)
@@ -249,20 +282,25 @@ class BatchSimulation:
                 running.remaining = max(running.remaining - elapsed / running.execution_time, 0.0)
             running.updated_at = self._clock.now
 
-    def _execution_time(self, running: _RunningBatchJob) -> float:
-        """Return the seconds that the whole job would take under the present conditions."""
-        processes_on, node = self.cluster.processes_on, self.cluster.node
-        work = running.job.work
-        shared = remote = 0
-        local = uses_mhelper = False
-        for process in running.processes:
-            here = processes_on[process.node]
-            if here > shared:
-                shared = here
-            if process.remote_nodes:
-                remote = max(remote, here, *(processes_on[other] for other in process.remote_nodes))
-            local = local or process.local_gpus > 0
-            uses_mhelper = uses_mhelper or process.migrated_gpus > 1
+    def _conditions(self, running: _RunningBatchJob) -> tuple[int, int, bool, bool]:
+        """Return what the execution time of a job depends on.
+
+        That is the most processes on any of its nodes; the same of the nodes that its remote GPUs connect; whether it
+        has local GPUs; and whether a process has several migrated ones.
+        """
+        count = self.cluster.processes_on.__getitem__
+        return (
+            max(map(count, running.nodes)),
+            max(map(count, running.network_nodes), default=0),
+            running.local,
+            running.uses_mhelper,
+        )
+
+    def _execution_time(
+        self, work: models.Work, shared: int, remote: int, local: bool, uses_mhelper: bool
+    ) -> float:
+        """Return the seconds that a whole job would take under these conditions."""
+        node = self.cluster.node
         gpu = models.local_gpu(work, node) if local else 0.0
         if uses_mhelper:
             gpu += models.mhelper(work)

@@ -6,5 +6,6 @@ Source: S. Iserte, *High-throughput Computation through Efficient Resource Manag
 
 applications  the applications of chapter 4, and its job sets
 slurm         chapter 4
-malleable     chapters 6 and 7
+malleable     chapter 7
+dmr           chapter 6: the rules and workloads, for the simulation of chapter 7
 """

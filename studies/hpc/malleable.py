@@ -8,6 +8,9 @@
    grows as far as cGPUs are idle, up to its maximum.
 3. Each resize stops the job for `RESIZE_SECONDS`. A job on *n* cGPUs progresses by Amdahl's law.
 4. Jobs start in the order of arrival, but for those that others made room for.
+5. When a job resizes, and to what, is a rule that is passed in: that of chapter 7 here, those of chapter 6 in `dmr`.
+   Asynchronously, a job resizes as it decided at the check before; if what it wanted to grow by is not idle any more,
+   it waits for `EXPAND_TIMEOUT` in vain.
 
 Only the number of cGPUs is simulated: since a cGPU may be on any host, it does not matter which ones they are.
 """
@@ -17,13 +20,15 @@ from __future__ import annotations
 import enum
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from gsaas.sim.clock import Clock, Event
 
 RESIZE_SECONDS = 1.0
 """An assumption: the thesis measures a tenth of a second to some seconds, depending on the data that moves."""
+EXPAND_TIMEOUT = 40.0
+"""Seconds: the longest that the thesis measures when an expansion waits for nodes that were taken (Table 6.3)."""
 IDLE_W = 100.0
 LOADED_W = 340.0
 """The power of a node without and with load (section 7.3.4)."""
@@ -47,6 +52,8 @@ class MalleableApplication:
     serial: float
     """The fraction of it that more cGPUs do not make faster."""
     seconds: float
+    submitted: int | None = None
+    """With how many a job starts that is not moldable; None: the maximum."""
 
     def speed(self, count: int) -> float:
         """Return the speed of a job on *count* cGPUs, relative to that on one (Amdahl's law)."""
@@ -72,6 +79,17 @@ APPLICATIONS = (
 )
 """Limits and periods are those of Table 7.4, iterations those of Table 7.3: HPG-aligner has four for each worker, of
 which there are two less than processes. Scaling and duration are assumptions, chosen to fit the limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRule:
+    """When a job resizes, and to what."""
+
+    choose: Callable[[MalleableApplication, int, int, Collection[int]], int]
+    """Returns how many cGPUs a job should have, of its application, how many it has, how many are idle, and how many
+    each of the jobs that wait needs at least to start."""
+    serves_next: bool
+    """Whether a job that fits into what a job has given up starts before those that wait for longer."""
 
 
 class JobKind(enum.StrEnum):
@@ -143,6 +161,8 @@ class _RunningMalleableJob:
     """The event that ends it."""
     next_check: Event | None = None
     """The event at which it checks its size."""
+    planned: int | None = None
+    """The size that it decided on at its last check, if it is carried out at the next one."""
     changes: int = 0
     gpu_seconds: float = 0.0
 
@@ -158,7 +178,11 @@ def jobs(count: int, seed: int, interarrival: float = 10.0) -> list[MalleableJob
 
 
 class MalleableSimulation:
-    """One run on *gpus* GPUs. *check*, if given, is called after every event with the idle and the allocated ones."""
+    """One run on *gpus* GPUs. *check*, if given, is called after every event with the idle and the allocated ones.
+
+    If *kind* is malleable, only the jobs for which *is_malleable* returns true are resized; without it, all. *rule*
+    says how; *asynchronous*, whether what it says is carried out at the next check.
+    """
 
     def __init__(
         self,
@@ -166,7 +190,14 @@ class MalleableSimulation:
         gpus: int,
         kind: JobKind,
         check: Callable[[int, int], None] | None = None,
+        is_malleable: Callable[[MalleableJob], bool] = lambda _: True,
+        rule: ResizeRule | None = None,
+        *,
+        asynchronous: bool = False,
     ) -> None:
+        self._rule = rule or ALGORITHM_8
+        self._asynchronous = asynchronous
+        self._is_malleable = is_malleable
         self._gpus = self._idle = gpus
         self._kind = kind
         self._clock = Clock()
@@ -218,11 +249,14 @@ class MalleableSimulation:
 
     def _needed(self, application: MalleableApplication) -> int:
         """Return the fewest cGPUs with which a job may start."""
-        return application.minimum if self._kind.is_moldable else application.maximum
+        if self._kind.is_moldable:
+            return application.minimum
+        return application.submitted or application.maximum
 
     def _start(self, job: MalleableJob) -> None:
-        now, count = self._clock.now, min(self._idle, job.application.maximum)
-        needed = self._needed(job.application)
+        now, needed = self._clock.now, self._needed(job.application)
+        most = job.application.maximum if self._kind.is_moldable else needed
+        count = min(self._idle, most)
         self._needs[needed] -= 1
         if not self._needs[needed]:
             del self._needs[needed]
@@ -230,24 +264,40 @@ class MalleableSimulation:
         self._idle -= count
         self._running[running] = None
         self._schedule_end(running)
-        if self._kind.is_malleable:
+        if self._kind.is_malleable and self._is_malleable(job):
             self._schedule_check(running)
 
     def _check_size(self, running: _RunningMalleableJob) -> None:
         """Resize a job if it should have another number of cGPUs, and schedule the next check."""
         self._accumulate()
-        application = running.job.application
-        wanted = choose_size(application, running.count, self._idle, self._needs.keys())
+        stopped = 0.0
+        if self._asynchronous:
+            wanted = running.count if running.planned is None else running.planned
+            if wanted - running.count > self._idle:
+                wanted, stopped = running.count, EXPAND_TIMEOUT
+                self._update_progress(running)
+                self._hold(running, stopped)
+        else:
+            wanted = self._decide(running)
         if wanted != running.count:
             shrinks = wanted < running.count
             self._resize(running, wanted)
-            if shrinks:
+            if shrinks and self._rule.serves_next:
                 self._start_first_that_fits()
             self._start_waiting()
-        self._schedule_check(running)
+        if self._asynchronous:
+            running.planned = self._decide(running)
+        self._schedule_check(running, stopped)
 
-    def _schedule_check(self, running: _RunningMalleableJob) -> None:
-        at = self._clock.now + running.job.application.check_interval(running.count)
+    def _decide(self, running: _RunningMalleableJob) -> int:
+        """Return how many cGPUs a job should have now."""
+        return self._rule.choose(
+            running.job.application, running.count, self._idle, self._needs.keys()
+        )
+
+    def _schedule_check(self, running: _RunningMalleableJob, stopped: float = 0.0) -> None:
+        """Schedule the next check of a job, which has been stopped for so many seconds."""
+        at = self._clock.now + stopped + running.job.application.check_interval(running.count)
         running.next_check = self._clock.schedule(
             at, self._check_size, running, priority=CHECK_PRIORITY
         )
@@ -257,8 +307,12 @@ class MalleableSimulation:
         self._idle += running.count - count
         running.count = count
         running.changes += 1
-        running.gpu_seconds += count * RESIZE_SECONDS
-        running.updated_at += RESIZE_SECONDS
+        self._hold(running, RESIZE_SECONDS)
+
+    def _hold(self, running: _RunningMalleableJob, seconds: float) -> None:
+        """Stop a job, whose progress is up to date, for so many seconds with the cGPUs that it has."""
+        running.gpu_seconds += running.count * seconds
+        running.updated_at += seconds
         self._schedule_end(running)
 
     def _schedule_end(self, running: _RunningMalleableJob) -> None:
@@ -269,8 +323,8 @@ class MalleableSimulation:
 
     def _update_progress(self, running: _RunningMalleableJob) -> None:
         """Subtract the progress since the last update from what remains of a job."""
-        elapsed = self._clock.now - running.updated_at
-        running.remaining -= elapsed * running.job.application.speed(running.count)
+        elapsed = self._clock.now - running.updated_at  # below 0 while a resize stops it
+        running.remaining -= max(elapsed, 0.0) * running.job.application.speed(running.count)
         running.gpu_seconds += elapsed * running.count
         running.updated_at = self._clock.now
 
@@ -312,3 +366,7 @@ def choose_size(
     if surplus > 0 and any(need <= idle + surplus for need in needs):
         return application.preferred
     return min(application.maximum, count + idle)
+
+
+ALGORITHM_8 = ResizeRule(choose_size, serves_next=True)
+"""That of section 7.3.2."""

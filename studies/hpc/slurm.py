@@ -100,11 +100,13 @@ class SlurmSimulation:
         jobs: Sequence[SlurmApplication],
         cluster: SlurmCluster,
         mode: GpuMode,
-        policy: str = "first-remote",
+        policy: str | Policy = "first-remote",
         check: Callable[[Pool, list[int]], None] | None = None,
     ) -> None:
         self._mode = mode
-        self._policy: Policy = policies.load("first-fit" if mode is GpuMode.CUDA else policy)
+        if mode is GpuMode.CUDA:
+            policy = "first-fit"
+        self._policy: Policy = policies.load(policy) if isinstance(policy, str) else policy
         self._names = [f"node{number:02}" for number in range(len(cluster.gpus))]
         self.free_cores = [CORES] * len(cluster.gpus)
         gpus = _gpus(self._names, cluster)

@@ -76,12 +76,17 @@ class OpenbCluster:
             raise ValueError(f"GPUs {gpus} of {self.nodes[node].name} have no room for {task}")
         self.free_cpu[node] -= task.cpu
         self.free_memory[node] -= task.memory
+        self.take(node, gpus, need)
+        self.used += task.gpus * self._size(task.milli, node)
+
+    def take(self, node: int, gpus: Sequence[int], milli: int) -> None:
+        """Take *milli* of each of the given GPUs of *node*, or what is free there if that is less."""
+        row = self.free_milli[node]
         for gpu in gpus:
-            row[gpu] -= need
-        self.node_free_milli[node] -= task.gpus * need
+            row[gpu] = max(row[gpu] - milli, 0)
+        self.node_free_milli[node] = row.sum()
         self.most_free_milli[node] = row.max()
         self.idle_count[node] = (row == WHOLE).sum()
-        self.used += task.gpus * self._size(task.milli, node)
 
     def first_idle_gpus(self, node: int, count: int) -> list[int]:
         """Return the first *count* GPUs of *node* with no task on them."""

@@ -30,14 +30,19 @@ class AllocationCurve:
     def allocated_at(self, percent: int) -> float:
         """Return the percentage allocated when the arrivals asked for about *percent* percent of all thousandths.
 
-        This is the mean over the arrivals at which that rounds to *percent*, as in the published results.
+        This is the mean over the arrivals at which that rounds to *percent*, as in the published results. Where there
+        is none, because a single task asks for more than a percent of a small cluster, it is that after the last
+        arrival before.
         """
         near = [
             allocated
             for asked, allocated in zip(self.asked, self.allocated, strict=True)
             if round(asked) == percent
         ]
-        return sum(near) / len(near)
+        if near:
+            return sum(near) / len(near)
+        before = sum(asked < percent for asked in self.asked)
+        return self.allocated[before - 1] if before else 0.0
 
 
 def run(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from studies.openb.arrivals import draw_arrivals
 from studies.openb.local import LOAD, AllocationCurve
@@ -22,17 +23,17 @@ def run(nodes: Sequence[OpenbNode], tasks: Sequence[Task], seed: int) -> Allocat
     gpus = sum(node.gpus for node in nodes)
     coming = draw_arrivals(tasks, gpus * WHOLE, LOAD, random.Random(seed))
     asked, allocated = [], []
-    shares: list[int] = []
+    shares: Counter[int] = Counter()
     whole = shared = 0  # GPUs allocated as a whole, and GPUs with shares on them
     total = used = rejected = 0
     for task in coming:
         total += task.total_milli
-        more = [task.milli] if 0 < task.milli < WHOLE else []
+        more = Counter([task.milli] if 0 < task.milli < WHOLE else ())
         taken = whole + (0 if more else task.gpus)
         room = gpus - taken
-        needed = shared + len(more)
+        needed = shared + more.total()
         if needed > room:
-            needed = gpus_needed([*shares, *more])
+            needed = gpus_needed(shares + more)
         if needed > room:
             rejected += 1
         else:
@@ -44,15 +45,41 @@ def run(nodes: Sequence[OpenbNode], tasks: Sequence[Task], seed: int) -> Allocat
     return AllocationCurve(asked, allocated, rejected)
 
 
-def gpus_needed(shares: Iterable[int]) -> int:
-    """Return the number of GPUs that *shares*, in thousandths, fill when packed best fit decreasing."""
-    free: list[int] = []  # thousandths free on each GPU in use, sorted
+def gpus_needed(shares: Mapping[int, int]) -> int:
+    """Return the number of GPUs that *shares* fill when packed best fit decreasing.
+
+    *shares* has the number of shares of each size in thousandths. Shares of one size, and GPUs on which equally much is
+    free, are packed together: the result is that of packing one share after the other.
+    """
+    gpus: Counter[int] = Counter()  # thousandths free -> number of GPUs in use
+    sizes: list[int] = []  # the keys of *gpus*, sorted
     count = 0
-    for share in sorted(shares, reverse=True):
-        place = bisect_left(free, share)
-        if place == len(free):
-            count += 1
-            insort(free, WHOLE - share)
-        else:
-            insort(free, free.pop(place) - share)
+    for size in sorted(shares, reverse=True):
+        left = shares[size]
+        while left:
+            place = bisect_left(sizes, size)
+            if place == len(sizes):
+                free, available = WHOLE, left  # idle GPUs: as many as it takes
+            else:
+                free = sizes[place]
+                available = gpus[free]
+            # Of GPUs on which equally much is free, one is filled before the next: then it has the least free.
+            on_each = free // size
+            filled = min(available, left // on_each)
+            rest = left - filled * on_each if filled < available else 0
+            for number, each in ((filled, on_each), (1 if rest else 0, rest)):
+                if not number:
+                    continue
+                if free == WHOLE:
+                    count += number
+                else:
+                    gpus[free] -= number
+                    if not gpus[free]:
+                        del gpus[free]
+                        sizes.remove(free)
+                after = free - each * size
+                if after not in gpus:
+                    insort(sizes, after)
+                gpus[after] += number
+                left -= number * each
     return count

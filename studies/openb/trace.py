@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -21,7 +23,10 @@ WHOLE = 1000
 """The thousandths of one GPU."""
 MOST_GPUS = 8
 """The most GPUs that a node may have."""
-
+MORE = "\n"
+"""Where the reader puts what has no column: no file has a column of this name."""
+MOST = 10**12
+"""The largest number in a file: no node has more memory, in whatever unit."""
 
 T = TypeVar("T")
 
@@ -85,7 +90,10 @@ def tasks(workload: str) -> list[Task]:
 
 def read_nodes(path: Path) -> list[OpenbNode]:
     """Return the machines in a CSV file, which gzip may have compressed, sorted by name. Raises `TraceError`."""
-    return _nodes(str(path), _lines(path))
+    nodes = _nodes(str(path), _lines(path))
+    if not any(node.gpus for node in nodes):
+        raise TraceError(f"{path} has no node with a GPU")
+    return nodes
 
 
 def read_tasks(path: Path) -> list[Task]:
@@ -93,7 +101,10 @@ def read_tasks(path: Path) -> list[Task]:
 
     A file without the column gpu_spec has no task that allows only some models.
     """
-    return _tasks(str(path), _lines(path))
+    tasks = _tasks(str(path), _lines(path))
+    if not any(task.gpus for task in tasks):
+        raise TraceError(f"{path} has no task with a GPU")
+    return tasks
 
 
 def published() -> list[PublishedRun]:
@@ -155,10 +166,13 @@ class Row:
 
     def number(self, column: str) -> int:
         """Return the number in *column*. Raises `TraceError` if there is none, or one below 0."""
-        text = self.text(column)
-        if not text.isdecimal():
-            raise self.error(column, f"is no number: {text!r}")
-        return int(text)
+        text = self.text(column).strip()
+        digits = text.removesuffix(".0")  # as programs write whole numbers in a column with gaps
+        if not digits.isdecimal():
+            raise self.error(column, f"is no whole number: {text!r}")
+        if len(digits) > len(str(MOST)) or int(digits) > MOST:
+            raise self.error(column, f"is more than {MOST:g}")
+        return int(digits)
 
     def error(self, column: str, problem: str) -> TraceError:
         """Return the error that says what is wrong with one value."""
@@ -173,13 +187,17 @@ def _parse(
     make: Callable[[Row], T],
 ) -> list[T]:
     """Return what *make* makes of each row, in the order of *key*. Raises `TraceError` without a column or a row."""
-    reader = csv.DictReader(lines)
-    if missing := [name for name in (key, *columns) if name not in (reader.fieldnames or ())]:
-        raise TraceError(f"{source} has no column {', '.join(missing)}")
+    reader = csv.DictReader(lines, restkey=MORE, strict=True)
     try:
+        if missing := [name for name in (key, *columns) if name not in (reader.fieldnames or ())]:
+            raise TraceError(f"{source} has no column {', '.join(missing)}")
         rows = [Row(source, reader.line_num, row) for row in reader]
     except csv.Error as error:
-        raise TraceError(f"{source}, line {reader.line_num}: {error}") from error
+        # The reader counts the lines that it could read.
+        raise TraceError(f"{source}, line {reader.line_num + 1}: {error}") from error
+    for row in rows:
+        if MORE in row.values:
+            raise TraceError(f"{source}, line {row.line} has more columns than the first line")
     if not rows:
         raise TraceError(f"{source} has no line but the first")
     return [make(row) for row in sorted(rows, key=lambda row: row.text(key))]
@@ -190,13 +208,13 @@ def _packaged(name: str) -> Iterator[str]:
     return iter(gzip.decompress(compressed).decode().splitlines())
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> Iterable[str]:
     try:
         content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
-        return content.decode("utf-8-sig").splitlines()
+        return io.StringIO(content.decode("utf-8-sig"), newline="")
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (EOFError, UnicodeDecodeError) as error:
+    except (EOFError, UnicodeDecodeError, zlib.error) as error:
         raise TraceError(f"{path} cannot be read: {error}") from error

@@ -50,6 +50,48 @@ class MalleableRow:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class MalleableSetting:
+    """One row to measure: how many jobs of which kind, on how many cGPUs, and the job sets to run."""
+
+    jobs: int
+    kind: JobKind
+    gpus: int
+    seeds: tuple[int, ...]
+
+
+def settings(
+    sizes: Sequence[int] = SIZES, seeds: Sequence[int] = SEEDS, gpus: int = GPUS
+) -> list[MalleableSetting]:
+    """Return the settings of workloads of all *sizes*, with every kind of jobs."""
+    return [MalleableSetting(size, kind, gpus, tuple(seeds)) for size in sizes for kind in JobKind]
+
+
+def measure(setting: MalleableSetting) -> MalleableRow:
+    """Run one setting with every seed; return its row."""
+    outcomes = [
+        MalleableSimulation(malleable.jobs(setting.jobs, seed), setting.gpus, setting.kind).run()
+        for seed in setting.seeds
+    ]
+    records = [record for outcome in outcomes for record in outcome.records]
+    completion = sample(
+        outcomes,
+        lambda outcome: mean(record.end - record.arrival for record in outcome.records),
+    )
+    return MalleableRow(
+        setting.jobs,
+        str(setting.kind),
+        mean(outcome.makespan for outcome in outcomes),
+        mean(record.start - record.arrival for record in records),
+        mean(record.end - record.start for record in records),
+        completion.mean,
+        completion.spread,
+        mean(outcome.allocated_percent for outcome in outcomes),
+        mean(outcome.energy_kwh for outcome in outcomes),
+        sum(record.changes for record in records) / len(outcomes),
+    )
+
+
 def run(
     sizes: Sequence[int] = SIZES,
     seeds: Sequence[int] = SEEDS,
@@ -57,29 +99,9 @@ def run(
     gpus: int = GPUS,
 ) -> Iterator[MalleableRow]:
     """Run workloads of every size with every kind of jobs, drawn with every seed; yield a row for each."""
-    for size in sizes:
-        for kind in JobKind:
-            progress(f"{size} jobs, {kind}")
-            outcomes = [
-                MalleableSimulation(malleable.jobs(size, seed), gpus, kind).run() for seed in seeds
-            ]
-            records = [record for outcome in outcomes for record in outcome.records]
-            completion = sample(
-                outcomes,
-                lambda outcome: mean(record.end - record.arrival for record in outcome.records),
-            )
-            yield MalleableRow(
-                size,
-                str(kind),
-                mean(outcome.makespan for outcome in outcomes),
-                mean(record.start - record.arrival for record in records),
-                mean(record.end - record.start for record in records),
-                completion.mean,
-                completion.spread,
-                mean(outcome.allocated_percent for outcome in outcomes),
-                mean(outcome.energy_kwh for outcome in outcomes),
-                sum(record.changes for record in records) / len(outcomes),
-            )
+    for setting in settings(sizes, seeds, gpus):
+        progress(f"{setting.jobs} jobs, {setting.kind}")
+        yield measure(setting)
 
 
 def claims(rows: Sequence[MalleableRow]) -> Iterator[PublishedClaim]:

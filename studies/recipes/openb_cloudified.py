@@ -11,7 +11,7 @@ may be moved, at any time, at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean, quantiles
 from typing import Any
@@ -25,8 +25,12 @@ from studies.openb.sizes import MIB, THOUSANDTHS
 
 SEEDS = range(42, 52)
 SIZES = {"thousandths": THOUSANDTHS, "MiB": MIB}
+AS_GIVEN = "MiB"
+"""The unit in which GSaaS gives shares."""
 GAIN = 1.0
 """Percentage points by which cloudified tasks are expected to allocate more than tasks tied to nodes."""
+MEASURED = ("fragments", "idle_gpus", "remote_percent", "node_gbit_median", "node_gbit_max")
+"""The fields of a row that not every placement has."""
 REMOTE_GPU_GBIT = 5.6
 """Assumed Gbit/s of a whole remote GPU: a tenth of the 7 GB/s of a node in the MRQ paper."""
 
@@ -42,6 +46,8 @@ class CloudifiedRow:
     """A policy of GPGPUMS, a scheduler that ties tasks to nodes, or `repacked`."""
     at_100: float
     at_130: float
+    runs: tuple[float, ...] = ()
+    """*at_130* of each seed."""
     fragments: float | None = None
     """Percent of all GPU thousandths that are fragments at the end."""
     idle_gpus: float | None = None
@@ -57,34 +63,83 @@ class CloudifiedRow:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class CloudifiedSetting:
+    """One row to measure: the fields are those of the row, and the random orders to run."""
+
+    workload: str
+    shares: str
+    placement: str
+    seeds: tuple[int, ...]
+
+
+def settings(
+    workload: str, seeds: Sequence[int] = SEEDS, names: Sequence[str] | None = None
+) -> list[CloudifiedSetting]:
+    """Return the settings of one workload: every scheduler that ties tasks to nodes, every policy (or those of
+    *names*), and repacked.
+    """
+    placements = [
+        *(scheduler.name for scheduler in SCHEDULERS),
+        *(policies.names() if names is None else names),
+    ]
+    return [
+        *(
+            CloudifiedSetting(workload, shares, placement, tuple(seeds))
+            for shares in SIZES
+            for placement in placements
+        ),
+        CloudifiedSetting(workload, "thousandths", "repacked", tuple(seeds)),
+    ]
+
+
+def measure(setting: CloudifiedSetting) -> CloudifiedRow:
+    """Run one setting with every seed; return its row."""
+    nodes, tasks = trace.nodes(), trace.tasks(setting.workload)
+    sizes, name, seeds = SIZES[setting.shares], setting.placement, setting.seeds
+    tied = {scheduler.name: scheduler for scheduler in SCHEDULERS}
+    if name == "repacked":
+        curves = [repacked.run(nodes, tasks, seed) for seed in seeds]
+        return _local(setting, curves)
+    if name in tied:
+        return _local(setting, [local.run(nodes, tasks, tied[name], seed, sizes) for seed in seeds])
+    outcomes = [cloudified.run(nodes, tasks, policies.load(name), seed, sizes) for seed in seeds]
+    measured_in = Fragmentation(typical_mix(tasks)) if sizes is THOUSANDTHS else None
+    return _cloudified(setting, outcomes, measured_in)
+
+
+def merged(found: Iterable[CloudifiedRow]) -> list[CloudifiedRow]:
+    """Return a row for each placement of each reading of a workload, from rows of the same with one seed each."""
+    alike: dict[tuple[str, str, str], list[CloudifiedRow]] = {}
+    for row in found:
+        alike.setdefault((row.workload, row.shares, row.placement), []).append(row)
+    return [
+        CloudifiedRow(
+            *place,
+            mean(row.at_100 for row in here),
+            mean(row.at_130 for row in here),
+            tuple(run for row in here for run in row.runs),
+            *(_mean_if_any(here, name) for name in MEASURED),
+        )
+        for place, here in alike.items()
+    ]
+
+
+def _mean_if_any(found: Sequence[CloudifiedRow], name: str) -> float | None:
+    values = [getattr(row, name) for row in found]
+    return None if None in values else mean(values)
+
+
 def rows(
     workload: str,
     seeds: Sequence[int] = SEEDS,
     names: Sequence[str] | None = None,
     progress: Callable[[str], object] = str,
 ) -> Iterator[CloudifiedRow]:
-    """Yield the rows of one workload: every scheduler that ties tasks to nodes, every policy (or those of *names*),
-    and repacked.
-    """
-    nodes, tasks = trace.nodes(), trace.tasks(workload)
-    for shares, sizes in SIZES.items():
-        for scheduler in SCHEDULERS:
-            progress(f"{workload} in {shares}, {scheduler.name}")
-            curves = [local.run(nodes, tasks, scheduler, seed, sizes) for seed in seeds]
-            yield _local(workload, shares, curves, scheduler.name)
-        for name in policies.names() if names is None else names:
-            progress(f"{workload} in {shares}, {name}")
-            policy = policies.load(name)
-            yield _cloudified(
-                workload,
-                shares,
-                name,
-                [cloudified.run(nodes, tasks, policy, seed, sizes) for seed in seeds],
-                Fragmentation(typical_mix(tasks)) if sizes is THOUSANDTHS else None,
-            )
-    progress(f"{workload}, repacked")
-    curves = [repacked.run(nodes, tasks, seed) for seed in seeds]
-    yield _local(workload, "thousandths", curves, "repacked")
+    """Yield the rows of one workload."""
+    for setting in settings(workload, seeds, names):
+        progress(f"{workload} in {setting.shares}, {setting.placement}")
+        yield measure(setting)
 
 
 def gains(
@@ -127,16 +182,22 @@ def claims(found: Sequence[CloudifiedRow]) -> Iterator[PublishedClaim]:
 
 
 def _local(
-    workload: str, shares: str, curves: Sequence[local.AllocationCurve], name: str
+    setting: CloudifiedSetting, curves: Sequence[local.AllocationCurve], **more: Any
 ) -> CloudifiedRow:
-    at_100, at_130 = (mean(curve.allocated_at(load) for curve in curves) for load in (100, 130))
-    return CloudifiedRow(workload, shares, name, at_100, at_130)
+    runs = tuple(curve.allocated_at(130) for curve in curves)
+    return CloudifiedRow(
+        setting.workload,
+        setting.shares,
+        setting.placement,
+        mean(curve.allocated_at(100) for curve in curves),
+        mean(runs),
+        runs,
+        **more,
+    )
 
 
 def _cloudified(
-    workload: str,
-    shares: str,
-    name: str,
+    setting: CloudifiedSetting,
     outcomes: Sequence[cloudified.CloudifiedOutcome],
     measure: Fragmentation | None,
 ) -> CloudifiedRow:
@@ -147,12 +208,9 @@ def _cloudified(
             measure.of_node(outcome.free_cpu, outcome.free) / len(outcome.free) / trace.WHOLE * 100
             for outcome in outcomes
         )
-    return CloudifiedRow(
-        workload,
-        shares,
-        name,
-        mean(outcome.curve.allocated_at(100) for outcome in outcomes),
-        mean(outcome.curve.allocated_at(130) for outcome in outcomes),
+    return _local(
+        setting,
+        [outcome.curve for outcome in outcomes],
         fragments=fragments,
         idle_gpus=mean(outcome.free.count(trace.WHOLE) for outcome in outcomes),
         remote_percent=mean(outcome.remote * 100 / outcome.cgpus for outcome in outcomes),

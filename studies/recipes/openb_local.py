@@ -66,26 +66,43 @@ def rows(
         )
 
 
-def run(
-    workloads: Sequence[str] = trace.WORKLOADS,
-    seeds: Sequence[int] = SEEDS,
-    progress: Callable[[str], object] = str,
-) -> Iterator[PublishedClaim]:
-    """Yield a claim for each workload and scheduler; *progress* is called with a line of text before each run."""
-    nodes, published = trace.nodes(), trace.published()
-    for workload in workloads:
-        for row in rows(
-            nodes,
-            trace.tasks(workload),
-            seeds=seeds,
-            progress=lambda text, workload=workload: progress(f"{workload}, {text}"),  # type: ignore[misc]
-        ):
-            published_runs = [
-                result
-                for result in published
-                if (result.workload, result.scheduler) == (workload, row.scheduler)
-            ]
-            yield _claim(workload, row, published_runs)
+@dataclass(frozen=True)
+class LocalSetting:
+    """One scheduler on one workload, and the random orders to run."""
+
+    workload: str
+    scheduler: str
+    seeds: tuple[int, ...]
+
+
+def settings(
+    workloads: Sequence[str] = trace.WORKLOADS, seeds: Sequence[int] = SEEDS
+) -> list[LocalSetting]:
+    """Return every scheduler on every workload."""
+    return [
+        LocalSetting(workload, scheduler.name, tuple(seeds))
+        for workload in workloads
+        for scheduler in SCHEDULERS
+    ]
+
+
+def measure(setting: LocalSetting) -> SchedulerRow:
+    """Run one setting with every seed; return its row."""
+    chosen = [scheduler for scheduler in SCHEDULERS if scheduler.name == setting.scheduler]
+    (row,) = rows(trace.nodes(), trace.tasks(setting.workload), chosen, setting.seeds)
+    return row
+
+
+def claims(found: Sequence[tuple[LocalSetting, SchedulerRow]]) -> Iterator[PublishedClaim]:
+    """Yield the claim that each of the rows *found* tests."""
+    published = trace.published()
+    for setting, row in found:
+        published_runs = [
+            result
+            for result in published
+            if (result.workload, result.scheduler) == (setting.workload, row.scheduler)
+        ]
+        yield _claim(setting.workload, row, published_runs)
 
 
 def _claim(

@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any
 
+from gsaas.gpgpums import policies
+from gsaas.gpgpums.policies.base import Policy
+from gsaas.gpgpums.policies.fewer_jobs_node import FewerJobsNode
 from studies.claims import PublishedClaim, all_of, at_most, band_text, near, sample
 from studies.hpc import applications
 from studies.hpc.slurm import (
@@ -28,7 +31,9 @@ POLICIES = (
     "best-fit",
     "fewer-jobs-gpu",
     "fewer-jobs-node",
+    "fewer-jobs-node first-remote",
 )
+"""Of section 4.3; fewer-jobs-node chooses within the host by worst-fit, its default, or by first-remote."""
 ASSUMPTIONS = "which part of its time an application keeps a GPU busy, and what nodes draw, are assumptions of ours"
 ALIKE = 10.0
 """Percent between the best and the worst policy up to which the variation counts as small."""
@@ -56,28 +61,79 @@ class SlurmRow:
         return asdict(self)
 
 
-def run(
-    seeds: Sequence[int] = SEEDS, progress: Callable[[str], object] = str
-) -> Iterator[SlurmRow]:
-    """Run every job set in every mode, then every set of section 4.3 under every policy; yield a row for each.
+SETS: Mapping[str, tuple[SlurmCluster, Mapping[str, Mapping[str, int]]]] = {
+    "16 nodes": (SIXTEEN_NODES, applications.THROUGHPUT),
+    "15 nodes and a server": (ONE_GPU_SERVER, applications.UPGRADE),
+    "policies": (SIXTEEN_NODES, applications.POLICIES),
+}
+"""Name of an experiment -> its cluster and its sets of jobs: sections 4.1, 4.2 and 4.3."""
+
+
+@dataclass(frozen=True)
+class SlurmSetting:
+    """One row to measure: the fields are those of the row, and the random orders to run."""
+
+    cluster: str
+    workload: str
+    mode: GpuMode
+    policy: str
+    seeds: tuple[int, ...]
+
+
+def settings(seeds: Sequence[int] = SEEDS) -> list[SlurmSetting]:
+    """Return every job set in every mode, then every set of section 4.3 under every policy.
 
     The jobs of a set are submitted in the random orders of *seeds*.
     """
-    for name, cluster, sets in (
-        ("16 nodes", SIXTEEN_NODES, applications.THROUGHPUT),
-        ("15 nodes and a server", ONE_GPU_SERVER, applications.UPGRADE),
-    ):
-        for workload in sets:
-            for mode in GpuMode:
-                progress(f"{name}, {workload}, {mode}")
-                yield _row(name, cluster, workload, sets, mode, "first-remote", seeds)
-    for workload in applications.POLICIES:
-        for policy in POLICIES:
-            progress(f"policies, {workload}, {policy}")
-            yield _row(
-                *("policies", SIXTEEN_NODES, workload, applications.POLICIES),
-                *(GpuMode.SHARED, policy, seeds),
-            )
+    return [
+        *(
+            SlurmSetting(name, workload, mode, "first-remote", tuple(seeds))
+            for name in ("16 nodes", "15 nodes and a server")
+            for workload in SETS[name][1]
+            for mode in GpuMode
+        ),
+        *(
+            SlurmSetting("policies", workload, GpuMode.SHARED, policy, tuple(seeds))
+            for workload in applications.POLICIES
+            for policy in POLICIES
+        ),
+    ]
+
+
+def run(
+    chosen: Sequence[SlurmSetting], progress: Callable[[str], object] = str
+) -> Iterator[SlurmRow]:
+    """Run the settings that were *chosen*; yield a row for each."""
+    for setting in chosen:
+        progress(f"{setting.cluster}, {setting.workload}, {setting.mode}, {setting.policy}")
+        yield measure(setting)
+
+
+def measure(setting: SlurmSetting) -> SlurmRow:
+    """Run one setting with every seed; return its row."""
+    cluster, sets = SETS[setting.cluster]
+    outcomes: list[SlurmOutcome] = []
+    for seed in setting.seeds:
+        jobs = applications.job_set(sets[setting.workload], seed)
+        outcomes.append(SlurmSimulation(jobs, cluster, setting.mode, _policy(setting.policy)).run())
+    makespan = sample(outcomes, lambda outcome: outcome.makespan)
+    return SlurmRow(
+        setting.cluster,
+        setting.workload,
+        str(setting.mode),
+        setting.policy if setting.mode is not GpuMode.CUDA else "",
+        makespan.mean,
+        makespan.spread,
+        mean(outcome.gpu_utilisation for outcome in outcomes),
+        mean(outcome.energy_kwh for outcome in outcomes),
+        mean(outcome.remote for outcome in outcomes),
+    )
+
+
+def _policy(name: str) -> Policy:
+    """Return the policy *name*, which may be followed by the one that fewer-jobs-node chooses by within the host."""
+    name, _, inside = name.partition(" ")
+    return FewerJobsNode(policies.load(inside)) if inside else policies.load(name)
 
 
 def claims(rows: Sequence[SlurmRow]) -> Iterator[PublishedClaim]:
@@ -123,6 +179,19 @@ def claims(rows: Sequence[SlurmRow]) -> Iterator[PublishedClaim]:
         band_text(),
         ASSUMPTIONS,
     )
+    used = {
+        workload: shared.gpu_utilisation / cuda.gpu_utilisation
+        for workload, (cuda, _, shared) in zip(applications.UPGRADE, best, strict=True)
+    }
+    yield PublishedClaim(
+        "one server with four GPUs: shared remote GPUs are used more",
+        SOURCE.format("4.2"),
+        "doubled",
+        ", ".join(f"{workload}: {factor:.1f} times" for workload, factor in used.items()),
+        all_of([near(factor, 2, none=1) for factor in used.values()]),
+        band_text(),
+        ASSUMPTIONS,
+    )
     for workload in applications.POLICIES:
         here = [row for row in rows if (row.cluster, row.workload) == ("policies", workload)]
         fastest, slowest = (pick(here, key=lambda row: row.makespan) for pick in (min, max))
@@ -138,33 +207,6 @@ def claims(rows: Sequence[SlurmRow]) -> Iterator[PublishedClaim]:
             if spread > ALIKE
             else "",
         )
-
-
-def _row(
-    name: str,
-    cluster: SlurmCluster,
-    workload: str,
-    sets: Mapping[str, Mapping[str, int]],
-    mode: GpuMode,
-    policy: str,
-    seeds: Sequence[int],
-) -> SlurmRow:
-    outcomes: list[SlurmOutcome] = []
-    for seed in seeds:
-        jobs = applications.job_set(sets[workload], seed)
-        outcomes.append(SlurmSimulation(jobs, cluster, mode, policy).run())
-    makespan = sample(outcomes, lambda outcome: outcome.makespan)
-    return SlurmRow(
-        name,
-        workload,
-        str(mode),
-        policy if mode is not GpuMode.CUDA else "",
-        makespan.mean,
-        makespan.spread,
-        mean(outcome.gpu_utilisation for outcome in outcomes),
-        mean(outcome.energy_kwh for outcome in outcomes),
-        mean(outcome.remote for outcome in outcomes),
-    )
 
 
 def _modes(rows: Sequence[SlurmRow], cluster: str, workload: str) -> list[SlurmRow]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib.metadata import entry_points
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -149,3 +150,12 @@ def test_every_command_is_in_a_reference_of_commands(site: Site) -> None:
 def test_every_release_note_is_on_the_site(site: Site) -> None:
     assert "GSaaS 1.0.0 is the first release" in site["release-notes"].text
     assert "Upgrade Notes" in site["release-notes"].text
+
+
+def test_every_command_of_openstack_is_in_their_reference(site: Site) -> None:
+    text = site["openstack-commands"].text
+    commands = entry_points(group="openstack.gpu_scheduling.v1")
+    assert len(commands) > 20
+    for command in commands:
+        assert f"{command.name.replace('_', ' ')}¶" in text
+    assert "--compute-capability" in text

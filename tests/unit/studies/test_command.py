@@ -54,6 +54,7 @@ def test_the_published_workload_by_file_gives_what_the_recipe_gives(tmp_path: Pa
     [
         (["--load", "0"], "0 is not between 0 and"),
         (["--load", "nan"], "nan is not between"),
+        (["--load", "1e300"], "1e300 is not between 0 and 100"),
         (["--seeds", "-1"], "-1 is not between"),
         (["--schedulers", "Best"], "invalid choice: 'Best'"),
     ],
@@ -70,7 +71,7 @@ def test_an_error_in_a_file_is_one_sentence(files, capsys):
     assert command.main(["openb", *files]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "nodes.csv, line 3, column cpu_milli: is no number: 'inf'" in error
+    assert "nodes.csv, line 3, column cpu_milli: is no whole number: 'inf'" in error
 
 
 @pytest.mark.parametrize(
@@ -78,9 +79,47 @@ def test_an_error_in_a_file_is_one_sentence(files, capsys):
     [
         ("rq", ["--jobs=200", "--nodes", "50", "56"], 2),
         ("mrq", ["--jobs=20", "--experiments", "gpus"], 3),
+        ("mrq", ["--jobs=20", "--experiments", "figure-10"], 9),
+        ("slurm", ["--clusters", "policies", "--policies", "first-local", "best-fit"], 6),
+        ("dmr", ["--chapter=6"], 20),
         ("dmr", ["--jobs", "20", "40"], 8),
     ],
 )
 def test_the_other_studies_take_their_parameters(capsys, study, arguments, rows):
     assert command.main([study, "--seeds=2", "--json", *arguments]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == rows
+
+
+def test_the_frontier_is_drawn_from_the_default_workload_only(capsys, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr("studies.recipes.openb_remote.rows", lambda *_: iter(()))
+    arguments = ["remote", "--workloads", "multigpu20", "--svg", str(tmp_path / "frontier.svg")]
+    assert command.main(arguments) == 1
+    assert "--svg draws the workload default" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["dmr", "--chapter=6", "--gpus=64"],
+            "--jobs and --gpus are for the workloads of chapter 7",
+        ),
+        (["dmr", "--gpus=16"], "--gpus is at least 32, which a job may need"),
+        (
+            ["slurm", "--clusters", "policies", "--modes", "CUDA"],
+            "no cluster is run in these modes",
+        ),
+    ],
+)
+def test_parameters_that_do_not_fit_together_are_named(capsys, arguments, message):
+    assert command.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_cluster_of_a_few_gpus_has_a_result_too(files, capsys):
+    """No arrival comes close to 130 %: each asks for an eighth of the cluster."""
+    assert command.main(["openb", *files, "--seeds=1", "--schedulers", "FGD", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row == {"scheduler": "FGD", "mean": 50.0, "runs": [50.0]}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -17,6 +18,22 @@ def test_every_table_of_results_is_what_the_benchmark_wrote():
     text = DOCUMENT.read_text()
     assert document.fill(text, document.read()) == text
     assert text.count("<!-- sim: ") == len(document.TABLES)
+
+
+def test_the_picture_is_what_the_benchmark_drew():
+    drawn = document.frontier(document.read())
+    assert (DOCUMENT.parent / "simulator-frontier.svg").read_text() == drawn
+    picture = ElementTree.fromstring(drawn)  # noqa: S314 - our own
+    titles = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(title.startswith("local-gradient, no core") for title in titles)
+
+
+def test_every_row_stands_for_as_many_seeds_as_its_part():
+    for part, results in document.read().items():
+        for row in results["rows"]:
+            for name, runs in row.items():
+                if name == "runs" or name.endswith("_runs"):
+                    assert len(runs) == results["seeds"], (part, row)
 
 
 def test_a_number_that_was_changed_by_hand_is_found():

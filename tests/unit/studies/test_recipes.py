@@ -11,10 +11,14 @@ from studies.batch import tsubame
 from studies.claims import PublishedClaim, Verdict
 from studies.openb.schedulers import SCHEDULERS
 from studies.recipes import (
+    dmr_2018,
     malleable_2018,
+    malleable_mix_2018,
     mrq_2016,
+    mrq_figures_2016,
     openb_cloudified,
     openb_local,
+    openb_remote,
     rq_2014,
     slurm_2018,
 )
@@ -27,10 +31,11 @@ def verdicts(claims: list[PublishedClaim]) -> dict[str, Verdict]:
 
 
 def test_a_scheduler_of_the_trace_is_within_its_tolerance():
-    (dot,) = (
-        claim for claim in openb_local.run(["multigpu20"], seeds=[42]) if "BestFit" in claim.what
-    )
-    assert dot.verdict is Verdict.REPRODUCED
+    settings = [
+        one for one in openb_local.settings(["multigpu20"], [42]) if one.scheduler == "BestFit"
+    ]
+    (claim,) = openb_local.claims([(one, openb_local.measure(one)) for one in settings])
+    assert claim.verdict is Verdict.REPRODUCED
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +72,40 @@ def test_first_local_keeps_more_at_home(cloudified):
     assert by_name["first-local"].node_gbit_median < by_name["first-fit"].node_gbit_median
 
 
+def test_rows_of_single_seeds_are_merged_to_what_all_seeds_give():
+    for recipe, wanted in (
+        (openb_cloudified, openb_cloudified.settings("multigpu20", [42, 43], ["best-fit"])[6]),
+        (openb_remote, openb_remote.settings("multigpu20", [42, 43])[1]),
+    ):
+        one_by_one = [recipe.measure(replace(wanted, seeds=(seed,))) for seed in wanted.seeds]
+        (merged,) = recipe.merged(one_by_one)
+        together = recipe.measure(wanted)
+        ours, theirs = merged.to_dict(), together.to_dict()
+        for name in ("runs", "slowdowns"):
+            assert ours.pop(name, ()) == pytest.approx(theirs.pop(name, ()))
+        assert ours == pytest.approx(theirs)
+
+
+def test_local_gradient_is_never_below_fgd_on_one_workload():
+    """With one seed; `./dev bench sim remote` runs all workloads."""
+    tied = [
+        openb_cloudified.measure(one)
+        for one in openb_cloudified.settings("multigpu20", [42], [])
+        if one.shares == "thousandths"
+    ]
+    rows = [
+        openb_remote.measure(one)
+        for one in openb_remote.settings("multigpu20", [42])
+        if one.shares == "thousandths"
+    ]
+    (margins,) = openb_remote.margins(tied, rows)
+    assert margins.over_fgd >= 0
+    assert margins.below_repacked <= openb_remote.WITHIN
+    assert margins.best_fit_over_fgd < 0
+    assert len(list(openb_remote.claims(tied, rows))) == 2
+    assert all(row.slowdowns[0] >= row.slowdowns[-1] >= 1 for row in rows)
+
+
 def test_rq_against_the_g_queue():
     result = rq_2014.run(tsubame.jobs(1, count=1500, nodes=56), nodes=(56, 60))
     assert [row.nodes for row in result.rows] == [56, 60]
@@ -90,9 +129,38 @@ def test_mrq_is_never_behind_rq():
     assert found["MRQ is never behind RQ"] is Verdict.REPRODUCED
 
 
+def test_the_intensity_of_figures_8_to_11_is_tried_with_each_variant():
+    wanted = mrq_figures_2016.settings(40)
+    assert sum(setting.label.startswith("every") for setting in wanted) == 4 * 3
+    rows = mrq_2016.summarise(mrq_2016.measure(setting, 1) for setting in wanted)
+    assert len(rows) == len(wanted) == (4 + 4 + 3 + 4) * 3
+    found = verdicts(list(mrq_figures_2016.claims(rows)))
+    assert len(found) == 6
+    assert found["however long the queue, MRQ is better than RQ and FCFS"] is not Verdict.REFUTED
+
+
+def test_malleable_jobs_of_chapter_6_wait_less_and_run_longer():
+    wanted = [
+        setting
+        for setting in dmr_2018.settings([1])
+        if setting.jobs in (50, 100) and setting.workload == dmr_2018.APPLICATIONS
+    ]
+    rows = [dmr_2018.measure(setting) for setting in wanted]
+    for rigid, malleable in zip(rows[::2], rows[1::2], strict=True):
+        assert malleable.allocated_percent < rigid.allocated_percent
+        assert malleable.wait < rigid.wait
+        assert malleable.execution > rigid.execution
+        assert malleable.completion < rigid.completion
+
+
+def test_tables_6_2_and_6_5_have_a_claim_for_each_of_their_rows():
+    found = verdicts(list(dmr_2018.claims(list(dmr_2018.run([1])))))
+    assert len(found) == 2 + 1 + 4
+
+
 def test_slurm_with_remote_gpus():
-    rows = list(slurm_2018.run([1]))
-    assert len(rows) == 3 * 3 + 2 * 3 + 3 * 6
+    rows = list(slurm_2018.run(slurm_2018.settings([1])))
+    assert len(rows) == 3 * 3 + 2 * 3 + 3 * 7
     found = verdicts(list(slurm_2018.claims(rows)))
     assert Verdict.REFUTED not in [found[what] for what in found if "save energy" in what]
 
@@ -101,3 +169,15 @@ def test_malleable_jobs_complete_sooner():
     rows = list(malleable_2018.run([100], [1]))
     found = verdicts(list(malleable_2018.claims(rows)))
     assert Verdict.REFUTED not in [found[what] for what in found if "complete sooner" in what]
+
+
+def test_the_more_jobs_are_malleable_the_sooner_all_are_done():
+    rows = [
+        malleable_mix_2018.measure(setting, jobs=120)
+        for setting in malleable_mix_2018.settings([1])
+    ]
+    none, quarter, half, most, everything, *_ = (row.makespan for row in rows)
+    assert none > half > everything
+    assert quarter > most
+    assert all(row.makespan < none for row in rows if row.submission == "moldable")
+    assert len(list(malleable_mix_2018.claims(rows))) == 4

@@ -93,11 +93,17 @@ def test_files_of_the_format_are_read_and_a_byte_order_mark_is_no_part_of_a_name
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("pod-1,4000", "pod-1,nan", "line 2, column cpu_milli: is no number: 'nan'"),
+        ("pod-1,4000", "pod-1,nan", "line 2, column cpu_milli: is no whole number: 'nan'"),
         ("pod-0,4000,1024,2,1000", "pod-0,4000,1024,2,-1", "line 3, column gpu_milli: is no"),
         ("pod-0,4000,1024,2,1000", "pod-0,4000,1024,2,999", "line 3, column gpu_milli: is less"),
         ("pod-1,4000,1024,1,500", "pod-1,4000,1024,1,0", "line 2, column gpu_milli: is 0"),
-        ("pod-2,4000,1024,0,0,T4", "pod-2", "line 4, column num_gpu: is no number: ''"),
+        ("pod-2,4000,1024,0,0,T4", "pod-2", "line 4, column num_gpu: is no whole number: ''"),
+        ("pod-1,4000", "pod-1,4000.5", "line 2, column cpu_milli: is no whole number: '4000.5'"),
+        ("pod-1,4000", "pod-1,1" + "0" * 5000, "line 2, column cpu_milli: is more than 1e+12"),
+        ("pod-1,4000", "pod-1,4,000", "line 2 has more columns than the first line"),
+        (POD_FILE, POD_FILE.splitlines()[0] + "\nx,1,1,0,0,\n", "has no task with a GPU"),
+        ("name,cpu", '"name,cpu', "line 1: unexpected end of data"),
+        ("name,", "name" * 50_000 + ",", "line 1: field larger than"),
         ("num_gpu", "gpus", "has no column num_gpu"),
     ],
 )
@@ -106,6 +112,42 @@ def test_an_error_in_a_file_is_named_with_line_and_column(tmp_path, old, new, me
     path.write_text(POD_FILE.replace(old, new))
     with pytest.raises(trace.TraceError, match="pods.csv.*" + re.escape(message)):
         trace.read_tasks(path)
+
+
+def test_a_file_may_have_other_line_ends_and_another_order_of_columns_and_lines(tmp_path):
+    """As pandas writes it where a column had gaps: with whole numbers that end with .0."""
+    (tmp_path / "as-published").write_text(POD_FILE)
+    (tmp_path / "otherwise").write_bytes(
+        b"gpu_spec,num_gpu,gpu_milli,qos,memory_mib,cpu_milli,name\r\n"
+        b"T4,0.0,0.0,LS,1024.0,4000.0,pod-2\r\n"
+        b',2.0,1000.0,"a\r\nb", 1024,4000.0,pod-0\r\n\r\n'
+        b"V100M32|T4,1.0,500.0,,1024.0,4000.0,pod-1"
+    )
+    tasks = trace.read_tasks(tmp_path / "otherwise")
+    assert tasks == trace.read_tasks(tmp_path / "as-published")
+
+
+def test_nodes_without_a_gpu_are_no_cluster(tmp_path):
+    path = tmp_path / "nodes.csv"
+    path.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,65536,0,\n")
+    with pytest.raises(trace.TraceError, match=r"nodes\.csv has no node with a GPU"):
+        trace.read_nodes(path)
+
+
+def test_a_compressed_file_that_is_broken_is_named(tmp_path):
+    whole = gzip.compress(NODE_FILE.encode() * 100)
+    for name, content in (("cut", whole[:-20]), ("changed", whole[:40] + b"\0" * 40 + whole[80:])):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(trace.TraceError, match=f"{name} cannot be read"):
+            trace.read_nodes(tmp_path / name)
+
+
+def test_on_a_small_cluster_what_is_allocated_is_read_after_the_last_arrival_before():
+    """Each task asks for an eighth of the cluster: after 125 % the next one would exceed 130 %."""
+    curve = local.AllocationCurve([100.0, 112.5, 125.0], [75.0, 87.5, 100.0], 0)
+    assert curve.allocated_at(112) == 87.5
+    assert curve.allocated_at(130) == 100.0
+    assert curve.allocated_at(99) == 0.0
 
 
 def test_a_file_that_is_missing_empty_or_no_text_is_named(tmp_path):
