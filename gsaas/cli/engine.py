@@ -11,13 +11,17 @@ from contextlib import ExitStack
 
 from oslo_config import cfg
 
-from gsaas import reports, rpc, service
+from gsaas import limits, reports, rpc, service
+from gsaas.api import rbac
+from gsaas.api.rbac.decisions import DecisionCache
 from gsaas.cloud import base as cloud
 from gsaas.db import processes
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.plain_servers import PlainServers
+from gsaas.gpgpums.stored_leases import StoredLeases
 from gsaas.grants import keyring
 from gsaas.metrics import counted, exposition
 from gsaas.notifications.emitter import Notifications
@@ -63,13 +67,24 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         ) from error
     parts.callback(notifications.close)
     endpoint = EndpointClient(bus, conf.engine.endpoint_timeout)
+    announcer = Announcer(EngineClient(bus), ApiClient(bus))
     try:
         claims = Claims.from_conf(
             conf,
             database,
             default_port=remoting_driver.default_port,
             daemon_ports=remoting_driver.daemon_ports,
-            announce=counted.counting_launches(Announcer(EngineClient(bus), ApiClient(bus))),
+            announce=counted.counting_launches(announcer),
+        )
+        plain_servers = PlainServers.from_conf(
+            conf,
+            database,
+            claims,
+            servers,
+            remoting_driver,
+            quotas=limits.load(conf),
+            stored=StoredLeases(database, conf.api.most_leases_stored),
+            may_launch=DecisionCache(rbac.enforcer(conf)).may_launch,
         )
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
@@ -82,6 +97,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         endpoint=endpoint,
         gpu_hosts=GpuHosts(database, MonitorClient(bus)),
         gpu_network=gpu_network,
+        announce=announcer.status_changed,
     )
     engine = Engine(
         conf,
@@ -93,6 +109,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         keyring=keys,
         gpu_network=gpu_network,
         audit=notifications.audit,
+        plain_servers=plain_servers,
     )
     parts.callback(engine.stop)
     engine.start()

@@ -36,9 +36,14 @@ CLEAN = cfg.BoolOpt(
 )
 
 
+STOP_TIMEOUT = 0.7
+"""Seconds until the monitor ends without waiting for a bus, a daemon's health check or systemd: daemons and fence stay
+anyway, and an update of the host waits for it."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a monitor until it is stopped; return the exit status."""
-    return service.run("gsaas-monitor", DESCRIPTION, start, argv, cli=[CLEAN])
+    return service.run("gsaas-monitor", DESCRIPTION, start, argv, [CLEAN], STOP_TIMEOUT)
 
 
 def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:

@@ -29,6 +29,10 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.gpu_host import inventory
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
+from gsaas.gpu_host.daemons.lock import LockUnusable
+from gsaas.gpu_host.daemons.service import DaemonService
+from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
+from gsaas.gpu_host.fence.control_group import NoControlGroup
 from gsaas.gpu_host.gate import Gate
 from gsaas.grants import keyring
 from gsaas.limits.base import UNLIMITED
@@ -62,6 +66,10 @@ _FIRST_REPORTS_TIMEOUT = 10.0
 
 class CannotListen(Exception):
     """The API cannot listen at its address."""
+
+
+class DaemonsUnusable(Exception):
+    """The daemons of a real middleware cannot run here; the text says why, and what to do."""
 
 
 class _Part(Protocol):
@@ -107,14 +115,13 @@ class Standalone:
             self._testbed, prefix, namespaces, state.path, conf.rodvr.masked_prefix
         )
         self._subscriptions = LeaseSubscriptions(conf.queue.long_polls)
+        self._announcer = Announcer(EngineClient(self._bus), notify=self._subscriptions.notify)
         self._claims = Claims.from_conf(
             conf,
             self._database,
             default_port=self._driver.default_port,
             daemon_ports=self._driver.daemon_ports,
-            announce=counted.counting_launches(
-                Announcer(EngineClient(self._bus), notify=self._subscriptions.notify)
-            ),
+            announce=counted.counting_launches(self._announcer),
             is_client_waiting=self._subscriptions.is_client_waiting,
         )
         self._engine = self._make_engine()
@@ -211,6 +218,7 @@ class Standalone:
             endpoint=endpoint,
             gpu_hosts=GpuHosts(self._database, MonitorClient(self._bus)),
             gpu_network=self._gpu_network,
+            announce=self._announcer.status_changed,
         )
         return Engine(
             self._conf,
@@ -238,24 +246,42 @@ class Standalone:
             host.name,
             host.gpu_address,
             SimulatedGpus(host.gpu_infos(self._driver.default_port)),
-            daemons=factory.service(
+            daemons=self._make_daemons(host, netns),
+            interval=self._conf.monitor.monitor_interval,
+            window=self._conf.monitor.utilisation_window,
+        )
+
+    def _make_daemons(self, host: inventory.HostSpec, netns: str) -> DaemonService | None:
+        """Return the daemons of *host*, as threads or as units of systemd; raises `DaemonsUnusable`."""
+
+        def in_process(service: DaemonService) -> SimulatedSupervisor:
+            return SimulatedSupervisor(
+                self._daemons,
+                host.name,
+                host.gpu_address,
+                netns=netns,
+                on_change=service.daemons_changed,
+            )
+
+        try:
+            return factory.service(
                 self._conf,
                 self._bus,
                 self._driver,
                 host.name,
                 host.gpu_address,
-                in_process=lambda service: SimulatedSupervisor(
-                    self._daemons,
-                    host.name,
-                    host.gpu_address,
-                    netns=netns,
-                    on_change=service.daemons_changed,
-                ),
+                in_process=in_process,
                 netns=netns,
-            ),
-            interval=self._conf.monitor.monitor_interval,
-            window=self._conf.monitor.utilisation_window,
-        )
+            )
+        except ImportError as error:
+            raise DaemonsUnusable(
+                f"daemons of {self._driver.name} are units of systemd, and what talks to it is missing ({error}): "
+                "install gsaas[monitor], too"
+            ) from error
+        except (LockUnusable, NoControlGroup, SystemdUnavailable) as error:
+            raise DaemonsUnusable(
+                f"daemons of {self._driver.name} cannot run on {host.name}: {error}"
+            ) from error
 
     def _make_endpoint(self, host: str) -> EndpointService:
         options = self._conf.rodvr

@@ -74,6 +74,10 @@ class SimulatedSupervisor:
         """Return nothing: they are threads of this process."""
         return {}
 
+    def version(self) -> str | None:
+        """Return nothing: it is not known."""
+        return None
+
     def problems(self) -> list[str]:
         """Return nothing: threads end when they are told to."""
         return []

@@ -57,6 +57,16 @@ class StateDir:
             raise AlreadyRunning(f"another gsaas-standalone uses {self.path}") from None
         self._lock_file = lock_file
 
+    def unlock(self) -> None:
+        """Let another process lock the folder."""
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
+
+    def namespaces(self) -> list[str]:
+        """Return the names of all namespaces that were made and not removed, sorted."""
+        return Namespaces(self.path).names()
+
     def clean(self) -> None:
         """Remove every namespace that was made, with all interfaces in it, and every file. Raises as `lock`."""
         if not self.path.is_dir():

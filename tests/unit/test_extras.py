@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import requires
+from importlib.metadata import distribution, requires
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PROCESSES = {
     "rodvr": ("gsaas.cli.rodvr",),
     "monitor": (
+        "gsaas.cli.manage",
         "gsaas.cli.monitor",
         "gsaas.gpu_host.sources.declared",
         "gsaas.gpu_host.sources.nvml",
+        "gsaas.prove.facts",
+        "gsaas.prove.gpu_host",
+        "gsaas.prove.path",
         "gsaas.remoting.lupine",
         "gsaas.remoting.native",
         "gsaas.remoting.rcuda",
@@ -120,6 +125,24 @@ read = {name_of(each) for name in new for each in providers.get(name, ())}
 print(json.dumps(sorted(read)))
 """
 
+BARE = PROGRAM.partition("for module in modules")[0]
+"""The beginning of `PROGRAM`: what follows finds only what is installed."""
+NEEDED = {
+    "engine": "engine",
+    "manage": "engine",
+    "monitor": "monitor",
+    "rodvr": "rodvr",
+    "sim": "sim",
+    "standalone": "standalone",
+    "status": "engine",
+}
+"""Program -> the extra that brings its libraries."""
+START = """
+from gsaas.cli import programs
+program, *sys.argv[1:] = modules
+sys.exit(getattr(programs, program)())
+"""
+
 
 def imported_with(root: str, *modules: str, **environment: str) -> set[str]:
     """Import *modules* in a new interpreter that finds only what `pip install ROOT` installs.
@@ -199,16 +222,61 @@ def test_what_every_process_requires_each_one_of_a_cloud_imports(extra: str) -> 
     assert always <= imported(extra)
 
 
+def test_every_program_is_started_with_or_without_its_libraries() -> None:
+    points = distribution("gsaas").entry_points.select(group="console_scripts")
+    scripts = {point.name for point in points}
+    assert {f"gsaas-{program}" for program in NEEDED} == scripts
+
+
+@pytest.mark.parametrize("program", NEEDED)
+def test_a_program_without_its_libraries_names_the_extra_that_brings_them(
+    program: str, tmp_path: Path
+) -> None:
+    options = ["--help"]
+    if program == "manage":  # on a GPU host it proves the host, without a database
+        options = ["db", "upgrade"]
+    if program == "standalone":  # it imports them when it starts, which takes root
+        if os.geteuid() != 0:
+            pytest.skip("gsaas-standalone says first that it needs root")
+        options = [f"--state-dir={tmp_path}"]
+    found = subprocess.run(
+        [sys.executable, "-c", BARE + START, " ".join(installed_with("gsaas")), program, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = rf"gsaas-{program}: the library \w+ is not installed; this program needs "
+    said += rf"gsaas\[{NEEDED[program]}\]: install that into {re.escape(sys.prefix)}\n"
+    assert re.fullmatch(said, found.stderr), found.stderr
+    assert found.returncode == (255 if program == "status" else 1)
+
+
 @pytest.mark.parametrize("extra", ["rodvr", "monitor"])
 def test_an_agent_needs_nothing_of_a_controller(extra: str) -> None:
     assert not installed_with(f"gsaas[{extra}]") & CONTROLLERS_ONLY
 
 
-def test_the_client_starts_with_its_own_requirements_and_without_the_service() -> None:
-    modules = [
+def client_modules() -> list[str]:
+    return [
         ".".join(path.relative_to(REPOSITORY / "client").with_suffix("").parts)
         for path in (REPOSITORY / "client" / "gsaasclient").rglob("*.py")
     ]
+
+
+def is_of_openstack(module: str) -> bool:
+    """Whether *module* is of the commands `openstack gpu …`, which the extra osc is for."""
+    return module.startswith("gsaasclient.osc") and not module.endswith(".plugin")
+
+
+def test_the_client_starts_with_its_own_requirements_and_without_the_service() -> None:
+    modules = [module for module in client_modules() if not is_of_openstack(module)]
     read = imported_with("python-gsaasclient", *modules, "openstack.config", "openstack.connection")
     assert "python-gsaasclient" in read
-    assert "gsaas" not in installed_with("python-gsaasclient")
+    assert not {"gsaas", "python-openstackclient"} & installed_with("python-gsaasclient")
+
+
+def test_the_commands_of_openstack_start_with_what_their_extra_installs() -> None:
+    modules = [module for module in client_modules() if is_of_openstack(module)]
+    read = imported_with("python-gsaasclient[osc]", *modules, "openstackclient.shell")
+    assert {"python-openstackclient", "osc-lib"} <= read
+    assert "gsaas" not in installed_with("python-gsaasclient[osc]")

@@ -130,13 +130,20 @@ class Cloud:
         assert self.run("--clean").returncode == 0
 
     def call(
-        self, method: str, path: str, body: Any = None, user: str = "", token: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        user: str = "",
+        token: str | None = None,
+        version: str = "1.0",
     ) -> tuple[int, Any]:
         """Send a request to the API; return HTTP status and body."""
         credentials = json.loads((self.state_dir / f"credentials{user}.json").read_text())
         headers = {
             "X-Auth-Token": token or credentials["token"],
             "Content-Type": "application/json",
+            "OpenStack-API-Version": f"gpu-scheduling {version}",
         }
         address = urlsplit(credentials["url"])
         with entered(self.home):

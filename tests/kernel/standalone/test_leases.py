@@ -39,6 +39,24 @@ def test_an_unmapped_masked_address_is_refused_at_once_and_counted(cloud):
     until(lambda: cloud.lease(lease)["dropped_packets"] == counted, "the endpoint's report")
 
 
+def test_a_connection_of_a_vm_is_in_the_readings_of_its_lease(cloud):
+    lease = cloud.launch(count=1)
+    (device,) = lease["devices"]
+    program = cloud.keep_connection(lease, device["masked_address"])
+
+    def path() -> dict | None:
+        status, answer = cloud.call("GET", f"/v1/leases/{lease['id']}/readings", version="1.5")
+        assert status == 200
+        return next((each["path"] for each in answer["readings"]["series"][0]["points"]), None)
+
+    try:
+        until(path, "a report of what passed the path", patience=120.0)
+        assert path()["connections"] == 1
+    finally:
+        program.terminate()
+        program.wait()
+
+
 def test_a_vm_cannot_reach_a_gpu_host_by_its_real_address(cloud):
     lease = cloud.launch(count=1)
     assert cloud.greeting(lease, REAL)["error"] in {"OSError", "TimeoutError"}

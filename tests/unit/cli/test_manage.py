@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,32 @@ def test_a_directory_that_is_not_there_is_no_place_for_sqlite(complaint, tmp_pat
 )
 def test_a_kind_of_database_without_its_driver_cannot_be_asked(complaint, url: str):
     assert complaint(f"connection = {url}").startswith(f"gsaas-manage: cannot connect to {url}: ")
+
+
+@pytest.mark.parametrize(
+    ("url", "todo"),
+    [
+        ("mysql+pymysql://db/gsaas", "install gsaas[mysql], which brings it"),
+        ("postgresql+psycopg://db/gsaas", "install gsaas[postgresql], which brings it"),
+        (
+            "postgresql+psycopg2://db/gsaas",
+            "begin the URL with postgresql+psycopg:// and install gsaas[postgresql], which brings that driver",
+        ),
+        (
+            "mysql://db/gsaas",
+            "begin the URL with mysql+pymysql:// and install gsaas[mysql], which brings that driver",
+        ),
+    ],
+)
+def test_a_driver_that_is_not_installed_is_named_with_the_extra_that_brings_one(
+    complaint, monkeypatch: pytest.MonkeyPatch, url: str, todo: str
+):
+    for module in ("pymysql", "MySQLdb", "psycopg", "psycopg2"):
+        monkeypatch.setitem(sys.modules, module, None)  # importing it fails
+    said = complaint(f"connection = {url}")
+    assert said.startswith(f"gsaas-manage: cannot connect to {url}: import of ")
+    assert said.endswith(f"; {todo}\n")
+    assert said.count("\n") == 1
 
 
 def test_a_configuration_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]):
