@@ -40,12 +40,13 @@ from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.route import PATH_PARAMETER, Route
 from gsaas.api.schemas import common
 from gsaas.api.service import ApiService, EngineNotifier
-from gsaas.api.stored_leases import StoredLeases
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.plain_servers import PlainServers
+from gsaas.gpgpums.stored_leases import StoredLeases
 from gsaas.grants import keyring
 from gsaas.metrics import counted
 from gsaas.notifications.emitter import Notifications
@@ -86,6 +87,8 @@ def create_app(
     are shared by all threads.
     """
     document = openapi.document(routes.ROUTES)
+    quotas, decisions = limits.load(conf), DecisionCache(rbac.enforcer(conf))
+    stored = StoredLeases(database, conf.api.most_leases_stored)
     service = ApiService(
         conf,
         database,
@@ -93,14 +96,24 @@ def create_app(
         engine,
         cloud,
         remoting,
-        limits.load(conf),
-        DecisionCache(rbac.enforcer(conf)),
+        quotas,
+        decisions,
         document,
         subscriptions or LeaseSubscriptions(conf.queue.long_polls),
         QueueEstimates(database),
         keyring.from_conf(conf),
         notifications or Notifications(conf, database),
-        StoredLeases(database, conf.api.most_leases_stored),
+        stored,
+        PlainServers.from_conf(
+            conf,
+            database,
+            claims,
+            cloud,
+            remoting,
+            quotas=quotas,
+            stored=stored,
+            may_launch=decisions.may_launch,
+        ),
         health.load_backends(conf),
     )
     app = flask.Flask(__name__, static_folder=None)
@@ -137,6 +150,7 @@ def _view(
             context,
             base_url=_base_url(service.conf, flask_request),
             server_port=int(flask_request.environ.get("SERVER_PORT") or 0),
+            began=flask.g.started_at,
         )
         request.is_disconnected = functools.partial(
             disconnects.is_disconnected, flask_request.environ

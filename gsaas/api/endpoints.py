@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gsaas.api.request import ApiRequest, ApiResponse
@@ -10,6 +11,7 @@ from gsaas.api.times import iso
 from gsaas.db import endpoints, models
 
 PATH = "/v1/endpoints"
+_NOTHING_DROPPED = {"unmapped": 0, "refused": 0}
 
 
 def index(request: ApiRequest) -> ApiResponse:
@@ -42,6 +44,11 @@ def _endpoint(endpoint: models.EndpointRow) -> dict[str, Any]:
         "bindings": {"installed": installed, "pending": len(bindings) - installed},
         "problems": list(endpoint.report.get("problems", [])),
         "dropped_packets": {
-            port_id: binding["dropped_packets"] for port_id, binding in bindings.items()
+            port_id: dropped_packets(binding) for port_id, binding in bindings.items()
         },
     }
+
+
+def dropped_packets(binding: Mapping[str, Any]) -> dict[str, int]:
+    """Return the packets that were dropped, by each reason, of one binding in the report of an endpoint."""
+    return {**_NOTHING_DROPPED, **binding.get("dropped_packets", {})}

@@ -103,6 +103,8 @@ def _gsaas_error(error: exceptions.GsaasError) -> flask.Response:
     more: dict[str, Any] = {}
     if "details" in error.facts:
         more["gsaas"] = error.facts["details"]
+    if "title" in error.facts:
+        more["title"] = error.facts["title"]
     if isinstance(error, UnsupportedVersion):
         more["min_version"] = error.facts["min_version"]
         more["max_version"] = error.facts["max_version"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import orm
+
 from gsaas.api.rbac import hosts as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.conf import agent
-from gsaas.db import gpus, hosts, models
+from gsaas.db import clock, gpus, hosts, models
 from gsaas.db.database import retried
 
 PATH = "/v1/hosts"
@@ -29,7 +31,7 @@ def index(request: ApiRequest) -> ApiResponse:
                 marker=request.query.get("marker"),
                 sort=sort,
             )
-            body["hosts"] = [_host(request, host) for host in found[: request.page_size]]
+            body["hosts"] = [_host(request, session, host) for host in found[: request.page_size]]
             if len(found) > request.page_size:
                 body["hosts_links"] = request.next_page(PATH, body["hosts"][-1]["name"])
     return ApiResponse(200, body)
@@ -38,7 +40,7 @@ def index(request: ApiRequest) -> ApiResponse:
 def show(request: ApiRequest, name: str) -> ApiResponse:
     """Show one host."""
     with request.service.database.read() as session:
-        return ApiResponse(200, {"host": _host(request, hosts.get(session, name))})
+        return ApiResponse(200, {"host": _host(request, session, hosts.get(session, name))})
 
 
 @retried
@@ -47,7 +49,7 @@ def update(request: ApiRequest, name: str) -> ApiResponse:
     body = request.body["host"]
     with request.service.database.write() as session:
         host = hosts.set_disabled(session, name, body["disabled"], body.get("disabled_reason"))
-        shown = _host(request, host)
+        shown = _host(request, session, host)
     if not body["disabled"]:
         request.service.claims.queue.advance()  # a queued request may fit now
     return ApiResponse(200, {"host": shown})
@@ -74,7 +76,7 @@ def delete(request: ApiRequest, name: str) -> ApiResponse:
     return ApiResponse(202, {"forgotten": shown})
 
 
-def _host(request: ApiRequest, host: models.HostRow) -> dict[str, Any]:
+def _host(request: ApiRequest, session: orm.Session, host: models.HostRow) -> dict[str, Any]:
     offered = [
         gpu for gpu in host.gpus if not (gpu.disabled or gpu.withdrawn_reason or host.disabled)
     ]
@@ -90,10 +92,15 @@ def _host(request: ApiRequest, host: models.HostRow) -> dict[str, Any]:
         "monitor_seen_at": iso(host.monitor_seen_at),
         "monitor_interval": host.monitor_interval,
         "problems": host.monitor_problems,
-        "silent": _silent(host, request.service.conf.gpgpums.heartbeat_timeout),
+        "silent": _silent(request, session, host),
     }
 
 
-def _silent(host: models.HostRow, timeout: int) -> bool:
+def _silent(request: ApiRequest, session: orm.Session, host: models.HostRow) -> bool:
     """Return whether the host's monitor has stopped reporting; False for a host without GPUs: it needs no monitor."""
-    return bool(host.gpus) and hosts.is_silent(host.monitor_seen_at, host.monitor_interval, timeout)
+    return bool(host.gpus) and hosts.is_silent(
+        host.monitor_seen_at,
+        host.monitor_interval,
+        request.service.conf.gpgpums.heartbeat_timeout,
+        clock.now(session.connection()),
+    )

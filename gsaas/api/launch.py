@@ -73,7 +73,7 @@ def _new_lease(request: ApiRequest, body: dict[str, Any], gpu_request: Request) 
     """Return a lease with what the caller decides; the claim sets the other attributes."""
     lease_id = str(uuid.uuid4())
     consumer = body.get("consumer", {})
-    now = timeutils.utcnow()
+    now = request.service.database.now()
     return Lease(
         id=lease_id,
         project_id=request.project_id,

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from oslo_utils import timeutils
 from sqlalchemy import Connection
 
-from gsaas.api import cgpus, degraded, queue
+from gsaas.api import cgpus, degraded, microversions, queue, readings
+from gsaas.api.endpoints import dropped_packets
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest
 from gsaas.api.service import ApiService
 from gsaas.api.times import iso
-from gsaas.db import endpoints
+from gsaas.db import clock, endpoints
 from gsaas.db.leases import RecordedEvent
+from gsaas.db.readings import Intervals
 from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, Lease
@@ -25,10 +27,16 @@ GATE, GRANT, LEASE = "GSAAS_GATE", "GSAAS_GRANT", "GSAAS_LEASE"
 """Variables of a lease's environment: the gate's HOST:PORT, the grant, and the lease's id."""
 
 
-def show_lease(request: ApiRequest, connection: Connection | None, lease: Lease) -> dict[str, Any]:
+def show_lease(
+    request: ApiRequest,
+    connection: Connection | None,
+    lease: Lease,
+    newest: Mapping[str, Intervals] | None = None,
+) -> dict[str, Any]:
     """Return *lease* as JSON; only admins see its placement.
 
-    *connection* may be None for a lease that is not in the queue and has no binding.
+    *connection* may be None for a lease that is not in the queue and has no binding. *newest* are the newest readings
+    of it and other leases, which are read here if they are not given.
     """
     show_placement = request.allows(rbac.SHOW_PLACEMENT, target(lease))
     server = {"id": lease.server_id}
@@ -56,11 +64,12 @@ def show_lease(request: ApiRequest, connection: Connection | None, lease: Lease)
         "access": lease.access,
         "server": server if lease.has_server else None,
         "consumer": None if lease.has_server else _consumer(lease),
-        **_degraded(request, lease, show_placement),
+        **_degraded(request, connection, lease, show_placement),
         "devices": [_device(lease, claim, show_placement) for claim in lease.claims],
         "fault": fault,
         "dropped_packets": _dropped_packets(connection, lease),
         "timings": _timings(lease),
+        **_readings(request, connection, lease, newest),
         "links": [request.link(f"{PATH}/{lease.id}")],
     }
 
@@ -86,7 +95,7 @@ def environment(service: ApiService, lease: Lease) -> dict[str, str]:
         return variables
     own = {LEASE: lease.id}
     if lease.access == Access.DIRECT and service.keyring and lease.admitted_address is None:
-        own[GRANT] = service.keyring.sign(lease.id, lease.project_id, timeutils.utcnow())
+        own[GRANT] = service.keyring.sign(lease.id, lease.project_id, service.database.now())
         if port := service.conf.grants.gate_port:
             own[GATE] = f"{lease.claims[0].gpu.host.gpu_address}:{port}"
     return {**own, **variables}
@@ -105,9 +114,13 @@ def _consumer(lease: Lease) -> dict[str, Any]:
     }
 
 
-def _degraded(request: ApiRequest, lease: Lease, show_placement: bool) -> dict[str, Any]:
+def _degraded(
+    request: ApiRequest, connection: Connection | None, lease: Lease, show_placement: bool
+) -> dict[str, Any]:
     """Return whether the lease is degraded, and why if the caller may see GPUs and hosts."""
-    reasons = degraded.reasons(lease, request.service.conf.gpgpums.heartbeat_timeout)
+    service = request.service
+    now = service.database.now() if connection is None else clock.now(connection)
+    reasons = degraded.reasons(lease, service.conf.gpgpums.heartbeat_timeout, now)
     return {"degraded": bool(reasons), **({"degraded_reasons": reasons} if show_placement else {})}
 
 
@@ -133,12 +146,26 @@ def _dropped_packets(connection: Connection | None, lease: Lease) -> dict[str, i
     if connection is None or lease.bound_host is None or lease.port_id is None:
         return None
     report = endpoints.report_of(connection, lease.bound_host) or {}
-    bindings = report.get("bindings", {})
-    dropped: dict[str, int] | None = bindings.get(lease.port_id, {}).get("dropped_packets")
-    return dropped
+    binding = report.get("bindings", {}).get(lease.port_id)
+    return None if binding is None else dropped_packets(binding)
 
 
 def _timings(lease: Lease) -> dict[str, float]:
     """Return the seconds of the phases that the launch has completed, in the order in which they begin."""
     seconds = lease.timings or {}
     return {phase: seconds[phase] for phase in timings.PHASES if phase in seconds}
+
+
+def _readings(
+    request: ApiRequest,
+    connection: Connection | None,
+    lease: Lease,
+    newest: Mapping[str, Intervals] | None,
+) -> dict[str, Any]:
+    """Return the fields that follow from the newest readings; none for an older microversion."""
+    if not request.supports(microversions.READINGS):
+        return {}
+    now = request.service.database.now() if connection is None else clock.now(connection)
+    if newest is None:
+        newest = {} if connection is None else readings.newest(connection, [lease], now)
+    return readings.summary(lease, newest, now)

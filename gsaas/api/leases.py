@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
 
 from gsaas import exceptions
-from gsaas.api import idempotency, lease_view, long_polls
+from gsaas.api import idempotency, lease_view, long_polls, microversions, queue
+from gsaas.api import readings as lease_readings
 from gsaas.api.launch import launch
 from gsaas.api.lease_view import PATH, show_lease
 from gsaas.api.rbac import leases as rbac
@@ -18,8 +19,10 @@ from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.schemas import leases as schemas
 from gsaas.api.times import iso, parse
 from gsaas.cloudinit.environment import shell_exports
-from gsaas.db import leases
+from gsaas.db import clock, leases
+from gsaas.db import readings as stored_readings
 from gsaas.db.database import Database, retried
+from gsaas.db.readings import Intervals
 from gsaas.metrics import counted
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -93,7 +96,10 @@ def index(request: ApiRequest) -> ApiResponse:
             sort=sort,
             **filters,
         )
-        shown = [show_lease(request, connection, lease) for lease in found[:page_size]]
+        found_readings = _newest_readings(request, connection, found[:page_size])
+        shown = [
+            show_lease(request, connection, lease, found_readings) for lease in found[:page_size]
+        ]
     body: dict[str, Any] = {"leases": shown}
     if len(found) > page_size:
         body["leases_links"] = request.next_page(PATH, shown[-1]["id"])
@@ -130,6 +136,52 @@ def environment(request: ApiRequest, lease_id: str) -> ApiResponse:
             return ApiResponse(200, _dotenv(variables))
         case _:
             return ApiResponse(200, {"environment": variables})
+
+
+def readings(request: ApiRequest, lease_id: str) -> ApiResponse:
+    """Show what the cGPUs of a lease did in the last hour and in the last day."""
+    with request.service.database.reading() as connection:
+        lease = _find(request, connection, lease_id, rbac.SHOW_READINGS)
+        intervals = stored_readings.of_lease(connection, lease_id)
+        now = clock.now(connection)
+    return ApiResponse(200, {"readings": lease_readings.describe(lease, intervals, now)})
+
+
+def _newest_readings(
+    request: ApiRequest, connection: Connection, found: Collection[Lease]
+) -> Mapping[str, Intervals]:
+    """Return the newest readings of these leases, read at once; nothing for a microversion that does not show them."""
+    if not request.supports(microversions.READINGS):
+        return {}
+    return lease_readings.newest(connection, found, clock.now(connection))
+
+
+def update(request: ApiRequest, lease_id: str) -> ApiResponse:
+    """Give a lease another name, or another priority while it is in the queue."""
+    changes = request.body["lease"]
+    if "priority" in changes:
+        queue.check_priority(request, changes["priority"])
+    with request.service.database.reading() as connection:
+        _find(request, connection, lease_id, rbac.UPDATE)
+    _change(request.service.database, lease_id, changes)
+    if "priority" in changes:
+        request.service.claims.queue.advance()  # another request may be the next now
+    with request.service.database.reading() as connection:
+        shown = show_lease(request, connection, leases.get(connection, lease_id))
+    return ApiResponse(200, {"lease": shown})
+
+
+@retried
+def _change(database: Database, lease_id: str, changes: Mapping[str, Any]) -> None:
+    """Write *changes* of a lease. Raises `LeaseReleased`, and `LeaseNotQueued` for a priority that has no effect."""
+    with database.writing() as connection:
+        lease = leases.lock(connection, lease_id)
+        if lease.status == Status.RELEASED:
+            raise exceptions.LeaseReleased(id=lease_id)
+        if "priority" in changes and lease.status != Status.QUEUED:
+            raise exceptions.LeaseNotQueued(id=lease_id, status=lease.status)
+        if changes:
+            leases.write(connection, lease.with_(**changes), *changes)
 
 
 def delete(request: ApiRequest, lease_id: str) -> ApiResponse:

@@ -18,7 +18,7 @@ from gsaas.api import errors
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3))
+HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
@@ -27,9 +27,15 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3))
 1.2: an operator may consent to the move of a GPU to another host; GPUs have `reported_by`.
 1.3: a launch takes the header `Idempotency-Key`. It has the same effect with any older microversion: a client finds out
      by this number whether a launch may be repeated.
+1.4: the name of a lease can be changed, and its priority while it is in the queue.
+1.5: leases have `idle_since` and `reading`, and readings of the last day.
 """
 ADOPTION = "1.2"
 """The microversion that has the consent to moves of GPUs."""
+CHANGED_LEASES = "1.4"
+"""The microversion that has changes of leases."""
+READINGS = "1.5"
+"""The microversion that has readings of leases."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""

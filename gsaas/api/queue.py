@@ -67,7 +67,7 @@ def wait_policy(request: ApiRequest, body: dict[str, Any]) -> WaitPolicy | None:
     Raises `BadRequest` for `attended` without `wait` and for a priority out of bounds; `Forbidden` for a priority that
     the caller may not use.
     """
-    _check_priority(request, body.get("priority", 0))
+    check_priority(request, body.get("priority", 0))
     if "wait" not in body:
         if body.get("attended"):
             raise exceptions.BadRequest(
@@ -85,7 +85,8 @@ def wait_policy(request: ApiRequest, body: dict[str, Any]) -> WaitPolicy | None:
     return WaitPolicy(until, attended, options.most_per_project, options.most_kb_per_project)
 
 
-def _check_priority(request: ApiRequest, priority: int) -> None:
+def check_priority(request: ApiRequest, priority: int) -> None:
+    """Raise `BadRequest` for a priority out of bounds, and `Forbidden` for one that the caller may not use."""
     options = request.service.conf.queue
     if not options.lowest_priority <= priority <= options.highest_priority:
         raise exceptions.BadRequest(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,8 @@ class ApiRequest:
     """The start of every link, without a slash at the end."""
     server_port: int
     """The TCP port that received it; 0 for a socket without one."""
+    began: float = field(default_factory=time.perf_counter)
+    """When it arrived, as `time.perf_counter` counts: before its caller was authenticated."""
     microversion: str = microversions.OLDEST
     """The microversion that it asks for."""
     query: dict[str, Any] = field(default_factory=dict)

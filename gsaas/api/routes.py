@@ -25,6 +25,7 @@ from gsaas.api import (
     schemas,
     settings,
     usage,
+    vendordata,
     versions,
 )
 from gsaas.api.route import Route
@@ -76,6 +77,26 @@ ROUTES = (
         query=schemas.leases.ENVIRONMENT_QUERY,
         errors=(409,),
         text=True,
+    ),
+    Route(
+        "GET",
+        "/v1/leases/{lease_id}/readings",
+        leases.readings,
+        rbac.leases.SHOW_READINGS,
+        200,
+        schemas.readings.SHOWN,
+        since=microversions.READINGS,
+    ),
+    Route(
+        "PATCH",
+        "/v1/leases/{lease_id}",
+        leases.update,
+        rbac.leases.UPDATE,
+        200,
+        schemas.leases.ONE,
+        body=schemas.leases.UPDATE,
+        errors=(409,),
+        since=microversions.CHANGED_LEASES,
     ),
     Route(
         "DELETE",
@@ -248,5 +269,16 @@ ROUTES = (
         200,
         schemas.usage.SHOWN,
         query=schemas.usage.SHOW,
+    ),
+    # Nova asks without a microversion: this is in each of them.
+    Route(
+        "POST",
+        "/v1/vendordata",
+        vendordata.show,
+        rbac.vendordata.SHOW,
+        200,
+        schemas.vendordata.ANSWER,
+        body=schemas.vendordata.ASK,
+        errors=(404, 409),
     ),
 )

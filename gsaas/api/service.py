@@ -12,12 +12,13 @@ from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension
 
 from gsaas.api.estimates import QueueEstimates
 from gsaas.api.rbac.decisions import DecisionCache
-from gsaas.api.stored_leases import StoredLeases
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.plain_servers import PlainServers
+from gsaas.gpgpums.stored_leases import StoredLeases
 from gsaas.grants.keyring import Keyring
 from gsaas.limits.base import Limits
 from gsaas.notifications.emitter import Notifications
@@ -62,6 +63,8 @@ class ApiService:
     """Signs and verifies grants."""
     notifications: Notifications
     stored_leases: StoredLeases
+    plain_servers: PlainServers | None
+    """None: servers that GSaaS has not made get no cGPUs."""
     health_backends: Sequence[HealthcheckBaseExtension]
     """What the health check asks besides the database."""
 

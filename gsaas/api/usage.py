@@ -6,8 +6,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 
-from oslo_utils import timeutils
-
 from gsaas import exceptions
 from gsaas.api import times
 from gsaas.api.rbac import usage as rbac
@@ -18,7 +16,7 @@ from gsaas.objects.usage import ProjectUsage
 
 def show(request: ApiRequest) -> ApiResponse:
     """Show the usage of the caller's project in a period, or of every project if the caller may see it."""
-    now = timeutils.utcnow()
+    now = request.service.database.now()
     start, end = _period(request, now)
     own = request.project_id
     all_projects = request.allows(rbac.SHOW_ALL_PROJECTS)

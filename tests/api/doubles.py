@@ -15,6 +15,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects import lifecycle
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.plain_server import PlainServer
 
 
 class MemoryCloud(Cloud):
@@ -25,6 +26,8 @@ class MemoryCloud(Cloud):
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = tuple(hosts)
         self.servers: dict[str, Server] = {}
+        self.plain: dict[str, PlainServer] = {}
+        """Servers that their owners have made, by id."""
         self.asked: list[dict[str, Any]] = []
         """The server fields of each server that was made, in order."""
 
@@ -58,6 +61,9 @@ class MemoryCloud(Cloud):
 
     def find(self, owner: Owner) -> Server | None:
         return self.servers.get(owner.lease_id)
+
+    def plain_server(self, server_id: str) -> PlainServer | None:
+        return self.plain.get(server_id)
 
     def delete(self, owner: Owner) -> None:
         self.servers.pop(owner.lease_id, None)

@@ -149,6 +149,21 @@ def test_a_lease_shows_what_its_host_dropped_of_its_packets(world):
     assert lease["dropped_packets"] == {"unmapped": 3, "refused": 0}
 
 
+@pytest.mark.parametrize(
+    "told", [{}, {"dropped_packets": {}}, {"dropped_packets": {"unmapped": 3}}]
+)
+def test_a_lease_shows_all_counts_of_dropped_packets_when_its_host_reports_only_some(world, told):
+    lease_id = world.launch()["id"]
+    world.engine.settle()
+    server = world.cloud.servers[lease_id]
+    report = {"bindings": {server.port.id: {"installed": True, **told}}, "problems": []}
+    with world.database.write() as session:
+        endpoints.register(session, server.host, report)
+    lease = world.call("member", "GET", f"/v1/leases/{lease_id}").json["lease"]
+    unmapped = told.get("dropped_packets", {}).get("unmapped", 0)
+    assert lease["dropped_packets"] == {"unmapped": unmapped, "refused": 0}
+
+
 @pytest.mark.parametrize("format", ["json", "shell", "dotenv"])
 def test_the_environment_reads_the_same_in_every_format(world, format):
     lease_id = world.launch(count=2, mode="shared", memory_mb=1024)["id"]

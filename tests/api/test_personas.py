@@ -39,8 +39,11 @@ MATRIX = {
     ("GET", "/v1/leases/{lease_id}"):    "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",
     ("GET", "/v1/leases/{lease_id}/environment"):
                                          "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("GET", "/v1/leases/{lease_id}/readings"):
+                                         "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",
     ("POST", "/v1/leases/{lease_id}/keepalive"):
                                          "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("PATCH", "/v1/leases/{lease_id}"):  "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("DELETE", "/v1/leases/{lease_id}"): "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("POST", "/v1/grants/redeem"):       "401 403 403 403 403 ok  ok  | 403 403 403 ok  ok",
     ("GET", "/v1/queue"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
@@ -62,6 +65,7 @@ MATRIX = {
     ("PATCH", "/v1/settings"):           "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("GET", "/v1/limits"):               "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/usage"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("POST", "/v1/vendordata"):          "401 403 403 403 403 ok  ok  | 403 403 403 ok  ok",
 }  # fmt: skip
 """The status of each persona's response; ok is the route's own status without an error."""
 
@@ -77,6 +81,7 @@ READERS = [name for name, (_, roles) in CALLERS.items() if roles and "admin" not
 
 BODIES = {
     ("POST", "/v1/leases"): {"lease": {"cgpus": {"count": 1, "mode": "shared", "memory_mb": 1}}},
+    ("PATCH", "/v1/leases/{lease_id}"): {"lease": {"name": "renamed"}},
     ("POST", "/v1/checks"): {"check": {"count": 1}},
     ("POST", "/v1/grants/redeem"): {"grant": {"key": "", "address": "192.0.2.1"}},
     ("PATCH", "/v1/gpus/{uuid}"): {"gpu": {"disabled": False}},
@@ -84,6 +89,7 @@ BODIES = {
     ("PATCH", "/v1/policies"): {"policies": {"default": None}},
     ("PATCH", "/v1/hosts/{name}"): {"host": {"disabled": False}},
     ("PATCH", "/v1/settings"): {"settings": {"monitor_interval": 5}},
+    ("POST", "/v1/vendordata"): {"instance-id": IDS["lease_id"], "project-id": "blue"},
 }
 
 
@@ -146,7 +152,7 @@ def test_each_persona_is_answered_as_the_matrix_says(world, standing, route, per
     elif expected == "403":
         assert route.rule in error["detail"]
     else:
-        unknown = world.call(persona, route.method, address(route), body)
+        unknown = world.call(persona, route.method, address(route), body, headers=newest)
         assert error["detail"].replace(lease_id, "") == only_error(unknown)["detail"].replace(
             IDS["lease_id"], ""
         )

@@ -14,7 +14,7 @@ from tests.api.world import CALLERS, token
 
 REFERENCE = (Path(__file__).parents[2] / "doc" / "api.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"```http\n(?P<request>.*?)```\n\n```http\n(?P<answer>.*?)```", re.DOTALL)
-CHANGING = {"id", "request_id", "Location"}
+CHANGING = {"id", "lease_id", "request_id", "Location"}
 """Fields whose values differ in every run."""
 
 

@@ -107,6 +107,7 @@ def test_gpus_are_sorted_by_what_is_claimed_of_them(world):
         ("leases?sort_dir=asc", "sort_dir is given 1 times"),
         ("leases?changes-since=yesterday", "changes-since"),
         ("leases?changes-since=2026-02-30", "changes-since"),
+        ("leases?changes-since=2026-01-01T00:00:00+02:00", "an offset, whose + is %2B in a URL"),
         ("gpus?sort_key=leases", "one of uuid, host"),
     ],
 )

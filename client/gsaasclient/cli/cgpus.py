@@ -9,6 +9,7 @@ from gsaasclient.cli.parser import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 
@@ -19,6 +20,20 @@ FIELDS = {
     "host": "host",
 }
 """The API's fields by option; a field is left out where its option is not given."""
+
+OPTIONS = {
+    "count": "-ncgpus",
+    "memory_mb": "-poolmem",
+    "mode": "-mode",
+    "locality": "-locality",
+    "hosts": "-hosts",
+    "gpu_model": "-model",
+    "compute_capability": "-capability",
+    "host": "-host",
+}
+"""The options by field of a request that an error message repeats: without the policy, which it does not repeat."""
+DEFAULTS = {"mode": "exclusive", "locality": "any", "hosts": "any"}
+"""The values of fields that a request need not name."""
 
 
 def from_options(args: SimpleNamespace) -> dict[str, Any]:
@@ -42,25 +57,20 @@ def from_options(args: SimpleNamespace) -> dict[str, Any]:
     return cgpus
 
 
-def to_options(cgpus: dict[str, Any]) -> str:
-    """Return the options that request *cgpus*; those with their default values are left out."""
-    words = [f"-ncgpus={cgpus['count']}"]
-    if cgpus.get("memory_mb") is not None:
-        words.append(f"-poolmem={cgpus['memory_mb']}")
-    if cgpus.get("mode", "exclusive") != "exclusive":
-        words.append(f"-mode={cgpus['mode']}")
-    if cgpus.get("locality", "any") != "any":
-        words.append(f"-locality={cgpus['locality']}")
-    if cgpus.get("hosts", "any") != "any":
-        words.append(f"-hosts={cgpus['hosts']}")
-    for option, field in FIELDS.items():
-        if option != "policy" and cgpus.get(field) is not None:
-            words.append(f"-{option}={_quoted(cgpus[field])}")
+def to_options(cgpus: dict[str, Any], options: Mapping[str, str] = OPTIONS) -> str:
+    """Return the command line that requests *cgpus*; what is default is left out. *options* are those by field."""
+    words = []
+    for field, option in options.items():
+        value = cgpus.get(field)
+        if value is not None and value != DEFAULTS.get(field):
+            words.append(f"{option}={_quoted(str(value))}")
     return " ".join(words)
 
 
 def _quoted(value: str) -> str:
     """Return *value* quoted for a shell, where it needs quotes."""
+    if value.isascii() and value.isalnum():
+        return value
     # Imported here, because most commands quote nothing.
     from shlex import quote
 

@@ -512,6 +512,59 @@ midnight, or such as 2026-10-01T12:00:00Z; all times are UTC. A lease counts fro
 claimed until they are released, or until now.""",
         ),
         CommandSpec(
+            "slurm",
+            "what Slurm calls, so that its jobs get cGPUs (operators)",
+            handler="slurm.command:slurm",
+            usage="gsaas slurm prolog-slurmctld|prolog|epilog|reconcile [option ...]",
+            example="gsaas slurm reconcile",
+            options=(
+                Option(
+                    "program",
+                    "PROGRAM",
+                    "which one: prolog-slurmctld, prolog, epilog or reconcile",
+                    convert=one_of("prolog-slurmctld", "prolog", "epilog", "reconcile"),
+                ),
+                Option(
+                    "wait",
+                    "SECONDS",
+                    "prolog-slurmctld: wait in the queue for at most SECONDS, then have the job requeued "
+                    "(default: have it requeued at once)",
+                    convert=whole_number,
+                ),
+                Option(
+                    "domain",
+                    "SUFFIX",
+                    "prolog-slurmctld: what a node's name in GSaaS has after its name in Slurm, such as "
+                    ".example.org",
+                ),
+                Option(
+                    "folder",
+                    "FOLDER",
+                    "prolog, epilog: where the plug-in looks for environments (default: /run/gsaas/slurm)",
+                ),
+                Option(
+                    "grace",
+                    "SECONDS",
+                    "reconcile: how long a lease has to be without a job before it is released; 0: release it "
+                    "at once (default: 600)",
+                    convert=any_number,
+                ),
+                Option(
+                    "state",
+                    "FOLDER",
+                    "reconcile: where it keeps since when leases are without a job (default: /var/lib/gsaas-slurm)",
+                ),
+            ),
+            positional="program",
+            details="""
+prolog-slurmctld claims cGPUs for each node of a job, prolog fetches their environment on a node,
+and epilog releases them. reconcile releases the leases whose job has not had their node for a
+while, as after the failure of a node; a timer calls it on the controller.
+
+The job is described by the environment that Slurm gives its prologs. Failures are also written to
+the system log.""",
+        ),
+        CommandSpec(
             "settings",
             "show or change what can be changed while the service runs (administrators)",
             handler="settings:settings",

@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from gsaasclient.cli.cgpus import to_options
+from gsaasclient.cli.cgpus import OPTIONS, to_options
 from gsaasclient.cli.tables import INDENT, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from gsaasclient import ApiError
 
 
-def explain(error: ApiError) -> list[str]:
-    """Return lines to print under the message of *error*."""
+def explain(error: ApiError, options: Mapping[str, str] = OPTIONS) -> list[str]:
+    """Return lines to print under the message of *error*. *options* are those of the command line, by field."""
     facts = error.facts
-    lines = capacity(facts.get("filters") or [], facts.get("nearest"), facts.get("relaxed"))
+    lines = capacity(
+        facts.get("filters") or [], facts.get("nearest"), facts.get("relaxed"), options
+    )
     if error.status == 401:
         lines.append(f"{INDENT}the API does not accept the token of your credentials")
     if error.request_id:
@@ -24,17 +27,11 @@ def explain(error: ApiError) -> list[str]:
     return lines
 
 
-OPTIONS_OF_REQUIREMENTS = {
-    "locality": "-locality",
-    "gpu_model": "-model",
-    "compute_capability": "-capability",
-    "hosts": "-hosts",
-    "host": "-host",
-}
-
-
 def capacity(
-    filters: list[dict[str, Any]], nearest: dict[str, Any] | None, relaxed: str | None
+    filters: list[dict[str, Any]],
+    nearest: dict[str, Any] | None,
+    relaxed: str | None,
+    options: Mapping[str, str] = OPTIONS,
 ) -> list[str]:
     """Return how many GPUs each filter excluded, and the largest similar request that would fit now.
 
@@ -45,7 +42,7 @@ def capacity(
         rows = [(f["filter"], f["gpus"]) for f in filters]
         lines += table(("filter", "GPUs it left out"), rows).splitlines()
     if nearest:
-        option = OPTIONS_OF_REQUIREMENTS.get(relaxed or "", relaxed)
+        option = options.get(relaxed or "", relaxed)
         without = f", without {option}" if relaxed else ""
-        lines.append(f"{INDENT}this would fit now{without}: {to_options(nearest)}")
+        lines.append(f"{INDENT}this would fit now{without}: {to_options(nearest, options)}")
     return lines

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 from gsaasclient import Client, ClientError
 from gsaasclient.cli import leases
+from gsaasclient.cli.environments import merged
 from gsaasclient.cli.parser import UsageError
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ def run(client: Client, args: SimpleNamespace) -> NoReturn:
     sys.stdout.flush()
     command = ["ip", "netns", "exec", namespace, *args.remainder]
     try:
-        os.execvpe(command[0], command, {**os.environ, **variables})
+        os.execvpe(command[0], command, merged(os.environ, variables))
     except FileNotFoundError:
         raise ClientError("the program ip is not installed; install iproute2") from None
 

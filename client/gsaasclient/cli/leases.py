@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import sleep
+from time import monotonic, sleep
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, UnreachableError
 from gsaasclient.api import API_VERSION
-from gsaasclient.cli import cgpus, queue
+from gsaasclient.cli import cgpus, queue, readings
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import Progress, print_list, print_note, print_resource
 from gsaasclient.cli.paging import get_all
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     Lease = dict[str, Any]
     """A lease as the API shows it."""
 
-FIRST_POLL_INTERVAL, LONGEST_POLL_INTERVAL = 0.02, 1.0
-"""Seconds between two requests for the status of a lease; each interval is half as long again as the last."""
+INTERACTIVE_POLL, POLL = 2, 25
+"""Seconds for which the API may delay its answer: on a terminal, where the time is shown, and elsewhere."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+"""Seconds until an API is asked again that does not delay its answer, as too many clients wait; each pause is half as
+long again as the last."""
 UUID_LENGTH = 36
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
 """Why a lease is degraded, for callers to whom the API does not show the reasons."""
@@ -40,7 +43,11 @@ COLUMNS = (
     Column("name"),
     Column(
         "status",
-        text=lambda lease: lease["status"] + (", degraded" if lease["degraded"] else ""),
+        text=lambda lease: (
+            lease["status"]
+            + (", degraded" if lease["degraded"] else "")
+            + (", idle" if lease.get("idle_since") else "")
+        ),
     ),
     Column("project_id", "project"),
     Column("cgpus", "cGPUs", _of("cgpus", "count")),
@@ -55,6 +62,7 @@ COLUMNS = (
     Column("degraded"),
     Column("fault", value=_of("fault", "message")),
     Column("created_at", "since"),
+    Column("idle_since", "idle since", lambda lease: lease.get("idle_since"), optional=True),
 )
 SORTING_VERSION = "1.1"
 """The first microversion of the API that sorts lists, and lists what has changed."""
@@ -122,6 +130,15 @@ def terminate(client: Client, args: SimpleNamespace) -> int:
     return 0
 
 
+def release(client: Client, lease_id: str) -> None:
+    """Request the end of a lease; one that has ended already is no error. Raises `ClientError`."""
+    try:
+        client.request("DELETE", _path(lease_id))
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
 def list_all(client: Client, args: SimpleNamespace) -> int:
     """List every lease that matches the options, from all pages."""
     from urllib.parse import urlencode
@@ -138,8 +155,10 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
     query = urlencode({key: value for key, value in filters.items() if value}, doseq=True)
     path = "/v1/leases" + (f"?{query}" if query else "")
     # An API of an older release is asked for nothing that it does not know.
-    version = SORTING_VERSION if args.sort or args.changes_since else API_VERSION
-    leases = get_all(client, path, "leases", version)["leases"]
+    otherwise = SORTING_VERSION if args.sort or args.changes_since else API_VERSION
+    leases = readings.with_readings(
+        lambda version: get_all(client, path, "leases", version), otherwise
+    )["leases"]
     hint = None if leases else lambda: "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
     print_list(args, columns, leases, leases, hint)
     return 0
@@ -149,7 +168,10 @@ def show(client: Client, args: SimpleNamespace) -> int:
     """Show one lease and its events."""
     columns = select(COLUMNS, args.c)
     lease = find(client, require_id(args.id))
-    lease = client.request("GET", _path(lease["id"]))["lease"]
+    path = _path(lease["id"])
+    lease = readings.with_readings(lambda version: client.request("GET", path, version=version))[
+        "lease"
+    ]
     print_resource(args, columns, lease, lease, lambda: _describe_with_events(lease))
     return 0
 
@@ -265,21 +287,25 @@ def find(client: Client, name_or_id: str) -> Lease:
 
 
 def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lease:
-    """Poll a lease until *done* returns true for its status, showing the progress; return it as it is then.
+    """Wait until *done* returns true for the status of a lease, showing the progress; return it as it is then.
 
     Raises `UnreachableError` if the API goes away meanwhile; the message names the lease, which stays.
     """
-    interval = FIRST_POLL_INTERVAL
+    pause = FIRST_PAUSE
     with Progress() as progress:
+        seconds = INTERACTIVE_POLL if progress.interactive else POLL
         progress.show(lease["status"])
-        while not done(lease["status"]):
-            sleep(interval)
-            interval = min(interval * 1.5, LONGEST_POLL_INTERVAL)
+        while not done(status := lease["status"]):
+            query = f"while_status={status}&timeout={seconds}"
+            asked_at = monotonic()
             try:
-                lease = client.request("GET", _path(lease["id"]))["lease"]
+                lease = client.request("GET", f"{_path(lease['id'])}?{query}")["lease"]
             except UnreachableError as error:
                 raise UnreachableError(f"{error} The lease is {lease['id']}") from error
             progress.show(lease["status"])
+            if lease["status"] == status and monotonic() - asked_at < pause:
+                sleep(pause)
+                pause = min(pause * 1.5, LONGEST_PAUSE)
     return lease
 
 
@@ -304,6 +330,7 @@ def describe(lease: Lease) -> str:
         pairs.append(("degraded", "; ".join(lease.get("degraded_reasons", [UNKNOWN_REASON]))))
     if lease.get("fault"):
         pairs.append(("fault", f"{lease['fault']['message']}{_step(lease['fault'])}"))
+    pairs += _activity(lease)
     dropped = {reason: n for reason, n in (lease.get("dropped_packets") or {}).items() if n}
     if dropped:
         pairs.append(("dropped", ", ".join(f"{n} {reason}" for reason, n in dropped.items())))
@@ -315,6 +342,23 @@ def describe(lease: Lease) -> str:
     if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
         parts.append(_next_commands(lease))
     return "\n\n".join(parts)
+
+
+def _activity(lease: Lease) -> list[tuple[str, object]]:
+    """Return what is known of the use of the cGPUs."""
+    found: list[tuple[str, object]] = []
+    if lease.get("idle_since"):
+        found.append(("idle since", f"{readings.clock_time(lease['idle_since'])} UTC"))
+    busy, used = readings.utilisation(lease), readings.used_mb(lease)
+    if busy is not None or used is not None:
+        percent = "not known how" if busy is None else f"{busy:.0f} %"
+        found.append(("in use", f"{percent} busy, {'-' if used is None else used} MiB"))
+    sent = readings.per_second(readings.path(lease, "sent_bytes_per_second"))
+    received = readings.per_second(readings.path(lease, "received_bytes_per_second"))
+    if sent is not None and received is not None:
+        connections = readings.path(lease, "connections")
+        found.append(("path", f"{sent} sent, {received} received, connections: {connections}"))
+    return found
 
 
 def _durations(timings: dict[str, float]) -> str:

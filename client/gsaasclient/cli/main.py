@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 DEBUG_VARIABLE = "GSAAS_DEBUG"
+RENEW = "renew-token"
+"""What the program in C runs when its cached token is not accepted any more (launcher/python.h). Not for users."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,6 +53,8 @@ def _run(words: Sequence[str]) -> int:
 
         print(f"gsaas {version('python-gsaasclient')}")
         return DONE
+    if words == [RENEW]:
+        return _renew_token()
     try:
         command, values = parse(words, COMMANDS)
     except HelpRequested as request:
@@ -83,6 +87,18 @@ def _run(words: Sequence[str]) -> int:
     except ClientError as error:
         _print_error(str(error))
         return BUSY if isinstance(error, StillBusyError) else command.failure_status
+
+
+def _renew_token() -> int:
+    from gsaasclient import ClientError
+    from gsaasclient.credentials import KeystoneCredentials
+
+    try:
+        KeystoneCredentials(os.environ).renew()
+    except ClientError as error:
+        _print_error(str(error))
+        return FAILED
+    return DONE
 
 
 def _print_help(command: str | None, stream: TextIO, status: int) -> int:

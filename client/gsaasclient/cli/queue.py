@@ -7,11 +7,11 @@ import time
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, StillBusyError, UnreachableError
-from gsaasclient.api import new_key
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import Progress, print_list, table_of
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import FOREVER
+from gsaasclient.idempotency import new_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from gsaasclient import Client, ClientError
 from gsaasclient.cli import cgpus, keepalive, leases, queue
 from gsaasclient.cli.alloc import consumer_from_options, usable_environment
+from gsaasclient.cli.environments import merged
 from gsaasclient.cli.exit_statuses import RUN_FAILED
 from gsaasclient.cli.output import print_error
 from gsaasclient.cli.parser import UsageError
@@ -98,7 +99,7 @@ def _start(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     sys.stdout.flush()
-    return subprocess.Popen(command, env={**os.environ, **environment}, preexec_fn=prepare)
+    return subprocess.Popen(command, env=merged(os.environ, environment), preexec_fn=prepare)
 
 
 def _supervise(client: Client, lease_id: str, command: subprocess.Popen[bytes]) -> int:

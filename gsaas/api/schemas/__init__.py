@@ -18,9 +18,11 @@ from gsaas.api.schemas import (
     limits,
     policies,
     queue,
+    readings,
     servers,
     settings,
     usage,
+    vendordata,
     versions,
 )
 
@@ -36,8 +38,10 @@ __all__ = [
     "limits",
     "policies",
     "queue",
+    "readings",
     "servers",
     "settings",
     "usage",
+    "vendordata",
     "versions",
 ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gsaas.api.schemas import cgpus, common, queue, servers
+from gsaas.api.schemas import cgpus, common, queue, readings, servers
 from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
@@ -74,6 +74,22 @@ CREATE = common.record(
     }
 )
 
+UPDATE = common.record(
+    {
+        "lease": common.record(
+            {
+                "name": {**common.TEXT, "description": "Its new name; that of its VM stays."},
+                "priority": {
+                    **queue.PRIORITY,
+                    "description": "Its new priority, while it is in the queue; only admins may use one above 0.",
+                },
+            },
+            optional=("name", "priority"),
+            title="LeaseChange",
+        )
+    }
+)
+
 _TIMEOUT = {
     "type": "integer",
     "minimum": 0,
@@ -119,7 +135,7 @@ LIST = common.query(
             "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
             r"(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
             "description": "Only leases that have changed since then, RELEASED ones included: a date or a time in "
-            "ISO 8601, in UTC unless it has an offset, such as 2026-11-01T12:00:00Z.",
+            "ISO 8601, in UTC unless it has an offset, whose + is %2B in a URL: such as 2026-11-01T12:00:00Z.",
             **common.SINCE_1_1,
         },
         "server_id": {**common.TEXT, "description": "Only the lease with this server."},
@@ -238,13 +254,23 @@ LEASE_PROPERTIES = {
         "properties": {phase: {"type": "number"} for phase in timings.PHASES},
         "additionalProperties": False,
     },
+    "idle_since": {
+        **common.nullable(common.TIME),
+        "description": "Since when nothing has used it; null if it is in use, or that is not known. New in "
+        "microversion 1.5.",
+    },
+    "reading": {
+        **common.nullable(readings.POINT),
+        "description": "The newest reading; null if there was none in the last minutes. New in microversion 1.5.",
+    },
     "links": common.LINKS,
 }
-ADMIN_PROPERTIES = ("degraded_reasons",)
-LEASE = common.record(LEASE_PROPERTIES, optional=ADMIN_PROPERTIES, title="Lease")
+_SOMETIMES = ("degraded_reasons", "idle_since", "reading")
+"""Fields that only admins see, or that older microversions do not have."""
+LEASE = common.record(LEASE_PROPERTIES, optional=_SOMETIMES, title="Lease")
 LEASE_WITH_EVENTS = common.record(
     {**LEASE_PROPERTIES, "events": {"type": "array", "items": EVENT}},
-    optional=ADMIN_PROPERTIES,
+    optional=_SOMETIMES,
     title="LeaseWithStory",
 )
 
