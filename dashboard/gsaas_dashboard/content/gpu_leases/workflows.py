@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page that launches a lease: what GPUs, and what runs with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+from horizon import exceptions, forms, workflows
+
+from gsaas_dashboard import cloud
+from gsaas_dashboard.presentation import checks, launches
+
+MOST_CGPUS = 254
+"""Masked addresses of a lease with the default prefix: the service has the last word."""
+
+
+def number() -> Any:
+    """Return a field for a number without Horizon's buttons beside it, which screen readers cannot name."""
+    return forms.TextInput(attrs={"inputmode": "numeric"})
+
+
+class CgpuFields(forms.Form):
+    """The fields of a request for cGPUs, which the check reads as well."""
+
+    count = forms.IntegerField(
+        label=_("Number of cGPUs"), min_value=1, max_value=MOST_CGPUS, initial=1, widget=number()
+    )
+    mode = forms.ChoiceField(
+        label=_("Mode"),
+        choices=[
+            ("shared", _("shared: a part of a GPU each")),
+            ("exclusive", _("exclusive: a whole GPU each")),
+        ],
+        initial="shared",
+    )
+    memory_mb = forms.IntegerField(
+        label=_("Memory of each cGPU (MiB)"),
+        min_value=1,
+        initial=2048,
+        required=False,
+        widget=number(),
+        help_text=_("In shared mode only."),
+    )
+    locality = forms.ChoiceField(
+        label=_("Locality"),
+        choices=[
+            ("any", _("any")),
+            ("local", _("local: the VM runs on the host of its GPUs")),
+            ("remote", _("remote: the VM runs on another host")),
+        ],
+        initial="any",
+        required=False,
+    )
+    hosts = forms.ChoiceField(
+        label=_("GPU hosts"),
+        choices=[
+            ("any", _("any")),
+            ("one", _("one: all cGPUs on one host")),
+            ("spread", _("spread: each cGPU on a host of its own")),
+        ],
+        initial="any",
+        required=False,
+    )
+    policy = forms.ChoiceField(
+        label=_("Policy"), choices=[("", _("the cloud's default"))], required=False
+    )
+    gpu_model = forms.CharField(label=_("GPU model contains"), max_length=255, required=False)
+    compute_capability = forms.RegexField(
+        label=_("Compute capability, at least"),
+        regex=r"^[0-9]{1,3}(\.[0-9]{1,3})?$",
+        required=False,
+        help_text=_("Such as 8.0."),
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean()
+        if launches.is_shared_without_memory(cleaned) and "memory_mb" not in self.errors:
+            self.add_error("memory_mb", _("In shared mode, say how much memory each cGPU has."))
+        return cleaned
+
+
+def policies(request: HttpRequest) -> list[tuple[str, Any]]:
+    """Return the policies that a request may name, after the default; only the default if the API does not say."""
+    try:
+        known = cloud.do(request, lambda gpus: [p.name for p in gpus.policies() if p.is_allowed])
+    except exceptions.NotAuthorized:
+        raise
+    except exceptions.HorizonException:
+        known = []  # the check on the same page says what is wrong
+    return [("", _("the cloud's default")), *((name, name) for name in known)]
+
+
+class CgpuCheck(CgpuFields):
+    """What the check reads."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(data)
+        # Whether a policy may be named is the service's to say.
+        self.fields["policy"] = forms.CharField(required=False, max_length=255)
+
+    def clean(self) -> dict[str, Any]:
+        return super().clean()
+
+
+class GpusAction(workflows.Action, CgpuFields):
+    """What GPUs."""
+
+    name_of_lease = forms.CharField(
+        label=_("Name"), max_length=255, required=False, help_text=_("Of the lease and its VM.")
+    )
+    wait = forms.ChoiceField(
+        label=_("If it does not fit now"),
+        choices=[
+            (launches.NO_WAIT, _("refuse it")),
+            ("600", _("wait in the queue for 10 minutes")),
+            ("3600", _("wait in the queue for an hour")),
+            ("86400", _("wait in the queue for a day")),
+            (launches.FOREVER, _("wait in the queue without a limit")),
+        ],
+        initial=launches.NO_WAIT,
+    )
+    field_order = ["name_of_lease", "count", "mode", "memory_mb", "wait"]
+
+    class Meta:
+        name = _("GPUs")
+        slug = "gpus"
+        help_text_template = "gsaas_dashboard/_launch_help.html"
+
+    def populate_policy_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
+        return policies(request)
+
+    def get_help_text(self, extra_context: dict[str, Any] | None = None) -> str:
+        """Return the help with the answer to what the fields say at first."""
+        given = getattr(self, "cleaned_data", {})
+        complete = {"count", "mode"} <= given.keys() and not launches.is_shared_without_memory(
+            given
+        )
+        asked = given if complete else {name: f.initial for name, f in self.fields.items()}
+        answer, problem = check(self.request, asked)
+        context = {"answer": answer, "problem": problem, **(extra_context or {})}
+        text: str = super().get_help_text(context)
+        return text
+
+
+class GpusStep(workflows.Step):
+    action_class = GpusAction
+    contributes = ("name_of_lease", "wait", *CgpuFields.base_fields)
+
+    def contribute(self, data: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
+        context.update(data)
+        return context
+
+
+class ServerAction(workflows.Action):
+    """What runs with them."""
+
+    image = forms.ChoiceField(
+        label=_("Image"), help_text=_("Without a VM, programs that run already use the cGPUs.")
+    )
+    flavor = forms.ChoiceField(label=_("Flavor"), required=False)
+    network = forms.ChoiceField(label=_("Network"), required=False)
+    key_name = forms.ChoiceField(label=_("Key pair"), required=False)
+
+    class Meta:
+        name = _("Virtual machine")
+        slug = "server"
+        help_text = _(
+            "The VM that boots with these cGPUs. GSaaS deletes it when the lease is released."
+        )
+
+    def __init__(self, request: HttpRequest, *args: Any, **more: Any) -> None:
+        self._choices = cloud.Choices(request)
+        super().__init__(request, *args, **more)
+        for failure in self._choices.failures:
+            self.help_text: str = f"{self.help_text} {failure}"
+
+    def populate_image_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
+        none = (launches.NO_VM, _("no VM"))
+        return [("", _("Select an image")), *self._choices.images, none]
+
+    def populate_flavor_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
+        return [("", _("Select a flavor")), *self._choices.flavors]
+
+    def populate_network_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
+        return [("", _("the cloud's choice")), *self._choices.networks]
+
+    def populate_key_name_choices(
+        self, request: HttpRequest, context: Any
+    ) -> list[tuple[str, Any]]:
+        return [("", _("none")), *self._choices.keypairs]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean()
+        if cleaned.get("image") not in (None, launches.NO_VM) and not cleaned.get("flavor"):
+            self.add_error("flavor", _("A VM needs a flavor."))
+        return cleaned
+
+
+class ServerStep(workflows.Step):
+    action_class = ServerAction
+    contributes = ("image", "flavor", "network", "key_name")
+
+
+class LaunchLease(workflows.Workflow):
+    """Launches a lease."""
+
+    slug = "launch_gpu_lease"
+    name = _("Launch GPU Lease")
+    finalize_button_name = _("Launch")
+    success_message = _("The launch of %s has begun.")
+    failure_message = _("%s could not be launched.")
+    success_url = "horizon:project:gpu_leases:index"
+    default_steps = (GpusStep, ServerStep)
+
+    def format_status_message(self, message: Any) -> str:
+        return str(message % (self.context.get("name_of_lease") or _("the lease")))
+
+    def handle(self, request: HttpRequest, context: dict[str, Any]) -> bool:
+        """Launch it. Raises `ValidationError`, which shows the page again as it was, if the service refuses."""
+        fields = launches.lease({**context, "name": context.get("name_of_lease")})
+        try:
+            self.object = cloud.do(request, lambda gpus: gpus.create_lease(**fields))
+        except exceptions.NotAuthorized:
+            raise
+        except exceptions.HorizonException as error:
+            self.add_error_to_step(refusal(error), GpusAction.slug)
+            raise forms.ValidationError(str(error)) from error
+        return True
+
+    def get_success_url(self) -> str:
+        return str(reverse(self.success_url))
+
+
+def check(request: HttpRequest, form: dict[str, Any]) -> tuple[checks.Answer | None, str]:
+    """Return whether the request of a *form* would fit now, or None and a sentence if that cannot be told."""
+    try:
+        found = cloud.do(request, lambda gpus: gpus.create_check(**launches.cgpus(form)))
+        return checks.answer(found), ""
+    except exceptions.NotAuthorized:
+        raise
+    except exceptions.HorizonException as error:
+        return None, str(error)
+
+
+def refusal(error: exceptions.HorizonException) -> str:
+    """Return what the page says of a launch that was refused, with what would fit if the service says so."""
+    said = getattr(error, "error", None)
+    if said is None or not str(said.code).startswith("gsaas.capacity"):
+        return f"The lease could not be launched: {error}"
+    facts = {**said.facts, "fits": False, "code": said.code, "reason": str(said)}
+    return checks.sentence(checks.answer(facts))

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readings of a lease as charts: one of each kind for each cGPU, and those of its masked path."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gsaas_dashboard.presentation.charts import Chart, Point, line
+
+HOUR, DAY = "the last hour", "the last day"
+LONGEST_HOUR = 120
+"""Seconds of the interval of a series that is one of the last hour."""
+MEBI = 2**20
+
+
+class Series(NamedTuple):
+    """The charts of one period."""
+
+    title: str
+    charts: list[Chart]
+
+
+def series(
+    readings: Mapping[str, Any] | None, devices: Sequence[Mapping[str, Any]]
+) -> list[Series]:
+    """Return the charts of each period that has any, the shortest first.
+
+    *readings* are those of the API, None where it has none; *devices* the cGPUs of the lease, whose memory is the upper
+    end of the axis.
+    """
+    shares = {device["index"]: device.get("memory_mb") for device in devices}
+    drawn = [
+        Series(HOUR if each["seconds"] <= LONGEST_HOUR else DAY, _charts(each, shares))
+        for each in (readings or {}).get("series") or ()
+    ]
+    return [each for each in drawn if each.charts]
+
+
+def _charts(each: Mapping[str, Any], shares: Mapping[int, int | None]) -> list[Chart]:
+    points = _with_gaps(each["points"], each["seconds"])
+    indices = sorted(
+        {cgpu["index"] for _, point in points for cgpu in (point or {}).get("cgpus") or ()}
+    )
+    found = []
+    for index in indices:
+        found += [
+            line(
+                f"cGPU {index}: utilisation", "%", _of_cgpu(points, index, "utilisation"), top=100
+            ),
+            line(
+                f"cGPU {index}: memory",
+                "MiB",
+                _of_cgpu(points, index, "used_mb"),
+                top=shares.get(index),
+            ),
+        ]
+    found += [
+        line("To the GPUs", "MiB/s", _of_path(points, "sent_bytes_per_second", MEBI)),
+        line("From the GPUs", "MiB/s", _of_path(points, "received_bytes_per_second", MEBI)),
+        line("Connections", "", _of_path(points, "connections")),
+        line("Dropped packets", "", _of_path(points, "dropped_packets")),
+    ]
+    return [chart for chart in found if chart is not None]
+
+
+_Timed = list[tuple[float, Mapping[str, Any] | None]]
+
+
+def _with_gaps(points: Sequence[Mapping[str, Any]], seconds: float) -> _Timed:
+    """Return the points by time, with None where the API left one out."""
+    timed: _Timed = []
+    for point in points:
+        at = datetime.datetime.fromisoformat(point["at"]).timestamp()
+        if timed and at - timed[-1][0] > 1.5 * seconds:
+            timed.append((timed[-1][0] + seconds, None))
+        timed.append((at, point))
+    return timed
+
+
+def _of_cgpu(points: _Timed, index: int, name: str) -> list[Point]:
+    return [
+        (
+            at,
+            next(
+                (c.get(name) for c in (point or {}).get("cgpus") or () if c["index"] == index), None
+            ),
+        )
+        for at, point in points
+    ]
+
+
+def _of_path(points: _Timed, name: str, unit: float = 1) -> list[Point]:
+    found = []
+    for at, point in points:
+        value = ((point or {}).get("path") or {}).get(name)
+        found.append((at, None if value is None else value / unit))
+    return found

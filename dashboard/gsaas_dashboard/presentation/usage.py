@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Usage by project: as bars, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+HEADER = ("project_id", "project", "leases", "gpu_hours", "memory_mb_hours")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that spreadsheets compute."""
+
+
+class Bar(NamedTuple):
+    """The usage of one project."""
+
+    project: str
+    leases: int
+    gpu_hours: str
+    gib_hours: str
+    width: float
+    """Percent of the longest bar."""
+
+
+def bars(projects: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> list[Bar]:
+    """Return the usage of *projects*, as the API has it, largest first. *names* are those that are known, by id."""
+    ordered = sorted(projects, key=lambda each: (-each["gpu_hours"], each["project_id"]))
+    longest = max((each["gpu_hours"] for each in ordered), default=0)
+    return [
+        Bar(
+            project=names.get(each["project_id"], each["project_id"]),
+            leases=each["leases"],
+            gpu_hours=f"{each['gpu_hours']:.2f}",
+            gib_hours=f"{each['memory_mb_hours'] / 1024:.2f}",
+            width=round(100 * each["gpu_hours"] / longest, 1) if longest else 0.0,
+        )
+        for each in ordered
+    ]
+
+
+def as_csv(projects: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> str:
+    """Return the usage as CSV (RFC 4180), in the order of the API; no field of it is a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(HEADER)
+    for each in projects:
+        name = names.get(each["project_id"], "")
+        row = (each["project_id"], name, each["leases"], each["gpu_hours"], each["memory_mb_hours"])
+        writer.writerow([_harmless(field) for field in row])
+    return text.getvalue()
+
+
+def _harmless(field: object) -> object:
+    """Return a text with an apostrophe before what a spreadsheet would compute; anything else as it is."""
+    return f"'{field}" if isinstance(field, str) and field.startswith(FORMULA) else field
