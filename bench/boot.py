@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bench.boots import Boot, BootTarget, openstack, standalone
-from bench.report import machine, median
+from bench.report import machine, median, progress
 from gsaas.objects import timings
 
 CGPUS = (1, 25, 50, 75)
@@ -48,7 +48,7 @@ def run() -> dict[str, Any]:
         with openstack.running() as bed:
             boots, vms = _boot_sizes(bed, (0, *CGPUS)), _boot_many(bed)
     except subprocess.CalledProcessError:
-        _report_progress("the OpenStack test bed does not come up and is left out")
+        progress("the OpenStack test bed does not come up and is left out")
     else:
         stages += _stage_rows(bed.name, boots)
         many += _many_rows(bed.name, vms)
@@ -64,9 +64,7 @@ def _boot_sizes(target: BootTarget, sizes: tuple[int, ...]) -> dict[int, list[Bo
     """Return boots by number of cGPUs. The sizes take turns, so that a slow moment of the machine affects all."""
     booted: dict[int, list[Boot]] = {size: [] for size in sizes}
     for turn in range(ROUNDS[target.name]):
-        _report_progress(
-            f"{target.name}: VMs with {', '.join(map(str, sizes))} cGPUs, round {turn + 1}"
-        )
+        progress(f"{target.name}: VMs with {', '.join(map(str, sizes))} cGPUs, round {turn + 1}")
         for size in sizes:
             booted[size].append(target.boot(size))
     return booted
@@ -149,7 +147,7 @@ def _boot_many(target: BootTarget) -> list[Boot]:
     """Boot `VMS` VMs one after the other, which all stay until the end; return their boots."""
     booted = []
     for start in range(0, VMS, STEP):
-        _report_progress(f"{target.name}: VMs {start + 1} to {start + STEP}")
+        progress(f"{target.name}: VMs {start + 1} to {start + STEP}")
         booted += [target.add() for _ in range(STEP)]
     target.clear()
     return booted
@@ -182,11 +180,6 @@ def _growth_bound(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
 
 def _rodvr_ms(booted: list[Boot]) -> float:
     return median([boot.phases[timings.RODVR_CONFIGURATION] for boot in booted]) * 1000
-
-
-def _report_progress(text: str) -> None:
-    """Print progress to standard error: a real cloud takes twenty minutes."""
-    print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.generics import GSAAS_CLIENT_SOURCES, Programs, batch, cycles, service, slurm
+from bench.generics import Programs, batch, cycles, gsaas_client, service, slurm
 from bench.report import machine, median
 
 SIZES = (16, 256, 1024)
@@ -131,14 +131,12 @@ def measure_cycles(
 ) -> dict[tuple[str, int], float]:
     """Return the median seconds of one allocation and release over one connection, by system and number of GPUs."""
     found: dict[str, list[float]] = {}
-    gsaas_client = programs.build("gsaas_cycle", *GSAAS_CLIENT_SOURCES)
+    client = programs.build("gsaas_cycle", *gsaas_client())
     slurm_client = None
     if slurm_environment is not None:
         slurm_client = programs.build("slurm_cycle", "-lslurm")
     for _ in range(ROUNDS):
-        found.setdefault("GSaaS", []).extend(
-            cycles(gsaas_client, CYCLES, gsaas_service.environment())
-        )
+        found.setdefault("GSaaS", []).extend(cycles(client, CYCLES, gsaas_service.environment()))
         if slurm_client is not None and slurm_environment is not None:
             slurm.wait_until_idle(slurm_environment)
             found.setdefault("Slurm's C API", []).extend(
@@ -150,7 +148,7 @@ def measure_cycles(
 def measure_server(programs: Programs) -> list[dict[str, Any]]:
     """Measure the service alone: a cycle with few and with many GPUs, and CPU and memory when it is idle."""
     few, many = min(SIZES), max(SIZES)
-    client = programs.build("gsaas_cycle", *GSAAS_CLIENT_SOURCES)
+    client = programs.build("gsaas_cycle", *gsaas_client())
     with service.running(few) as small, service.running(many) as large:
         services = {few: small, many: large}
         spent = dict.fromkeys(services, 0.0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -48,6 +49,11 @@ def median(values: list[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def progress(text: str) -> None:
+    """Print to standard error what a benchmark that takes long is at."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
 def holds(value: float, bound: str) -> bool:

@@ -12,11 +12,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 LAUNCHER = HERE.parents[1] / "launcher"
-GSAAS_CLIENT_SOURCES = (
-    f"-I{LAUNCHER}",
-    *(str(LAUNCHER / f"{part}.c") for part in ("credentials", "http", "json", "text")),
-)
-"""Compiler arguments: the parts of the launcher that make a client of the GSaaS API."""
+LAUNCHER_LIBRARIES = ("libevent_core", "libevent_extra", "jansson", "nettle")
+"""What pkg-config calls the libraries of the launcher, without those for https."""
 EMPTY_SCRIPT = "#!/bin/bash\n"
 
 
@@ -39,6 +36,29 @@ class Programs:
         if subprocess.run([*command, *arguments], check=False).returncode:
             raise SystemExit(f"{name}.c cannot be compiled")
         return program
+
+
+def gsaas_client() -> list[str]:
+    """Return compiler arguments: the parts of the launcher that make a client of the GSaaS API over HTTP.
+
+    Raises `SystemExit` if the libraries are not there.
+    """
+    parts = sorted(
+        str(path) for path in LAUNCHER.glob("*.c") if path.name not in ("main.c", "run.c", "tls.c")
+    )
+    return [f"-I{LAUNCHER}", *parts, *library_flags()]
+
+
+def library_flags() -> list[str]:
+    """Return the compiler arguments for the libraries of the launcher. Raises `SystemExit` without them."""
+    command = ["pkg-config", "--cflags", "--libs", *LAUNCHER_LIBRARIES]
+    if shutil.which(command[0]) is not None:
+        found = subprocess.run(command, check=False, capture_output=True, text=True)
+        if found.returncode == 0:
+            return found.stdout.split()
+    raise SystemExit(
+        "this benchmark compiles a client in C: install pkg-config libevent-dev libjansson-dev nettle-dev"
+    )
 
 
 def cycles(program: Path, count: int, environment: Mapping[str, str]) -> list[float]:

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "api.h"
 #include "credentials.h"
-#include "http.h"
-#include "json.h"
+#include "text.h"
 
 enum { PATIENCE = 60 };
 
@@ -19,37 +19,37 @@ static double now(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-static struct response ask(struct server *server, const char *method, const char *path, const char *body, int status)
+static struct response ask(struct api *api, const char *method, const char *path, const char *body, int status)
 {
     struct response answer = {0};
-    if (http_exchange(server, method, path, body, PATIENCE, -1, false, NULL, &answer) != COMPLETED)
-        err(1, "%s %s", method, path);
+    if (api_exchange(api, method, path, body, PATIENCE, -1, false, NULL, &answer) != COMPLETED)
+        errx(1, "%s %s: %s", method, path, api->reason);
     if (answer.status != status)
-        errx(1, "%s %s: %d %s", method, path, answer.status, answer.body.bytes);
+        errx(1, "%s %s: %ld %s", method, path, answer.status, json_dumps(answer.document, JSON_COMPACT));
     return answer;
 }
 
 int main(int argc, char **argv)
 {
     int count = argc > 1 ? atoi(argv[1]) : 1;
-    struct server server = {.socket = -1};
-    if (!credentials_read(&server))
-        errx(1, "no credentials file that can be used");
+    struct api api = {0};
+    if (!credentials_read(&api))
+        errx(1, "no credentials file and no cached token that can be used");
     printf("[");
     for (int i = 0; i < count; i++) {
         double begun = now();
         struct response given =
-            ask(&server, "POST", "/v1/leases", "{\"lease\": {\"cgpus\": {\"count\": 1}, \"server\": null}}", 201);
-        char *id = json_text(json_member(json_member(json_document(given.body.bytes), "lease"), "id"));
+            ask(&api, "POST", "/v1/leases", "{\"lease\": {\"cgpus\": {\"count\": 1}, \"server\": null}}", 201);
+        const char *id = json_string_value(json_object_get(json_object_get(given.document, "lease"), "id"));
         struct text path = {0};
         text_print(&path, "/v1/leases/%s", id ? id : "?");
-        struct response ended = ask(&server, "DELETE", path.bytes, NULL, 202);
+        struct response ended = ask(&api, "DELETE", path.bytes, NULL, 202);
         printf("%s%.6f", i ? ", " : "", now() - begun);
-        text_free(&given.body);
-        text_free(&ended.body);
+        response_free(&given);
+        response_free(&ended);
         text_free(&path);
-        free(id);
     }
     printf("]\n");
+    api_free(&api);
     return 0;
 }

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.generics import library_flags
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -18,6 +20,14 @@ def test_the_client_compiles_with_the_launchers_headers(tmp_path: Path) -> None:
         pytest.skip("there is no C compiler")
     source = REPOSITORY / "bench/generics/gsaas_cycle.c"
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Werror", f"-I{REPOSITORY / 'launcher'}"]
-    command = [compiler, *flags, "-c", str(source), "-o", str(tmp_path / "client.o")]
+    command = [
+        compiler,
+        *flags,
+        *library_flags(),
+        "-c",
+        str(source),
+        "-o",
+        str(tmp_path / "client.o"),
+    ]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr

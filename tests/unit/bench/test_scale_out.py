@@ -16,7 +16,8 @@ def row(database: str, gpus: int, processes: int, **measured: float) -> dict:
         "attempts": 1.0,
         "wrong": 0,
     }
-    return {"database": database, "gpus": gpus, "processes": processes, **usual, **measured}
+    where = {"database": database, "gpus": gpus, "processes": processes, "round": 0}
+    return {**where, **usual, "database_cpu_ms": 3.0, **measured}
 
 
 def test_the_largest_measurement_is_compared_with_the_smallest_and_the_worst_counts():
@@ -38,3 +39,21 @@ def test_the_largest_measurement_is_compared_with_the_smallest_and_the_worst_cou
         "MariaDB: full reads for each claim": 0.5,
         "MariaDB: attempts at a claim": 1.2,
     }
+
+
+def test_a_ratio_is_the_median_of_those_of_the_rounds_so_a_slow_round_does_not_count():
+    rows = [
+        row("MariaDB", 64, processes, round=turn, per_second=speed * processes)
+        for turn, speed in enumerate((100.0, 20.0, 90.0))
+        for processes in (1, 2)
+    ]
+    assert scale_out.ratio(rows, "per_second", (64, 2), (64, 1)) == 2
+
+
+def test_the_row_of_several_rounds_has_their_medians_and_the_worst_claim_of_all():
+    rows = [
+        row("MariaDB", 64, 1, round=turn, per_second=speed, worst_ms=worst)
+        for turn, (speed, worst) in enumerate(((90.0, 10.0), (100.0, 700.0), (30.0, 20.0)))
+    ]
+    (summary,) = scale_out.summary(rows)
+    assert (summary["per_second"], summary["worst_ms"]) == (90.0, 700.0)
