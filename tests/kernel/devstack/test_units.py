@@ -95,7 +95,7 @@ def test_the_monitor_starts_fences_its_daemons_and_cleans_up(
     machine.type(FENCE)
     machine.type("systemctl stop devstack@gsaas-monitor")
     machine.type(FENCE)  # GPUs stay fenced in while a monitor is updated
-    machine.type(f"{PROGRAMS}/gsaas-monitor --config-file {node.conf} --clean")
+    machine.type(f"{PROGRAMS}/gsaas-monitor --config-file {node.monitor_conf} --clean")
     assert machine.type("nft list tables").stdout == ""
 
 
@@ -123,14 +123,14 @@ def test_the_endpoint_starts_with_its_one_capability(stack, machine: Machine):
     assert machine.type("ps -o user= -C gsaas-rodvr").stdout.split() == [USER]
     machine.type("nft list table ip rodvr")
     machine.type("systemctl stop devstack@gsaas-rodvr")
-    machine.type(f"{PROGRAMS}/gsaas-rodvr --config-file {node.conf} --clean")
+    machine.type(f"{PROGRAMS}/gsaas-rodvr --config-file {node.rodvr_conf} --clean")
     assert machine.type("nft list tables").stdout == ""
 
 
 def test_systemd_knows_when_a_service_does_not_start(stack, machine: Machine):
     """So the plug-in, which asks systemd, knows it, too."""
     node = stack("")
-    node.conf.write_text("[DEFAULT]\nhost = no name of a host\n")
+    node.monitor_conf.write_text("[DEFAULT]\nhost = no name of a host\n")
     assert machine.type("systemctl start devstack@gsaas-monitor", check=False).returncode
     said = machine.type("journalctl --no-pager -u devstack@gsaas-monitor").stdout
     assert "is no host name" in said

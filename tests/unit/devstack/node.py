@@ -60,7 +60,16 @@ class Node:
 
     @property
     def conf(self) -> Path:
+        """Of the controllers."""
         return self.root / "etc" / "gsaas.conf"
+
+    @property
+    def rodvr_conf(self) -> Path:
+        return self.root / "etc" / "gsaas-rodvr.conf"
+
+    @property
+    def monitor_conf(self) -> Path:
+        return self.root / "etc" / "gsaas-monitor.conf"
 
     @property
     def nova_conf(self) -> Path:

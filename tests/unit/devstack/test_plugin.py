@@ -17,6 +17,7 @@ from oslo_policy.policy import Rules
 from gsaas import conf
 from gsaas.db import database
 from gsaas.gpu_host import inventory
+from gsaas.rpc import signatures
 from tests.unit.devstack.node import (
     ADDRESS,
     COMPUTE_HOST,
@@ -50,13 +51,12 @@ def started(node: Node) -> list[str]:
 
 def test_a_node_with_all_of_nova_gets_all_of_gsaas(stacked: Node) -> None:
     programs = stacked.programs
-    configured = f"--config-file {stacked.conf}"
     assert stacked.did("run_process") == [
         f"gsaas-api {stacked.root}/bin/uwsgi --procname-prefix gsaas-api"
         f" --ini {stacked.conf.parent}/gsaas-api-uwsgi.ini --venv {programs.parent}",
-        f"gsaas-engine {programs}/gsaas-engine {configured}",
-        f"gsaas-rodvr {programs}/gsaas-rodvr {configured}",
-        f"gsaas-monitor {programs}/gsaas-monitor {configured}",
+        f"gsaas-engine {programs}/gsaas-engine --config-file {stacked.conf}",
+        f"gsaas-rodvr {programs}/gsaas-rodvr --config-file {stacked.rodvr_conf}",
+        f"gsaas-monitor {programs}/gsaas-monitor --config-file {stacked.monitor_conf}",
     ]
     assert stacked.did("wait_for_service") == ["http://controller/gpu-scheduling/healthcheck"]
 
@@ -87,11 +87,68 @@ def test_a_node_runs_what_it_is_for(
 def test_an_agents_node_knows_no_password_but_that_of_the_message_bus(tmp_path: Path) -> None:
     node = Node(tmp_path, COMPUTE_HOST)
     node.run(*STACK)
-    written = node.written(node.conf)
-    assert set(written) == {"DEFAULT", "remoting", "rodvr", "monitor"}
-    assert not [
-        option for section in written.values() for option in section if "password" in option
-    ]
+    assert not node.conf.exists()
+    for file, own in ((node.rodvr_conf, "rodvr"), (node.monitor_conf, "monitor")):
+        written = node.written(file)
+        assert set(written) == {"DEFAULT", "remoting", "bus", own}
+        assert set(written["bus"]) == {"host_keys"}
+        assert not [
+            option for section in written.values() for option in section if "password" in option
+        ]
+
+
+# Who is believed on the message bus
+
+
+def test_controllers_have_a_secret_and_no_agent_can_read_it(stacked: Node) -> None:
+    secret = stacked.written(stacked.conf)["bus"]["secrets"]
+    assert re.fullmatch("[0-9a-f]{64}", secret)
+    for file in (stacked.rodvr_conf, stacked.monitor_conf):
+        assert secret not in file.read_text()
+        assert secret not in (stacked.root / "journal").read_text()
+
+
+def test_each_agent_has_the_key_of_its_role(stacked: Node) -> None:
+    for file, role in ((stacked.rodvr_conf, "compute"), (stacked.monitor_conf, "gpu")):
+        assert stacked.written(file)["bus"] == {"host_keys": f"key-of node-1 --role {role}"}
+
+
+def test_nodes_with_the_same_passwords_have_keys_that_their_controllers_know(
+    tmp_path: Path,
+) -> None:
+    """With the program itself: controllers recognise what an agent on another node signs."""
+    local = f"function get_python_exec_prefix {{ echo {PROGRAMS}; }}"
+    controller, gpu_host = Node(tmp_path / "1", CONTROLLER), Node(tmp_path / "2", GPU_HOST, local)
+    for node in (controller, gpu_host):
+        node.run("stack post-config")
+    (secret,) = conf.load(files=[str(controller.conf)]).bus.secrets
+    bus = conf.load(files=[str(gpu_host.monitor_conf)]).bus
+    assert bus.host_keys == [signatures.key_of(secret, "node-1@gsaas-monitor")]
+    assert (bus.secrets, bus.enforce) == ([], True)
+
+
+def test_the_secret_may_be_chosen(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER, "GSAAS_BUS_SECRET=chosen")
+    node.run("stack post-config")
+    assert node.written(node.conf)["bus"] == {"secrets": "chosen"}
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["works", "fails"])
+def test_the_secret_is_neither_in_the_log_nor_left_in_a_file(tmp_path: Path, works: bool) -> None:
+    """stack.sh prints each command that it executes, and ends at the first that fails."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    local = ["GSAAS_BUS_SECRET=chosen-by-the-operator", f"export TMPDIR={temporary}"]
+    if not works:
+        local.append("printf '#!/bin/false\\n' >$DEST/venv/bin/gsaas-manage")
+    node = Node(tmp_path, CONTROLLER + COMPUTE_HOST, "\n".join([*local, "set -o xtrace"]))
+    ran = node.run("stack post-config", check=False)
+    assert (ran.returncode == 0) is works
+    assert "+ configure_gsaas_key" in ran.stderr
+    assert "chosen-by-the-operator" not in ran.stdout + ran.stderr
+    assert "key-of node-1" not in ran.stdout + ran.stderr
+    assert list(temporary.iterdir()) == []
+    assert node.written(node.conf)["bus"] == {"secrets": "chosen-by-the-operator"}
 
 
 def test_only_the_node_of_the_api_registers_gsaas_and_makes_tables(tmp_path: Path) -> None:
@@ -130,6 +187,16 @@ def test_a_node_installs_what_its_services_need(
     assert node.did("setup_develop") == [f"{SOURCE} {extras}"]
 
 
+def test_the_launcher_is_compiled_where_tenants_commands_are(tmp_path: Path) -> None:
+    source = (SOURCE / "launcher" / "setup.py").read_text()
+    (packages,) = re.findall('^PACKAGES = "(.*)"$', source, re.MULTILINE)
+    controller, gpu_host = Node(tmp_path / "1", CONTROLLER), Node(tmp_path / "2", GPU_HOST)
+    for node in (controller, gpu_host):
+        node.run("stack pre-install")
+    assert packages in controller.did("install_package")
+    assert gpu_host.did("install_package") == ["iproute2 nftables polkitd"]
+
+
 def test_devstack_finds_the_name_of_each_distribution(stacked: Node) -> None:
     """It takes the third word of the line of setup.cfg that begins with `name`, to edit its constraints."""
     for call in stacked.did("setup_develop"):
@@ -153,11 +220,12 @@ def test_its_commands_are_where_a_shell_finds_them(stacked: Node) -> None:
 # What is configured
 
 
-def test_every_option_that_is_written_is_one_that_there_is(stacked: Node) -> None:
+@pytest.mark.parametrize("file", ["conf", "rodvr_conf", "monitor_conf"])
+def test_every_option_that_is_written_is_one_that_there_is(stacked: Node, file: str) -> None:
     validated = subprocess.run(
         [
             PROGRAMS / "oslo-config-validator",
-            f"--input-file={stacked.conf}",
+            f"--input-file={getattr(stacked, file)}",
             *(f"--namespace={name}" for name in generated()),
         ],
         capture_output=True,
@@ -230,7 +298,7 @@ def test_the_monitor_may_fence_and_have_systemd_run_its_daemons(
     node.run("stack post-config")
     service = node.written(node.unit(MONITOR))["Service"]
     assert service["AmbientCapabilities"] == service["CapabilityBoundingSet"] == "CAP_NET_ADMIN"
-    assert conf.load(files=[str(node.conf)]).daemons.fence
+    assert conf.load(files=[str(node.monitor_conf)]).daemons.fence
     rule = (node.root / "polkit/gsaas-monitor.rules").read_text()
     assert 'subject.user != "root"' in rule
     assert "gsaas-daemon-" in rule
@@ -238,18 +306,18 @@ def test_the_monitor_may_fence_and_have_systemd_run_its_daemons(
 
 def test_the_monitor_has_the_folder_that_its_configuration_names(stacked: Node) -> None:
     service = stacked.written(stacked.unit(MONITOR))["Service"]
-    daemons = conf.load(files=[str(stacked.conf)]).daemons
+    daemons = conf.load(files=[str(stacked.monitor_conf)]).daemons
     assert daemons.state_dir == f"/run/{service['RuntimeDirectory']}"
 
 
 def test_the_interface_to_the_gpu_network_is_the_one_with_this_nodes_address(stacked: Node) -> None:
-    assert conf.load(files=[str(stacked.conf)]).rodvr.gpu_device == "lo"
+    assert conf.load(files=[str(stacked.rodvr_conf)]).rodvr.gpu_device == "lo"
 
 
 def test_the_interface_to_the_gpu_network_may_be_named(tmp_path: Path) -> None:
     node = Node(tmp_path, COMPUTE_HOST, "GSAAS_GPU_DEVICE=eth1")
     node.run("stack post-config")
-    assert conf.load(files=[str(node.conf)]).rodvr.gpu_device == "eth1"
+    assert conf.load(files=[str(node.rodvr_conf)]).rodvr.gpu_device == "eth1"
 
 
 def test_an_address_that_this_node_does_not_have_ends_it_in_a_sentence(tmp_path: Path) -> None:
@@ -264,7 +332,9 @@ def test_the_monitor_finds_its_gpus_declared(tmp_path: Path) -> None:
         tmp_path, GPU_HOST, "GSAAS_GPUS=3 GSAAS_GPU_MODEL='NVIDIA A2' GSAAS_GPU_MEMORY=15356"
     )
     node.run("stack post-config")
-    declared = inventory.load(conf.load(files=[str(node.conf)]).monitor.inventory).host("node-1")
+    declared = inventory.load(conf.load(files=[str(node.monitor_conf)]).monitor.inventory).host(
+        "node-1"
+    )
     assert (declared.gpu_address, declared.gpus) == (ADDRESS, 3)
     assert (declared.model, declared.memory_mb) == ("NVIDIA A2", 15356)
 
@@ -272,7 +342,7 @@ def test_the_monitor_finds_its_gpus_declared(tmp_path: Path) -> None:
 def test_an_inventory_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU_HOST, "GSAAS_INVENTORY=/srv/gpus.toml GSAAS_REMOTING_DRIVER=lupine")
     node.run("stack post-config")
-    settings = conf.load(files=[str(node.conf)])
+    settings = conf.load(files=[str(node.monitor_conf)])
     assert (settings.monitor.inventory, settings.remoting.driver) == ("/srv/gpus.toml", "lupine")
     assert not (node.conf.parent / "inventory.toml").exists()
 
@@ -281,7 +351,7 @@ def test_an_inventory_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
 def test_real_gpus_are_those_that_the_driver_reports(tmp_path: Path, driver: str) -> None:
     node = Node(tmp_path, GPU_HOST, f"GSAAS_REMOTING_DRIVER={driver}")
     node.run("stack post-config")
-    settings = conf.load(files=[str(node.conf)])
+    settings = conf.load(files=[str(node.monitor_conf)])
     assert (settings.monitor.source, settings.monitor.gpu_address) == ("nvml", ADDRESS)
     assert not (node.conf.parent / "inventory.toml").exists()
 
@@ -289,7 +359,7 @@ def test_real_gpus_are_those_that_the_driver_reports(tmp_path: Path, driver: str
 def test_the_source_of_gpus_may_be_chosen(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU_HOST, "GSAAS_INVENTORY=/srv/gpus.toml GSAAS_GPU_SOURCE=simulated")
     node.run("stack post-config")
-    monitor = conf.load(files=[str(node.conf)]).monitor
+    monitor = conf.load(files=[str(node.monitor_conf)]).monitor
     assert (monitor.source, monitor.inventory) == ("simulated", "/srv/gpus.toml")
 
 
@@ -304,7 +374,7 @@ def test_a_source_that_cannot_be_used_ends_it_in_a_sentence(tmp_path: Path, sour
 def test_the_daemons_may_be_elsewhere(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU_HOST, "GSAAS_REMOTING_DRIVER=lupine GSAAS_DAEMONS_DIR=/srv/lupine")
     node.run("stack post-config")
-    assert conf.load(files=[str(node.conf)]).daemons.folder == "/srv/lupine"
+    assert conf.load(files=[str(node.monitor_conf)]).daemons.folder == "/srv/lupine"
 
 
 # What starts
@@ -360,6 +430,25 @@ def test_nova_tells_of_changes_also_on_a_node_without_gsaas(tmp_path: Path) -> N
     node.run(*STACK)
     assert node.written(node.nova_conf)["notifications"]["notification_format"] == "both"
     assert not node.conf.exists()
+
+
+def test_nova_fetches_vendor_data_where_plain_servers_get_cgpus(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER, "GSAAS_PLAIN_SERVERS=flavors")
+    node.run("stack post-config")
+    nova = node.written(node.nova_conf)
+    url = "http://controller/gpu-scheduling/v1/vendordata"
+    assert nova["api"] == {
+        "vendordata_providers": "StaticJSON,DynamicJSON",
+        "vendordata_dynamic_targets": f"cloud-init@{url}",
+        "vendordata_dynamic_failure_fatal": "true",
+    }
+    assert nova["vendordata_dynamic_auth"]["username"] == "nova"
+    assert conf.load(files=[str(node.conf)]).plain_servers.properties == "flavors"
+
+
+def test_otherwise_nova_asks_gsaas_for_nothing(stacked: Node) -> None:
+    assert not {"api", "vendordata_dynamic_auth"} & set(stacked.written(stacked.nova_conf))
+    assert conf.load(files=[str(stacked.conf)]).plain_servers.properties == "none"
 
 
 def may_choose_a_host(policy: Path, **credentials: list[str]) -> bool:
@@ -467,8 +556,8 @@ def test_unstack_stops_everything_and_leaves_no_vm_its_gpus(tmp_path: Path) -> N
     node.forget()
     node.run("unstack")
     assert node.did("stop_process") == [API, ENGINE, RODVR, MONITOR]
-    for agent in (RODVR, MONITOR):
-        assert node.did(agent) == [f"--config-file {node.conf} --clean"]
+    assert node.did(RODVR) == [f"--config-file {node.rodvr_conf} --clean"]
+    assert node.did(MONITOR) == [f"--config-file {node.monitor_conf} --clean"]
     assert node.did("remove_uwsgi_config") == [API]
     assert not list((tmp_path / "sites").iterdir())
     assert not node.nova_policy.exists()
