@@ -23,6 +23,12 @@ from tests.openstack.servers import Servers
 PATIENCE = 300  # seconds; a busy machine emulates slowly
 
 
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No command of a test uses a token that another test, or the user, has cached."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[None]:
     """The cloud, up. A run that is asked to end takes it down as well."""

@@ -42,7 +42,7 @@ def test_every_hypervisor_is_up(admin: Connection):
 
 def test_keystone_has_the_roles_of_its_bootstrap(admin: Connection):
     names = {role.name for role in admin.identity.roles()}
-    assert names == {"reader", "member", "manager", "admin", "service"}
+    assert names >= {"reader", "member", "manager", "admin", "service"}, "Heat adds one of its own"
 
 
 def test_bringing_up_what_is_up_starts_nothing(cloud: None):

@@ -7,14 +7,6 @@ own processes. The GPUs alone are simulated: each answers with its name.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
-import hashlib
-import json
-import os
-import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,53 +14,28 @@ from typing import Any
 import pytest
 from openstack.connection import Connection
 
-from tests.openstack.bed import credentials, gsaas, machines, settings
+from tests.openstack.bed import machines, settings
+from tests.openstack.guest_client import (
+    ASK,
+    MASKED,
+    NOT_GIVEN,
+    REAL,
+    answers,
+    environment,
+    heard,
+    holders,
+    mappings,
+    run,
+    shown,
+)
 from tests.openstack.servers import Servers
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(1800)]
 
 TENANT = settings.TENANTS[0]
-MASKED = ("169.254.71.1:8308", "169.254.71.2:8308")
-NOT_GIVEN = "169.254.71.3:8308"
-REAL = [f"{machines.gpu_address(host)}:8308" for host in gsaas.GPUS]
-ASK = f"""\
-#cloud-config
-runcmd:
-  - |
-    . /etc/profile.d/gsaas.sh
-    {{
-      env | sed -n 's/^RCUDA_/SAW RCUDA_/p'
-      for address in {" ".join([*MASKED, NOT_GIVEN, *REAL])}; do
-        echo "ASKED $address: $(nc -w 5 ${{address%:*}} ${{address#*:}} </dev/null)"
-      done
-    }} >/run/heard 2>&1
-    set -- $(sha256sum </run/heard) $(base64 -w0 /run/heard)
-    for _ in 1 2 3 4 5 6; do
-      printf '\\nHEARD %s %s\\n' "$1" "$3" >/dev/console
-      sleep 5
-    done
-"""
-"""A client in the guest, as a tenant would bring it. Other programs write to the console at the same time, so it tells
-what it saw several times, each with a check sum.
-"""
-
-HEARD = re.compile(r"^HEARD (\S+) (\S+)$", re.MULTILINE)
 
 Gsaas = Callable[..., Any]
 Eventually = Callable[[Callable[[], Any]], Any]
-
-
-def run(user: str, *words: str) -> Any:
-    """Run `gsaas` as *user* of clouds.yaml; return what it answers."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "OS_CLIENT_CONFIG_FILE": str(credentials.CLOUDS),
-        "OS_CLOUD": user,
-    }
-    command = [str(gsaas.program("gsaas")), *words, "-f=json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -99,44 +66,6 @@ def launch(remains: Servers) -> Iterator[Gsaas]:
             run(TENANT, "-t", f"-id={lease_id}")
 
 
-def shown(lease_id: str, user: str = "admin") -> dict[str, Any]:
-    return run(user, "show", f"-id={lease_id}")
-
-
-def mappings() -> int:
-    """How many masked addresses the kernel of the real compute host translates."""
-    listed = json.loads(
-        subprocess.run(
-            ["nft", "-j", "list", "map", "ip", "rodvr", "real"],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-    )
-    return sum(len(entry["map"].get("elem", ())) for entry in listed["nftables"] if "map" in entry)
-
-
-def holders() -> set[str]:
-    """The leases that hold something of a GPU."""
-    return {lease for gpu in run("admin", "gpus")["gpus"] for lease in gpu["leases"]}
-
-
-def heard(console: str) -> str | None:
-    """Return what the client in the guest says on its console, if it has arrived whole at least once."""
-    for checksum, encoded in HEARD.findall(console.replace("\r", "")):
-        with contextlib.suppress(binascii.Error):
-            said = base64.b64decode(encoded, validate=True)
-            if hashlib.sha256(said).hexdigest() == checksum:
-                return said.decode()
-    return None
-
-
-def answers(said: str) -> dict[str, dict[str, str]]:
-    """What the client in the guest was answered, by the address that it asked; nothing if nobody answered."""
-    asked = re.findall(r"^ASKED (\S+): *(.*?)\s*$", said, re.MULTILINE)
-    return {address: json.loads(answer) if answer else {} for address, answer in asked}
-
-
 def test_a_tenant_gets_a_vm_with_its_gpus_and_gives_everything_back(
     launch: Gsaas,
     remains: Servers,
@@ -162,8 +91,7 @@ def test_a_tenant_gets_a_vm_with_its_gpus_and_gives_everything_back(
     remains.watch(server)
 
     said = eventually(lambda: heard(remains.console(server)))
-    saw = dict(re.findall(r"^SAW (\w+)=(.*)$", said, re.MULTILINE))
-    assert saw == {
+    assert environment(said) == {
         "RCUDA_DEVICE_COUNT": "2",
         "RCUDA_DEVICE_0": "169.254.71.1:0",
         "RCUDA_DEVICE_1": "169.254.71.2:0",

@@ -10,11 +10,12 @@ import pytest
 from openstack.connection import Connection
 
 from tests.openstack.bed import settings
+from tests.openstack.guest_client import mappings, run, shown
 from tests.openstack.servers import Servers
-from tests.openstack.test_end_to_end import TENANT, mappings, run, shown
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(1800)]
 
+TENANT = settings.TENANTS[0]
 Eventually = Callable[[Callable[[], Any]], Any]
 
 

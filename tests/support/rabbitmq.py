@@ -78,6 +78,12 @@ class RabbitMQ:
             )
         until(self._listens, "RabbitMQ", PATIENCE)
 
+    @property
+    def pid(self) -> int:
+        """Of the process that has started all others of the broker."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it without warning, and everything that it started."""
         if self._process is not None:

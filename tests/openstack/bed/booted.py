@@ -29,10 +29,13 @@ mount -t tmpfs none /run/systemd/nspawn # it never removes its locks
 mount -t cgroup2 none /sys/fs/cgroup # nor groups of version 1
 mount -t overlay -o "lowerdir=/,upperdir=$1/written,workdir=$1/work" overlay "$1/root"
 shift
-exec systemd-nspawn --quiet --boot --register=no --keep-unit --capability=all --link-journal=no \\
-    --resolv-conf=replace-host --console=pipe --tmpfs=/etc/systemd/system --tmpfs=/etc/init.d "$@"
+exec systemd-nspawn --quiet --boot --register=no --keep-unit --capability=all --system-call-filter=bpf \\
+    --link-journal=no --resolv-conf=replace-host --console=pipe --tmpfs=/etc/systemd/system --tmpfs=/etc/init.d "$@"
 """
-"""Run with: its folder, and more options. The programs in a machine may do what they may on one of metal."""
+"""Run with: its folder, and more options. The programs in a machine may do what they may on one of metal.
+
+Without bpf(2) systemd could not enforce `DevicePolicy=`: a unit could open every device.
+"""
 
 
 class Machine:

@@ -254,6 +254,7 @@ def _own_sections(user: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "database": {"connection": database.url("gsaas", USER)},
         "engine": {"cloud": "nova"},
         "quotas": {"cgpus": CGPU_QUOTA},
+        "plain_servers": {"properties": "all", "vendordata_timeout": 50},
         "grants": {"direct": "always"},
         "bus": accounts.secrets(),
         "nova": {"notification_url": messages.url()},

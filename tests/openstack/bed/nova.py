@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.openstack.bed.settings import (
     ADDRESS,
     CONTROLLER,
     ETC,
+    GSAAS_PORT,
     NOVA_PORT,
     RUN,
     STATE,
@@ -102,10 +104,23 @@ def common(name: str, host: str) -> dict[str, dict[str, Any]]:
             "graceful_shutdown_timeout": 5,
             "manager_shutdown_timeout": 3,
         },
-        "api": {"auth_strategy": "keystone"},
+        # GSaaS gives the environment of their cGPUs to servers that are made with Nova alone. The target is called
+        # cloud-init, because that is the entry which cloud-init reads.
+        "api": {
+            "auth_strategy": "keystone",
+            "vendordata_providers": "StaticJSON,DynamicJSON",
+            "vendordata_dynamic_targets": f"cloud-init@http://{ADDRESS}:{GSAAS_PORT}/v1/vendordata",
+            # For the tests of plain servers; a guest of another test boots without vendor data, too.
+            "vendordata_dynamic_failure_fatal": os.environ.get("GSAAS_TEST_USERS") == "all",
+            # A busy machine answers slowly, and a guest whose vendor data is late would not boot.
+            "vendordata_dynamic_connect_timeout": 60,
+            "vendordata_dynamic_read_timeout": 60,
+        },
+        "vendordata_dynamic_auth": keystone.client("nova"),
         "oslo_policy": {"policy_file": POLICY},
         "conductor": {"workers": 1},
-        "scheduler": {"workers": 1},
+        # A server that fails to boot is not tried elsewhere, so that its fault is the reason.
+        "scheduler": {"workers": 1, "max_attempts": 1},
         "filter_scheduler": {"track_instance_changes": False},
         # Versioned notifications tell listeners of every change of a server.
         "notifications": {

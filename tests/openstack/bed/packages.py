@@ -7,7 +7,7 @@ import contextlib
 import grp
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.openstack.bed import commands
@@ -60,12 +60,18 @@ def units() -> list[Unit]:
 
 def install() -> None:
     """Install what is missing, and the system user that libvirt looks up when it starts."""
-    if missing := [name for name in _wanted() if name not in _installed()]:
+    add(_wanted())
+    _add_libvirt_user()
+
+
+def add(names: Iterable[str]) -> None:
+    """Install those of the packages *names* that are missing."""
+    present = _installed()
+    if missing := [name for name in names if name not in present]:
         environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
         with _no_daemon_starts():
             commands.run(*APT, "update", env=environment)
             commands.run(*APT, "--no-install-recommends", "install", *missing, env=environment)
-    _add_libvirt_user()
 
 
 def _wanted() -> list[str]:

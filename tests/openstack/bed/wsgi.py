@@ -20,15 +20,16 @@ def daemon(
     reads: tuple[Path, ...],
     workers: int = 1,
     threads: int = 8,
+    virtualenv: Path = VENV,
 ) -> Daemon:
-    """The WSGI *application* (`module:variable`) on the bed's address."""
+    """The WSGI *application* (`module:variable`) of *virtualenv* on the bed's address."""
     return Daemon(
         name=name,
         command=(
             venv.program("uwsgi"),
             f"--http-socket={ADDRESS}:{port}",
             f"--module={application}",
-            f"--virtualenv={VENV}",
+            f"--virtualenv={virtualenv}",
             f"--processes={workers}",
             f"--threads={threads}",
             "--master",
