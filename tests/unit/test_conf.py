@@ -157,9 +157,11 @@ def test_whatever_is_deprecated_for_removal_says_since_when_and_why():
 
 @pytest.fixture
 def logging_as_before():
-    """Loggers are of the whole process: they get their handlers and levels back."""
+    """Loggers are of the whole process: they begin without levels of other tests, and get theirs back."""
     names = ("", "gsaas", "pyroute2", "hpack", "alembic")
     before = [(each, each.level, list(each.handlers)) for each in map(logging.getLogger, names)]
+    for logger, *_ in before:
+        logger.setLevel(logging.NOTSET)
     yield
     for logger, level, handlers in before:
         logger.setLevel(level)

@@ -20,6 +20,8 @@ IN_FORCE = Path(os.environ.get("GSAAS_CONSTRAINTS", constraints.REPOSITORY / "co
 """The constraints that ./dev installed this environment with."""
 UNCONSTRAINED = {
     *("gsaas-launcher", "python-gsaasclient"),
+    # Certificates, whose newest release is the right one.
+    "certifi",
     # Only GPU hosts, gsaas-standalone, gsaas-sim and clouds on PostgreSQL need these.
     *("httptools", "nvidia-ml-py", "psycopg", "pyarrow"),
 }

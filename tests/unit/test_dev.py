@@ -19,12 +19,12 @@ INPUTS = (
     "constraints.txt",
     *(
         f"{folder}{file}"
-        for folder in ("", "client/", "launcher/", "tempest/")
+        for folder in ("", "client/", "dashboard/", "heat/", "launcher/", "tempest/")
         for file in ("pyproject.toml", "setup.cfg")
     ),
     "launcher/setup.py",
     "launcher/main.c",
-    "launcher/json.h",
+    "launcher/api.h",
     "tests/constraints/upper-constraints-2026.1.txt",
 )
 
@@ -43,9 +43,12 @@ SYSTEM = {"id": "echo 0", "dpkg-query": "echo installed", "tar": ":"}
 """Root's machine, on which all packages are installed. The copy has nothing for tar to put into a package."""
 DEMO = ["-e launcher -e client -e .[standalone]"]
 GSAAS = ["-e launcher -e client -e .[api,engine,rodvr,monitor,standalone,sim,mysql,postgresql]"]
-WITH_TESTS = [f"{GSAAS[0]} --group test", "-e tempest"]
+WITH_TESTS = [
+    "-e launcher -e client[osc] -e .[api,engine,rodvr,monitor,standalone,sim,mysql,postgresql] --group test",
+    "-e dashboard -e heat -e tempest",
+]
 CONSTRAINED = [
-    "-e launcher -e client -e .[api,engine,rodvr,monitor,standalone,mysql,postgresql] --group constrained"
+    "-e launcher -e client[osc] -e .[api,engine,rodvr,monitor,standalone,mysql,postgresql] --group constrained"
 ]
 
 
@@ -230,9 +233,24 @@ def test_all_tests_run_even_if_some_fail_under_openstacks_constraints(workshop: 
     assert "tests/unit" in constrained
     assert "tests/unit tests/api" in first
     assert "tests/kernel" in others
+    assert "tests/slurm" not in others, "which takes minutes and is a group of its own"
     assert workshop.dev("test", fail="tests/unit tests/api") != 0
     assert len(workshop.tested()) == 3
     assert workshop.dev("test", fail="tests/openstack") != 0
+
+
+def test_the_tests_with_the_tools_of_others_are_a_group_of_their_own(workshop: Workshop) -> None:
+    assert workshop.dev("test", "users", "-x") == 0
+    (tested,) = workshop.tested()
+    assert tested.split()[-1] == "-x"
+    assert all("tests/openstack/test_" in file for file in tested.split()[:-1])
+    assert workshop.dev("test", "users", fail="test_heat") != 0
+
+
+def test_the_tests_with_slurm_are_a_group_of_their_own(workshop: Workshop) -> None:
+    assert workshop.dev("test", "slurm", "-k", "salloc") == 0
+    assert workshop.tested() == ["tests/slurm -k salloc"]
+    assert workshop.dev("test", "slurm", fail="tests/slurm") != 0
 
 
 def test_all_artefacts_are_built_by_one_command(workshop: Workshop) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email
 import os
+import posixpath
 import re
 import subprocess
 import tarfile
@@ -20,13 +21,19 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VERSION = "1.0.0"
-SERVER, CLIENT, SCRIPT, TEMPEST = (
+SERVER, CLIENT, DASHBOARD, HEAT, SCRIPT, TEMPEST = (
     f"{name}-{VERSION}-py3-none-any.whl"
-    for name in ("gsaas", "python_gsaasclient", "gsaas_launcher", "gsaas_tempest_plugin")
+    for name in (
+        *("gsaas", "python_gsaasclient", "gsaas_dashboard", "gsaas_heat"),
+        *("gsaas_launcher", "gsaas_tempest_plugin"),
+    )
 )
 SDISTS = {
     f"{name}-{VERSION}.tar.gz"
-    for name in ("gsaas", "gsaas_launcher", "gsaas_tempest_plugin", "python_gsaasclient")
+    for name in (
+        *("gsaas", "gsaas_dashboard", "gsaas_heat", "gsaas_launcher"),
+        *("gsaas_tempest_plugin", "python_gsaasclient"),
+    )
 }
 BUILT = 1_700_000_000
 """SOURCE_DATE_EPOCH."""
@@ -81,8 +88,8 @@ def tracked(*folders: str) -> set[str]:
     return {name for name in found.stdout.splitlines() if (REPOSITORY / name).is_file()}
 
 
-def test_there_are_sdists_and_wheels_of_all_four(built: Path, program: Path) -> None:
-    wheels = {SERVER, CLIENT, SCRIPT, TEMPEST, program.name}
+def test_there_are_sdists_and_wheels_of_all_six(built: Path, program: Path) -> None:
+    wheels = {SERVER, CLIENT, DASHBOARD, HEAT, SCRIPT, TEMPEST, program.name}
     assert {path.name for path in built.iterdir()} == wheels | SDISTS
     assert re.fullmatch(r"gsaas_launcher-[\d.]+-py3-none-linux_\w+\.whl", program.name)
 
@@ -110,6 +117,20 @@ def test_the_wheel_of_the_tests_has_every_file_of_its_package_and_no_other_packa
     assert {f"tempest/{name}" for name in packaged} == tracked("tempest/gsaas_tempest_plugin")
 
 
+def test_the_wheel_of_the_dashboard_has_every_file_of_its_package_and_no_other_package(
+    built: Path,
+) -> None:
+    packaged = {name for name in names(built / DASHBOARD) if ".dist-info/" not in name}
+    assert {f"dashboard/{name}" for name in packaged} == tracked("dashboard/gsaas_dashboard")
+
+
+def test_the_wheel_of_heats_plugin_has_every_file_of_its_package_and_no_other_package(
+    built: Path,
+) -> None:
+    packaged = {name for name in names(built / HEAT) if ".dist-info/" not in name}
+    assert {f"heat/{name}" for name in packaged} == tracked("heat/gsaas_heat")
+
+
 def test_tempest_finds_the_tests_in_the_wheel_where_they_are(built: Path) -> None:
     with zipfile.ZipFile(built / TEMPEST) as archive:
         (name,) = (
@@ -123,12 +144,31 @@ def test_tempest_finds_the_tests_in_the_wheel_where_they_are(built: Path) -> Non
 
 
 def test_the_wheel_of_the_server_brings_what_operators_install(built: Path) -> None:
-    """Units, samples, alerts, dashboard, plug-in of DevStack and documents, in the folders of the repository."""
+    """Units, samples, alerts, dashboard, plug-in of DevStack, documents: in the folders of the repository."""
     brought = {name.removeprefix(SHARE) for name in names(built / SERVER) if SHARE in name}
     generated = {"etc/gsaas/gsaas.conf.sample", "etc/gsaas/policy.yaml.sample"}
-    documents = {name for name in tracked("doc") if name.endswith(".md")}
+    documents = {name for name in tracked("doc") if name.endswith((".md", ".rst", ".json"))}
     assert {*tracked("etc", "devstack"), *documents, *generated} <= brought
     assert {"LICENSE", "README.md", "CONTRIBUTING.md"} <= brought
+
+
+def test_no_document_of_the_wheel_links_to_a_file_that_it_lacks(built: Path) -> None:
+    with zipfile.ZipFile(built / SERVER) as archive:
+        texts = {
+            name.removeprefix(SHARE): archive.read(name).decode()
+            for name in archive.namelist()
+            if re.fullmatch(rf"{SHARE}(README|doc/[\w-]+)\.md", name)
+        }
+        brought = {name.removeprefix(SHARE) for name in archive.namelist()}
+    assert {"README.md", "doc/notifications.md"} <= set(texts)
+    for name, text in texts.items():
+        targets = re.findall(r"\]\(([^)#\s]+)", text)
+        paths = {
+            posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+            for target in targets
+            if "://" not in target
+        }
+        assert paths <= brought, name
 
 
 def test_the_samples_are_generated_from_the_code(built: Path) -> None:
@@ -145,6 +185,10 @@ def test_the_launcher_is_a_program_here_and_a_script_elsewhere(built: Path, prog
         with zipfile.ZipFile(wheel) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith("/scripts/gsaas"))
             assert archive.read(name).startswith(beginning)
+            shared = {
+                name.rpartition("/")[2] for name in archive.namelist() if name.endswith(".so")
+            }
+            assert shared == ({"gsaas-run.so", "gsaas-tls.so"} if wheel == program else set())
 
 
 def test_every_wheel_names_its_license_and_has_its_text(built: Path) -> None:
@@ -176,10 +220,22 @@ def test_the_wheels_bring_man_pages_and_completion_where_programs_look_for_them(
         assert tracked(folder) <= brought
 
 
+def test_the_wheel_of_the_client_brings_what_slurm_calls(built: Path) -> None:
+    share = "/data/share/gsaas/slurm/"
+    brought = {name.partition(share)[2] for name in names(built / CLIENT) if share in name}
+    assert {f"client/slurm/{name}" for name in brought} == tracked("client/slurm")
+    assert "spank_gsaas.c" in brought
+
+
 def test_the_sdist_of_the_service_has_the_source_of_its_documentation(built: Path) -> None:
     with tarfile.open(built / f"gsaas-{VERSION}.tar.gz") as archive:
         there = {name.partition("/")[2] for name in archive.getnames()}
     assert tracked("doc", "releasenotes", "etc", "devstack", "share", "gsaas") <= there
+
+
+def test_no_distribution_is_kept_in_the_repository() -> None:
+    """It would be that of an older tree: ./dev package builds them."""
+    assert not tracked("*.whl", "*.tar.gz")
 
 
 def test_no_file_of_a_wheel_is_younger_than_source_date_epoch(built: Path) -> None:

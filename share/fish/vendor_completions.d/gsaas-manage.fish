@@ -18,12 +18,12 @@ function __gsaas_manage_command
                 printf '%s
 ' "$command --" 0
                 return
-            case --account --batch --config-file --format --older-than --role --virtual-host -f
+            case --account --batch --config-file --fake --format --from --gpu --gpu-address --gsaas --json --native --older-than --role --share --virtual-host -f
                 set skip yes
             case '-*'
                 continue
             case '*'
-                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'db purge' 'grant-key' 'bus' 'bus key' 'bus permissions' 'limits' 'limits register'
+                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'db purge' 'grant-key' 'bus' 'bus key' 'bus permissions' 'prove' 'prove gpu-host' 'prove path' 'limits' 'limits register'
                     set command (string trim "$command $word")
                 else
                     set arguments (math $arguments + 1)
@@ -46,6 +46,7 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a check -d 'check this ins
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a db -d 'the database: db upgrade, version, check, purge'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a grant-key -d 'print a new key for [grants]key'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a bus -d 'the message bus: bus key, bus permissions'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a prove -d 'an acceptance test: prove gpu-host, prove path'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a limits -d 'Keystone\'s limits: limits register'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -l help -d 'show this help message and exit'
@@ -98,6 +99,28 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l role -x -
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l account -x -d 'default: gsaas-HOST'
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l virtual-host -x -d 'default: gsaas'
 complete -c gsaas-manage -n '__gsaas_manage_at \'bus permissions\'' -l apply -d 'run the commands'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove\'' -a gpu-host -d 'run on a GPU host: driver, GPUs, limits, a daemon, a CUDA program, and their end'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove\'' -a path -d 'from a consumer\'s host through a lease to a GPU'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove gpu-host\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove gpu-host\'' -l help -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove gpu-host\'' -l gpu -x -d 'only this GPU; may be given again'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove gpu-host\'' -l fake -r -a '(__fish_complete_directories (commandline -ct))' -d 'without a GPU: use the CUDA library in FOLDER, or the fake driver of the tests in a clone of the repository, and start plain processes instead of units'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove gpu-host\'' -l plain -d 'start plain processes instead of units, where there is no systemd: the walls of daemons are not proved'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove gpu-host\'' -l share -x -d 'MiB of the cGPU (1024)'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove gpu-host\'' -l json -r -F -d 'write everything to FILE as JSON, too'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -l help -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -l from -x -d 'where programs run'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -l gpu-address -x -d 'a GPU host on the GPU network, to check the MTU up to it'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -l native -r -F -d 'what prove gpu-host --json wrote there, to compare with'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -l gsaas -x -d 'the command on HOST (default: gsaas)'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -l share -x -d 'MiB of the cGPU (1024)'
+complete -c gsaas-manage -n '__gsaas_manage_at \'prove path\'' -l json -r -F -d 'write everything to FILE as JSON, too'
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'limits\'' -a register -d 'create the registered limits that Keystone lacks, with the values of [quotas]'
 complete -c gsaas-manage -n '__gsaas_manage_at \'limits\'' -s h -d 'show this help message and exit'

@@ -18,7 +18,7 @@ function __gsaas_sim_command
                 printf '%s
 ' "$command --" 0
                 return
-            case --column --format --gpu-cost --gpus --host-cost --kwh-cost --memory-mb --output --percent --policy --wait --years -c -f -o
+            case --column --format --gpu-cost --gpus --host-cost --hosts --kwh-cost --memory-mb --output --percent --policy --wait --years -c -f -o
                 set skip yes
             case '-*'
                 continue
@@ -76,18 +76,21 @@ complete -c gsaas-sim -n '__gsaas_sim_at \'import\'' -l help -d 'show this help 
 complete -c gsaas-sim -n '__gsaas_sim_at \'import\'' -s o -r -F -d 'file to write (standard output)'
 complete -c gsaas-sim -n '__gsaas_sim_at \'import\'' -l output -r -F -d 'file to write (standard output)'
 complete -c gsaas-sim -n '__gsaas_sim_at \'import\'' -l memory-mb -x -d 'MiB of a whole GPU, for traces that do not say it (81920)'
-complete -c gsaas-sim -n '__gsaas_sim_at \'import\' 0' -a 'csv swf openb leases'
+complete -c gsaas-sim -n '__gsaas_sim_at \'import\' 0' -a 'csv swf openb leases api'
 complete -c gsaas-sim -n '__gsaas_sim_at \'import\' 1' -F
 
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -s h -d 'show this help message and exit'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l help -d 'show this help message and exit'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l gpus -x -d 'number of GPUs of each host'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l memory-mb -x -d 'MiB of each GPU'
+complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l hosts -r -F -d 'instead of these: a TOML file with the kinds of hosts that may be bought, and their prices'
+complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -s o -r -F -d 'folder to write summary and report.html to'
+complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l output -r -F -d 'folder to write summary and report.html to'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l wait -x -d 'seconds for which a request may wait (60)'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l percent -x -d 'percentage of requests that must not wait longer (95)'
-complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l policy -x -a 'best-fit best-fit-utilisation energy fewer-jobs-gpu fewer-jobs-node first-fit first-local first-remote fragmentation-gradient least-load-fit performance round-robin worst-fit' -d 'policy to try; repeat it for several, of which the one that needs the fewest GPUs counts'
-complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l host-cost -x -d 'purchase price of one host without GPUs'
-complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l gpu-cost -x -d 'purchase price of one GPU'
+complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l policy -x -a 'best-fit best-fit-utilisation energy fewer-jobs-gpu fewer-jobs-node first-fit first-local first-remote fragmentation-gradient least-load-fit local-gradient performance round-robin worst-fit' -d 'policy to try; repeat it for several, of which the one that needs the fewest GPUs counts'
+complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l host-cost -x -d 'purchase price of one host without GPUs (0)'
+complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l gpu-cost -x -d 'purchase price of one GPU (0)'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l years -x -d 'years over which hosts and GPUs are paid (4)'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -l kwh-cost -x -d 'price of a kilowatt-hour'
 complete -c gsaas-sim -n '__gsaas_sim_at \'plan\'' -s f -x -a 'table json csv value yaml' -d 'output format (table)'

@@ -53,7 +53,7 @@ def test_what_is_nonsense_is_refused(wrong):
 def test_a_report_is_plain_json():
     report = DaemonReport(
         3,
-        [DaemonStatus(DAEMON, DaemonState.DOWN, 2, "ended with status 1")],
+        [DaemonStatus(DAEMON, DaemonState.DOWN, 2, "ended with status 1", 1)],
         FenceReport(frozenset({Admission("192.0.2.1", 20000)}), 4),
         ("the disk is full",),
     )
@@ -69,8 +69,10 @@ def test_a_report_is_plain_json():
                 "state": "down",
                 "restarts": 2,
                 "detail": "ended with status 1",
+                "failed_starts": 1,
             }
         },
         "fence": {"admissions": ["192.0.2.1:20000"], "refused": 4},
         "problems": ["the disk is full"],
+        "middleware": None,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from gsaas.objects.endpoint_report import BindingReport, ConntrackLevel, EndpointReport
+from gsaas.objects.endpoint_report import BindingReport, ConntrackLevel, EndpointReport, Traffic
 
 
 def test_a_report_is_plain_json() -> None:
@@ -14,7 +14,8 @@ def test_a_report_is_plain_json() -> None:
         "port-2": BindingReport(False),
     }
     problems, level = ("something is wrong",), ConntrackLevel(64, 256)
-    plain = EndpointReport("cmp1", bindings, problems, "192.0.2.1", level).to_dict()
+    traffic = {"port-1": Traffic(sent=10, received=20, connections=3)}
+    plain = EndpointReport("cmp1", bindings, problems, "192.0.2.1", level, traffic).to_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain == {
         "host": "cmp1",
@@ -33,6 +34,7 @@ def test_a_report_is_plain_json() -> None:
         "problems": ["something is wrong"],
         "gpu_address": "192.0.2.1",
         "conntrack": {"entries": 64, "limit": 256},
+        "traffic": {"port-1": {"sent": 10, "received": 20, "connections": 3}},
     }
 
 
