@@ -133,6 +133,14 @@ class LeaseReleased(NotFound):
     fmt = "lease %(id)s is released already"
 
 
+class LeaseNotQueued(GsaasError):
+    """The priority of a lease was to change that is not in the queue."""
+
+    code = "gsaas.lease.not-queued"
+    status = 409
+    fmt = "lease %(id)s is %(status)s, and a priority has an effect in the queue only"
+
+
 class LeaseHasNoGpus(GsaasError):
     """The lease has no cGPUs yet, or no more, so that it has no environment."""
 
@@ -327,6 +335,25 @@ class ServerRefused(GsaasError):
     code = "gsaas.server.refused"
     status = 400
     fmt = "%(reason)s"
+
+
+class PlainServerRefused(GsaasError):
+    """A plain server gets no cGPUs: there were none for it, its project may not have them, or its lease has failed."""
+
+    code = "gsaas.plain-server.refused"
+    status = 409
+    fmt = "server %(id)s gets no cGPUs: %(reason)s"
+
+
+class PlainServerLate(GsaasError):
+    """It was not found out in time whether a plain server gets cGPUs. This goes on: a later question may succeed."""
+
+    code = "gsaas.plain-server.late"
+    status = 503
+    fmt = (
+        "it was not found out within %(seconds)g s whether server %(id)s gets cGPUs: Nova, the database or another "
+        "claim takes longer; ask again"
+    )
 
 
 class CloudUnavailable(GsaasError):

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import queue
 import signal
 import socket
@@ -50,11 +52,12 @@ def run(
     start: Start,
     argv: Sequence[str] | None = None,
     cli: Sequence[cfg.Opt] = (),
+    stop_timeout: float = STOP_TIMEOUT,
 ) -> int:
     """Run the process *name* until a signal ends it; return its exit status.
 
     It reads `/etc/gsaas/gsaas.conf`, then `/etc/gsaas/<name>.conf`; or the files that *argv* names instead. *cli* are
-    options that only the command line has.
+    options that only the command line has. Parts that have not stopped after *stop_timeout* seconds are left behind.
     """
     try:
         conf = gsaas_conf.load(
@@ -83,7 +86,9 @@ def run(
         _ignore_further_signals()
         LOG.info("%s stops", name)
     finally:
-        _stop(parts)
+        stopped = _stop(parts, stop_timeout)
+    if not stopped:
+        _end_at_once()
     return 0
 
 
@@ -142,20 +147,30 @@ def _reload(conf: cfg.ConfigOpts) -> None:
         LOG.info("the configuration was read again")
 
 
-def _stop(parts: ExitStack) -> None:
-    """Stop all parts in reverse order, for at most `STOP_TIMEOUT` seconds.
+def _stop(parts: ExitStack, timeout: float) -> bool:
+    """Stop all parts in reverse order, for at most *timeout* seconds; return whether all have stopped.
 
     While the message bus is down, its threads sleep for up to half a minute between attempts to connect. Leaving such
     threads behind does no harm: everything that must survive is in the database or in the kernel.
     """
     stopping = threading.Thread(target=parts.close, name="stopping", daemon=True)
     stopping.start()
-    stopping.join(STOP_TIMEOUT)
+    stopping.join(timeout)
     if stopping.is_alive():
-        LOG.warning(
+        LOG.info(
             "not every part has stopped after %g s; the process ends without waiting any longer",
-            STOP_TIMEOUT,
+            timeout,
         )
+        return False
+    return True
+
+
+def _end_at_once() -> None:
+    """End the process with status 0, and without the threads for which Python would wait."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _ignore_further_signals() -> None:

@@ -16,7 +16,6 @@ import ipaddress
 import logging
 from dataclasses import dataclass
 
-from oslo_utils import timeutils
 from sqlalchemy import Connection
 
 from gsaas import exceptions
@@ -58,7 +57,7 @@ def redeem(database: Database, keyring: Keyring, presented: PresentedGrant) -> s
     Raises a sub-class of `GrantRefused`, or `ValueError` if the address is no IPv4 address.
     """
     ipaddress.IPv4Address(presented.address)
-    now = timeutils.utcnow()
+    now = database.now()
     grant = None
     try:
         grant = _verified(keyring, presented, now)

@@ -112,6 +112,8 @@ class DaemonStatus:
     """How many times it was started again."""
     detail: str | None = None
     """Why it is not healthy, if anything is known."""
+    failed_starts: int = 0
+    """How many starts in a row, up to now, were followed by its end before it was healthy."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ class DaemonReport:
     """None: this host has no fence, and admits every address."""
     problems: Sequence[str] = ()
     """What the host could not do, as sentences."""
+    middleware: str | None = None
+    """The version that a daemon of the host told when it became healthy; None if none has."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as they are stored: daemons by key, admissions as text."""
@@ -149,6 +153,7 @@ class DaemonReport:
                     "state": str(status.state),
                     "restarts": status.restarts,
                     "detail": status.detail,
+                    "failed_starts": status.failed_starts,
                 }
                 for status in sorted(self.statuses, key=lambda c: c.daemon.key)
             },
@@ -158,6 +163,7 @@ class DaemonReport:
                 "refused": fence.refused,
             },
             "problems": list(self.problems),
+            "middleware": self.middleware,
         }
 
 

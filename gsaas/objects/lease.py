@@ -179,6 +179,9 @@ class Lease:
     more than a day ago."""
     request_digest: str | None = None
     """A hash of that request's body; None without a key."""
+    plain_server_id: str | None = None
+    """The plain server that it was claimed for (`gsaas.objects.plain_server`), also after its end: a server gets a
+    lease once. None: GSaaS makes the server, or there is none."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 

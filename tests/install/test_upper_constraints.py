@@ -19,7 +19,7 @@ from tests.support import constraints
 
 DISTRIBUTIONS = (
     ".[api,engine,rodvr,monitor,standalone,mysql,postgresql]",
-    "./client",
+    "./client[osc]",
     "./launcher",
 )
 

@@ -15,7 +15,7 @@ from oslo_utils import timeutils
 from gsaas.cli import manage
 from gsaas.db import migration
 from gsaas.db.database import Database
-from gsaas.db.models import LeaseEventRow, LeaseRow
+from gsaas.db.models import LeaseEventRow, LeaseRow, ProjectRow
 from tests.support import rows
 
 pytestmark = pytest.mark.services
@@ -131,3 +131,14 @@ def test_a_purge_refuses_numbers_that_make_no_sense(run, words: list[str]):
     with pytest.raises(SystemExit) as ended:
         run("db", "purge", *words)
     assert ended.value.code == 2
+
+
+def test_a_purge_deletes_the_rows_of_projects_without_leases(run, leases, database_url: str):
+    database = Database.open(database_url)
+    with database.write() as session:
+        session.add_all(ProjectRow(id=name) for name in ("project-1", "gone", "gone too"))
+    assert run("db", "purge", "--dry-run")[0] == 0
+    assert run("db", "purge", "--batch", "1")[0] == 0
+    with database.read() as session:
+        assert list(session.scalars(sqlalchemy.select(ProjectRow.id))) == ["project-1"]
+    database.close()

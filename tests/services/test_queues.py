@@ -10,6 +10,7 @@ import pytest
 import gsaas.conf
 from gsaas import rpc
 from gsaas.context import RequestContext
+from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.queues import QueueState, inspect_queue
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.waiting import until
@@ -58,6 +59,21 @@ def test_a_queue_tells_its_consumers_and_what_waits_in_it(bus: rpc.Bus) -> None:
     until(
         lambda: inspect_queue(bus, TOPIC) == QueueState(messages=1, consumers=0), "one message", 20
     )
+
+
+@pytest.mark.parametrize("report", ["endpoint_report", "daemons_report"])
+def test_a_report_that_no_engine_takes_does_not_stay(
+    bus: rpc.Bus, monkeypatch: pytest.MonkeyPatch, report: str
+) -> None:
+    server = rpc.server(bus, rpc.ENGINE, "a", Desk())
+    server.start()
+    until(lambda: inspect_queue(bus, rpc.ENGINE) == QueueState(0, 1), "a consumer", 20)
+    server.stop()
+    server.wait()
+    monkeypatch.setattr("gsaas.rpc.engine.REPORT_TIMEOUT", 1.0)
+    with pytest.raises(rpc.Timeout):
+        getattr(EngineClient(bus), report)("host", {})
+    until(lambda: inspect_queue(bus, rpc.ENGINE) == QueueState(0, 0), "an empty queue", 20)
 
 
 def test_a_broker_that_does_not_answer_is_an_error_of_the_bus() -> None:
