@@ -6,6 +6,7 @@ A stand-in for Python makes an environment whose programs only record how they w
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -53,7 +54,7 @@ CONSTRAINED = [
 
 
 class Workshop:
-    """A copy of what ./dev reads, at *root*."""
+    """A copy of what ./dev reads, at *root*. `said` is what the last command wrote to its standard output."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,8 +80,13 @@ class Workshop:
             "FAIL": fail,
         }
         found = subprocess.run(
-            [self.root / "dev", *arguments], env=environment, capture_output=True, check=False
+            [self.root / "dev", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
+        self.said = found.stdout
         return found.returncode
 
     def installed(self) -> list[str]:
@@ -211,7 +217,9 @@ def test_changed_constraints_of_openstack_are_installed_anew(workshop: Workshop)
     workshop.dev("test", "constrained")
     workshop.dev("test", "constrained", "tests/unit/rpc")
     assert workshop.installed() == []
-    assert workshop.tested() == ["--hypothesis-profile=quick tests/unit/rpc"]
+    assert workshop.tested() == [
+        "-o cache_dir=.pytest_cache/constrained --hypothesis-profile=quick tests/unit/rpc"
+    ]
     with (workshop.root / "tests/constraints/upper-constraints-2026.1.txt").open("a") as file:
         file.write("# changed\n")
     workshop.dev("test", "constrained")
@@ -237,6 +245,22 @@ def test_all_tests_run_even_if_some_fail_under_openstacks_constraints(workshop: 
     assert workshop.dev("test", fail="tests/unit tests/api") != 0
     assert len(workshop.tested()) == 3
     assert workshop.dev("test", fail="tests/openstack") != 0
+
+
+def test_the_last_lines_name_each_test_that_failed(workshop: Workshop) -> None:
+    for cache, failed in ((".pytest_cache", "c"), (".pytest_cache/constrained", "d")):
+        recorded = workshop.root / cache / "v/cache/lastfailed"
+        recorded.parent.mkdir(parents=True)
+        recorded.write_text(
+            json.dumps({f"tests/a.py::{failed}[x y]": True, "tests/b.py": True}, indent=2)
+        )
+    assert workshop.dev("test", fail="tests/openstack") != 0
+    assert workshop.said.splitlines()[-4:] == [
+        "failed: tests/a.py::c[x y]",
+        "failed: tests/b.py",
+        "failed: tests/a.py::d[x y]",
+        "failed: tests/b.py",
+    ]
 
 
 def test_the_tests_with_the_tools_of_others_are_a_group_of_their_own(workshop: Workshop) -> None:
