@@ -204,6 +204,14 @@ def test_a_host_cannot_report_in_the_name_of_another(connect, engine) -> None:
     assert engine.reports == ["gpu1"]
 
 
+def test_a_refused_message_is_one_line_in_the_log(connect, engine, caplog) -> None:
+    with pytest.raises(rpc.BusError, match="it is not signed"):
+        EngineClient(connect("evil", signs=False)).monitor_report("gpu1", REPORT)
+    (line,) = [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+    assert line.exc_info is None
+    assert "monitor_report was not believed: it is not signed" in line.getMessage()
+
+
 @pytest.mark.parametrize("key_of", [rpc.RODVR, rpc.MONITOR])
 def test_a_compute_host_cannot_report_gpus(connect, engine, key_of) -> None:
     """Whatever it says that it is: of the two keys of a host it has that of its endpoint."""
