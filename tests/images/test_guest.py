@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image of VMs that etc/images describes: diskimage-builder builds it, and it is booted as a VM would be."""
+"""The image of VMs that doc/quickstart-real-gpus.md describes: built by its commands, and booted as a VM would be."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ def test_cloud_init_sets_the_route_to_masked_addresses(vm):
 
 def test_the_folder_of_the_client_has_nothing_but_the_client(vm, environment):
     folder = environment["LD_LIBRARY_PATH"]
-    assert vm.type(f"ls {shlex.quote(folder)}").stdout.split() == ["libcuda.so.1"]
+    assert vm.type(f"ls {shlex.quote(folder)}").stdout.split() == [
+        "libcuda.so.1",
+        "libnvidia-ml.so.1",
+    ]
 
 
 def test_a_cuda_program_in_it_computes_on_the_gpu_of_its_lease(vm, network):

@@ -17,14 +17,14 @@ import time
 from pathlib import Path
 
 from tests.openstack.bed import booted
-from tests.support import lupine
+from tests.support import lupine, quickstart
 from tests.support.cuda import driver
+from tests.support.nvml import driver as nvml
 
 REPOSITORY = Path(__file__).parents[2]
 ELEMENTS = REPOSITORY / "etc/images/elements"
 FOLDER = REPOSITORY / "build/guest"
 BUILDER = "diskimage-builder==3.43.0"
-RELEASE = "bookworm"
 TOOLS = ("mmdebstrap", "systemd-nspawn", "cc")
 SUDO = """\
 #!/bin/bash
@@ -66,8 +66,8 @@ def built() -> Path:
     if stamp.exists() and stamp.read_text() == recipe:
         return root
     shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    archive = _create(client(FOLDER / "client"), _wheels())
+    _middleware(FOLDER / "lupine/build")
+    archive = _create()
     root.mkdir()
     _run("tar", "--numeric-owner", "-xpf", archive, "-C", root)
     archive.unlink()
@@ -75,44 +75,36 @@ def built() -> Path:
     return root
 
 
-def client(folder: Path) -> Path:
-    """Return a folder with the client's libcuda.so.1: LUPINE's, else the fake driver."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _middleware(folder: Path) -> None:
+    """Have the client's libraries: LUPINE's libcuda.so.1, else the fake driver; for NVML a fake one."""
+    folder.mkdir(parents=True)
     try:
         shutil.copy(lupine.built().client / driver.NAME, folder)
     except lupine.NotBuildable:
         driver.build(folder)
-    return folder
+    nvml.build(folder)
 
 
-def _create(libraries: Path, wheels: Path) -> Path:
-    """Run disk-image-create; return the tar archive that it makes."""
-    tools, work, output = FOLDER / "tools", FOLDER / "work", FOLDER / "guest"
+def _create() -> Path:
+    """Type what the page says of the image; return the tar archive that is made instead of a disk."""
+    own, work = FOLDER / "bin", FOLDER / "work"
+    own.mkdir()
     work.mkdir()
-    _run(sys.executable, "-m", "venv", tools)
-    try:
-        _run(tools / "bin/pip", "install", "-q", BUILDER)
-    except subprocess.CalledProcessError as error:
-        raise NotBuildable(f"diskimage-builder cannot be had: {error.stdout[-300:]}") from None
     if shutil.which("sudo") is None:
-        (tools / "bin/sudo").write_text(SUDO)
-        (tools / "bin/sudo").chmod(0o755)
+        (own / "sudo").write_text(SUDO)
+        (own / "sudo").chmod(0o755)
     environment = {
         **os.environ,
-        "PATH": f"{tools / 'bin'}:{os.environ['PATH']}",
-        "ELEMENTS_PATH": str(ELEMENTS),
-        "DIB_RELEASE": RELEASE,
+        "PATH": f"{os.environ['PATH']}:{own}",
+        "GSAAS_GUEST_WHEELS": str(_wheels()),
         "DIB_IMAGE_CACHE": str(work / "cache"),
         "DIB_DEBIAN_SECURITY_MIRROR": "http://deb.debian.org/debian-security",
         "TMP_DIR": str(work),
-        "GSAAS_GUEST_LIBRARIES": str(libraries),
-        "GSAAS_GUEST_WHEELS": str(wheels),
     }
-    words = ("disk-image-create", "--no-tmpfs", "-t", "tar", "-o", output)
     done = subprocess.run(
-        [*words, "debian-minimal", "gsaas-guest"],
+        ["nice", "bash", "-euc", script()],
         env=environment,
-        cwd=work,
+        cwd=FOLDER,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -121,10 +113,24 @@ def _create(libraries: Path, wheels: Path) -> Path:
         check=False,
     )
     shutil.rmtree(work)
-    if done.returncode and "Failed to fetch" in done.stdout:
-        raise NotBuildable(f"Debian's packages cannot be had: {done.stdout[-500:]}")
+    if done.returncode and ("Failed to fetch" in done.stdout or "No matching" in done.stdout):
+        raise NotBuildable(f"packages cannot be had: {done.stdout[-500:]}")
     assert done.returncode == 0, done.stdout[-3000:]
-    return output.with_suffix(".tar")
+    return FOLDER / "debian-12-lupine.tar"
+
+
+def script() -> str:
+    """Return the commands of the page, which here make an archive of what the disk would have."""
+    text = quickstart.blocks("3. The image of VMs")[0].script
+    for before, after in (
+        ("/opt/gsaas/share/gsaas", str(REPOSITORY)),
+        ("install diskimage-builder", f"install -q {BUILDER}"),
+        ("disk-image-create -o", "disk-image-create --no-tmpfs -t tar -o"),
+        (" vm ", " "),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    return text
 
 
 def _wheels() -> Path:
@@ -145,7 +151,7 @@ def _wheels() -> Path:
 
 def _recipe() -> str:
     """Return what tells whether an image was made from what is here now."""
-    found = hashlib.sha256(f"{BUILDER} {RELEASE} {lupine.COMMIT}".encode())
+    found = hashlib.sha256(f"{script()} {lupine.COMMIT}".encode())
     folders = [ELEMENTS, REPOSITORY / "client/gsaasclient", REPOSITORY / "launcher"]
     files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
     for file in sorted(files):
