@@ -106,6 +106,7 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         None if persistence is None else bool(persistence),
         _COMPUTE_MODES.get(ask(nvml.nvmlDeviceGetComputeMode)),
         errors,
+        mig=bool((ask(nvml.nvmlDeviceGetMigMode) or (0,))[0]),
     )
 
 

@@ -43,7 +43,10 @@ POINTERS = 32
 """Device pointers of each of two daemons that are compared."""
 POINTERS_NAME = "device pointers of two daemons"
 RELEASE = "release under load"
+BESIDE_RELEASE = "neighbour of a release"
 MEMORY_AFTER = "memory after a release"
+SLACK_MB = 32
+"""By how many MiB the memory in use may differ before and after: the driver has some for itself. A context has more."""
 
 
 AnyJob = TypeVar("AnyJob", bound=Job)
@@ -97,6 +100,9 @@ def host(proof: Proof) -> Iterator[Line]:
 
 def one_gpu(proof: Proof, gpu: Gpu) -> Iterator[Line]:
     """Yield the lines about one GPU."""
+    if gpu.mig:
+        yield verdicts.skip("programs", "MIG is on: instances are not proved; see nvidia-smi -mig")
+        return
     native_environment = {**proof.native, "CUDA_VISIBLE_DEVICES": gpu.uuid}
     native = places.run(["compute"], native_environment)
     yield from verdicts.computed("native", native, on=gpu.uuid)
@@ -147,6 +153,7 @@ def through_the_middleware(proof: Proof, gpu: Gpu, native: Ran) -> Iterator[Line
     """Yield the lines about the middleware's daemon, and about programs that use it."""
     name = f"daemon of {proof.middleware.name}"
     daemon = proof.place.daemon(gpu.uuid, _free_port(), proof.share_mb)
+    before = _memory_mb(proof, gpu)  # without the daemon, which has some itself
     began = time.monotonic()
     try:
         job = proof.place.start(daemon, None)
@@ -160,15 +167,20 @@ def through_the_middleware(proof: Proof, gpu: Gpu, native: Ran) -> Iterator[Line
         yield verdicts.ok(
             name, f"answers after {took * 1e3:.0f} ms{told}", seconds=took, version=version
         )
-        yield from _with_client(proof, gpu, daemon, job, native)
+        yield from _with_client(proof, gpu, daemon, job, native, before)
     except Unusable as error:
         yield verdicts.fail(name, "does not answer", str(error))
     finally:
         job.kill()
 
 
-def _with_client(proof: Proof, gpu: Gpu, daemon: Daemon, job: Job, native: Ran) -> Iterator[Line]:
-    """Yield the lines about programs that use a daemon over the network."""
+def _with_client(
+    proof: Proof, gpu: Gpu, daemon: Daemon, job: Job, native: Ran, before: int | None
+) -> Iterator[Line]:
+    """Yield the lines about programs that use a daemon over the network.
+
+    *before* are the MiB of the GPU that were in use before there was the daemon.
+    """
     name = f"through {proof.middleware.name}"
     if proof.libraries is None:
         why = "this host has no client library of it; [remoting]library_path names the folder, or use prove path"
@@ -178,29 +190,40 @@ def _with_client(proof: Proof, gpu: Gpu, daemon: Daemon, job: Job, native: Ran) 
     computed = verdicts.computed(name, ran, native, on=gpu.uuid)
     yield from computed
     if verdicts.failed(computed):
-        for rest in (POINTERS_NAME, RELEASE, MEMORY_AFTER):
+        for rest in (POINTERS_NAME, RELEASE, BESIDE_RELEASE, MEMORY_AFTER):
             yield verdicts.skip(rest, "no program computes right through the middleware")
         return
     yield _pointers(proof, gpu, daemon)
-    before = _memory_mb(proof, gpu)
-    yield _released(proof, daemon, job)
+    yield from _released(proof, gpu, daemon, job)
     yield _freed(MEMORY_AFTER, proof, gpu, before)
 
 
-def _released(proof: Proof, daemon: Daemon, job: Job) -> Line:
-    """Kill a daemon while a program computes through it; return the line about what becomes of the program."""
+def _released(proof: Proof, gpu: Gpu, daemon: Daemon, job: Job) -> Iterator[Line]:
+    """Kill a daemon while a program computes through it, and another tenant's program on the same GPU.
+
+    Yield the lines about what becomes of the two. The other one shares the MPS server, if there is one: NVIDIA's
+    documentation does not promise that it survives a client that is killed.
+    """
+    beside = proof.place.daemon(gpu.uuid, _free_port(), proof.share_mb)
     try:
-        with _on_this_host(_client(proof, daemon), RELEASED_SECONDS) as client:
+        with (
+            _computing(proof.place, beside, NEIGHBOUR_SECONDS) as neighbour,
+            _on_this_host(_client(proof, daemon), RELEASED_SECONDS) as client,
+        ):
             killed_at = time.monotonic()
             job.kill()
             ended = client.ended_within(FREE_TIMEOUT)
             seconds = time.monotonic() - killed_at
+            other = neighbour.result(NEIGHBOUR_SECONDS + places.TIMEOUT)
     except Unusable as error:
-        return verdicts.fail(RELEASE, "not tried", str(error))
+        yield verdicts.fail(RELEASE, "not tried", str(error))
+        return
     if ended:
-        return verdicts.ok(RELEASE, f"the program was told after {seconds:.2f} s")
-    mend = "programs hang when their cGPU is released: tell tenants to set time limits of their own"
-    return verdicts.warn(RELEASE, f"the program hangs for {FREE_TIMEOUT:g} s", mend)
+        yield verdicts.ok(RELEASE, f"the program was told after {seconds:.2f} s")
+    else:
+        mend = "programs hang when their cGPU is released: tell tenants to set time limits of their own"
+        yield verdicts.warn(RELEASE, f"the program hangs for {FREE_TIMEOUT:g} s", mend)
+    yield verdicts.undisturbed(BESIDE_RELEASE, other)
 
 
 def _pointers(proof: Proof, gpu: Gpu, first: Daemon) -> Line:
@@ -315,12 +338,12 @@ def _memory_mb(proof: Proof, gpu: Gpu, which: str = "used_mb") -> int | None:
 
 
 def _freed(name: str, proof: Proof, gpu: Gpu, before: int | None) -> Line:
-    """Wait until no more memory is in use than *before*; return the line about that."""
+    """Wait until about as much memory is in use as *before*; return the line about that."""
     began = time.monotonic()
     while True:
         after = _memory_mb(proof, gpu)
         seconds = time.monotonic() - began
-        if before is None or after is None or after <= before:
+        if before is None or after is None or after <= before + SLACK_MB:
             return verdicts.freed(name, before, after, seconds)
         if seconds > FREE_TIMEOUT:
             return verdicts.freed(name, before, after, None)

@@ -18,6 +18,12 @@ SUSPENDING_DRIVER = 570
 """The first release that can suspend programs that use MPS or several GPUs."""
 LEAST_OF_NATIVE = 0.5
 """A matrix product through the middleware should have this share of the native rate at least."""
+SYSTEM_NOT_READY = "CUDA_ERROR_SYSTEM_NOT_READY"
+FABRIC = (
+    "; GPUs that NVSwitches connect need nvidia-fabricmanager of the driver's very release: "
+    "systemctl enable --now nvidia-fabricmanager"
+)
+"""What to do about `SYSTEM_NOT_READY`, which each program gets on such a host without that service."""
 LIMIT_MARGIN = 0.25
 """A memory limit holds if it refuses within so much of itself: the context of a program takes memory, too."""
 
@@ -84,6 +90,8 @@ class Gpu:
     """DEFAULT, EXCLUSIVE_PROCESS or PROHIBITED."""
     ecc_errors: int | None = None
     """Uncorrected errors since the last reset."""
+    mig: bool = False
+    """It is divided into MIG instances, and runs no program itself."""
 
 
 def driver(version: str | None) -> Line:
@@ -241,7 +249,8 @@ def computed(
     """
     result = ran.result
     if ran.problem is not None or result is None:
-        return [fail(f"{name}: program", "did not run", f"it says: {ran.problem}")]
+        hint = FABRIC if SYSTEM_NOT_READY in (ran.problem or "") else ""
+        return [fail(f"{name}: program", "did not run", f"it says: {ran.problem}{hint}")]
     wrong = result.get("failed")
     if isinstance(wrong, Sequence) and wrong:
         mend = "do not use this GPU with this middleware and driver: " + "; ".join(map(str, wrong))

@@ -42,10 +42,14 @@ class Lupine:
     """The folder of the fake driver, for the server."""
 
     @contextmanager
-    def serving(self, **environment: str) -> Iterator[tuple[str, int]]:
-        """Run a server; yield its address and port."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+    def serving(
+        self, *, port: int | None = None, netns: str | None = None, **environment: str
+    ) -> Iterator[tuple[str, int]]:
+        """Run a server, in the network namespace *netns* if that is given; yield its address and port."""
+        if port is None:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+        before = [] if netns is None else ["ip", "netns", "exec", netns]
         variables = {
             "LUPINE_PORT": str(port),
             "LUPINE_LOG_LEVEL": "error",
@@ -53,7 +57,7 @@ class Lupine:
             **environment,
         }
         process = subprocess.Popen(
-            [self.server], env={**os.environ, **variables}, start_new_session=True
+            [*before, self.server], env={**os.environ, **variables}, start_new_session=True
         )
         try:
             _await_listener(port, process)
@@ -160,7 +164,7 @@ def _await_listener(port: int, process: subprocess.Popen) -> None:
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server has ended"
         # A bare connection would leave a process behind for ever, so /proc is asked.
-        for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines():
+        for line in Path(f"/proc/{process.pid}/net/tcp").read_text(encoding="ascii").splitlines():
             fields = line.split()
             if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
                 return

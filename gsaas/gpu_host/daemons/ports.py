@@ -3,8 +3,23 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 from pathlib import Path
+
+from gsaas.netlink import sock_diag
+
+
+def is_listening(port: int) -> bool:
+    """Return whether any process listens on *port* in the network namespace of this thread."""
+    try:
+        with sock_diag.open_socket() as netlink:
+            return any(
+                list(sock_diag.identities(netlink, family, sock_diag.LISTENING, port))
+                for family in (socket.AF_INET, socket.AF_INET6)
+            )
+    except OSError:  # a kernel without sockets' diagnosis, or a process that may not use netlink
+        return has_listener(_tables(), port)
 
 
 def has_listener(tables: str, port: int) -> bool:
@@ -17,10 +32,9 @@ def has_listener(tables: str, port: int) -> bool:
     return False
 
 
-def is_listening(port: int) -> bool:
-    """Return whether any process listens on *port* in the network namespace of this thread."""
+def _tables() -> str:
     tables = ""
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             tables += Path(f"/proc/thread-self/net/{name}").read_text(encoding="ascii")
-    return has_listener(tables, port)
+    return tables

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gsaas.gpu_host.daemons import plan as planning
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
@@ -50,7 +50,7 @@ POLL_INTERVAL = 0.1
 PORT_POLL_INTERVAL = 1.0
 """Seconds between two checks of a port that should become free."""
 FIRST_LISTEN_PAUSE = 0.001
-"""Seconds between two looks whether a daemon that was started listens already; the pause grows with its age."""
+"""Seconds between two looks whether a program that runs listens already; the pause grows with its age."""
 LAST_LINE_ATTEMPTS = 10
 """How often the journal is asked for what a daemon printed last: journald may still be reading it."""
 
@@ -63,6 +63,8 @@ class _SupervisedDaemon:
     started_at: float
     restarts: int = 0
     alive: bool = False
+    executed: threading.Event = field(default_factory=threading.Event)
+    """systemd has said that its program runs; before that come its user, its mounts and its walls."""
     has_processes: bool = False
     checked_at: float | None = None
     checking: bool = False
@@ -324,6 +326,8 @@ class Supervisor:
         for key, entry in self._entries.items():
             state = units.get(key)
             was_alive, entry.alive = entry.alive, state is not None and state.alive
+            if state is not None and state.executed:
+                entry.executed.set()
             entry.has_processes = self._launcher.has_processes(state)
             if not entry.has_processes:
                 entry.group = None
@@ -445,18 +449,25 @@ class Supervisor:
             return
         threading.Thread(
             target=self._check_when_it_listens,
-            args=(daemon, entry.started_at),
+            args=(daemon, entry.started_at, entry.executed),
             name=f"start-{daemon.key}",
             daemon=True,
         ).start()
 
-    def _check_when_it_listens(self, daemon: Daemon, started_at: float) -> None:
+    def _check_when_it_listens(
+        self, daemon: Daemon, started_at: float, executed: threading.Event
+    ) -> None:
         """Check a daemon that was started as soon as it listens: its consumer waits for that.
 
-        The kernel tells nobody when a program begins to listen, so this looks often at first, then as rarely as `plan`.
+        systemd tells when its program runs. The kernel tells nobody when that begins to listen, so this looks often at
+        first, then as rarely as `plan`.
         """
-        began = time.monotonic()
+        began: float | None = None
         while self._is_starting(daemon.key, started_at):
+            if began is None:
+                if executed.wait(POLL_INTERVAL):
+                    began = time.monotonic()
+                continue
             if self._launcher.port_taken(daemon):
                 self._check(daemon, started_at)
                 return

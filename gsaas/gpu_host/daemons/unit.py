@@ -120,6 +120,11 @@ class UnitState:
         return self.job == "start" or self.active in ("active", "activating", "reloading")
 
     @property
+    def executed(self) -> bool:
+        """Whether systemd has executed its program: a unit whose type is exec is not active before."""
+        return self.active == "active"
+
+    @property
     def ended(self) -> bool:
         """Whether systemd has finished with it: it starts and ends no process of it any more."""
         return not self.job and self.active in ("failed", "inactive")

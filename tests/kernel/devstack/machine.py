@@ -20,24 +20,31 @@ PATIENCE = 240
 
 
 class Machine:
-    """Use it in a `with` block. *folder* is root's own, and has to be empty; *shared* is seen in the machine, too."""
+    """Use it in a `with` block. *folder* is root's own, and has to be empty; *shared* is seen in the machine, too.
 
-    def __init__(self, folder: Path, shared: Path) -> None:
+    With *our_network* it has this machine's network instead of one of its own, to install packages.
+    """
+
+    def __init__(self, folder: Path, shared: Path, *, our_network: bool = False) -> None:
         self._folder = folder
         self._shared = shared
+        self._our_network = our_network
 
     def __enter__(self) -> Machine:
         for made in ("written/etc", "work", "root"):
             (self._folder / made).mkdir(parents=True)
         (self._folder / "written/etc/hosts").write_text("127.0.0.1 localhost\n")
         (self._folder / "written/etc/hostname").write_text("node-1\n")
+        writable = {} if self._our_network else {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
         (self._folder / "group").symlink_to(booted.add_group(f"gsaas-{self._folder.name}"))
-        options = [f"--directory={self._folder / 'root'}", "--machine=node-1", "--private-network"]
+        options = [f"--directory={self._folder / 'root'}", "--machine=node-1"]
+        if not self._our_network:
+            options.append("--private-network")
         options += [f"--bind={self._shared}", f"--bind-ro={REPOSITORY}"]
         with (self._folder / "console").open("w") as console:
             self._process = subprocess.Popen(
                 ["unshare", "--mount", "sh", "-euc", booted.BOOT, "boot", self._folder, *options],
-                env={**os.environ, "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"},
+                env={**os.environ, **writable},
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,

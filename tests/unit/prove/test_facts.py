@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -14,9 +15,9 @@ pynvml = pytest.importorskip("pynvml")
 
 @pytest.fixture
 def nvml(monkeypatch):
-    """Have NVML know three GPUs, of which those in *sick* do not answer."""
+    """Have NVML know three GPUs, of which those in *sick* do not answer; *mig* returns their MIG mode."""
 
-    def install(sick: set[int]) -> None:
+    def install(sick: set[int], mig: Callable[[int], list[int]] | None = None) -> None:
         def handle(index: int) -> int:
             if index in sick:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
@@ -37,6 +38,7 @@ def nvml(monkeypatch):
             "nvmlDeviceGetPersistenceMode": unknown,
             "nvmlDeviceGetTotalEccErrors": unknown,
             "nvmlDeviceGetComputeMode": unknown,
+            "nvmlDeviceGetMigMode": mig or unknown,
         }.items():
             monkeypatch.setattr(pynvml, name, function)
 
@@ -66,3 +68,9 @@ def test_without_a_driver_there_is_nothing(monkeypatch):
 
     monkeypatch.setattr(pynvml, "nvmlInit", fails)
     assert facts.nvml() == (None, [], {})
+
+
+def test_a_gpu_in_mig_mode_is_told_from_one_whose_mode_only_changes_at_its_next_reset(nvml):
+    nvml(set(), mig=lambda index: [1, 1] if index == 2 else [0, 1])
+    _, gpus, _ = facts.nvml()
+    assert [gpu.mig for gpu in gpus] == [False, False, True]

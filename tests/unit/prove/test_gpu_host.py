@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -137,26 +139,69 @@ def test_a_middleware_through_which_nothing_computes_is_not_tried_further(monkey
         "through fake: program": Verdict.FAIL,
         "device pointers of two daemons": Verdict.SKIP,
         "release under load": Verdict.SKIP,
+        "neighbour of a release": Verdict.SKIP,
         "memory after a release": Verdict.SKIP,
     }
-    assert tried == [["compute"]]
+    assert [words for words in tried if words != ["used"]] == [["compute"]]
     assert place.jobs["daemon"].killed
 
 
+@pytest.fixture
+def release(monkeypatch):
+    """Return what proves a release: a daemon that is killed while a client and a neighbour compute."""
+
+    def prove(client: FakeJob, neighbour: FakeJob, used_mb: Iterable[int]) -> dict[str, Verdict]:
+        """Return the verdicts; *used_mb* are the MiB of the GPU in use, each time that is asked."""
+        right, used = {"uuid": GPU.uuid, "failed": []}, iter(used_mb)
+        monkeypatch.setattr(
+            places,
+            "run",
+            lambda words, _: Ran(right | {"used_mb": next(used)} if words == ["used"] else right),
+        )
+        monkeypatch.setattr(gpu_host, "FREE_TIMEOUT", 0.1)
+        monkeypatch.setattr(places, "begin", lambda *_: client)
+        daemon = FakeJob("", Ran(None))
+        place = FakePlace(daemon=daemon, occupy=neighbour)
+        found = verdicts_of(gpu_host.through_the_middleware(proof(place), GPU, Ran({})))
+        assert all(job.killed for job in (client, daemon, neighbour))
+        return found
+
+    return prove
+
+
+def computing() -> FakeJob:
+    return FakeJob("computing", Ran({"rounds": 3}))
+
+
 @pytest.mark.parametrize(("printed", "verdict"), [("", "fail"), ("computing", "warn")])
-def test_a_client_that_does_not_compute_or_hangs_at_the_end_is_ended(monkeypatch, printed, verdict):
-    right = {"uuid": GPU.uuid, "failed": [], "used_mb": 10}
-    monkeypatch.setattr(places, "run", lambda *_: Ran(right))
-    monkeypatch.setattr(gpu_host, "FREE_TIMEOUT", 0.1)
-    client, daemon = FakeJob(printed, Ran(None)), FakeJob("", Ran(None))
-    monkeypatch.setattr(places, "begin", lambda *_: client)
-    found = verdicts_of(
-        gpu_host.through_the_middleware(proof(FakePlace(daemon=daemon)), GPU, Ran({}))
-    )
+def test_a_client_that_does_not_compute_or_hangs_at_the_end_is_ended(release, printed, verdict):
+    found = release(FakeJob(printed, Ran(None)), computing(), repeat(10))
     assert found["release under load"] == verdict
     assert found["memory after a release"] == "ok"
-    assert client.killed
-    assert daemon.killed
+
+
+def test_a_release_that_ends_the_program_of_another_tenant_is_told(release):
+    """As one MPS server may do to its clients, when one of them is killed."""
+    hit = FakeJob(
+        "computing", Ran(None, "cuCtxSynchronize: CUDA_ERROR_MPS_CLIENT_TERMINATED (816)")
+    )
+    found = release(computing(), hit, repeat(10))
+    assert found["neighbour of a release"] == "fail"
+
+
+def test_memory_that_a_killed_daemon_had_for_itself_has_to_be_free_too(release):
+    found = release(computing(), computing(), chain([10], repeat(500)))
+    assert found["memory after a release"] == "fail"
+
+
+def test_a_few_mib_more_in_use_are_the_drivers_own(release):
+    found = release(computing(), computing(), chain([500], repeat(502)))
+    assert found["memory after a release"] == "ok"
+
+
+def test_a_gpu_in_mig_mode_is_not_taken_for_its_first_instance():
+    (line,) = gpu_host.one_gpu(proof(FakePlace()), replace(GPU, mig=True))
+    assert (line.verdict, "MIG is on" in line.mend) == (Verdict.SKIP, True)
 
 
 @pytest.fixture

@@ -193,3 +193,9 @@ def test_the_way_is_compared_with_what_its_gpu_host_measured():
     lines = verdicts.computed("native", Ran(NATIVE))
     assert path.native_of(report.document(lines, {})).result["matrix_gflops"] == 150.0
     assert path.native_of(None) is None
+
+
+def test_a_host_with_nvswitches_and_without_its_fabric_manager_is_told_what_to_start():
+    ran = Ran({"error": "x"}, "cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802)")
+    (line,) = verdicts.computed("native", ran)
+    assert "systemctl enable --now nvidia-fabricmanager" in line.mend

@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -33,12 +34,16 @@ class ManualLauncher(Launcher):
         self.checks = 0
         self.version = "7fbd364"
         self.starts = 0
+        self.begins = "active"
+        """The state of a unit that was just started."""
+        self.looks = 0
+        """How often somebody looked whether a port is taken."""
 
     def units(self) -> dict[str, UnitState]:
         return dict(self.running)
 
     def start(self, daemon: Daemon, restarts: int) -> None:
-        state = UnitState(unit.name(daemon.key), unit.describe(daemon, restarts), "active")
+        state = UnitState(unit.name(daemon.key), unit.describe(daemon, restarts), self.begins)
         self.running[daemon.key] = state
         self.starts += 1
 
@@ -52,6 +57,7 @@ class ManualLauncher(Launcher):
         return state is not None
 
     def port_taken(self, daemon: Daemon) -> bool:
+        self.looks += 1
         return self.listening.is_set()
 
     def check(self, daemon: Daemon) -> str | None:
@@ -106,6 +112,20 @@ def test_a_daemon_is_healthy_as_soon_as_it_listens_and_not_at_the_next_check(sup
     supervisor.set_desired([DAEMON])
     until(lambda: launcher.checks, "the first check")
     assert state_of(supervisor) is DaemonState.STARTING
+    launcher.listening.set()
+    until(lambda: state_of(supervisor) is DaemonState.HEALTHY, "it to be healthy", patience=20)
+
+
+def test_nobody_looks_for_its_port_before_systemd_says_that_its_program_runs(supervisor, launcher):
+    """So that the pauses between two looks grow with the time of the program, and not with that of its walls."""
+    launcher.begins = "activating"
+    supervisor.set_desired([DAEMON])
+    until(lambda: launcher.checks, "the first check")
+    assert launcher.looks == 0
+    (key,) = launcher.running
+    launcher.running[key] = replace(launcher.running[key], active="active")
+    supervisor.set_desired([DAEMON])  # and look, as after a signal of systemd
+    until(lambda: launcher.looks > 1, "looks for its port")
     launcher.listening.set()
     until(lambda: state_of(supervisor) is DaemonState.HEALTHY, "it to be healthy", patience=20)
 
