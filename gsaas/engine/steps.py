@@ -366,13 +366,11 @@ def _boot(lease: Lease, observed: ObservedState) -> Step:
     active = server.status is ServerStatus.ACTIVE
     if active and ACTIVATION not in (lease.timings or {}):
         return RecordActivationTime()
-    if active and server.port is None:
-        if lease.plain_server_id is not None:
-            # Nova says so for a moment of a server that its owner deletes while it boots.
-            return Wait("the cloud gives the server a port")
-        return Fail("boot-server", _no_port_message(server))
+    if active and server.lacks_ipv4:
+        return Fail("boot-server", _no_ipv4_message(server))
     if server.host is None or server.port is None:
         return Wait("the cloud places the server")
+        # Nova says for a moment of a server that is deleted while it boots that it is active without a port.
     if step := _connect(lease, server, server.host, server.port, observed):
         return step
     if not _is_installed(observed, server.port):
@@ -473,9 +471,9 @@ def _server_fault_message(lease: Lease, server: Server) -> str:
     return f"the cloud says of server {server.id}: {fault}{hint}"
 
 
-def _no_port_message(server: Server) -> str:
+def _no_ipv4_message(server: Server) -> str:
     return (
-        f"server {server.id} has no port with an IPv4 address, over which it could reach its cGPUs; "
+        f"server {server.id} has a port without an IPv4 address, over which it could reach its cGPUs; "
         "launch again with a network that gives it one"
     )
 
