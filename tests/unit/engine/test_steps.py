@@ -309,6 +309,16 @@ def test_a_server_without_a_port_may_be_on_its_way_out(columns):
     assert "no port" in late.message
 
 
+@pytest.mark.parametrize(
+    ("server", "step"),
+    [(None, steps.Release("its server was deleted")), (FAILED, steps.Idle())],
+)
+def test_a_plain_lease_in_error_ends_when_its_owner_deletes_the_server(server, step):
+    failed = lease(Status.ERROR, claims=0, plain_server_id="server-1")
+    assert next_step(failed, ObservedState(server, NO_ENDPOINT)) == step
+    assert isinstance(next_step(failed, CLOUD_DOWN), steps.Wait)
+
+
 def test_a_plain_lease_that_is_over_forgets_its_server_before_its_claims_are_returned():
     over = lease(Status.RELEASING, **PLAIN)
     assert next_step(over, ObservedState(ACTIVE, NO_BINDINGS)) == steps.ForgetServer()
