@@ -68,24 +68,16 @@ def gpu_flavor(admin: Connection) -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def create(admin: Connection, tenant: Connection) -> Iterator[Callable[..., Any]]:
-    """Makes servers with `openstack server create`; deletes them, and sees that nothing is left of them."""
-    servers = Servers(admin, tenant)
-    made: list[str] = []
+def create(servers: Servers, tenant: Connection) -> Callable[..., Any]:
+    """Makes servers with `openstack server create`."""
 
     def create(name: str, *words: str) -> Any:
         said = output(TENANT, "openstack", "server", "create", *words, name, "-f", "json")
-        made.append(json.loads(said)["id"])
-        return tenant.compute.get_server(made[-1])
+        server_id = json.loads(said)["id"]
+        servers.remember(server_id)
+        return tenant.compute.get_server(server_id)
 
-    yield create
-    for server_id in made:
-        tenant.compute.delete_server(server_id, ignore_missing=True)
-    for server_id in made:
-        server = tenant.compute.find_server(server_id)
-        if server is not None:
-            tenant.compute.wait_for_delete(server, interval=0.5, wait=300)
-    assert servers.remains() == []
+    return create
 
 
 def place(flavor: str) -> tuple[str, ...]:
@@ -152,7 +144,7 @@ def documented(pattern: str) -> str:
 
 
 def test_metadata_asks_for_cgpus_as_the_page_shows_it_and_a_notification_is_enough(
-    create: Callable, tenant: Connection, eventually: Eventually
+    create: Callable, taps: None, tenant: Connection, eventually: Eventually
 ):
     """Servers of fake hypervisors have no config drive: nobody asks GSaaS for their vendor data."""
     command = documented(r"^    openstack server create ([^\n]*\\\n[^\n]*--property[^\n]*) web$")
@@ -166,7 +158,7 @@ def test_metadata_asks_for_cgpus_as_the_page_shows_it_and_a_notification_is_enou
 
 
 def test_the_example_with_openstacksdk_makes_a_server_with_cgpus(
-    tenant: Connection, eventually: Eventually
+    taps: None, servers: Servers, tenant: Connection, eventually: Eventually
 ):
     example = documented(r"^```python\n(.*?)^```$")
     done = subprocess.run(
@@ -175,15 +167,14 @@ def test_the_example_with_openstacksdk_makes_a_server_with_cgpus(
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
     server = tenant.compute.find_server("web")
-    try:
-        lease = eventually(lambda: lease_of(server))
-        assert (lease["name"], lease["cgpus"]["memory_mb"]) == ("web", 2048)
-        eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
-    finally:
-        tenant.compute.delete_server(server)
-        tenant.compute.wait_for_delete(server, interval=0.5, wait=300)
+    if server is not None:
+        servers.remember(server.id)
+    assert done.returncode == 0, done.stderr
+    lease = eventually(lambda: lease_of(server))
+    assert (lease["name"], lease["cgpus"]["memory_mb"]) == ("web", 2048)
+    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    tenant.compute.delete_server(server)
     eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
 
 
