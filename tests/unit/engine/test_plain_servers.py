@@ -153,6 +153,19 @@ def test_a_shelved_server_gives_its_cgpus_back(world, make_plain):
     assert world.cloud.deleted == []
 
 
+def test_an_unshelved_server_gets_no_other_lease(world, make_plain):
+    server_id = boot(world)
+    lease = make_plain().equip(server_id)
+    world.drive(lease.id)
+    become(world, server_id, status=ServerStatus.SHELVED, host=None)
+    world.drive(lease.id)
+    become(world, server_id, status=ServerStatus.ACTIVE, host=HOST)
+    assert make_plain().equip(server_id).id == lease.id
+    assert world.drive(lease.id) is None
+    world.check_nothing_is_left(lease.id, Status.RELEASED)
+    assert server_id in world.cloud.plain
+
+
 def full(world: World) -> list[str]:
     """Fill every GPU; return the leases."""
     return [world.alloc() for _ in range(4)]
