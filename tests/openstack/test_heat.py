@@ -13,7 +13,7 @@ from openstack.orchestration.v1.stack import Stack
 
 from gsaasclient import sdk
 from gsaasclient.sdk.leases import Lease
-from tests.openstack import heat, users
+from tests.openstack import heat, plain_examples, users
 from tests.openstack.bed import settings
 from tests.support import heat_templates
 
@@ -23,6 +23,7 @@ TENANT = settings.TENANTS[0]
 HERE = {"image": settings.IMAGE, "flavor": settings.FAKE_FLAVOR, "network": settings.NETWORK}
 """Values for the parameters of the templates."""
 TYPE = "OS::GSaaS::Lease"
+SERVER = "OS::Nova::Server"
 WITHOUT_VM = "heat_template_version: 2021-04-16\nresources:\n  gpus:\n    type: OS::GSaaS::Lease\n"
 Eventually = Callable[[Callable[[], Any]], Any]
 
@@ -74,6 +75,11 @@ class Stacks:
 
     def outputs(self, name: str) -> dict[str, Any]:
         return {row["output_key"]: row["output_value"] for row in self.show(name).outputs}
+
+    def servers(self, name: str) -> list[str]:
+        """Return the ids of the servers that are resources of the stack."""
+        found = self._heat.resources(name)
+        return [each.physical_resource_id for each in found if each.resource_type == SERVER]
 
     def lease(self, name: str) -> Lease:
         """Return the lease of the resource `gpus`."""
@@ -164,6 +170,21 @@ def test_a_stack_whose_lease_has_ended_already_is_deleted(stacks: Stacks):
     stacks.gpus.delete_lease(lease)
     stacks.gpus.wait_for_release(lease)
     stacks.delete("early")
+
+
+def test_the_example_with_a_server_of_nova_has_cgpus(
+    stacks: Stacks, tenant: Connection, eventually: Eventually
+):
+    stack = stacks.create("plain", plain_examples.block("Heat"))
+    assert stack.status == "CREATE_COMPLETE", stack.status_reason
+    (server,) = stacks.servers("plain")
+    lease = eventually(
+        lambda: next((each for each in stacks.gpus.leases() if each.server["id"] == server), None)
+    )
+    assert lease.cgpus["memory_mb"] == 2048
+    eventually(lambda: stacks.gpus.get_lease(lease.id).status == "ACTIVE")
+    stacks.delete("plain")
+    eventually(lambda: stacks.gpus.get_lease(lease.id).status == "RELEASED")
 
 
 def test_a_group_of_vms_with_cgpus_grows_and_shrinks(stacks: Stacks, eventually: Eventually):
