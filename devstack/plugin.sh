@@ -5,6 +5,10 @@
 
 # shellcheck source=devstack/lib/gsaas
 source "$GSAAS_DIR/devstack/lib/gsaas"
+# shellcheck source=devstack/lib/horizon
+source "$GSAAS_DIR/devstack/lib/horizon"
+# shellcheck source=devstack/lib/heat
+source "$GSAAS_DIR/devstack/lib/heat"
 # shellcheck source=devstack/lib/tempest
 source "$GSAAS_DIR/devstack/lib/tempest"
 
@@ -15,11 +19,23 @@ stack/pre-install)
 stack/install)
     echo_summary "Installing GSaaS"
     install_gsaas
+    if is_service_enabled horizon; then
+        install_gsaas_dashboard
+    fi
+    if is_service_enabled h-eng; then
+        install_gsaas_heat
+    fi
     ;;
 stack/post-config)
     echo_summary "Configuring GSaaS, and Nova for it"
     configure_gsaas
     configure_nova_for_gsaas
+    if is_service_enabled horizon; then
+        configure_horizon_for_gsaas
+    fi
+    if is_service_enabled h-eng; then
+        configure_heat_for_gsaas
+    fi
     ;;
 stack/extra)
     echo_summary "Starting GSaaS"
@@ -36,6 +52,7 @@ stack/test-config)
 unstack/)
     stop_gsaas
     unconfigure_nova_for_gsaas
+    unconfigure_horizon_for_gsaas
     ;;
 clean/)
     cleanup_gsaas

@@ -19,6 +19,7 @@ from gsaas.api.service import ApiService
 from gsaas.context import RequestContext
 from gsaas.db import leases
 from gsaas.gpgpums.plain_servers import PlainServers
+from gsaas.objects import timings
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import ENTITLED, Status
 from gsaas.remoting.base import ClientDevice
@@ -84,16 +85,26 @@ def _equip(
         raise exceptions.PlainServerLate(id=server_id, seconds=seconds) from None
 
 
+def _is_refusal(lease: Lease) -> bool:
+    """Return whether a lease says that its server is not to boot.
+
+    A server that has booted once is rebuilt, or unshelved, whatever became of its lease meanwhile.
+    """
+    if lease.status == Status.ERROR:
+        return timings.DEPLOYMENT not in (lease.timings or {})  # it never was ACTIVE
+    ended = lease.status == Status.RELEASED
+    return ended and lease.claimed_at is None and lease.queued_at is None
+
+
 def _vendor_data(service: ApiService, lease: Lease) -> str | None:
     """Return the vendor data for the server of *lease*; None if the lease is over, and the server outlives it.
 
-    Raises `PlainServerRefused` if the lease was refused or has failed.
+    Raises `PlainServerRefused` if the lease was refused, or has failed before it was ACTIVE.
     """
-    if lease.status == Status.ERROR or (
-        lease.claimed_at is None and lease.status == Status.RELEASED
-    ):
-        reason = lease.fault_message or "its lease has left the queue"
-        raise exceptions.PlainServerRefused(id=lease.plain_server_id, reason=reason)
+    if _is_refusal(lease):
+        raise exceptions.PlainServerRefused(
+            id=lease.plain_server_id, reason=lease.fault_message or "its lease was refused"
+        )
     if lease.status not in (Status.QUEUED, *ENTITLED):
         return None
     if lease.status == Status.QUEUED:

@@ -59,9 +59,11 @@ class Server:
     host: str | None
     """The compute host; None until the cloud has chosen one."""
     port: Port | None
-    """None until the cloud has made the port."""
+    """None until the cloud has made the port, and if that has no IPv4 address."""
     fault: str | None = None
     """The cloud's error message when the status is ERROR."""
+    lacks_ipv4: bool = False
+    """The port that would carry its binding is there, and has no IPv4 address."""
 
 
 @dataclass(frozen=True)

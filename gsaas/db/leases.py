@@ -473,11 +473,21 @@ def servers(connection: Connection, status: Status) -> list[tuple[str, str | Non
 def ids_of(
     connection: Connection, lease_ids: Collection[str], server_ids: Collection[str]
 ) -> list[str]:
-    """Return the ids of the leases that have one of these ids, or one of these servers."""
+    """Return the ids of the leases that have one of these ids, or one of these servers.
+
+    A lease in ERROR has its plain server, too, although it has left that to its owner.
+    """
+    left = and_(_LEASES.c.plain_server_id.in_(server_ids), _LEASES.c.status == Status.ERROR)
     query = select(_LEASES.c.id).where(
-        or_(_LEASES.c.id.in_(lease_ids), _LEASES.c.server_id.in_(server_ids))
+        or_(_LEASES.c.id.in_(lease_ids), _LEASES.c.server_id.in_(server_ids), left)
     )
     return list(connection.scalars(query))
+
+
+def failed_of_plain_servers(connection: Connection) -> list[str]:
+    """Return the ids of the leases in ERROR that plain servers have, oldest first."""
+    failed = and_(_LEASES.c.status == Status.ERROR, _LEASES.c.plain_server_id.is_not(None))
+    return list(connection.scalars(_oldest_first(select(_LEASES.c.id).where(failed))))
 
 
 def of_server(connection: Connection, server_id: str) -> Lease | None:

@@ -528,12 +528,14 @@ def _owner(lease: Lease) -> Owner:
         lease_id=lease.id,
         project_id=lease.project_id,
         since=lease.created_at,
-        server_id=lease.server_id,
+        server_id=lease.server_id or lease.plain_server_id,
     )
 
 
 def _has_lost_server(lease: Lease) -> bool:
-    """Return whether the lease had a server that is gone, or was left to its owner."""
+    """Return whether the lease had a server that is gone, or was left to its owner for good."""
+    if lease.plain_server_id is not None and lease.status == Status.ERROR:
+        return False  # the lease ends when the server does
     had = lease.plain_server_id is not None or timings.CREATION in (lease.timings or {})
     return lease.server_id is None and had
 

@@ -212,6 +212,7 @@ class Engine:
                 changes = None if found is None else list(found)
                 if changes is None or since is None:
                     self._requeue_moved()
+                    self._requeue_failed()
                 self._equip(changes or ())
                 for lease_id in self._leases_of(changes or ()):
                     self._queue.add(lease_id)
@@ -239,6 +240,13 @@ class Engine:
             )
             if hosts_by_server is None or current != host:
                 self._queue.add(lease_id)
+
+    def _requeue_failed(self) -> None:
+        """Requeue each lease in ERROR that ends when its plain server does: that may have been deleted meanwhile."""
+        with self._database.reading() as connection:
+            found = leases.failed_of_plain_servers(connection)
+        for lease_id in found:
+            self._queue.add(lease_id)
 
     def _tell(self, lease_id: str) -> None:
         """Drive a lease of which a message to this engine, and to no other, says that something has changed."""

@@ -9,7 +9,8 @@
    monitors that the lease's own daemons are gone; then the server is deleted. So no GPU is given to a lease while its
    former lease can still reach it. An endpoint or a monitor that does not answer delays only the return of the claims,
    not the end of the server.
-4. A lease in ERROR is cleaned up by the same steps, and stays in ERROR until its owner releases it.
+4. A lease in ERROR is cleaned up by the same steps, and stays in ERROR until its owner releases it. That of a plain
+   server ends by itself when the server is deleted: its owner may not know that there is a lease.
 5. Once its lease was ACTIVE, a server that its owner stops, rebuilds or moves, or that fails, keeps its cGPUs for as
    long as it exists on a host. Only a server that was deleted or shelved loses them.
 6. A server that appears after its lease is over is deleted.
@@ -366,13 +367,12 @@ def _boot(lease: Lease, observed: ObservedState) -> Step:
     active = server.status is ServerStatus.ACTIVE
     if active and ACTIVATION not in (lease.timings or {}):
         return RecordActivationTime()
-    if active and server.port is None:
-        if lease.plain_server_id is not None:
-            # Nova says so for a moment of a server that its owner deletes while it boots.
-            return Wait("the cloud gives the server a port")
-        return Fail("boot-server", _no_port_message(server))
+    if active and server.lacks_ipv4:
+        return Fail("boot-server", _no_ipv4_message(server))
     if server.host is None or server.port is None:
+        # Nova says for a moment of a server that is deleted while it boots that it is active without a port.
         return Wait("the cloud places the server")
+        # Nova says for a moment of a server that is deleted while it boots that it is active without a port.
     if step := _connect(lease, server, server.host, server.port, observed):
         return step
     if not _is_installed(observed, server.port):
@@ -432,7 +432,11 @@ def _clean_up(lease: Lease, observed: ObservedState) -> Step:
         # Without a binding and without daemons nothing reaches the GPUs any more, wherever the server is.
         if lease.claims and lease.bound_host is None and not on_gpu_hosts:
             return ReturnClaims()
-        if lease.status == Status.RELEASING or lease.server_id is not None:
+        if (
+            lease.status == Status.RELEASING
+            or lease.server_id is not None
+            or _ends_with_its_server(lease)
+        ):
             return Wait("the cloud answers")
         return Idle()
     if lease.plain_server_id is not None:
@@ -446,7 +450,16 @@ def _clean_up(lease: Lease, observed: ObservedState) -> Step:
         return Wait("its GPU hosts confirm that its daemons are gone")
     if lease.claims:
         return ReturnClaims()
-    return Finish() if lease.status == Status.RELEASING else Idle()
+    if lease.status == Status.RELEASING:
+        return Finish()
+    if _ends_with_its_server(lease) and observed.server is None:
+        return Release("its server was deleted")
+    return Idle()
+
+
+def _ends_with_its_server(lease: Lease) -> bool:
+    """Return whether a lease that failed waits only for its owner to delete the server."""
+    return lease.status == Status.ERROR and lease.plain_server_id is not None
 
 
 def _is_recorded(lease: Lease, server: Server, port: Port) -> bool:
@@ -473,9 +486,9 @@ def _server_fault_message(lease: Lease, server: Server) -> str:
     return f"the cloud says of server {server.id}: {fault}{hint}"
 
 
-def _no_port_message(server: Server) -> str:
+def _no_ipv4_message(server: Server) -> str:
     return (
-        f"server {server.id} has no port with an IPv4 address, over which it could reach its cGPUs; "
+        f"server {server.id} has a port without an IPv4 address, over which it could reach its cGPUs; "
         "launch again with a network that gives it one"
     )
 

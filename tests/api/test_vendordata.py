@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gsaas.db import leases
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.plain_server import PlainServer
 from tests.api.world import World, only_error
 
@@ -260,6 +260,32 @@ def test_a_server_that_outlives_its_lease_gets_no_environment_and_no_error(world
     world.engine.settle()
     answer = ask(world, server_id)
     assert (answer.status_code, answer.json) == (200, None)
+
+
+def test_a_server_whose_lease_left_the_queue_can_be_unshelved(make):
+    """Nova asks again when it makes a server anew: the server waited, and its owner shelved it, or ended the lease."""
+    world = make(ALL + "no_gpu = wait\n")
+    first, second = boot(world, metadata=EVERY_GPU), boot(world)
+    ask(world, first)
+    ask(world, second)
+    world.call("member", "DELETE", f"/v1/leases/{lease_of(world, second).id}")
+    world.engine.settle()
+    assert lease_of(world, second).status == Status.RELEASED
+    answer = ask(world, second)
+    assert (answer.status_code, answer.json) == (200, None)
+
+
+@pytest.mark.parametrize(("was_active", "status"), [(True, 200), (False, 409)])
+def test_a_server_whose_lease_failed_can_be_rebuilt_if_it_had_its_cgpus_once(
+    world, was_active, status
+):
+    server_id = boot(world)
+    ask(world, server_id)
+    with world.database.writing() as connection:
+        lease_id = leases.of_server(connection, server_id).id
+        known = {"activation": 1.0, **({"deployment": 1.0} if was_active else {})}
+        leases.transition(connection, lease_id, Event.FAIL, fault_message="gone", timings=known)
+    assert ask(world, server_id).status_code == status
 
 
 def test_locality_refers_to_the_host_that_nova_has_chosen(world):

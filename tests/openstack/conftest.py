@@ -15,10 +15,12 @@ from openstack.connection import Connection
 
 from gsaas.cloud import server_tags
 from gsaas.context import RequestContext
+from gsaasclient import sdk
 from tests.openstack import cli
 from tests.openstack.bed import credentials, fitness, settings
 from tests.openstack.launches import Launches, caller
 from tests.openstack.servers import Servers
+from tests.openstack.taps import with_taps
 
 PATIENCE = 300  # seconds; a busy machine emulates slowly
 
@@ -69,6 +71,26 @@ def servers(admin: Connection, tenant: Connection) -> Iterator[Servers]:
     yield servers
     servers.delete()
     assert servers.remains() == []
+
+
+@pytest.fixture
+def all_released(admin: Connection) -> Iterator[None]:
+    """No project has a lease afterwards: one that a test leaves fails that test, and is in the way of no other."""
+    yield
+    sdk.add_service(admin)
+    gpus = admin.gpu_scheduling
+    left = list(gpus.leases(all_projects=True))
+    for lease in left:
+        gpus.delete_lease(lease)
+        gpus.wait_for_release(lease, wait=PATIENCE)
+    assert [lease for lease in left if lease.status != "RELEASING"] == []
+
+
+@pytest.fixture
+def taps(admin: Connection, servers: Servers) -> Iterator[None]:
+    """Servers of fake hypervisors have taps."""
+    with with_taps(admin, servers):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -41,17 +41,22 @@ class Servers:
         self.watch(server)
         return server
 
+    def remember(self, server_id: str) -> None:
+        """Delete a server at the end, too, whoever booted it."""
+        if server_id not in self._booted:
+            self._booted.append(server_id)
+
     def watch(self, server: Any) -> str:
-        """Remember a server that has its port, whoever booted it; return `tap` of it."""
-        if server.id not in self._booted:
-            self._booted.append(server.id)
+        """Remember a server that has its port, or the id of one, whoever booted it; return `tap` of it."""
+        self.remember(server if isinstance(server, str) else server.id)
         tap = self.tap(server)
         self._suffixes.add(tap.removeprefix("tap"))
         return tap
 
     def tap(self, server: Any) -> str:
-        """The name that the server's network interface has on its host."""
-        (port,) = self._tenant.network.ports(device_id=server.id)
+        """The name that the network interface of a server, or of the one with this id, has on its host."""
+        server_id = server if isinstance(server, str) else server.id
+        (port,) = self._tenant.network.ports(device_id=server_id)
         return f"tap{port.id[:11]}"
 
     def host(self, server: Any) -> str:

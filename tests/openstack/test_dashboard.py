@@ -89,18 +89,14 @@ def as_admin(browser: Browser) -> Browser:
 
 @pytest.fixture
 def gpus(tenant: Connection, admin: Connection) -> Iterator[Any]:
-    """GSaaS as the tenant; sees at the end that nothing is left, and that all GPUs are in service."""
+    """GSaaS as the tenant; sees at the end that all GPUs are in service."""
     sdk.add_service(tenant)
     sdk.add_service(admin)
     yield tenant.gpu_scheduling
-    left = list(admin.gpu_scheduling.leases(all_projects=True))
-    for lease in left:
-        admin.gpu_scheduling.delete_lease(lease)
-        admin.gpu_scheduling.wait_for_release(lease)
     disabled = [gpu for gpu in admin.gpu_scheduling.gpus() if gpu.is_disabled]
     for gpu in disabled:
         admin.gpu_scheduling.enable_gpu(gpu)
-    assert (left, disabled) == ([], [])
+    assert disabled == []
 
 
 @pytest.fixture

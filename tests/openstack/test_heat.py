@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +13,8 @@ from openstack.orchestration.v1.stack import Stack
 
 from gsaasclient import sdk
 from gsaasclient.sdk.leases import Lease
-from tests.openstack import heat, users
-from tests.openstack.bed import machines, settings
-from tests.openstack.servers import Servers
+from tests.openstack import heat, plain_examples, users
+from tests.openstack.bed import settings
 from tests.support import heat_templates
 
 pytestmark = users.pytestmark
@@ -25,39 +23,24 @@ TENANT = settings.TENANTS[0]
 HERE = {"image": settings.IMAGE, "flavor": settings.FAKE_FLAVOR, "network": settings.NETWORK}
 """Values for the parameters of the templates."""
 TYPE = "OS::GSaaS::Lease"
+SERVER = "OS::Nova::Server"
 WITHOUT_VM = "heat_template_version: 2021-04-16\nresources:\n  gpus:\n    type: OS::GSaaS::Lease\n"
 Eventually = Callable[[Callable[[], Any]], Any]
 
 
 class Stacks:
-    """Stacks of the tenant, and the taps of their servers, which the fake hypervisors do not make."""
+    """Stacks of the tenant."""
 
-    def __init__(
-        self,
-        folder: Path,
-        admin: Connection,
-        tenant: Connection,
-        servers: Servers,
-        eventually: Eventually,
-    ) -> None:
-        self._folder, self._admin, self._servers = folder, admin, servers
+    def __init__(self, folder: Path, tenant: Connection, eventually: Eventually) -> None:
+        self._folder = folder
         self._eventually = eventually
         self.gpus = tenant.gpu_scheduling
         self._heat = tenant.orchestration
-        self._tenant = tenant
-        self._taps: set[tuple[str, str]] = set()
-        self._end = threading.Event()
-        self._plugging = threading.Thread(target=self._plug, daemon=True)
-        self._plugging.start()
 
     def close(self) -> None:
         """Delete what a test left of its stacks."""
         for stack in list(self._heat.stacks()):
             self.delete(stack.id)
-        self._end.set()
-        self._plugging.join()
-        for host, tap in self._taps:
-            machines.remove_tap(host, tap)
 
     def create(self, name: str, template: str) -> Stack:
         """Create a stack and wait for it; return it. The template is a file's name, or its text."""
@@ -93,24 +76,15 @@ class Stacks:
     def outputs(self, name: str) -> dict[str, Any]:
         return {row["output_key"]: row["output_value"] for row in self.show(name).outputs}
 
+    def servers(self, name: str) -> list[str]:
+        """Return the ids of the servers that are resources of the stack."""
+        found = self._heat.resources(name)
+        return [each.physical_resource_id for each in found if each.resource_type == SERVER]
+
     def lease(self, name: str) -> Lease:
         """Return the lease of the resource `gpus`."""
         (found,) = (each for each in self._heat.resources(name) if each.name == "gpus")
         return self.gpus.get_lease(found.physical_resource_id)
-
-    def _plug(self) -> None:
-        while not self._end.wait(0.5):
-            for lease in list(self._admin.gpu_scheduling.leases(all_projects=True)):
-                server = lease.server or {}
-                if lease.status == "BOOTING" and server.get("id") and server.get("host"):
-                    self._add_tap(server)
-
-    def _add_tap(self, server: Any) -> None:
-        found = self._tenant.compute.find_server(server["id"])
-        if found and list(self._tenant.network.ports(device_id=found.id)):
-            tap = self._servers.watch(found)
-            self._taps.add((server["host"], tap))
-            machines.add_tap(server["host"], tap)
 
 
 @pytest.fixture(scope="module")
@@ -122,22 +96,17 @@ def engine(cloud: None) -> Iterator[None]:
 @pytest.fixture
 def stacks(
     engine: None,
+    taps: None,
     tmp_path: Path,
-    admin: Connection,
     connect: Callable[[str], Connection],
     eventually: Eventually,
 ) -> Iterator[Stacks]:
-    """The tenant's stacks. At the end nothing is left of them: no lease, no server, no port."""
+    """The tenant's stacks; other fixtures see that nothing is left of them: no lease, no server, no port."""
     tenant = connect(TENANT)  # its catalogue has Heat
-    for connection in (admin, tenant):
-        sdk.add_service(connection)
-    servers = Servers(admin, tenant)
-    stacks = Stacks(tmp_path, admin, tenant, servers, eventually)
+    sdk.add_service(tenant)
+    stacks = Stacks(tmp_path, tenant, eventually)
     yield stacks
     stacks.close()
-    assert list(tenant.gpu_scheduling.leases()) == []
-    servers.delete()
-    assert servers.remains() == []
 
 
 def test_the_document_describes_the_type_as_heat_shows_it(engine: None):
@@ -201,6 +170,21 @@ def test_a_stack_whose_lease_has_ended_already_is_deleted(stacks: Stacks):
     stacks.gpus.delete_lease(lease)
     stacks.gpus.wait_for_release(lease)
     stacks.delete("early")
+
+
+def test_the_example_with_a_server_of_nova_has_cgpus(
+    stacks: Stacks, tenant: Connection, eventually: Eventually
+):
+    stack = stacks.create("plain", plain_examples.block("Heat"))
+    assert stack.status == "CREATE_COMPLETE", stack.status_reason
+    (server,) = stacks.servers("plain")
+    lease = eventually(
+        lambda: next((each for each in stacks.gpus.leases() if each.server["id"] == server), None)
+    )
+    assert lease.cgpus["memory_mb"] == 2048
+    eventually(lambda: stacks.gpus.get_lease(lease.id).status == "ACTIVE")
+    stacks.delete("plain")
+    eventually(lambda: stacks.gpus.get_lease(lease.id).status == "RELEASED")
 
 
 def test_a_group_of_vms_with_cgpus_grows_and_shrinks(stacks: Stacks, eventually: Eventually):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 from openstack.connection import Connection
 
-from tests.openstack import users
+from tests.openstack import ansible, users
 from tests.openstack.bed import credentials, settings
 from tests.openstack.guest_client import (
     ASK,
@@ -35,14 +34,12 @@ from tests.openstack.guest_client import (
     run,
     shown,
 )
+from tests.openstack.plain_examples import block, documented
 from tests.openstack.servers import Servers
 
 pytestmark = users.pytestmark
 
 TENANT = settings.TENANTS[0]
-DOCUMENT = Path(__file__).parents[2] / "doc" / "plain-servers.md"
-HERE = {"mycloud": TENANT, "debian": settings.IMAGE, "m1.small": settings.FAKE_FLAVOR}
-"""What the page calls something -> what it is called in this cloud."""
 SHARES = {"gsaas:ncgpus": "2", "gsaas:poolmem": "2048", "gsaas:mode": "shared"}
 Eventually = Callable[[Callable[[], Any]], Any]
 
@@ -68,24 +65,16 @@ def gpu_flavor(admin: Connection) -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def create(admin: Connection, tenant: Connection) -> Iterator[Callable[..., Any]]:
-    """Makes servers with `openstack server create`; deletes them, and sees that nothing is left of them."""
-    servers = Servers(admin, tenant)
-    made: list[str] = []
+def create(servers: Servers, tenant: Connection) -> Callable[..., Any]:
+    """Makes servers with `openstack server create`."""
 
     def create(name: str, *words: str) -> Any:
         said = output(TENANT, "openstack", "server", "create", *words, name, "-f", "json")
-        made.append(json.loads(said)["id"])
-        return tenant.compute.get_server(made[-1])
+        server_id = json.loads(said)["id"]
+        servers.remember(server_id)
+        return tenant.compute.get_server(server_id)
 
-    yield create
-    for server_id in made:
-        tenant.compute.delete_server(server_id, ignore_missing=True)
-    for server_id in made:
-        server = tenant.compute.find_server(server_id)
-        if server is not None:
-            tenant.compute.wait_for_delete(server, interval=0.5, wait=300)
-    assert servers.remains() == []
+    return create
 
 
 def place(flavor: str) -> tuple[str, ...]:
@@ -143,16 +132,8 @@ def test_a_plain_server_of_a_gpu_flavor_has_its_cgpus_until_it_is_deleted(
     assert lease["id"] not in holders()
 
 
-def documented(pattern: str) -> str:
-    """Return what the page about plain servers has between lines that begin so, with this cloud's names."""
-    text = re.search(pattern, DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)[1]
-    for name, ours in HERE.items():
-        text = text.replace(name, ours)
-    return text
-
-
 def test_metadata_asks_for_cgpus_as_the_page_shows_it_and_a_notification_is_enough(
-    create: Callable, tenant: Connection, eventually: Eventually
+    create: Callable, taps: None, tenant: Connection, eventually: Eventually
 ):
     """Servers of fake hypervisors have no config drive: nobody asks GSaaS for their vendor data."""
     command = documented(r"^    openstack server create ([^\n]*\\\n[^\n]*--property[^\n]*) web$")
@@ -165,26 +146,70 @@ def test_metadata_asks_for_cgpus_as_the_page_shows_it_and_a_notification_is_enou
     assert lease["id"] not in holders()
 
 
-def test_the_example_with_openstacksdk_makes_a_server_with_cgpus(
-    tenant: Connection, eventually: Eventually
-):
-    example = documented(r"^```python\n(.*?)^```$")
-    done = subprocess.run(
+def run_sdk(example: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", example],
         env={"PATH": os.environ["PATH"], "OS_CLIENT_CONFIG_FILE": str(credentials.CLOUDS)},
+        cwd=folder,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+
+
+def run_ansible(example: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    ansible.install()
+    book = folder / "web.yaml"
+    book.write_text(example)
+    return ansible.play(book)
+
+
+@pytest.mark.parametrize(
+    ("tool", "run"),
+    [("openstacksdk", run_sdk), ("Ansible", run_ansible)],
+    ids=["openstacksdk", "Ansible"],
+)
+def test_the_example_with_a_tool_makes_a_server_with_cgpus(
+    tool: str,
+    run: Callable[[str, Path], subprocess.CompletedProcess[str]],
+    taps: None,
+    servers: Servers,
+    tenant: Connection,
+    eventually: Eventually,
+    tmp_path: Path,
+):
+    done = run(block(tool), tmp_path)
     server = tenant.compute.find_server("web")
-    try:
-        lease = eventually(lambda: lease_of(server))
-        assert (lease["name"], lease["cgpus"]["memory_mb"]) == ("web", 2048)
-        eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
-    finally:
-        tenant.compute.delete_server(server)
-        tenant.compute.wait_for_delete(server, interval=0.5, wait=300)
+    if server is not None:
+        servers.remember(server.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lease = eventually(lambda: lease_of(server))
+    assert (lease["name"], lease["cgpus"]["memory_mb"]) == ("web", 2048)
+    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    tenant.compute.delete_server(server)
     eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+
+
+def test_a_server_that_is_shelved_gives_its_cgpus_back_and_comes_back_without(
+    create: Callable, taps: None, tenant: Connection, eventually: Eventually
+):
+    server = create(
+        "shelved",
+        *place(settings.FAKE_FLAVOR),
+        *(f"--property={name}={value}" for name, value in SHARES.items()),
+    )
+    lease = eventually(lambda: lease_of(server))
+    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    tenant.compute.shelve_server(server)
+    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+    assert lease["id"] not in holders()
+
+    def status() -> str:
+        return tenant.compute.get_server(server.id).status
+
+    eventually(lambda: status() == "SHELVED_OFFLOADED")
+    tenant.compute.unshelve_server(server)
+    eventually(lambda: status() == "ACTIVE")
+    assert lease_of(server) is None
 
 
 def test_without_gpus_for_it_a_server_fails_with_the_reason(

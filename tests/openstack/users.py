@@ -13,4 +13,5 @@ pytestmark = [
     pytest.mark.openstack,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not RUN, reason="./dev test users runs this"),
+    pytest.mark.usefixtures("all_released"),
 ]

@@ -40,7 +40,10 @@ def describe(server: Document, ports: Sequence[Document]) -> Server:
         status = ServerStatus.DELETING
     fault = server.get("fault", {}).get("message") if status is ServerStatus.ERROR else None
     host = server.get("OS-EXT-SRV-ATTR:host")
-    return Server(server["id"], status, host or None, first_port(server, ports), fault)
+    first = _first(server, ports)
+    port = None if first is None else _port(first)
+    lacks_ipv4 = first is not None and port is None
+    return Server(server["id"], status, host or None, port, fault, lacks_ipv4)
 
 
 def plain(server: Document) -> PlainServer:
@@ -71,8 +74,8 @@ def placement(server: Document) -> tuple[str, str | None]:
     return server["id"], None if gone else server.get("OS-EXT-SRV-ATTR:host") or None
 
 
-def first_port(server: Document, ports: Sequence[Document]) -> Port | None:
-    """Return the port of the first requested network; None until it is known, or if it has no IPv4 address.
+def _first(server: Document, ports: Sequence[Document]) -> Document | None:
+    """Return the port of the first requested network; None until it is known.
 
     Neutron lists ports in no order; Nova lists a server's addresses in the order of its networks.
     """
@@ -85,12 +88,15 @@ def first_port(server: Document, ports: Sequence[Document]) -> Port | None:
     first = next((by_mac[mac] for mac in order if mac in by_mac), None)
     if first is None and len(ports) == 1:
         first = ports[0]  # Nova does not list its addresses yet, but there is nothing to choose
-    if first is None:
-        return None
-    ip = next(filter(_is_ipv4, (fixed["ip_address"] for fixed in first["fixed_ips"])), None)
-    if ip is None:
-        return None
-    return Port(first["id"], f"tap{first['id'][:11]}", first["mac_address"], ip)
+    return first
+
+
+def _port(port: Document) -> Port | None:
+    """Return a port of Neutron's as the engine needs it; None if it has no IPv4 address."""
+    ip = next(filter(_is_ipv4, (fixed["ip_address"] for fixed in port["fixed_ips"])), None)
+    return (
+        None if ip is None else Port(port["id"], f"tap{port['id'][:11]}", port["mac_address"], ip)
+    )
 
 
 def oldest(servers: Sequence[Document], since: datetime.datetime) -> Document | None:

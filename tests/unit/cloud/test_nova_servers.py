@@ -60,12 +60,14 @@ def test_the_port_of_the_first_network_carries_the_binding_in_any_order_of_ports
     ],
 )
 def test_a_port_is_returned_once_it_is_unambiguous(macs, ports, port):
-    assert servers.first_port(server_document(macs=macs), ports) == port
+    server = servers.describe(server_document(macs=macs), ports)
+    assert (server.port, server.lacks_ipv4) == (port, False)
 
 
 def test_a_port_without_an_ipv4_address_cannot_carry_a_binding():
     only_ipv6 = {**FIRST, "fixed_ips": [{"ip_address": "fd00::5"}]}
-    assert servers.first_port(server_document(), [only_ipv6]) is None
+    server = servers.describe(server_document(), [only_ipv6, SECOND])
+    assert (server.port, server.lacks_ipv4) == (None, True)
 
 
 @pytest.mark.parametrize(

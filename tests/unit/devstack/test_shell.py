@@ -16,6 +16,8 @@ SCRIPTS = (
         "devstack/settings",
         "devstack/plugin.sh",
         "devstack/lib/gsaas",
+        "devstack/lib/heat",
+        "devstack/lib/horizon",
         "devstack/lib/tempest",
     ),
 )

@@ -62,6 +62,16 @@ def lease_of(world: World, server_id: str) -> Any:
         return leases.of_server(connection, server_id)
 
 
+def failed(world: World, make_plain: Callable[..., PlainServers]) -> tuple[str, str]:
+    """Return the id of a server that failed, and of its lease, which is in ERROR."""
+    server_id = boot(world, ServerStatus.BUILD)
+    lease = make_plain().equip(server_id)
+    become(world, server_id, status=ServerStatus.ERROR, fault="No valid host was found.")
+    world.drive(lease.id)
+    assert world.lease(lease.id).status == Status.ERROR
+    return server_id, lease.id
+
+
 def test_a_plain_server_is_wired_and_followed_like_one_of_ours(world, make_plain):
     server_id = boot(world)
     lease = make_plain().equip(server_id)
@@ -112,6 +122,19 @@ def test_a_server_that_fails_to_boot_gives_its_cgpus_back_and_stays(world, make_
     assert world.cloud.deleted == []
 
 
+def test_a_lease_that_failed_ends_by_itself_when_its_server_is_deleted(world, make_plain):
+    server_id, lease_id = failed(world, make_plain)
+    assert world.drive(lease_id) is None
+    assert world.lease(lease_id).status == Status.ERROR
+    del world.cloud.plain[server_id]
+    world.cloud.is_down = True
+    assert world.drive(lease_id) is not None  # it asks again
+    world.cloud.is_down = False
+    world.drive(lease_id)
+    world.check_nothing_is_left(lease_id, Status.RELEASED)
+    assert world.lease(lease_id).fault_message
+
+
 def test_a_server_that_is_gone_before_its_first_step_holds_nothing(world, make_plain):
     server_id = boot(world)
     lease = make_plain().equip(server_id)
@@ -128,6 +151,19 @@ def test_a_shelved_server_gives_its_cgpus_back(world, make_plain):
     world.drive(lease.id)
     world.check_nothing_is_left(lease.id, Status.RELEASED)
     assert world.cloud.deleted == []
+
+
+def test_an_unshelved_server_gets_no_other_lease(world, make_plain):
+    server_id = boot(world)
+    lease = make_plain().equip(server_id)
+    world.drive(lease.id)
+    become(world, server_id, status=ServerStatus.SHELVED, host=None)
+    world.drive(lease.id)
+    become(world, server_id, status=ServerStatus.ACTIVE, host=HOST)
+    assert make_plain().equip(server_id).id == lease.id
+    assert world.drive(lease.id) is None
+    world.check_nothing_is_left(lease.id, Status.RELEASED)
+    assert server_id in world.cloud.plain
 
 
 def full(world: World) -> list[str]:
@@ -237,6 +273,23 @@ def test_a_notification_has_the_server_equipped_and_its_lease_driven(world, make
     with engine(world, make_plain()) as running:
         running._notified([ServerChange(server_id, asks=True)])
         until(lambda: lease_of(world, server_id).status == Status.ACTIVE)
+
+
+def test_the_lease_of_a_failed_server_ends_at_the_notification_of_its_deletion(world, make_plain):
+    server_id, lease_id = failed(world, make_plain)
+    with engine(world, make_plain()) as running:
+        running._notified([ServerChange(server_id, asks=True)])
+        del world.cloud.plain[server_id]
+        running._notified([ServerChange(server_id, asks=True)])
+        until(lambda: world.lease(lease_id).status == Status.RELEASED)
+
+
+def test_the_lease_of_a_failed_server_that_was_deleted_without_an_engine_ends(world, make_plain):
+    server_id, lease_id = failed(world, make_plain)
+    del world.cloud.plain[server_id]
+    world.cloud.server_changes = lambda _since: []
+    with engine(world, make_plain()):
+        until(lambda: world.lease(lease_id).status == Status.RELEASED)
 
 
 def test_a_server_whose_notification_was_lost_is_found_by_looking(world, make_plain):

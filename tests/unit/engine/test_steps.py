@@ -10,7 +10,7 @@ import pytest
 
 from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.engine import steps
-from gsaas.engine.steps import ACTIVATION, ObservedState, Timeouts
+from gsaas.engine.steps import ObservedState, Timeouts
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
 from tests.support import rows
@@ -32,6 +32,7 @@ MOVED = Server("server-1", ServerStatus.ACTIVE, "there", PORT)
 SHELVED = Server("server-1", ServerStatus.SHELVED, None, PORT)
 DELETING = Server("server-1", ServerStatus.DELETING, "here", None)
 PORTLESS = Server("server-1", ServerStatus.ACTIVE, "here", None)
+ONLY_IPV6 = replace(PORTLESS, lacks_ipv4=True)
 REPLUGGED = Server("server-1", ServerStatus.ACTIVE, "here", OTHER_PORT)
 
 RECORDED = {
@@ -115,7 +116,8 @@ def test_while_the_cloud_is_silent_no_lease_fails_for_want_of_a_server():
         (BOUND, DELETING, INSTALLED, steps.Wait),
         (BOUND, None, NO_ENDPOINT, steps.Release),
         (BOUND, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),
-        ({"server_id": "server-1"}, PORTLESS, NO_BINDINGS, steps.Fail),
+        ({"server_id": "server-1"}, PORTLESS, NO_BINDINGS, steps.Wait),
+        ({"server_id": "server-1"}, ONLY_IPV6, NO_BINDINGS, steps.Fail),
         ({**BOUND, "timings": {}}, BUILD, INSTALLED, steps.Wait),
         ({**BOUND, "timings": {}}, ACTIVE, INSTALLED, steps.RecordActivationTime()),
         ({**BOUND, "timings": None}, ACTIVE, INSTALLED, steps.RecordActivationTime()),
@@ -296,13 +298,25 @@ def test_no_plain_server_is_ever_made_or_deleted(status, server, server_id):
     assert not isinstance(found, steps.CreateServer | steps.DeleteServer)
 
 
-def test_a_plain_server_without_a_port_may_be_on_its_way_out():
-    """Nova says for a moment that a server is ACTIVE which its owner deleted while it was built, and has no port."""
-    booting = lease(Status.BOOTING, **PLAIN, timings={ACTIVATION: 1.0})
-    bare = replace(ACTIVE, port=None)
-    assert isinstance(next_step(booting, ObservedState(bare, NO_BINDINGS)), steps.Wait)
+@pytest.mark.parametrize("columns", [PLAIN, RECORDED])
+def test_a_server_without_a_port_may_be_on_its_way_out(columns):
+    """Nova says for a moment that a server is ACTIVE which was deleted while it was built, and has no port."""
+    booting = lease(Status.BOOTING, **columns)
+    assert isinstance(next_step(booting, ObservedState(PORTLESS, NO_BINDINGS)), steps.Wait)
     assert isinstance(next_step(booting, ObservedState(None, NO_BINDINGS)), steps.Release)
-    assert isinstance(next_step(booting, ObservedState(bare, NO_BINDINGS), TOO_LATE), steps.Fail)
+    late = next_step(booting, ObservedState(PORTLESS, NO_BINDINGS), TOO_LATE)
+    assert isinstance(late, steps.Fail)
+    assert "no port" in late.message
+
+
+@pytest.mark.parametrize(
+    ("server", "step"),
+    [(None, steps.Release("its server was deleted")), (FAILED, steps.Idle())],
+)
+def test_a_plain_lease_in_error_ends_when_its_owner_deletes_the_server(server, step):
+    failed = lease(Status.ERROR, claims=0, plain_server_id="server-1")
+    assert next_step(failed, ObservedState(server, NO_ENDPOINT)) == step
+    assert isinstance(next_step(failed, CLOUD_DOWN), steps.Wait)
 
 
 def test_a_plain_lease_that_is_over_forgets_its_server_before_its_claims_are_returned():
