@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gsaasclient import ClientError
+from gsaasclient import ApiError, ClientError
 from gsaasclient.cli.slurm import controller, jobs, scheduler, sightings
 
 CONFIG = """Configuration data as of 2026-11-01T12:00:00
@@ -41,10 +41,14 @@ class Api:
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
+        self.refused: list[str] = []
 
     def request(self, method: str, path: str, *_rest: Any, **_options: Any) -> dict[str, Any]:
         if method == "DELETE":
-            self.names.remove(path.removeprefix("/v1/leases/").replace("%2F", "/"))
+            name = path.removeprefix("/v1/leases/").replace("%2F", "/")
+            if name in self.refused:
+                raise ApiError(409, detail="it changes")
+            self.names.remove(name)
             return {}
         found = [{"id": name, "name": name, "status": "ACTIVE"} for name in self.names]
         return {"leases": found}
@@ -70,6 +74,15 @@ def test_a_job_of_a_hidden_partition_keeps_its_cgpus(slurm):
     api = Api("slurm/c1/17.0/n1", "slurm/c1/18.0/n1")
     reconcile(api)
     assert api.names == ["slurm/c1/17.0/n1"]
+
+
+def test_a_lease_that_cannot_be_released_does_not_keep_the_others(slurm):
+    slurm("")
+    api = Api("slurm/c1/17.0/n1", "slurm/c1/18.0/n1", "slurm/c1/19.0/n1")
+    api.refused = ["slurm/c1/18.0/n1"]
+    with pytest.raises(ClientError, match=r"not released: slurm/c1/18\.0/n1, .*it changes"):
+        reconcile(api)
+    assert api.names == api.refused
 
 
 def test_a_variable_that_narrows_what_squeue_lists_has_no_effect(slurm, monkeypatch):

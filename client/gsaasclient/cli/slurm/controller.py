@@ -81,9 +81,16 @@ def reconcile(client: Client, args: SimpleNamespace, _environment: Mapping[str, 
     named = {jobs.job_named(lease, cluster) for lease in found}
     nodes = {job: scheduler.expand(held) for job, held in holders.items() if job in named}
     names = {lease["id"]: lease["name"] for lease in jobs.stale(found, cluster, nodes)}
+    refused = []
     for lease_id in _without_job_for_long(args, names):
-        leases.release(client, lease_id)
-        print(f"released {lease_id}, {names[lease_id]}")
+        try:
+            leases.release(client, lease_id)
+        except ApiError as error:  # of this lease: the others are released nevertheless
+            refused.append(f"{lease_id}, {names[lease_id]}: {error}")
+        else:
+            print(f"released {lease_id}, {names[lease_id]}")
+    if refused:
+        raise ClientError(f"not released: {'; '.join(refused)}")
     return 0
 
 
