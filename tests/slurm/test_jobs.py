@@ -193,6 +193,40 @@ def test_the_cgpus_of_a_killed_slurmstepd_are_given_back(site: Site) -> None:
     site.await_release([job])
 
 
+def test_a_task_without_its_cgpus_is_requeued_and_the_others_of_its_array_run_on(
+    site: Site,
+) -> None:
+    array = site.slurm.sbatch("sleep 600", "--array=0-1")  # one of them has the array's own id
+    until(lambda: len(site.slurm.running()) == 2, "both tasks to run")
+    (other,) = set(site.slurm.running()) - {array}
+    called = {
+        "SLURM_CLUSTER_NAME": site.slurm.name,
+        "SLURM_JOB_ID": str(array),
+        "SLURM_JOB_UID": "0",
+        "SLURMD_NODENAME": "n0",
+        "GSAAS_CREDENTIALS": str(site.folder / "credentials.json"),
+    }
+    command = (str(site.folder / "gsaas"), "slurm", "prolog", f"-folder={site.environments}")
+    done = site.slurm.call(*command, **called)
+    assert "there is no lease" in done.stderr
+    until(lambda: array not in site.slurm.running(), "the task to be requeued")
+    assert other in site.slurm.running()
+    assert site.slurm.show(other)["Restarts"] == "0"
+
+
+def test_nothing_that_users_write_about_a_job_is_taken_for_slurms_own_words(site: Site) -> None:
+    hostile = (
+        "x SubmitTime=\N{SNOWMAN} AdminComment=gsaas: \nJobId=1 SubmitTime=y\n1|RUNNING|n[0-9]"
+    )
+    job = site.slurm.sbatch(
+        "echo lease=$GSAAS_LEASE",
+        *(*ONE_CGPU, f"--job-name={hostile}", f"--comment={hostile}"),
+    )
+    site.slurm.await_state(job, "COMPLETED", "CANCELLED")
+    assert len(site.slurm.output(job).strip()) == len("lease=") + 36
+    assert site.reconcile() == []
+
+
 def test_a_job_keeps_its_cgpus_while_slurmd_is_started_again(site: Site) -> None:
     job = site.slurm.sbatch(CONNECT, *ONE_CGPU, "--nodelist=n2")
     site.slurm.await_state(job, "RUNNING")

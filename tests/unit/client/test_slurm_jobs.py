@@ -83,22 +83,23 @@ def test_only_slurm_calls_these_programs():
         jobs.job_of({"SLURM_CLUSTER_NAME": "c1"})
 
 
-def test_a_key_has_the_time_of_submission_that_scontrol_shows():
-    assert jobs.submitted("JobId=7 JobName=a b SubmitTime=2026-11-01T12:00:00 X=") == (
-        "2026-11-01T12:00:00"
-    )
-    assert jobs.submitted("JobId=7") == ""
+def test_a_task_of_an_array_has_a_name_and_a_time_of_submission_of_its_own():
+    listed = "17|16_1|2026-11-01T12:00:00\n16|16_2|2026-11-01T13:00:00\n"
+    assert [jobs.name_of(listed, job) for job in ("16", "17", "1")] == ["16_2", "16_1", "1"]
+    assert jobs.submitted(listed, "16") == "2026-11-01T13:00:00"
+    assert jobs.submitted(listed, "17") == "2026-11-01T12:00:00"
+    assert jobs.submitted(listed, "1") == ""
 
 
-def test_the_record_of_a_job_is_told_from_those_of_its_array():
-    shown = (
-        "JobId=17 ArrayJobId=16 JobName=JobId=16 SubmitTime=2026-11-01T12:00:00\n"
-        "JobId=16 ArrayJobId=16 JobName=x SubmitTime=2026-11-01T13:00:00\n"
-        "JobId=161 HetJobId=16 SubmitTime=2026-11-01T14:00:00\n"
-    )
-    assert jobs.submitted(jobs.record(shown, "16")) == "2026-11-01T13:00:00"
-    assert jobs.submitted(jobs.record(shown, "17")) == "2026-11-01T12:00:00"
-    assert jobs.record(shown, "1") == ""
+def test_a_part_of_a_heterogeneous_job_goes_by_its_id():
+    assert jobs.name_of("16|16+0|2026-11-01T12:00:00\n17|16+1|2026-11-01T12:00:00", "17") == "17"
+
+
+@pytest.mark.parametrize("forged", ["1\ngsaas-slurm: all is well", "\x1b[2J", "\udcff", "\u2028"])
+def test_what_a_user_forges_writes_no_line_of_the_log(forged):
+    with pytest.raises(jobs.JobError) as refusal:
+        jobs.cgpus_of({"SPANK_GSAAS_CGPUS": forged})
+    assert str(refusal.value).isprintable()
 
 
 def test_jobs_have_their_nodes_until_the_epilogs_have_ended():

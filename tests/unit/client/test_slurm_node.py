@@ -64,6 +64,7 @@ def clock(monkeypatch) -> Clock:
 @pytest.fixture
 def requeued(monkeypatch) -> list[str]:
     found: list[str] = []
+    monkeypatch.setattr(scheduler, "show", lambda job: f"{job}|16_1|2026-11-01T12:00:00")
     monkeypatch.setattr(scheduler, "requeue", found.append)
     return found
 
@@ -74,12 +75,12 @@ def test_all_requests_together_wait_for_the_api_once(clock, requeued, tmp_path, 
     assert program(Api(clock, answers), SimpleNamespace(folder=tmp_path), CALLED) == 0
     assert clock.now <= node.OUTAGE_TIMEOUT + 10 + node.RETRY_DELAY
     assert list(tmp_path.iterdir()) == []
-    assert requeued == (["17"] if program is node.prolog else [])
+    assert requeued == (["16_1"] if program is node.prolog else [])
 
 
 def test_a_job_whose_prolog_is_ended_is_requeued(requeued, tmp_path):
     assert node.prolog(Silent(), SimpleNamespace(folder=tmp_path), CALLED) == 0
-    assert requeued == ["17"]
+    assert requeued == ["16_1"]
 
 
 def test_an_epilog_that_is_ended_leaves_no_environment(tmp_path):
@@ -91,4 +92,4 @@ def test_an_epilog_that_is_ended_leaves_no_environment(tmp_path):
 def test_a_job_whose_environment_cannot_be_written_is_requeued(requeued, tmp_path):
     (tmp_path / "file").touch()
     assert node.prolog(Silent(), SimpleNamespace(folder=tmp_path / "file"), CALLED) == 0
-    assert requeued == ["17"]
+    assert requeued == ["16_1"]

@@ -97,10 +97,15 @@ def cgpus_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
             try:
                 values[name] = convert(environment[variable])
             except ValueError as error:
-                raise JobError(f"{option} {error}") from None
+                raise JobError(printable(f"{option} {error}")) from None
     if (values["mode"] == "shared") != (values["poolmem"] is not None):
         raise JobError("--poolmem and --cgpu-mode=shared go together")
     return cgpus.from_options(SimpleNamespace(**values))
+
+
+def printable(text: str) -> str:
+    """Return *text* with escapes for what would end a line of a log, or cannot be written to it."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def cluster_of(config: str) -> str:
@@ -117,16 +122,19 @@ def slurm_user_of(config: str) -> tuple[str, int]:
     return name, int(uid)
 
 
-def record(shown: str, job: str) -> str:
-    """Return the line of *job* among those that `scontrol --oneliner show job` prints; empty if there is none."""
-    lines = [line for line in shown.splitlines() if line.split(" ", 1)[0] == f"JobId={job}"]
-    return lines[0] if lines else ""
+def name_of(listed: str, job: str) -> str:
+    """Return the name that means *job* alone, from lines of `squeue -o '%A|%i|%V'`: 17, or 16_3 of an array.
+
+    One task of an array has the id of the array, and Slurm takes that id for all of its tasks.
+    """
+    names = [name for id, name, _ in _rows(listed) if id == job]
+    # The parts of a heterogeneous job, 16+1, are requeued and cancelled together, by their ids.
+    return names[0] if names and "+" not in names[0] else job
 
 
-def submitted(shown: str) -> str:
-    """Return when a job was submitted, from the line that `scontrol --oneliner show job` prints; empty if unknown."""
-    found = [word for word in shown.split() if word.startswith("SubmitTime=")]
-    return found[0].partition("=")[2] if found else ""
+def submitted(listed: str, job: str) -> str:
+    """Return when *job* was submitted, from the same lines; empty if unknown. Raises `JobError`."""
+    return next((time for id, _, time in _rows(listed) if id == job), "")
 
 
 def holders(listed: str) -> dict[str, str]:
@@ -191,7 +199,7 @@ def _setting(config: str, wanted: str) -> str:
 
 
 def _rows(listed: str) -> list[tuple[str, str, str]]:
-    """Return the id, the state and the nodes of each job that squeue lists."""
+    """Return the id of each job that squeue lists, and the two other columns."""
     rows = []
     for line in listed.splitlines():
         parts = line.split("|")

@@ -73,8 +73,8 @@ def epilog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
 def _requeue(job: jobs.Job) -> None:
     """Have Slurm start a batch job again later. An interactive job stays, and its tasks do not start."""
     try:
-        scheduler.requeue(job.id)
-    except ClientError as error:
+        scheduler.requeue(jobs.name_of(scheduler.show(job.id), job.id))
+    except (ClientError, jobs.JobError) as error:
         log("prolog", str(error))
 
 
