@@ -187,10 +187,56 @@ def test_the_cgpus_of_a_killed_slurmstepd_are_given_back(site: Site) -> None:
     site.slurm.await_state(job, "RUNNING")
     for pid in until(lambda: site.slurm.step_processes(job), "the job's slurmstepd"):
         os.kill(pid, signal.SIGKILL)
-    # slurmctld learns of it when the node registers again, as slurmd does when it starts.
-    site.slurm.stop("n1")
-    site.slurm.start_node("n1")
+
+    def noticed() -> bool:
+        # slurmctld learns of it when the node registers, as slurmd does when it starts, but not in the first 20 s of
+        # the job: BatchStartTimeout and MessageTimeout.
+        site.slurm.stop("n1")
+        site.slurm.start_node("n1")
+        time.sleep(5)
+        return job not in site.slurm.running()
+
+    until(noticed, "slurmctld to notice", patience=180)
     site.await_release([job])
+
+
+@pytest.mark.parametrize("program", ["prolog-slurmctld", "prolog", "epilog"])
+def test_a_program_that_is_killed_leaves_nothing(site: Site, program: str) -> None:
+    job = site.slurm.sbatch("true", *ONE_CGPU, "--nodelist=n0", "--no-requeue")
+    for pid in until(lambda: site.slurm.programs(program, job), f"the {program} of the job"):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: job not in site.slurm.running(), "the job to end")
+    site.slurm.call("scancel", str(job))
+    site.slurm.await_end()
+    assert set(site.slurm.states().values()) == {"idle"}
+    site.reconcile()
+    site.remove_left()
+
+
+def test_a_job_that_slurm_ends_without_an_epilog_leaves_nothing(site: Site) -> None:
+    """As it does when slurmctld is killed and has last saved its state while it prepared the job."""
+    state, saved = site.slurm.folder / "state", site.slurm.folder / "saved"
+    site.cloud.process.send_signal(signal.SIGSTOP)  # so that the job is prepared until this goes on
+    job = site.slurm.sbatch("until [ -e end ]; do sleep 0.1; done", *ONE_CGPU, "--nodelist=n0")
+    until(lambda: site.slurm.programs("prolog-slurmctld", job), "the job to be prepared")
+    written = time.time()
+    site.slurm.run("scontrol", "update", f"JobId={job}", "Comment=changed")
+    until(lambda: (state / "job_state").stat().st_mtime > written, "slurmctld to save its state")
+    shutil.copytree(state, saved)
+    site.cloud.process.send_signal(signal.SIGCONT)
+    until(lambda: site.slurm.step_processes(job), "the job to run")
+    site.slurm.kill("slurmctld")
+    shutil.copytree(saved, state, dirs_exist_ok=True)
+    site.cloud.process.send_signal(signal.SIGSTOP)
+    site.slurm.start_process("slurmctld", "-D")
+    until(lambda: site.slurm.programs("prolog-slurmctld", job), "the job to be prepared again")
+    (site.slurm.folder / "work" / "end").touch()
+    until(lambda: not site.slurm.step_processes(job), "the job to end")
+    site.cloud.process.send_signal(signal.SIGCONT)
+    site.slurm.await_state(job, "COMPLETED", "GONE")
+    assert site.left() == [f"{job}.n0"]
+    site.reconcile()
+    site.remove_left()
 
 
 def test_a_task_without_its_cgpus_is_requeued_and_the_others_of_its_array_run_on(
@@ -357,6 +403,7 @@ def test_many_jobs_with_kills_everywhere_leak_nothing(site: Site) -> None:
     site.slurm.await_end()
     assert not overdue or "DUE TO TIME LIMIT" in site.slurm.output(overdue)
     site.reconcile()
+    site.remove_left()
     site.check_nothing_is_leaked()
     ended = {job: site.slurm.jobs().get(job, "GONE") for job in jobs}
     assert not {"RUNNING", "CONFIGURING", "COMPLETING"} & set(ended.values())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,8 @@ FOLDER = "/run/gsaas/slurm"
 OUTAGE_TIMEOUT = 30.0
 """Seconds for which a program waits for an API that is away, for all of its requests together."""
 RETRY_DELAY = 1.0
+GRACE = 600
+"""Seconds after which `epilog` looks whether an environment is still of use."""
 
 
 def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]) -> int:
@@ -56,7 +59,7 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
 
 
 def epilog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]) -> int:
-    """Release the job's lease on this node and remove its environment; return 0."""
+    """Release the job's lease on this node and remove its environment, and what others have left; return 0."""
     job, node = jobs.job_of(environment), environment["SLURMD_NODENAME"]
     path = _path(args, job, node)
     patiently = _Patience()
@@ -67,7 +70,41 @@ def epilog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
         log("epilog", f"its cGPUs are released later, by gsaas slurm reconcile: {error}")
         print_error(str(error))
     path.unlink(missing_ok=True)
+    _remove_left(client, path.parent, node, GRACE if args.grace is None else args.grace)
     return 0
+
+
+def _remove_left(client: Client, folder: Path, node: str, grace: int) -> None:
+    """Remove the environments of this node whose lease has ended.
+
+    They are those of jobs whose epilog was killed, or was never called: slurmctld may forget a job when it is killed.
+    The controller's `reconcile` has released their leases. A file is looked at when it is *grace* seconds old, and
+    again when as much time has passed.
+    """
+    now = time.time()
+    try:
+        for path in folder.glob(f"*.{node}"):
+            with suppress(FileNotFoundError):  # another epilog has removed it
+                if now - path.stat().st_mtime < grace:
+                    continue
+                if any(_lasts(client, lease_id) for lease_id in _lease_in(path)):
+                    os.utime(path, (now, now))
+                else:
+                    path.unlink()
+    except (ClientError, KeyboardInterrupt) as error:
+        log("epilog", f"what ended jobs have left in {folder} is removed later: {error}")
+
+
+def _lasts(client: Client, lease_id: str) -> bool:
+    """Return whether a lease has not ended. Raises `ClientError`."""
+    try:
+        lease = client.request("GET", f"/v1/leases/{lease_id}")["lease"]
+    except ApiError as error:
+        its_own_answer = error.code is not None  # and not that of a proxy before it
+        if error.status == 404 and its_own_answer:
+            return False
+        raise
+    return lease["status"] not in ("RELEASING", "RELEASED")
 
 
 def _requeue(job: jobs.Job) -> None:
