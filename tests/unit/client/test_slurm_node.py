@@ -118,6 +118,13 @@ def test_a_job_whose_environment_cannot_be_written_is_requeued(requeued, tmp_pat
     assert requeued == ["16_1"]
 
 
+def test_nothing_is_written_where_others_could_replace_it(clock, requeued, tmp_path):
+    tmp_path.chmod(0o777)
+    assert node.prolog(Api(clock, 1), SimpleNamespace(folder=tmp_path), CALLED) == 0
+    assert list(tmp_path.iterdir()) == []
+    assert requeued == ["16_1"]
+
+
 def leave(folder: Path, name: str, content: str, age: float) -> None:
     """Write an environment that is *age* seconds old at second 10000."""
     (folder / name).write_text(content)

@@ -45,6 +45,7 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
     patiently = _Patience()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(path.parent)
         path.unlink(missing_ok=True)
         found = [lease for lease in patiently(lambda: _find(client, job, node)) if _active(lease)]
         if not found:
@@ -93,6 +94,13 @@ def _remove_left(client: Client, folder: Path, node: str, grace: int) -> None:
                     path.unlink()
     except (ClientError, KeyboardInterrupt) as error:
         log("epilog", f"what ended jobs have left in {folder} is removed later: {error}")
+
+
+def _check_owner(folder: Path) -> None:
+    """Raise `ClientError` if users other than this one can write to *folder*: they could choose what a task finds."""
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise ClientError(f"{folder} has to be root's, and nobody else may be able to write there")
 
 
 def _lasts(client: Client, lease_id: str) -> bool:
