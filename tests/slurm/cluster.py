@@ -205,6 +205,17 @@ class Cluster:
 
         until(ended, "all jobs to end", patience=300)
 
+    def forget_jobs(self, next_job: int) -> None:
+        """Have slurmctld, which was killed, start without its jobs, and give *next_job* to the next one."""
+        for name in ("job_state", "job_state.old"):
+            (self.folder / "state" / name).unlink(missing_ok=True)
+        path = self.folder / "slurm.conf"
+        before = path.read_text()
+        path.write_text(f"{before}FirstJobId={next_job}\n")
+        self.start_process("slurmctld", "-D", "-i")
+        until(self.states, "slurmctld to answer")
+        path.write_text(before)
+
     def resume(self, node: str) -> None:
         """End what Slurm has decided about a node whose slurmstepd was killed."""
         self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)

@@ -85,7 +85,7 @@ def test_a_job_keeps_its_own_folders_of_libraries(site: Site) -> None:
 def test_the_environment_of_a_job_is_no_other_users_to_read(site: Site) -> None:
     job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1", "--uid=nobody")
     site.slurm.await_state(job, "RUNNING")
-    path = site.environments / f"{job}.n1"
+    path = site.environments / f"{job}.{NOBODY}.n1"
     until(path.exists, "the prolog to write the environment")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -234,7 +234,35 @@ def test_a_job_that_slurm_ends_without_an_epilog_leaves_nothing(site: Site) -> N
     until(lambda: not site.slurm.step_processes(job), "the job to end")
     site.cloud.process.send_signal(signal.SIGCONT)
     site.slurm.await_state(job, "COMPLETED", "GONE")
-    assert site.left() == [f"{job}.n0"]
+    assert site.left() == [f"{job}.0.n0"]
+    site.reconcile()
+    site.remove_left()
+
+
+@pytest.mark.parametrize("options", [(), ONE_CGPU])
+def test_a_job_with_the_id_of_a_forgotten_one_has_nothing_of_it(
+    site: Site, options: tuple[str, ...]
+) -> None:
+    forgotten = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1", "--uid=nobody")
+    site.slurm.await_state(forgotten, "RUNNING")
+    theirs = site.leases_of(forgotten)["n1"]
+    until(lambda: site.slurm.step_processes(forgotten), "the job's slurmstepd")
+    die(site, "n1")
+    site.slurm.kill("slurmctld")
+    site.slurm.forget_jobs(forgotten)
+    site.slurm.start_node("n1")  # not booted: what was in /run is still there
+    (site.slurm.folder / "work" / f"{forgotten}.out").unlink()
+    job = site.slurm.sbatch("echo lease=$GSAAS_LEASE; sleep 600", "--nodelist=n1", *options)
+    assert job == forgotten
+    printed = until(lambda: site.slurm.output(job), "the job to run")
+    assert printed.startswith("lease=")
+    assert theirs["id"] not in printed
+    site.reconcile()
+    expected = [f"lease={lease['id']}\n" for lease in site.leases()] if options else ["lease=\n"]
+    assert [printed] == expected
+    assert theirs["id"] not in [lease["id"] for lease in site.leases()]
+    site.slurm.run("scancel", str(job))
+    site.slurm.await_end()
     site.reconcile()
     site.remove_left()
 
@@ -337,10 +365,7 @@ def test_a_job_that_slurmctld_has_forgotten_keeps_its_cgpus_while_it_runs(site: 
     site.slurm.await_state(job, "RUNNING")
     site.slurm.stop("n1")  # so that the node does not register, and the job runs on
     site.slurm.kill("slurmctld")
-    for name in ("job_state", "job_state.old"):
-        (site.slurm.folder / "state" / name).unlink(missing_ok=True)
-    site.slurm.start_process("slurmctld", "-D", "-i")
-    until(lambda: site.slurm.states(), "slurmctld to answer")
+    site.slurm.forget_jobs(job + 1)
     assert job not in site.slurm.jobs()
     assert site.reconcile(grace=600) == []
     assert len(site.leases_of(job)) == 1
@@ -350,7 +375,7 @@ def test_a_job_that_slurmctld_has_forgotten_keeps_its_cgpus_while_it_runs(site: 
     # Slurm calls the epilog without the job's options then.
     site.await_release([job])
     until(
-        lambda: not (site.environments / f"{job}.n1").exists(),
+        lambda: not (site.environments / f"{job}.0.n1").exists(),
         "the epilog to remove the environment",
     )
 

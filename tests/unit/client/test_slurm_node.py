@@ -49,7 +49,8 @@ class Api:
         if self.answers == 0:
             raise UnreachableError("it is away")
         self.answers -= 1
-        return {"leases": [{"id": "a", "status": "ACTIVE"}]}
+        lease = {"id": "a", "status": "ACTIVE", "created_at": "", "consumer": {"uid": 1000}}
+        return {"leases": [lease]}
 
 
 class Leases:
@@ -107,7 +108,7 @@ def test_a_job_whose_prolog_is_ended_is_requeued(requeued, tmp_path):
 
 
 def test_an_epilog_that_is_ended_leaves_no_environment(tmp_path):
-    (tmp_path / "17.n1").touch()
+    (tmp_path / "17.1000.n1").touch()
     assert node.epilog(Silent(), SimpleNamespace(folder=tmp_path, grace=None), CALLED) == 0
     assert list(tmp_path.iterdir()) == []
 

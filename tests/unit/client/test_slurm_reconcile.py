@@ -50,8 +50,12 @@ class Api:
                 raise ApiError(409, detail="it changes")
             self.names.remove(name)
             return {}
-        found = [{"id": name, "name": name, "status": "ACTIVE"} for name in self.names]
-        return {"leases": found}
+        common = {
+            "status": "ACTIVE",
+            "created_at": "2026-11-01T12:00:00Z",
+            "consumer": {"uid": 1000},
+        }
+        return {"leases": [{"id": name, "name": name, **common} for name in self.names]}
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def reconcile(api: Api, grace: int | None = 0, state: Path | None = None) -> Non
 
 
 def test_a_job_of_a_hidden_partition_keeps_its_cgpus(slurm):
-    slurm("17|RUNNING|n1\n")
+    slurm("17|RUNNING|1000|n1\n")
     api = Api("slurm/c1/17.0/n1", "slurm/c1/18.0/n1")
     reconcile(api)
     assert api.names == ["slurm/c1/17.0/n1"]
@@ -86,7 +90,7 @@ def test_a_lease_that_cannot_be_released_does_not_keep_the_others(slurm):
 
 
 def test_a_variable_that_narrows_what_squeue_lists_has_no_effect(slurm, monkeypatch):
-    slurm("17|RUNNING|n1\n")
+    slurm("17|RUNNING|1000|n1\n")
     monkeypatch.setenv("SQUEUE_PARTITION", "main")
     api = Api("slurm/c1/17.0/n1")
     reconcile(api)
@@ -127,7 +131,7 @@ def test_a_lease_is_released_when_two_looks_a_grace_apart_find_no_job(slurm, tmp
 def test_a_job_that_slurm_has_forgotten_for_a_while_keeps_its_cgpus(slurm, tmp_path, monkeypatch):
     api, now = Api("slurm/c1/17.0/n1"), 1000.0
     monkeypatch.setattr(controller.time, "time", lambda: now)
-    for listed in ("", "17|RUNNING|n1\n", ""):
+    for listed in ("", "17|RUNNING|1000|n1\n", ""):
         slurm(listed)
         reconcile(api, 600, tmp_path / "state")
         now += 500

@@ -81,7 +81,9 @@ def reconcile(client: Client, args: SimpleNamespace, _environment: Mapping[str, 
     found = get_all(client, "/v1/leases", "leases")["leases"]
     holders = jobs.holders(scheduler.jobs())
     named = {jobs.job_named(lease, cluster) for lease in found}
-    nodes = {job: scheduler.expand(held) for job, held in holders.items() if job in named}
+    nodes = {
+        (job, uid): scheduler.expand(held) for job, (uid, held) in holders.items() if job in named
+    }
     names = {lease["id"]: lease["name"] for lease in jobs.stale(found, cluster, nodes)}
     refused = []
     for lease_id in _without_job_for_long(args, names):

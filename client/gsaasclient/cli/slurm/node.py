@@ -47,10 +47,9 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(path.parent)
         path.unlink(missing_ok=True)
-        found = [lease for lease in patiently(lambda: _find(client, job, node)) if _active(lease)]
-        if not found:
+        lease = jobs.lease_of(patiently(lambda: _find(client, job, node)), job)
+        if lease is None:
             raise ClientError(f"there is no lease {job.lease_name(node)}")
-        lease = found[0]
         _write(path, patiently(lambda: alloc.usable_environment(client, lease, None, None)))
     except (ClientError, OSError, KeyboardInterrupt) as error:
         log("prolog", str(error))
@@ -141,7 +140,7 @@ def _leases_of(client: Client, job: jobs.Job, node: str) -> list[str]:
 
 
 def _path(args: SimpleNamespace, job: jobs.Job, node: str) -> Path:
-    return Path(args.folder or FOLDER, f"{job.id}.{node}")
+    return Path(args.folder or FOLDER, f"{job.file_name}.{node}")
 
 
 def _find(client: Client, job: jobs.Job, node: str) -> list[dict[str, Any]]:
@@ -151,10 +150,6 @@ def _find(client: Client, job: jobs.Job, node: str) -> list[dict[str, Any]]:
     query = urlencode({"name": job.lease_name(node)})
     found: list[dict[str, Any]] = client.request("GET", f"/v1/leases?{query}")["leases"]
     return found
-
-
-def _active(lease: dict[str, Any]) -> bool:
-    return bool(lease["status"] == "ACTIVE")
 
 
 class _Patience:

@@ -30,11 +30,11 @@ def ask(*command: str) -> str:
 
 
 def jobs(*only: str) -> str:
-    """Return `id|state|nodes` of all jobs, or of one, a line each; nodes are abbreviated. Raises `ClientError`.
+    """Return `id|state|uid|nodes` of all jobs, or of one, a line each; nodes are abbreviated. Raises `ClientError`.
 
     All are all that this user may see: with `PrivateData=jobs`, only root and SlurmUser see those of others.
     """
-    return _squeue("%A|%T|%N", *only)
+    return _squeue("%A|%T|%U|%N", *only)
 
 
 def show(job: str) -> str:
