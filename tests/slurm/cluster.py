@@ -199,8 +199,9 @@ class Cluster:
         def ended() -> bool:
             listed = self.run("squeue", "-h", "-r", "-t", "all", "-o", "%T|%r").splitlines()
             active = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED")
+            # The reason is "launch failed requeued held", or JobHeldAdmin after slurmctld was started again.
             return not [
-                line for line in listed if line.startswith(active) and not line.endswith("held")
+                line for line in listed if line.startswith(active) and "held" not in line.lower()
             ]
 
         until(ended, "all jobs to end", patience=300)
