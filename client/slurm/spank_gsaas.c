@@ -7,7 +7,8 @@
 //    the prologs as SPANK_GSAAS_CGPUS, SPANK_GSAAS_POOLMEM and SPANK_GSAAS_MODE. Users can forge it, so the prologs check
 //    everything again.
 // 2. On a node, it adds the variables to the environment of each task that the node's prolog has left for the job, in
-//    FOLDER/JOB.NODE. Only root can read that file. LD_LIBRARY_PATH is extended and not replaced.
+//    FOLDER/JOB.UID.NODE. Only root can read that file. LD_LIBRARY_PATH is extended and not replaced. UID is the job's
+//    user: ids begin again when a controller loses its state, and no job may find what another user's has left.
 // 3. A task of a job that asked for cGPUs does not start without them.
 //
 // Arguments in plugstack.conf: folder=FOLDER (default: /run/gsaas/slurm).
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <slurm/spank.h>
@@ -182,14 +184,16 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
     const char *node = getenv("SLURMD_NODENAME");  // of slurmstepd, which has it from slurmd, not of the job
     char path[PATH_MAX];
     uint32_t job;
+    uid_t user;
     for (int i = 0; i < argc; i++)
         if (strncmp(argv[i], FOLDER, strlen(FOLDER)) == 0)
             folder = argv[i] + strlen(FOLDER);
-    if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS || node == NULL) {
-        slurm_error("gsaas: slurmstepd does not say which job this is, or on which node");
+    if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_UID, &user) != ESPANK_SUCCESS || node == NULL) {
+        slurm_error("gsaas: slurmstepd does not say which job this is, of whom, or on which node");
         return -1;
     }
-    snprintf(path, sizeof path, "%s/%" PRIu32 ".%s", folder, job, node);
+    snprintf(path, sizeof path, "%s/%" PRIu32 ".%" PRIuMAX ".%s", folder, job, (uintmax_t)user, node);
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         if (errno == ENOENT && values[COUNT] == NULL)

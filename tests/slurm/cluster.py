@@ -87,7 +87,7 @@ class Cluster:
         for node in self.nodes:
             (self.folder / "spool" / node).mkdir()
             self.start_node(node)
-        until(lambda: set(self.states().values()) == {"idle"}, "Slurm's nodes to be idle")
+        self.await_idle()
 
     def start_node(self, node: str) -> None:
         self.start_process("slurmd", "-D", "-N", node, name=node)
@@ -168,6 +168,10 @@ class Cluster:
         listed = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False)
         return dict(line.split() for line in listed.splitlines())
 
+    def await_idle(self) -> None:
+        """Wait until all nodes are up and have no job, and the epilogs of the last ones have ended."""
+        until(lambda: set(self.states().values()) == {"idle"}, "all nodes to be idle", patience=90)
+
     def jobs(self) -> dict[int, str]:
         """Return the state of each job that Slurm still knows."""
         listed = self.run("squeue", "-h", "-r", "-t", "all", "-o", "%A %T")
@@ -195,11 +199,23 @@ class Cluster:
         def ended() -> bool:
             listed = self.run("squeue", "-h", "-r", "-t", "all", "-o", "%T|%r").splitlines()
             active = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED")
+            # The reason is "launch failed requeued held", or JobHeldAdmin after slurmctld was started again.
             return not [
-                line for line in listed if line.startswith(active) and not line.endswith("held")
+                line for line in listed if line.startswith(active) and "held" not in line.lower()
             ]
 
         until(ended, "all jobs to end", patience=300)
+
+    def forget_jobs(self, next_job: int) -> None:
+        """Have slurmctld, which was killed, start without its jobs, and give *next_job* to the next one."""
+        for name in ("job_state", "job_state.old"):
+            (self.folder / "state" / name).unlink(missing_ok=True)
+        path = self.folder / "slurm.conf"
+        before = path.read_text()
+        path.write_text(f"{before}FirstJobId={next_job}\n")
+        self.start_process("slurmctld", "-D", "-i")
+        until(self.states, "slurmctld to answer")
+        path.write_text(before)
 
     def resume(self, node: str) -> None:
         """End what Slurm has decided about a node whose slurmstepd was killed."""
@@ -219,6 +235,23 @@ class Cluster:
                 continue
             of_job = job is None or step.startswith((f"[{job}.", f"[{job}]"))
             if of_job and (node is None or f"SLURMD_NODENAME={node}" in variables):
+                found.append(int(folder.name))
+        return found
+
+    def programs(self, program: str, job: int) -> list[int]:
+        """Return the pids of `gsaas slurm PROGRAM` for a job."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                variables = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if (
+                words[2:4] == ["slurm", program]
+                and f"SLURM_JOB_ID={job}" in variables
+                and f"SLURM_CONF={self.folder}/slurm.conf" in variables
+            ):
                 found.append(int(folder.name))
         return found
 

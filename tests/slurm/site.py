@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +30,8 @@ HOST = "compute1"
 NODES = ("n0", "n1", "n2", HOST)
 WAIT = 8
 """Seconds for which a job waits with its nodes."""
+GRACE = 2
+"""Seconds after which an epilog looks for what other jobs have left."""
 CONFIGURATION = "\n[queue]\nclient_timeout = 5\nlong_polls = 100\n"
 TENANT = "-demo"
 SCRIPT = "from gsaasclient.cli.main import main\n\nraise SystemExit(main())\n"
@@ -101,6 +104,21 @@ class Site:
         for job in jobs:
             until(lambda job=job: not self.leases_of(job), f"the cGPUs of job {job} to be released")
 
+    def left(self) -> list[str]:
+        """Return the names of the environments that nodes have."""
+        return [path.name for path in self.environments.glob("*")]
+
+    def remove_left(self) -> None:
+        """Run a job on every node until its epilogs have removed what ended jobs without an epilog have left."""
+
+        def look() -> bool:
+            if self.left():
+                self.slurm.call("srun", f"--nodes={len(NODES)}", *ONE_CGPU, "true")
+                self.slurm.await_idle()
+            return not self.left()
+
+        until(look, "what ended jobs have left to be removed", patience=120)
+
     def take(self, gpus: int) -> dict[str, Any]:
         """Claim whole GPUs beside Slurm; return the lease."""
         lease = {"cgpus": {"count": gpus}, "server": None}
@@ -121,12 +139,14 @@ class Site:
                 self.boot(node)
             if self.slurm.states().get(node, "").startswith("drain"):
                 self.slurm.resume(node)
-        until(lambda: set(self.slurm.states().values()) == {"idle"}, "all nodes to be idle")
+        self.slurm.await_idle()
 
     def restore(self) -> None:
         """End all jobs and have everything run again."""
         if self.cloud.process is None:
             self.cloud.start()
+        # A test that failed may have left it stopped.
+        self.cloud.process.send_signal(signal.SIGCONT)
         if not self.slurm.runs("slurmctld"):
             self.slurm.start_process("slurmctld", "-D")
         self.slurm.run("scancel", "--user=root")
@@ -141,7 +161,7 @@ class Site:
         until(lambda: not self.leases(), "all leases to be released")
         until(lambda: self.claims() == 0, "all claims to be deleted")
         self.cloud.check_nothing_is_leaked([])
-        left = [path.name for path in self.environments.glob("*")]
+        left = self.left()
         assert left == [], f"environments were left: {left}"
 
     def claims(self) -> int:
@@ -171,7 +191,7 @@ class Site:
         self._write_private(
             "slurm.env",
             f"GSAAS_CREDENTIALS={self.folder}/credentials.json\nGSAAS={gsaas}\nPATH=/usr/bin:/bin\n"
-            f"GSAAS_WAIT={WAIT}\nGSAAS_FOLDER={self.environments}\n"
+            f"GSAAS_WAIT={WAIT}\nGSAAS_FOLDER={self.environments}\nGSAAS_GRACE={GRACE}\n"
             f"SLURM_CONF={self.slurm.folder}/slurm.conf\n",
         )
         for name in ("prolog-slurmctld", "prolog", "epilog"):

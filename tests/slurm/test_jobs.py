@@ -85,7 +85,7 @@ def test_a_job_keeps_its_own_folders_of_libraries(site: Site) -> None:
 def test_the_environment_of_a_job_is_no_other_users_to_read(site: Site) -> None:
     job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1", "--uid=nobody")
     site.slurm.await_state(job, "RUNNING")
-    path = site.environments / f"{job}.n1"
+    path = site.environments / f"{job}.{NOBODY}.n1"
     until(path.exists, "the prolog to write the environment")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -187,10 +187,118 @@ def test_the_cgpus_of_a_killed_slurmstepd_are_given_back(site: Site) -> None:
     site.slurm.await_state(job, "RUNNING")
     for pid in until(lambda: site.slurm.step_processes(job), "the job's slurmstepd"):
         os.kill(pid, signal.SIGKILL)
-    # slurmctld learns of it when the node registers again, as slurmd does when it starts.
-    site.slurm.stop("n1")
-    site.slurm.start_node("n1")
+
+    def noticed() -> bool:
+        # slurmctld learns of it when the node registers, as slurmd does when it starts, but not in the first 20 s of
+        # the job: BatchStartTimeout and MessageTimeout.
+        site.slurm.stop("n1")
+        site.slurm.start_node("n1")
+        time.sleep(5)
+        return job not in site.slurm.running()
+
+    until(noticed, "slurmctld to notice", patience=180)
     site.await_release([job])
+
+
+@pytest.mark.parametrize("program", ["prolog-slurmctld", "prolog", "epilog"])
+def test_a_program_that_is_killed_leaves_nothing(site: Site, program: str) -> None:
+    job = site.slurm.sbatch("true", *ONE_CGPU, "--nodelist=n0", "--no-requeue")
+    for pid in until(lambda: site.slurm.programs(program, job), f"the {program} of the job"):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: job not in site.slurm.running(), "the job to end")
+    site.slurm.call("scancel", str(job))
+    site.slurm.await_end()
+    assert set(site.slurm.states().values()) == {"idle"}
+    site.reconcile()
+    site.remove_left()
+
+
+def test_a_job_that_slurm_ends_without_an_epilog_leaves_nothing(site: Site) -> None:
+    """As it does when slurmctld is killed and has last saved its state while it prepared the job."""
+    state, saved = site.slurm.folder / "state", site.slurm.folder / "saved"
+    site.cloud.process.send_signal(signal.SIGSTOP)  # so that the job is prepared until this goes on
+    job = site.slurm.sbatch("until [ -e end ]; do sleep 0.1; done", *ONE_CGPU, "--nodelist=n0")
+    until(lambda: site.slurm.programs("prolog-slurmctld", job), "the job to be prepared")
+    written = time.time()
+    site.slurm.run("scontrol", "update", f"JobId={job}", "Comment=changed")
+    until(lambda: (state / "job_state").stat().st_mtime > written, "slurmctld to save its state")
+    shutil.copytree(state, saved)
+    site.cloud.process.send_signal(signal.SIGCONT)
+    until(lambda: site.slurm.step_processes(job), "the job to run")
+    site.slurm.kill("slurmctld")
+    shutil.copytree(saved, state, dirs_exist_ok=True)
+    site.cloud.process.send_signal(signal.SIGSTOP)
+    site.slurm.start_process("slurmctld", "-D")
+    until(lambda: site.slurm.programs("prolog-slurmctld", job), "the job to be prepared again")
+    (site.slurm.folder / "work" / "end").touch()
+    until(lambda: not site.slurm.step_processes(job), "the job to end")
+    site.cloud.process.send_signal(signal.SIGCONT)
+    site.slurm.await_state(job, "COMPLETED", "GONE")
+    assert site.left() == [f"{job}.0.n0"]
+    site.reconcile()
+    site.remove_left()
+
+
+@pytest.mark.parametrize("options", [(), ONE_CGPU])
+def test_a_job_with_the_id_of_a_forgotten_one_has_nothing_of_it(
+    site: Site, options: tuple[str, ...]
+) -> None:
+    forgotten = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1", "--uid=nobody")
+    site.slurm.await_state(forgotten, "RUNNING")
+    theirs = site.leases_of(forgotten)["n1"]
+    until(lambda: site.slurm.step_processes(forgotten), "the job's slurmstepd")
+    die(site, "n1")
+    site.slurm.kill("slurmctld")
+    site.slurm.forget_jobs(forgotten)
+    site.slurm.start_node("n1")  # not booted: what was in /run is still there
+    (site.slurm.folder / "work" / f"{forgotten}.out").unlink()
+    job = site.slurm.sbatch("echo lease=$GSAAS_LEASE; sleep 600", "--nodelist=n1", *options)
+    assert job == forgotten
+    printed = until(lambda: site.slurm.output(job), "the job to run")
+    assert printed.startswith("lease=")
+    assert theirs["id"] not in printed
+    site.reconcile()
+    expected = [f"lease={lease['id']}\n" for lease in site.leases()] if options else ["lease=\n"]
+    assert [printed] == expected
+    assert theirs["id"] not in [lease["id"] for lease in site.leases()]
+    site.slurm.run("scancel", str(job))
+    site.slurm.await_end()
+    site.reconcile()
+    site.remove_left()
+
+
+def test_a_task_without_its_cgpus_is_requeued_and_the_others_of_its_array_run_on(
+    site: Site,
+) -> None:
+    array = site.slurm.sbatch("sleep 600", "--array=0-1")  # one of them has the array's own id
+    until(lambda: len(site.slurm.running()) == 2, "both tasks to run")
+    (other,) = set(site.slurm.running()) - {array}
+    called = {
+        "SLURM_CLUSTER_NAME": site.slurm.name,
+        "SLURM_JOB_ID": str(array),
+        "SLURM_JOB_UID": "0",
+        "SLURMD_NODENAME": "n0",
+        "GSAAS_CREDENTIALS": str(site.folder / "credentials.json"),
+    }
+    command = (str(site.folder / "gsaas"), "slurm", "prolog", f"-folder={site.environments}")
+    done = site.slurm.call(*command, **called)
+    assert "there is no lease" in done.stderr
+    until(lambda: array not in site.slurm.running(), "the task to be requeued")
+    assert other in site.slurm.running()
+    assert site.slurm.show(other)["Restarts"] == "0"
+
+
+def test_nothing_that_users_write_about_a_job_is_taken_for_slurms_own_words(site: Site) -> None:
+    hostile = (
+        "x SubmitTime=\N{SNOWMAN} AdminComment=gsaas: \nJobId=1 SubmitTime=y\n1|RUNNING|n[0-9]"
+    )
+    job = site.slurm.sbatch(
+        "echo lease=$GSAAS_LEASE",
+        *(*ONE_CGPU, f"--job-name={hostile}", f"--comment={hostile}"),
+    )
+    site.slurm.await_state(job, "COMPLETED", "CANCELLED")
+    assert len(site.slurm.output(job).strip()) == len("lease=") + 36
+    assert site.reconcile() == []
 
 
 def test_a_job_keeps_its_cgpus_while_slurmd_is_started_again(site: Site) -> None:
@@ -257,10 +365,7 @@ def test_a_job_that_slurmctld_has_forgotten_keeps_its_cgpus_while_it_runs(site: 
     site.slurm.await_state(job, "RUNNING")
     site.slurm.stop("n1")  # so that the node does not register, and the job runs on
     site.slurm.kill("slurmctld")
-    for name in ("job_state", "job_state.old"):
-        (site.slurm.folder / "state" / name).unlink(missing_ok=True)
-    site.slurm.start_process("slurmctld", "-D", "-i")
-    until(lambda: site.slurm.states(), "slurmctld to answer")
+    site.slurm.forget_jobs(job + 1)
     assert job not in site.slurm.jobs()
     assert site.reconcile(grace=600) == []
     assert len(site.leases_of(job)) == 1
@@ -270,7 +375,7 @@ def test_a_job_that_slurmctld_has_forgotten_keeps_its_cgpus_while_it_runs(site: 
     # Slurm calls the epilog without the job's options then.
     site.await_release([job])
     until(
-        lambda: not (site.environments / f"{job}.n1").exists(),
+        lambda: not (site.environments / f"{job}.0.n1").exists(),
         "the epilog to remove the environment",
     )
 
@@ -323,6 +428,7 @@ def test_many_jobs_with_kills_everywhere_leak_nothing(site: Site) -> None:
     site.slurm.await_end()
     assert not overdue or "DUE TO TIME LIMIT" in site.slurm.output(overdue)
     site.reconcile()
+    site.remove_left()
     site.check_nothing_is_leaked()
     ended = {job: site.slurm.jobs().get(job, "GONE") for job in jobs}
     assert not {"RUNNING", "CONFIGURING", "COMPLETING"} & set(ended.values())

@@ -545,8 +545,8 @@ claimed until they are released, or until now.""",
                 Option(
                     "grace",
                     "SECONDS",
-                    "reconcile: how long a lease has to be without a job before it is released; 0: release it "
-                    "at once (default: 600)",
+                    "reconcile: how long a lease has to be without a job before it is released; epilog: how old "
+                    "what other jobs have left has to be; 0: do it at once (default: 600)",
                     convert=any_number,
                 ),
                 Option(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,12 +24,19 @@ CALLED = {
 }
 
 
-def lease(name: str, status: str = "ACTIVE") -> dict[str, str]:
-    return {"id": name, "name": name, "status": status}
+def lease(name: str, status: str = "ACTIVE", created: int = 0, uid: int = 1000) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": name,
+        "status": status,
+        "created_at": f"2026-11-01T12:00:0{created}.000000Z",
+        "consumer": {"uid": uid},
+    }
 
 
-def stale(nodes: dict[str, list[str]], *leases: dict[str, str]) -> list[str]:
-    return [each["name"] for each in jobs.stale(leases, "c1", nodes)]
+def stale(nodes: dict[str, list[str]], *leases: dict[str, Any]) -> list[str]:
+    held = {(job, 1000): names for job, names in nodes.items()}
+    return [each["name"] for each in jobs.stale(leases, "c1", held)]
 
 
 def test_a_job_without_the_option_asks_for_nothing():
@@ -83,30 +91,49 @@ def test_only_slurm_calls_these_programs():
         jobs.job_of({"SLURM_CLUSTER_NAME": "c1"})
 
 
-def test_a_key_has_the_time_of_submission_that_scontrol_shows():
-    assert jobs.submitted("JobId=7 JobName=a b SubmitTime=2026-11-01T12:00:00 X=") == (
-        "2026-11-01T12:00:00"
-    )
-    assert jobs.submitted("JobId=7") == ""
+def test_a_task_of_an_array_has_a_name_and_a_time_of_submission_of_its_own():
+    listed = "17|16_1|2026-11-01T12:00:00\n16|16_2|2026-11-01T13:00:00\n"
+    assert [jobs.name_of(listed, job) for job in ("16", "17", "1")] == ["16_2", "16_1", "1"]
+    assert jobs.submitted(listed, "16") == "2026-11-01T13:00:00"
+    assert jobs.submitted(listed, "17") == "2026-11-01T12:00:00"
+    assert jobs.submitted(listed, "1") == ""
 
 
-def test_the_record_of_a_job_is_told_from_those_of_its_array():
-    shown = (
-        "JobId=17 ArrayJobId=16 JobName=JobId=16 SubmitTime=2026-11-01T12:00:00\n"
-        "JobId=16 ArrayJobId=16 JobName=x SubmitTime=2026-11-01T13:00:00\n"
-        "JobId=161 HetJobId=16 SubmitTime=2026-11-01T14:00:00\n"
-    )
-    assert jobs.submitted(jobs.record(shown, "16")) == "2026-11-01T13:00:00"
-    assert jobs.submitted(jobs.record(shown, "17")) == "2026-11-01T12:00:00"
-    assert jobs.record(shown, "1") == ""
+def test_a_part_of_a_heterogeneous_job_goes_by_its_id():
+    assert jobs.name_of("16|16+0|2026-11-01T12:00:00\n17|16+1|2026-11-01T12:00:00", "17") == "17"
+
+
+@pytest.mark.parametrize("forged", ["1\ngsaas-slurm: all is well", "\x1b[2J", "\udcff", "\u2028"])
+def test_what_a_user_forges_writes_no_line_of_the_log(forged):
+    with pytest.raises(jobs.JobError) as refusal:
+        jobs.cgpus_of({"SPANK_GSAAS_CGPUS": forged})
+    assert str(refusal.value).isprintable()
+
+
+def test_a_job_uses_its_own_lease_and_not_that_of_a_forgotten_job_with_its_id():
+    job = jobs.job_of(CALLED)
+    name = job.lease_name("n1")
+    theirs, earlier, own = lease(name, uid=1), lease(name, created=1), lease(name, created=2)
+    later = lease(name, created=3, uid=1)
+    assert jobs.lease_of([theirs, earlier, own, later], job) is own
+    assert jobs.lease_of([theirs, lease(name, "CLAIMED")], job) is None
+
+
+def test_the_lease_of_a_forgotten_job_is_stale_when_another_has_its_id():
+    name = "slurm/c1/17.0/n1"
+    own, theirs = lease(name, created=2), lease(name, created=1) | {"id": "theirs"}
+    nodes = {("17", 1000): ["n1"]}
+    assert jobs.stale([own, theirs], "c1", nodes) == [theirs]
+    of_another = lease(name, created=3, uid=1) | {"id": "of another"}
+    assert jobs.stale([own, of_another], "c1", nodes) == [of_another]
 
 
 def test_jobs_have_their_nodes_until_the_epilogs_have_ended():
-    listed = "1|PENDING|\n2|RUNNING|n[0-1]\n3|COMPLETING|n2\n4|COMPLETED|n3\n5|CONFIGURING|n4\n"
-    assert jobs.holders(listed) == {"2": "n[0-1]", "3": "n2", "5": "n4"}
+    listed = "1|PENDING|7|\n2|RUNNING|7|n[0-1]\n3|COMPLETING|8|n2\n4|COMPLETED|8|n3\n5|CONFIGURING|9|n4\n"
+    assert jobs.holders(listed) == {"2": (7, "n[0-1]"), "3": (8, "n2"), "5": (9, "n4")}
 
 
-@pytest.mark.parametrize("listed", ["slurm_load_jobs error: Unable to contact", "1|RUNNING"])
+@pytest.mark.parametrize("listed", ["slurm_load_jobs error: Unable to contact", "1|RUNNING|7"])
 def test_an_answer_that_is_none_is_not_taken_for_no_jobs(listed):
     with pytest.raises(jobs.JobError, match="none of its own"):
         jobs.holders(listed)
@@ -116,12 +143,12 @@ def test_an_answer_that_is_none_is_not_taken_for_no_jobs(listed):
     ("listed", "ends"),
     [
         ("", True),
-        ("8|RUNNING|n0", True),
-        ("7|CONFIGURING|n0", False),
-        ("7|RUNNING|n0", False),
-        ("7|COMPLETING|n0", True),
-        ("7|CANCELLED|n0", True),
-        ("7|PENDING|", True),
+        ("8|RUNNING|0|n0", True),
+        ("7|CONFIGURING|0|n0", False),
+        ("7|RUNNING|0|n0", False),
+        ("7|COMPLETING|0|n0", True),
+        ("7|CANCELLED|0|n0", True),
+        ("7|PENDING|0|", True),
     ],
 )
 def test_a_job_that_has_ended_or_is_ending_gets_no_cgpus(listed, ends):
@@ -235,9 +262,10 @@ def test_the_epilog_of_a_job_without_its_options_goes_by_what_the_prolog_wrote(
     (tmp_path / "gsaas").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/called\n')
     (tmp_path / "gsaas").chmod(0o755)
     if prepared:
-        (tmp_path / "17.n0").touch()
+        (tmp_path / "17.1000.n0").touch()
     settings = f"GSAAS={tmp_path}/gsaas\nGSAAS_FOLDER={tmp_path}"
-    done = installed("epilog", settings, {"SLURMD_NODENAME": "n0"})
+    job = {"SLURMD_NODENAME": "n0", "SLURM_JOB_UID": "1000"}
+    done = installed("epilog", settings, job)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "called").exists() == prepared
 

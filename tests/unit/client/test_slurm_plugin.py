@@ -49,7 +49,7 @@ def start(stepd: Path, folder: Path, **job: str) -> dict[str, str]:
     ],
 )
 def test_a_task_finds_the_leases_libraries_before_those_of_its_job(stepd, tmp_path, theirs, wanted):
-    (tmp_path / "17.n1").write_text(f"LD_LIBRARY_PATH={OURS}\0GSAAS_LEASE=abc\0")
+    (tmp_path / "17.1000.n1").write_text(f"LD_LIBRARY_PATH={OURS}\0GSAAS_LEASE=abc\0")
     job = {"GSAAS_LEASE": "another"} | ({} if theirs is None else {"LD_LIBRARY_PATH": theirs})
     assert start(stepd, tmp_path, **job) == {"LD_LIBRARY_PATH": wanted, "GSAAS_LEASE": "abc"}
 
@@ -59,11 +59,16 @@ def test_a_task_of_a_job_without_cgpus_keeps_its_environment(stepd, tmp_path):
     assert start(stepd, tmp_path, **job) == job
 
 
+def test_a_task_has_nothing_of_what_another_users_job_with_its_id_has_left(stepd, tmp_path):
+    (tmp_path / "17.1001.n1").write_text("GSAAS_LEASE=theirs\0")
+    assert start(stepd, tmp_path) == {}
+
+
 def test_a_task_does_not_start_with_half_of_an_environment(stepd, tmp_path):
-    (tmp_path / "17.n1").write_text("GSAAS_LEASE=abc\0GSAAS")
+    (tmp_path / "17.1000.n1").write_text("GSAAS_LEASE=abc\0GSAAS")
     command = [stepd, f"folder={tmp_path}"]
     done = subprocess.run(
         command, env={"SLURMD_NODENAME": "n1"}, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert "17.n1 is not complete" in done.stderr
+    assert "17.1000.n1 is not complete" in done.stderr

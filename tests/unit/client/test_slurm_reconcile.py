@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gsaasclient import ClientError
+from gsaasclient import ApiError, ClientError
 from gsaasclient.cli.slurm import controller, jobs, scheduler, sightings
 
 CONFIG = """Configuration data as of 2026-11-01T12:00:00
@@ -41,13 +41,21 @@ class Api:
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
+        self.refused: list[str] = []
 
     def request(self, method: str, path: str, *_rest: Any, **_options: Any) -> dict[str, Any]:
         if method == "DELETE":
-            self.names.remove(path.removeprefix("/v1/leases/").replace("%2F", "/"))
+            name = path.removeprefix("/v1/leases/").replace("%2F", "/")
+            if name in self.refused:
+                raise ApiError(409, detail="it changes")
+            self.names.remove(name)
             return {}
-        found = [{"id": name, "name": name, "status": "ACTIVE"} for name in self.names]
-        return {"leases": found}
+        common = {
+            "status": "ACTIVE",
+            "created_at": "2026-11-01T12:00:00Z",
+            "consumer": {"uid": 1000},
+        }
+        return {"leases": [{"id": name, "name": name, **common} for name in self.names]}
 
 
 @pytest.fixture
@@ -66,14 +74,23 @@ def reconcile(api: Api, grace: int | None = 0, state: Path | None = None) -> Non
 
 
 def test_a_job_of_a_hidden_partition_keeps_its_cgpus(slurm):
-    slurm("17|RUNNING|n1\n")
+    slurm("17|RUNNING|1000|n1\n")
     api = Api("slurm/c1/17.0/n1", "slurm/c1/18.0/n1")
     reconcile(api)
     assert api.names == ["slurm/c1/17.0/n1"]
 
 
+def test_a_lease_that_cannot_be_released_does_not_keep_the_others(slurm):
+    slurm("")
+    api = Api("slurm/c1/17.0/n1", "slurm/c1/18.0/n1", "slurm/c1/19.0/n1")
+    api.refused = ["slurm/c1/18.0/n1"]
+    with pytest.raises(ClientError, match=r"not released: slurm/c1/18\.0/n1, .*it changes"):
+        reconcile(api)
+    assert api.names == api.refused
+
+
 def test_a_variable_that_narrows_what_squeue_lists_has_no_effect(slurm, monkeypatch):
-    slurm("17|RUNNING|n1\n")
+    slurm("17|RUNNING|1000|n1\n")
     monkeypatch.setenv("SQUEUE_PARTITION", "main")
     api = Api("slurm/c1/17.0/n1")
     reconcile(api)
@@ -114,7 +131,7 @@ def test_a_lease_is_released_when_two_looks_a_grace_apart_find_no_job(slurm, tmp
 def test_a_job_that_slurm_has_forgotten_for_a_while_keeps_its_cgpus(slurm, tmp_path, monkeypatch):
     api, now = Api("slurm/c1/17.0/n1"), 1000.0
     monkeypatch.setattr(controller.time, "time", lambda: now)
-    for listed in ("", "17|RUNNING|n1\n", ""):
+    for listed in ("", "17|RUNNING|1000|n1\n", ""):
         slurm(listed)
         reconcile(api, 600, tmp_path / "state")
         now += 500

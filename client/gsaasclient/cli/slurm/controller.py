@@ -39,18 +39,20 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
     cancels an interactive one. Raises `ClientError`.
     """
     job = jobs.job_of(environment)
+    shown = scheduler.show(job.id)
+    name = jobs.name_of(shown, job.id)
     try:
         cgpus = jobs.cgpus_of(environment)
     except jobs.JobError as error:
-        _cancel(job, str(error))
+        _cancel(name, str(error))
     if cgpus is None:
         return 0
     nodes = scheduler.expand(environment["SLURM_JOB_NODELIST"])
-    shown = jobs.record(scheduler.show(job.id), job.id)
+    submitted = jobs.submitted(shown, job.id)
     claimed: list[str] = []
     try:
         for node in nodes:
-            _claim(client, args, job, node, cgpus, jobs.submitted(shown), claimed)
+            _claim(client, args, job, node, cgpus, submitted, claimed)
         # A job that was cancelled before the claim has had its epilog, which found nothing to release. A job that is
         # cancelled after this question will have its epilog later.
         if jobs.ends(scheduler.jobs(job.id), job.id):
@@ -58,12 +60,12 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
     except BaseException as error:
         _release(client, claimed)
         if isinstance(error, ApiError) and error.code in NEVER:
-            _cancel(job, str(error))
+            _cancel(name, str(error))
         if isinstance(error, ClientError):
-            scheduler.note(job.id, str(error))
+            scheduler.note(name, str(error))
         raise
-    if "AdminComment=gsaas:" in shown:  # of an earlier attempt
-        scheduler.note(job.id, "its cGPUs are claimed")
+    if job.restarts:  # an earlier attempt may have said why it failed
+        scheduler.note(name, "its cGPUs are claimed")
     return 0
 
 
@@ -79,11 +81,20 @@ def reconcile(client: Client, args: SimpleNamespace, _environment: Mapping[str, 
     found = get_all(client, "/v1/leases", "leases")["leases"]
     holders = jobs.holders(scheduler.jobs())
     named = {jobs.job_named(lease, cluster) for lease in found}
-    nodes = {job: scheduler.expand(held) for job, held in holders.items() if job in named}
+    nodes = {
+        (job, uid): scheduler.expand(held) for job, (uid, held) in holders.items() if job in named
+    }
     names = {lease["id"]: lease["name"] for lease in jobs.stale(found, cluster, nodes)}
+    refused = []
     for lease_id in _without_job_for_long(args, names):
-        leases.release(client, lease_id)
-        print(f"released {lease_id}, {names[lease_id]}")
+        try:
+            leases.release(client, lease_id)
+        except ApiError as error:  # of this lease: the others are released nevertheless
+            refused.append(f"{lease_id}, {names[lease_id]}: {error}")
+        else:
+            print(f"released {lease_id}, {names[lease_id]}")
+    if refused:
+        raise ClientError(f"not released: {'; '.join(refused)}")
     return 0
 
 
@@ -143,10 +154,10 @@ def _claim(
         raise ClientError(f"lease {lease['id']} on {node} cannot be used: {fault}")
 
 
-def _cancel(job: jobs.Job, reason: str) -> NoReturn:
-    """Cancel a job that can never run. Raises `ClientError`."""
-    scheduler.note(job.id, reason)
-    scheduler.cancel(job.id)
+def _cancel(name: str, reason: str) -> NoReturn:
+    """Cancel the job of that name, which can never run. Raises `ClientError`."""
+    scheduler.note(name, reason)
+    scheduler.cancel(name)
     raise ClientError(f"cancelled, because it can never run: {reason}")
 
 

@@ -51,6 +51,15 @@ class Job:
         """Return the name of the job's lease on *node*."""
         return f"{prefix(self.cluster)}{self.id}.{self.restarts}/{node}"
 
+    @property
+    def file_name(self) -> str:
+        """Return how the names of the job's files on a node begin.
+
+        The owner is part of it, because ids begin again when a controller loses its state: what a job has left is never
+        the environment of another user's job.
+        """
+        return f"{self.id}.{self.uid}"
+
     def earlier_run(self) -> Job | None:
         """Return the run of the job before this one, if there was one."""
         if self.restarts == 0:
@@ -97,10 +106,15 @@ def cgpus_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
             try:
                 values[name] = convert(environment[variable])
             except ValueError as error:
-                raise JobError(f"{option} {error}") from None
+                raise JobError(printable(f"{option} {error}")) from None
     if (values["mode"] == "shared") != (values["poolmem"] is not None):
         raise JobError("--poolmem and --cgpu-mode=shared go together")
     return cgpus.from_options(SimpleNamespace(**values))
+
+
+def printable(text: str) -> str:
+    """Return *text* with escapes for what would end a line of a log, or cannot be written to it."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def cluster_of(config: str) -> str:
@@ -117,51 +131,75 @@ def slurm_user_of(config: str) -> tuple[str, int]:
     return name, int(uid)
 
 
-def record(shown: str, job: str) -> str:
-    """Return the line of *job* among those that `scontrol --oneliner show job` prints; empty if there is none."""
-    lines = [line for line in shown.splitlines() if line.split(" ", 1)[0] == f"JobId={job}"]
-    return lines[0] if lines else ""
+def name_of(listed: str, job: str) -> str:
+    """Return the name that means *job* alone, from lines of `squeue -o '%A|%i|%V'`: 17, or 16_3 of an array.
 
-
-def submitted(shown: str) -> str:
-    """Return when a job was submitted, from the line that `scontrol --oneliner show job` prints; empty if unknown."""
-    found = [word for word in shown.split() if word.startswith("SubmitTime=")]
-    return found[0].partition("=")[2] if found else ""
-
-
-def holders(listed: str) -> dict[str, str]:
-    """Return the nodes, as Slurm abbreviates them, of each job that has nodes, from lines of `squeue -o '%A|%T|%N'`.
-
-    Raises `JobError` for a line that is not one: then nothing is known.
+    One task of an array has the id of the array, and Slurm takes that id for all of its tasks.
     """
-    return {job: nodes for job, state, nodes in _rows(listed) if state in HOLDING and nodes}
+    names = [name for id, name, _ in _rows(listed, 3) if id == job]
+    # The parts of a heterogeneous job, 16+1, are requeued and cancelled together, by their ids.
+    return names[0] if names and "+" not in names[0] else job
+
+
+def submitted(listed: str, job: str) -> str:
+    """Return when *job* was submitted, from the same lines; empty if unknown. Raises `JobError`."""
+    return next((time for id, _, time in _rows(listed, 3) if id == job), "")
+
+
+def holders(listed: str) -> dict[str, tuple[int, str]]:
+    """Return the owner's uid and the nodes, as Slurm abbreviates them, of each job that has nodes.
+
+    *listed* are lines of `squeue -o '%A|%T|%U|%N'`. Raises `JobError` for any other line: then nothing is known.
+    """
+    return {
+        job: (int(uid), nodes)
+        for job, state, uid, nodes in _rows(listed, 4)
+        if state in HOLDING and nodes
+    }
 
 
 def ends(listed: str, job: str) -> bool:
     """Return whether *job* has ended or is ending, from the same lines. Raises `JobError`."""
-    states = {job: state for job, state, _ in _rows(listed)}
+    states = {job: state for job, state, _, _ in _rows(listed, 4)}
     return states.get(job) not in HOLDING - {"COMPLETING"}
 
 
 def stale(
-    leases: Iterable[Lease], cluster: str, nodes: Mapping[str, Collection[str]]
+    leases: Iterable[Lease], cluster: str, nodes: Mapping[tuple[str, int], Collection[str]]
 ) -> list[Lease]:
     """Return those leases of a cluster's jobs that no job has any more.
 
-    *nodes* are the names of the nodes that each job has now. A lease is stale if its job does not have its node, or has
-    a lease of a later run there.
+    *nodes* are the names of the nodes that each job has now, by its id and its owner's uid: ids begin again when a
+    controller loses its state. A lease is stale if its job does not have its node, or has a later lease there.
     """
-    runs: dict[tuple[str, str], list[tuple[int, Lease]]] = {}
+    runs: dict[tuple[str, int, str], list[tuple[int, Lease]]] = {}
     for lease in leases:
         run = _run(lease, cluster)
         if run is not None and lease["status"] not in ("RELEASING", "RELEASED"):
             job, restarts, node = run
-            runs.setdefault((job, node), []).append((restarts, lease))
+            runs.setdefault((job, _owner(lease), node), []).append((restarts, lease))
     found = []
-    for (job, node), of_job in runs.items():
-        latest = max(restarts for restarts, _ in of_job) if node in nodes.get(job, ()) else None
-        found += [lease for restarts, lease in of_job if restarts != latest]
+    for (job, owner, node), of_job in runs.items():
+        of_job.sort(key=lambda run: (run[0], run[1]["created_at"]))
+        held = 1 if node in nodes.get((job, owner), ()) else 0
+        found += [lease for _, lease in of_job[: len(of_job) - held]]
     return found
+
+
+def lease_of(leases: Iterable[Lease], job: Job) -> Lease | None:
+    """Return the lease that *job* may use, of those with its name; None if there is none.
+
+    There are several when Slurm has forgotten a job and given its id to this one; its own is the last.
+    """
+    usable = [lease for lease in leases if lease["status"] == "ACTIVE"]
+    own = [lease for lease in usable if _owner(lease) == job.uid]
+    return max(own, key=lambda lease: str(lease["created_at"]), default=None)
+
+
+def _owner(lease: Lease) -> int:
+    """Return the uid of the user whose job a lease is for; -1 for a lease that no job has claimed."""
+    uid = (lease.get("consumer") or {}).get("uid")
+    return -1 if uid is None else int(uid)
 
 
 def job_named(lease: Lease, cluster: str) -> str | None:
@@ -190,12 +228,10 @@ def _setting(config: str, wanted: str) -> str:
     raise JobError(f"scontrol show config says no {wanted}")
 
 
-def _rows(listed: str) -> list[tuple[str, str, str]]:
-    """Return the id, the state and the nodes of each job that squeue lists."""
-    rows = []
-    for line in listed.splitlines():
-        parts = line.split("|")
-        if len(parts) != 3 or not parts[0].isdecimal():
-            raise JobError(f"squeue printed a line that is none of its own: {line!r}")
-        rows.append((parts[0], parts[1], parts[2]))
+def _rows(listed: str, columns: int) -> list[list[str]]:
+    """Return what squeue lists: rows of so many columns, of which the first is a job's id."""
+    rows = [line.split("|") for line in listed.splitlines()]
+    for row in rows:
+        if len(row) != columns or not row[0].isdecimal():
+            raise JobError(f"squeue printed a line that is none of its own: {'|'.join(row)!r}")
     return rows

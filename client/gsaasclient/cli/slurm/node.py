@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,8 @@ FOLDER = "/run/gsaas/slurm"
 OUTAGE_TIMEOUT = 30.0
 """Seconds for which a program waits for an API that is away, for all of its requests together."""
 RETRY_DELAY = 1.0
+GRACE = 600
+"""Seconds after which `epilog` looks whether an environment is still of use."""
 
 
 def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]) -> int:
@@ -42,11 +45,11 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
     patiently = _Patience()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(path.parent)
         path.unlink(missing_ok=True)
-        found = [lease for lease in patiently(lambda: _find(client, job, node)) if _active(lease)]
-        if not found:
+        lease = jobs.lease_of(patiently(lambda: _find(client, job, node)), job)
+        if lease is None:
             raise ClientError(f"there is no lease {job.lease_name(node)}")
-        lease = found[0]
         _write(path, patiently(lambda: alloc.usable_environment(client, lease, None, None)))
     except (ClientError, OSError, KeyboardInterrupt) as error:
         log("prolog", str(error))
@@ -56,7 +59,7 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
 
 
 def epilog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]) -> int:
-    """Release the job's lease on this node and remove its environment; return 0."""
+    """Release the job's lease on this node and remove its environment, and what others have left; return 0."""
     job, node = jobs.job_of(environment), environment["SLURMD_NODENAME"]
     path = _path(args, job, node)
     patiently = _Patience()
@@ -67,14 +70,55 @@ def epilog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
         log("epilog", f"its cGPUs are released later, by gsaas slurm reconcile: {error}")
         print_error(str(error))
     path.unlink(missing_ok=True)
+    _remove_left(client, path.parent, node, GRACE if args.grace is None else args.grace)
     return 0
+
+
+def _remove_left(client: Client, folder: Path, node: str, grace: int) -> None:
+    """Remove the environments of this node whose lease has ended.
+
+    They are those of jobs whose epilog was killed, or was never called: slurmctld may forget a job when it is killed.
+    The controller's `reconcile` has released their leases. A file is looked at when it is *grace* seconds old, and
+    again when as much time has passed.
+    """
+    now = time.time()
+    try:
+        for path in folder.glob(f"*.{node}"):
+            with suppress(FileNotFoundError):  # another epilog has removed it
+                if now - path.stat().st_mtime < grace:
+                    continue
+                if any(_lasts(client, lease_id) for lease_id in _lease_in(path)):
+                    os.utime(path, (now, now))
+                else:
+                    path.unlink()
+    except (ClientError, KeyboardInterrupt) as error:
+        log("epilog", f"what ended jobs have left in {folder} is removed later: {error}")
+
+
+def _check_owner(folder: Path) -> None:
+    """Raise `ClientError` if users other than this one can write to *folder*: they could choose what a task finds."""
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise ClientError(f"{folder} has to be root's, and nobody else may be able to write there")
+
+
+def _lasts(client: Client, lease_id: str) -> bool:
+    """Return whether a lease has not ended. Raises `ClientError`."""
+    try:
+        lease = client.request("GET", f"/v1/leases/{lease_id}")["lease"]
+    except ApiError as error:
+        its_own_answer = error.code is not None  # and not that of a proxy before it
+        if error.status == 404 and its_own_answer:
+            return False
+        raise
+    return lease["status"] not in ("RELEASING", "RELEASED")
 
 
 def _requeue(job: jobs.Job) -> None:
     """Have Slurm start a batch job again later. An interactive job stays, and its tasks do not start."""
     try:
-        scheduler.requeue(job.id)
-    except ClientError as error:
+        scheduler.requeue(jobs.name_of(scheduler.show(job.id), job.id))
+    except (ClientError, jobs.JobError) as error:
         log("prolog", str(error))
 
 
@@ -96,7 +140,7 @@ def _leases_of(client: Client, job: jobs.Job, node: str) -> list[str]:
 
 
 def _path(args: SimpleNamespace, job: jobs.Job, node: str) -> Path:
-    return Path(args.folder or FOLDER, f"{job.id}.{node}")
+    return Path(args.folder or FOLDER, f"{job.file_name}.{node}")
 
 
 def _find(client: Client, job: jobs.Job, node: str) -> list[dict[str, Any]]:
@@ -106,10 +150,6 @@ def _find(client: Client, job: jobs.Job, node: str) -> list[dict[str, Any]]:
     query = urlencode({"name": job.lease_name(node)})
     found: list[dict[str, Any]] = client.request("GET", f"/v1/leases?{query}")["leases"]
     return found
-
-
-def _active(lease: dict[str, Any]) -> bool:
-    return bool(lease["status"] == "ACTIVE")
 
 
 class _Patience:

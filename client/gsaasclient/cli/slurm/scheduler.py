@@ -10,8 +10,9 @@ from gsaasclient import ClientError
 
 TIMEOUT = 60
 """Seconds after which a program of Slurm is taken to have failed."""
-CHOICES = ("SQUEUE_", "SLURM_CLUSTERS")
-"""How variables begin that narrow what squeue lists, such as SQUEUE_PARTITION; jobs it omits would pass for ended."""
+CHOICES = ("SQUEUE_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+"""How variables begin that narrow what squeue lists, such as SQUEUE_PARTITION, or change how it writes times; jobs it
+omits would pass for ended."""
 
 
 def ask(*command: str) -> str:
@@ -28,21 +29,26 @@ def ask(*command: str) -> str:
     return done.stdout
 
 
-def show(job: str) -> str:
-    """Return the lines of `scontrol show job`: for the first job of an array, and for a heterogeneous job, one for each
-    of its jobs. Raises `ClientError`, also if Slurm has no such job.
-    """
-    return ask("scontrol", "--oneliner", "show", "job", job)
-
-
 def jobs(*only: str) -> str:
-    """Return `id|state|nodes` of all jobs, or of one, a line each; nodes are abbreviated. Raises `ClientError`.
+    """Return `id|state|uid|nodes` of all jobs, or of one, a line each; nodes are abbreviated. Raises `ClientError`.
 
     All are all that this user may see: with `PrivateData=jobs`, only root and SlurmUser see those of others.
     """
+    return _squeue("%A|%T|%U|%N", *only)
+
+
+def show(job: str) -> str:
+    """Return `id|name|time of submission` of a job, and of the other jobs of its array. Raises `ClientError`."""
+    return _squeue("%A|%i|%V", job)
+
+
+def _squeue(columns: str, *only: str) -> str:
+    """Return these columns of all jobs, or of one. None may be the users' own text, such as the name or the comment of
+    a job, which can have anything in it.
+    """
     chosen = [f"--jobs={job}" for job in only]
     # Without --all, squeue omits the jobs of hidden partitions.
-    listing = ("--all", "--noheader", "--array", "--states=all", "--format=%A|%T|%N")
+    listing = ("--all", "--noheader", "--array", "--states=all", f"--format={columns}")
     return ask("squeue", *listing, *chosen)
 
 
@@ -57,7 +63,9 @@ def config() -> str:
 
 
 def note(job: str, reason: str) -> None:
-    """Show *reason* as the job's AdminComment, which `scontrol show job` prints. A failure has no effect."""
+    """Show *reason* as the AdminComment of the job of that name, which `scontrol show job` prints. A failure has no
+    effect.
+    """
     try:
         ask("scontrol", "update", f"JobId={job}", f"AdminComment=gsaas: {reason}")
     except ClientError:
@@ -65,10 +73,10 @@ def note(job: str, reason: str) -> None:
 
 
 def requeue(job: str) -> None:
-    """Requeue a batch job. Raises `ClientError`, also for an interactive one."""
+    """Requeue the batch job of that name. Raises `ClientError`, also for an interactive one."""
     ask("scontrol", "requeue", job)
 
 
 def cancel(job: str) -> None:
-    """Cancel a job. Raises `ClientError`."""
+    """Cancel the job of that name. Raises `ClientError`."""
     ask("scancel", job)

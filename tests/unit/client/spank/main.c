@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the plug-in as slurmstepd does for a task of job 17, whose environment is this program's own, with the arguments
+/* Calls the plug-in as slurmstepd does for a task of job 17 of user 1000, whose environment is this program's own, with the arguments
  * of this program as those of plugstack.conf. Prints the task's environment, if the task may start. */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include <slurm/spank.h>
 
@@ -27,7 +28,10 @@ spank_err_t spank_get_item(spank_t spank, enum spank_item item, ...)
     (void)spank;
     va_list values;
     va_start(values, item);
-    *va_arg(values, uint32_t *) = 17;
+    if (item == S_JOB_ID)
+        *va_arg(values, uint32_t *) = 17;
+    else
+        *va_arg(values, uid_t *) = 1000;
     va_end(values);
     return ESPANK_SUCCESS;
 }

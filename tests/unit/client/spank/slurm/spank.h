@@ -6,7 +6,7 @@
 typedef void *spank_t;
 typedef enum { ESPANK_SUCCESS, ESPANK_ERROR, ESPANK_ENV_NOEXIST, ESPANK_NOSPACE } spank_err_t;
 enum spank_context { S_CTX_LOCAL, S_CTX_REMOTE, S_CTX_ALLOCATOR, S_CTX_SLURMD, S_CTX_JOB_SCRIPT };
-enum spank_item { S_JOB_ID };
+enum spank_item { S_JOB_ID, S_JOB_UID };
 struct spank_option {
     char *name, *arginfo, *usage;
     int has_arg, val;
