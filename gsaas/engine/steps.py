@@ -372,7 +372,6 @@ def _boot(lease: Lease, observed: ObservedState) -> Step:
     if server.host is None or server.port is None:
         # Nova says for a moment of a server that is deleted while it boots that it is active without a port.
         return Wait("the cloud places the server")
-        # Nova says for a moment of a server that is deleted while it boots that it is active without a port.
     if step := _connect(lease, server, server.host, server.port, observed):
         return step
     if not _is_installed(observed, server.port):
