@@ -20,6 +20,7 @@ from gsaas.db.readings import Intervals
 from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, Lease
+from gsaas.objects.lifecycle import Status
 from gsaas.remoting.devices import devices_of
 
 PATH = "/v1/leases"
@@ -70,6 +71,7 @@ def show_lease(
         "dropped_packets": _dropped_packets(connection, lease),
         "timings": _timings(lease),
         **_readings(request, connection, lease, newest),
+        **_reclaim(request, lease),
         "links": [request.link(f"{PATH}/{lease.id}")],
     }
 
@@ -169,3 +171,11 @@ def _readings(
     if newest is None:
         newest = {} if connection is None else readings.newest(connection, [lease], now)
     return readings.summary(lease, newest, now)
+
+
+def _reclaim(request: ApiRequest, lease: Lease) -> dict[str, Any]:
+    """Return when an idle lease loses its GPUs; nothing for an older microversion."""
+    if not request.supports(microversions.RECLAIM):
+        return {}
+    active = lease.status == Status.ACTIVE
+    return {"reclaim_at": iso(lease.reclaim_at) if active else None}

@@ -18,7 +18,7 @@ from gsaas.api import errors
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5))
+HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
@@ -29,6 +29,7 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5))
      by this number whether a launch may be repeated.
 1.4: the name of a lease can be changed, and its priority while it is in the queue.
 1.5: leases have `idle_since` and `reading`, and readings of the last day.
+1.6: leases have `reclaim_at`.
 """
 ADOPTION = "1.2"
 """The microversion that has the consent to moves of GPUs."""
@@ -36,6 +37,8 @@ CHANGED_LEASES = "1.4"
 """The microversion that has changes of leases."""
 READINGS = "1.5"
 """The microversion that has readings of leases."""
+RECLAIM = "1.6"
+"""The microversion whose leases say when they are reclaimed."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""

@@ -101,6 +101,8 @@ class Cloud(abc.ABC):
     """Whether servers are made with the caller's own token, so that `create` needs a context that has one."""
     notifies: bool = False
     """Whether the cloud sends notifications about its servers, as Nova does, for `gsaas.engine.notifications`."""
+    shelves: bool = False
+    """Whether it has `shelve`."""
     poll_interval: float | None = None
     """Seconds between two calls of `find` for a server that is changing; None: [engine]poll_interval."""
     audit_interval: float = 0.0
@@ -157,6 +159,13 @@ class Cloud(abc.ABC):
     @abc.abstractmethod
     def delete(self, owner: Owner) -> None:
         """Delete the server of a lease with its ports; do nothing if there is none."""
+
+    def shelve(self, owner: Owner) -> None:
+        """Have the cloud take the server of a lease off its host, with its disks kept; do nothing if there is none.
+
+        Raises `ServerRefused` if the server cannot be shelved in its present state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} shelves no servers")
 
     def plain_server(self, server_id: str) -> PlainServer | None:
         """Return a server that may be a plain one; None if there is none, or this cloud has no plain servers."""

@@ -90,6 +90,45 @@ OPTS: list[cfg.Opt] = [
         "ten years.",
     ),
     cfg.StrOpt(
+        "idle_action",
+        default="none",
+        choices=[
+            ("none", "idle leases stay as they are"),
+            (
+                "shelve",
+                "their VMs are shelved, and keep their disks; a lease without a VM is released",
+            ),
+            ("release", "they are released, and their VMs deleted, as if their owners did it"),
+        ],
+        help="What happens to a lease that nothing uses: after idle_warn_after its owner is warned, and after "
+        "idle_reclaim_after more its GPUs are returned in this way, unless it was used meanwhile. Only leases whose "
+        "hosts report what their cGPUs do can be idle. With shelve, Nova needs shelved_offload_time = 0, its default: "
+        "a server that is shelved and stays on its host keeps its cGPUs. The VMs of gsaas-standalone have no disks, "
+        "and are released.",
+    ),
+    cfg.IntOpt(
+        "idle_warn_after",
+        default=7200,
+        min=300,
+        max=8640000,
+        help="Seconds for which nothing has used a lease when its owner is warned, if idle_action is not none. With a "
+        "small value, owners are warned in each pause of their work; with a large one, GPUs are kept for nothing "
+        "for that long.",
+    ),
+    cfg.IntOpt(
+        "idle_reclaim_after",
+        default=3600,
+        min=60,
+        max=8640000,
+        help="Seconds from the warning until the GPUs of a lease that is still idle are returned. At a minute, nobody "
+        "can react; with a large value, GPUs are kept for nothing for that much longer.",
+    ),
+    cfg.ListOpt(
+        "idle_exempt_projects",
+        default=[],
+        help="Ids of projects whose leases are never warned or reclaimed, however long they are idle.",
+    ),
+    cfg.StrOpt(
         "metrics_listen",
         regex=r"^([^:\s]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$",
         help="Address and port (`192.0.2.1:9872`) at which this engine serves its metrics to Prometheus, without "

@@ -19,7 +19,7 @@ import dataclasses
 import datetime
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -71,6 +71,17 @@ class RecordedEvent(NamedTuple):
     status: str
     detail: str | None
     at: datetime.datetime
+
+
+@dataclass(frozen=True)
+class ActiveLease:
+    """What says whether an ACTIVE lease may be reclaimed."""
+
+    id: str
+    project_id: str
+    count: int
+    has_server: bool
+    reclaim_at: datetime.datetime | None
 
 
 _LEASES, _CLAIMS, _EVENTS = table_of(LeaseRow), table_of(ClaimRow), table_of(LeaseEventRow)
@@ -468,6 +479,13 @@ def servers(connection: Connection, status: Status) -> list[tuple[str, str | Non
     query = select(_LEASES.c.id, _LEASES.c.server_id, _LEASES.c.server_host)
     rows = connection.execute(_oldest_first(query.where(_LEASES.c.status == status)))
     return [(row.id, row.server_id, row.server_host) for row in rows]
+
+
+def active(connection: Connection) -> list[ActiveLease]:
+    """Return all ACTIVE leases, oldest first."""
+    query = select(*(_LEASES.c[name] for name in ActiveLease.__dataclass_fields__))
+    rows = connection.execute(_oldest_first(query.where(_LEASES.c.status == Status.ACTIVE)))
+    return [ActiveLease(*row) for row in rows]
 
 
 def ids_of(

@@ -414,6 +414,7 @@ class LeaseRow(Base):
     request_key: Mapped[str | None] = mapped_column(String(64))
     request_digest: Mapped[str | None] = mapped_column(String(64))
     plain_server_id: Mapped[str | None] = mapped_column(String(36))
+    reclaim_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"

@@ -175,6 +175,11 @@ def newest(
     return _read(connection, lease_ids, slots)
 
 
+def whole(connection: Connection, lease_ids: Collection[str]) -> dict[str, Intervals]:
+    """Return what only says since when these leases are idle. Leases without readings are left out."""
+    return _read(connection, lease_ids, ())
+
+
 def claimed_on(connection: Connection, host: str) -> list[ClaimedCgpu]:
     """Return the cGPUs of leases that claim GPUs of *host*."""
     query = (

@@ -270,7 +270,7 @@ class LeaseDriver:
         server, cloud_error = None, None
         if lease.plain_server_id is not None and lease.status == Status.QUEUED:
             try:
-                server = self.cloud.find(_owner(lease))
+                server = self.cloud.find(owner_of(lease))
             except exceptions.CloudUnavailable as error:
                 cloud_error = str(error)
         return steps.ObservedState(server, None, cloud_error=cloud_error)
@@ -301,7 +301,7 @@ class LeaseDriver:
     def _find_server(self, lease: Lease, state: _DriveState) -> Server | None:
         """Return the server of *lease*; raises `_WatchedElsewhereError` if that is for another engine to ask."""
         self._watch(lease, state)
-        return self.cloud.find(_owner(lease))
+        return self.cloud.find(owner_of(lease))
 
     def _bindings_installed(self, host: str | None, state: _DriveState) -> dict[str, bool] | None:
         """Return port id -> whether its binding is in the kernel of *host*; None if the host has no endpoint."""
@@ -373,7 +373,7 @@ class LeaseDriver:
                 state.confirmed_bindings = {}
                 self._update(lease, bound_host=None)
             case steps.DeleteServer():
-                owner = _owner(lease)
+                owner = owner_of(lease)
                 self.cloud.delete(owner)
                 if self.cloud.find(owner) is None:
                     # Its port stays recorded: the endpoint may still have to remove the binding.
@@ -452,7 +452,7 @@ class LeaseDriver:
         )
         # If no engine is recorded as the owner, none has tried to create the server: the record stays if an engine
         # dies.
-        owner = replace(_owner(lease), untried=known is not None and lease.driven_by is None)
+        owner = replace(owner_of(lease), untried=known is not None and lease.driven_by is None)
         watch = timeutils.StopWatch().start()
         try:
             server = self.cloud.create(
@@ -523,7 +523,8 @@ class LeaseDriver:
             leases.update(connection, lease.id, **changes)
 
 
-def _owner(lease: Lease) -> Owner:
+def owner_of(lease: Lease) -> Owner:
+    """Return what the cloud has to know of *lease* to find its server."""
     return Owner(
         lease_id=lease.id,
         project_id=lease.project_id,

@@ -20,6 +20,7 @@ from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
 from gsaas.engine import notifications
 from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.idle_leases import IdleLeases
 from gsaas.engine.rpc_endpoint import HANDLERS, RpcEndpoint, may_send
 from gsaas.engine.workqueue import WorkQueue
 from gsaas.gpgpums.claims import Claims
@@ -36,6 +37,8 @@ LOG = logging.getLogger(__name__)
 _SERVERS_PER_QUERY = 100
 _FORGETTING_INTERVAL = 600.0
 """Seconds between two deletions of old readings."""
+_IDLE_INTERVAL = 60.0
+"""Seconds between two looks for idle leases; readings are no more frequent."""
 
 
 class Engine:
@@ -64,6 +67,9 @@ class Engine:
         self._database = database
         self._driver = driver
         self._claims = claims
+        self._idle_leases = IdleLeases(conf, database, claims, driver.cloud)
+        self._looked_for_idle_at: float | None = None
+        """When idle leases were looked for last, as `time.monotonic` counts."""
         self._queue = WorkQueue()
         self._told: set[str] = set()
         """Leases of which a message to this engine said that something has changed."""
@@ -162,12 +168,12 @@ class Engine:
                 self._queue.add(lease_id, after=requeue_after)
 
     def _audit(self) -> None:
-        """Audit the queue, requeue every lease that has steps left, and delete forgotten hosts, again and again."""
+        """Audit queue and idle leases, requeue leases with steps left, delete forgotten hosts, again and again."""
         while not self._stopping.is_set():
             try:
-                abandoned = self._claims.run_audit()
+                ended = [*self._claims.run_audit(), *self._audit_idle_leases()]
                 with self._database.read() as session:
-                    found = [*abandoned, *leases.unsettled(session.connection())]
+                    found = [*ended, *leases.unsettled(session.connection())]
                     any_forgotten = hosts.has_forgotten(session)
                 if any_forgotten:
                     self._remove_forgotten_hosts()
@@ -178,6 +184,16 @@ class Engine:
                 for lease_id in found:
                     self._queue.add(lease_id)
             self._stopping.wait(self._conf.engine.audit_interval)
+
+    def _audit_idle_leases(self) -> list[str]:
+        """Apply the operator's policy for idle leases, now and then; return the leases that are to be driven."""
+        now = time.monotonic()
+        last = self._looked_for_idle_at
+        if last is not None and now - last < _IDLE_INTERVAL:
+            return []
+        found = self._idle_leases.audit()
+        self._looked_for_idle_at = now
+        return found
 
     @retried
     def _remove_forgotten_hosts(self) -> None:

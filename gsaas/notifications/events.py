@@ -6,16 +6,18 @@ claim     a lease has claimed its GPUs                      lease.create.end, an
                                                             waited, lease.create.start
 activate  it can be used                                    lease.activate
 fail      a step of its launch has failed                   lease.fail
+idle      its owner is warned: nothing uses it               lease.idle
 release   it is to end                                      lease.release.start
 finish    all that it had is returned                       lease.release.end
 """
 
 from __future__ import annotations
 
-from gsaas.objects.lifecycle import Event
+from gsaas.objects.lifecycle import IDLE, Event
 
 CREATE_START, CREATE_END = "lease.create.start", "lease.create.end"
 ACTIVATE, FAIL = "lease.activate", "lease.fail"
+WARNED = "lease.idle"
 RELEASE_START, RELEASE_END = "lease.release.start", "lease.release.end"
 QUOTA_EXCEEDED = "quota.exceeded"
 GPU_WITHDRAWN, GPU_RETURNED = "gpu.withdrawn", "gpu.returned"
@@ -27,6 +29,7 @@ PRIORITIES = {
     CREATE_END: INFO,
     ACTIVATE: INFO,
     FAIL: ERROR,
+    WARNED: WARN,
     RELEASE_START: INFO,
     RELEASE_END: INFO,
     QUOTA_EXCEEDED: WARN,
@@ -42,6 +45,7 @@ _BY_EVENT = {
     QUEUE: (CREATE_START,),
     Event.ACTIVATE: (ACTIVATE,),
     Event.FAIL: (FAIL,),
+    IDLE: (WARNED,),
     Event.RELEASE: (RELEASE_START,),
     Event.FINISH: (RELEASE_END,),
 }

@@ -20,7 +20,7 @@ from gsaas.objects.lease import Claim, Lease
 NAMESPACE = "gsaas"
 
 VERSIONS = {
-    "LeasePayload": "1.0",
+    "LeasePayload": "1.1",
     "LeaseDevicePayload": "1.0",
     "LeaseFaultPayload": "1.0",
     "GpuPayload": "1.0",
@@ -52,6 +52,7 @@ def lease(lease: Lease, status: str, at: datetime.datetime) -> dict[str, Any]:
             "queued_at": _time(lease.queued_at),
             "claimed_at": _time(lease.claimed_at),
             "released_at": _time(lease.released_at),
+            "reclaim_at": _time(lease.reclaim_at),
             "count": lease.count,
             "mode": str(lease.mode),
             "memory_mb": lease.memory_mb,

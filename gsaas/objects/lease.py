@@ -182,6 +182,8 @@ class Lease:
     plain_server_id: str | None = None
     """The plain server that it was claimed for (`gsaas.objects.plain_server`), also after its end: a server gets a
     lease once. None: GSaaS makes the server, or there is none."""
+    reclaim_at: datetime.datetime | None = None
+    """When it loses its GPUs if it is still idle; None: its owner was not warned, or it is in use again."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 

@@ -68,6 +68,10 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.ERROR, Event.RELEASE): Status.RELEASING,
 }
 
+IDLE, IN_USE, SHELVED = "idle", "in-use", "shelve"
+"""Events that change no status: the owner of an idle lease is warned, its warning is withdrawn, its server is shelved
+because it stayed idle."""
+
 
 def next_status(status: Status, event: Event) -> Status | None:
     """Return the status that follows *status* on *event*; None if the event is illegal in *status*."""

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 from oslo_utils import timeutils
 
-from gsaas.db import readings
+from gsaas.db import leases, readings
 from gsaas.db.readings import CgpuReading, PathReading
 from tests.api.world import World, only_error
 
@@ -213,3 +213,35 @@ def test_top_and_list_and_show_say_since_when_a_lease_is_idle(desk):
     assert moment in desk.type("top", "-once")[1]
     assert moment in desk.type("show", lease_id)[1]
     assert "ACTIVE, idle" in desk.type("list")[1]
+
+
+def warned(world: World) -> str:
+    lease_id = launched(world)
+    for seconds in (3000, 10):
+        measure(world, lease_id, seconds, 0.0)
+    with world.database.writing() as connection:
+        leases.update(connection, lease_id, reclaim_at=datetime.datetime(2040, 1, 2, 3, 4, 5))
+    return lease_id
+
+
+def test_an_idle_lease_whose_owner_was_warned_says_when_it_ends(desk):
+    lease_id = warned(desk.world)
+    assert lease(desk.world, lease_id)["reclaim_at"] == "2040-01-02T03:04:05.000000Z"
+    moment = "2040-01-02 03:04:05"
+    assert f"ends at {moment}" in desk.type("top", "-once")[1]
+    assert f"{moment} UTC, unless something uses it before" in desk.type("show", lease_id)[1]
+    assert desk.read("list", "-c=id", "-c=reclaim_at")[0]["reclaim_at"].startswith("2040-01-02")
+
+
+def test_the_microversion_before_does_not_say_when_an_idle_lease_ends(world):
+    lease_id = warned(world)
+    before = {"OpenStack-API-Version": "gpu-scheduling 1.5"}
+    one = get(world, f"/v1/leases/{lease_id}", headers=before).json["lease"]
+    assert "idle_since" in one
+    assert "reclaim_at" not in one
+
+
+def test_a_lease_that_has_ended_is_not_about_to_be_reclaimed(world):
+    lease_id = warned(world)
+    world.call("member", "DELETE", f"/v1/leases/{lease_id}")
+    assert lease(world, lease_id)["reclaim_at"] is None

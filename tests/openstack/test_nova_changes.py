@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from openstack.connection import Connection
 
+from gsaas import exceptions
 from gsaas.context import RequestContext
+from gsaas.engine.driver import owner_of
 from gsaas.objects.lifecycle import Status
 from tests.openstack.bed import hypervisors, processes, settings
 from tests.openstack.launches import Launches
@@ -127,6 +129,24 @@ def test_a_shelved_server_gives_its_cgpus_back_and_stays_its_owners(
     finally:
         tenant.compute.delete_server(server_id)
         running.await_that(lambda: tenant.compute.find_server(server_id) is None)
+
+
+def test_an_idle_server_is_shelved_for_its_owner_who_keeps_it(
+    active: Callable, running: Launches, tenant: Connection, settled: Callable
+):
+    lease = active()
+    server_id = lease.server_id
+    running.cloud.shelve(owner_of(lease))
+    try:
+        running.await_status(lease.id, Status.RELEASED)
+        running.check_nothing_is_held(lease.id)
+        settled(server_id, "SHELVED_OFFLOADED")
+        with pytest.raises(exceptions.ServerRefused):
+            running.cloud.shelve(owner_of(lease))
+    finally:
+        tenant.compute.delete_server(server_id)
+        running.await_that(lambda: tenant.compute.find_server(server_id) is None)
+    running.cloud.shelve(owner_of(lease))  # nothing is left to be shelved, which is no error
 
 
 def follows(running: Launches, lease: Any, old: str, new: str) -> None:

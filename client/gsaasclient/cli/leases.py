@@ -63,6 +63,7 @@ COLUMNS = (
     Column("fault", value=_of("fault", "message")),
     Column("created_at", "since"),
     Column("idle_since", "idle since", lambda lease: lease.get("idle_since"), optional=True),
+    Column("reclaim_at", "ends at", lambda lease: lease.get("reclaim_at"), optional=True),
 )
 SORTING_VERSION = "1.1"
 """The first microversion of the API that sorts lists, and lists what has changed."""
@@ -349,6 +350,9 @@ def _activity(lease: Lease) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     if lease.get("idle_since"):
         found.append(("idle since", f"{readings.clock_time(lease['idle_since'])} UTC"))
+    if lease.get("reclaim_at"):
+        until = readings.clock_time(lease["reclaim_at"])
+        found.append(("ends at", f"{until} UTC, unless something uses it before"))
     busy, used = readings.utilisation(lease), readings.used_mb(lease)
     if busy is not None or used is not None:
         percent = "not known how" if busy is None else f"{busy:.0f} %"

@@ -13,23 +13,24 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-VERSION = "1.5"
-"""The first microversion whose leases have `idle_since` and `reading`."""
+VERSIONS = ("1.6", "1.5")
+"""The first microversions whose leases have `reclaim_at`, and `idle_since` and `reading`."""
 _UNSUPPORTED = "gsaas.microversion.unsupported"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def with_readings(ask: Callable[[str], T], otherwise: str = API_VERSION) -> T:
-    """Return what *ask* returns for the microversion with readings; for *otherwise*, if the API is of an older release.
+    """Return what *ask* returns for the newest of `VERSIONS` that the API has; for *otherwise*, if it has none.
 
     Raises what *ask* raises.
     """
-    try:
-        return ask(VERSION)
-    except ApiError as error:
-        if error.code != _UNSUPPORTED:
-            raise
-        return ask(otherwise)
+    for version in VERSIONS:
+        try:
+            return ask(version)
+        except ApiError as error:
+            if error.code != _UNSUPPORTED:
+                raise
+    return ask(otherwise)
 
 
 def utilisation(lease: dict[str, Any]) -> float | None:

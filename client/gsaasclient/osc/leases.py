@@ -60,6 +60,7 @@ LONG = (
     Column("Consumer Host", _of("consumer", "host")),
     Column("Queue Position", _of("queue", "position")),
     Column("Idle Since", lambda lease: lease.idle_since),
+    Column("Reclaim At", lambda lease: lease.reclaim_at),
     Column("Created At", lambda lease: lease.created_at),
     Column("Updated At", lambda lease: lease.updated_at),
 )
@@ -94,6 +95,7 @@ SHOWN = (
     Column("updated_at", lambda lease: lease.updated_at),
     Column("released_at", lambda lease: lease.released_at),
     Column("idle_since", lambda lease: lease.idle_since),
+    Column("reclaim_at", lambda lease: lease.reclaim_at),
     Column("reading", lambda lease: DictColumn(lease.reading or {})),
     Column("dropped_packets", lambda lease: DictColumn(lease.dropped_packets or {})),
     Column("timings", lambda lease: DictColumn(lease.timings or {})),

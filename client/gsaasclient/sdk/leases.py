@@ -77,6 +77,8 @@ class Lease(Resource):
 
     idle_since = resource.Body("idle_since")
     """Since when nothing has used it; None if it is in use, or that is not known."""
+    reclaim_at = resource.Body("reclaim_at")
+    """When it loses its GPUs unless something uses it before; None if its owner was not warned."""
     reading = resource.Body("reading", type=dict)
     """What its cGPUs do: the newest of its readings."""
 

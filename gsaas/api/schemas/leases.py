@@ -263,9 +263,14 @@ LEASE_PROPERTIES = {
         **common.nullable(readings.POINT),
         "description": "The newest reading; null if there was none in the last minutes. New in microversion 1.5.",
     },
+    "reclaim_at": {
+        **common.nullable(common.TIME),
+        "description": "When it loses its GPUs unless something uses it before; null if its owner was not warned. New "
+        "in microversion 1.6.",
+    },
     "links": common.LINKS,
 }
-_SOMETIMES = ("degraded_reasons", "idle_since", "reading")
+_SOMETIMES = ("degraded_reasons", "idle_since", "reading", "reclaim_at")
 """Fields that only admins see, or that older microversions do not have."""
 LEASE = common.record(LEASE_PROPERTIES, optional=_SOMETIMES, title="Lease")
 LEASE_WITH_EVENTS = common.record(

@@ -46,6 +46,7 @@ class NovaCloud(Cloud):
 
     needs_caller = True
     notifies = True
+    shelves = True
 
     @classmethod
     def configured(cls, conf: cfg.ConfigOpts) -> NovaCloud:
@@ -122,6 +123,19 @@ class NovaCloud(Cloud):
                 self._client_factory.for_service().nova.servers.delete(server_id)
         except RequestRejected as rejected:
             _require_not_found(rejected)  # the server is gone already
+
+    def shelve(self, owner: Owner) -> None:
+        if owner.server_id is None:
+            return
+        try:
+            with translated_errors("Nova"):
+                self._client_factory.for_service().nova.servers.shelve(owner.server_id)
+        except RequestRejected as rejected:
+            if (
+                rejected.status == 409
+            ):  # it is being shelved, is locked, or is in a state without a way out
+                raise exceptions.ServerRefused(reason=str(rejected)) from rejected
+            _require_not_found(rejected)
 
     def plain_server(self, server_id: str) -> PlainServer | None:
         server = _existing(self._get(server_id))

@@ -335,6 +335,16 @@ def test_a_lease_shows_what_its_cgpus_do_together():
     ]
 
 
+def test_an_idle_lease_whose_owner_is_warned_says_when_it_ends():
+    warned = lease(
+        idle_since="2026-11-01T12:05:00.000000Z", reclaim_at="2026-11-01T15:05:00.000000Z"
+    )
+    assert (
+        "2026-11-01 12:05:00, ends at 2026-11-01 15:05:00"
+        in view.body(snapshot(None, [warned]), "host")[1]
+    )
+
+
 def test_what_is_not_known_of_a_lease_is_not_zero():
     reading = {"at": "", "cgpus": [], "path": None}
     assert lines(snapshot(None, [lease(reading=reading, idle_since=None)]))[1][8:-2] == [*"------"]

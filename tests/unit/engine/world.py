@@ -91,6 +91,8 @@ class FusedDatabase(Database):
 class MemoryCloud(Cloud):
     """Servers as values. Making one and deleting one take several effects each."""
 
+    shelves = True
+
     def __init__(self, fuse: Fuse) -> None:
         self.fuse = fuse
         self.servers: dict[str, Server] = {}
@@ -101,6 +103,9 @@ class MemoryCloud(Cloud):
         """Servers that their owners have made, by id."""
         self.deleted: list[str | None] = []
         """The servers that somebody asked this cloud to delete."""
+        self.shelved: list[str | None] = []
+        """The servers that were shelved."""
+        self.shelving_refusal: Exception | None = None
         self.initial_status: ServerStatus = ServerStatus.ACTIVE
 
     def check(self, context, request):
@@ -158,6 +163,14 @@ class MemoryCloud(Cloud):
             self._put(lease_id, replace(self.servers[lease_id], status=ServerStatus.BUILD))
             del self.servers[lease_id]
             self.fuse.effect()
+
+    def shelve(self, owner):
+        self._reach()
+        if self.shelving_refusal:
+            raise self.shelving_refusal
+        self.shelved.append(owner.server_id)
+        server = self.servers[owner.lease_id]
+        self._put(owner.lease_id, replace(server, status=ServerStatus.SHELVED, host=None))
 
     def _reach(self) -> None:
         if self.is_down:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gsaas.grants import redemption
 from gsaas.notifications import events
-from gsaas.objects.lifecycle import TRANSITIONS, Event
+from gsaas.objects.lifecycle import IDLE, TRANSITIONS, Event
 
 
 def test_every_event_of_the_state_machine_but_the_boot_is_told_of():
@@ -27,7 +27,9 @@ def test_notes_in_the_story_of_a_lease_are_not_told_of():
 
 def test_every_type_has_a_priority():
     found = {
-        kind for event in (events.QUEUE, *Event) for kind in events.of_lease(event, waited=False)
+        kind
+        for event in (events.QUEUE, IDLE, *Event)
+        for kind in events.of_lease(event, waited=False)
     }
     others = {events.QUOTA_EXCEEDED, events.GPU_WITHDRAWN, events.GPU_RETURNED}
     assert set(events.PRIORITIES) == found | others

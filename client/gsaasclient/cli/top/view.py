@@ -129,7 +129,7 @@ def _leases(leases: list[dict[str, Any]]) -> str:
             readings.per_second(readings.path(lease, "sent_bytes_per_second")),
             readings.per_second(readings.path(lease, "received_bytes_per_second")),
             readings.path(lease, "connections"),
-            readings.clock_time(lease.get("idle_since")),
+            _idle(lease),
             readings.clock_time(lease["created_at"]),
         )
         for lease in leases
@@ -140,6 +140,12 @@ def _leases(leases: list[dict[str, Any]]) -> str:
         *("sent", "received", "conns", "idle since (UTC)", "since (UTC)"),
     )
     return table(headings, rows) if rows else ""
+
+
+def _idle(lease: dict[str, Any]) -> str | None:
+    """Return since when nothing has used *lease*, and when it loses its GPUs if that goes on; None if it is in use."""
+    since, until = (readings.clock_time(lease.get(field)) for field in ("idle_since", "reclaim_at"))
+    return since if until is None else f"{since}, ends at {until}"
 
 
 def _queue(places: list[dict[str, Any]]) -> str:

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warns the owners of idle leases, and returns the GPUs of those that stay idle: `idle` decides.
+
+Any number of engines may do so at once: each change is made to a locked lease, on condition that it is as it was read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from dataclasses import dataclass
+
+from oslo_config import cfg
+from sqlalchemy import Connection
+
+from gsaas import exceptions
+from gsaas.cloud.base import Cloud
+from gsaas.db import clock, leases, readings
+from gsaas.db.database import Database, retried
+from gsaas.db.leases import ActiveLease, LeaseEvent
+from gsaas.engine.driver import owner_of
+from gsaas.engine.idle import SHELVE, Decision, IdlePolicy, decide
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.wait_queue import end_each
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import IDLE, IN_USE, SHELVED, Status
+from gsaas.objects.readings import idle_since
+
+LOG = logging.getLogger(__name__)
+
+SHELVE_AGAIN = datetime.timedelta(minutes=10)
+"""How long the cloud may take to shelve a server before it is asked again."""
+_AT_ONCE = 500
+"""Leases whose readings are read by one statement; databases limit the parameters of a statement."""
+
+
+@dataclass(frozen=True)
+class _Idle:
+    """An ACTIVE lease, and since when it is idle; None if it is in use, or that is not known."""
+
+    lease: ActiveLease
+    since: datetime.datetime | None
+
+
+class IdleLeases:
+    """Applies the policy that *conf* has for idle leases."""
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, database: Database, claims: Claims, cloud: Cloud
+    ) -> None:
+        options = conf.engine
+        self._policy = IdlePolicy(
+            options.idle_action,
+            datetime.timedelta(seconds=options.idle_warn_after),
+            datetime.timedelta(seconds=options.idle_reclaim_after),
+            frozenset(options.idle_exempt_projects),
+        )
+        self._database = database
+        self._claims = claims
+        self._cloud = cloud
+
+    def audit(self) -> list[str]:
+        """Warn, withdraw warnings, and reclaim; return the leases that the engine has to drive.
+
+        Raises only `oslo_db.exception.DBConnectionError`: an error of one lease does not keep the others from it.
+        """
+        with self._database.reading() as connection:
+            now = clock.now(connection)
+            found = _active(connection, now)
+        due: dict[Decision, dict[str, _Idle]] = {decision: {} for decision in Decision}
+        for one in found:
+            lease = one.lease
+            decision = decide(self._policy, lease.project_id, one.since, lease.reclaim_at, now)
+            due[decision][lease.id] = one
+        warned_until = now + self._policy.reclaim_after
+        end_each(
+            due[Decision.WARN],
+            lambda lease_id: self._note(
+                due[Decision.WARN][lease_id],
+                IDLE,
+                warned_until,
+                f"to be reclaimed at {warned_until}",
+            ),
+        )
+        end_each(
+            due[Decision.WITHDRAW],
+            lambda lease_id: self._note(due[Decision.WITHDRAW][lease_id], IN_USE, None),
+        )
+        return end_each(
+            due[Decision.RECLAIM],
+            lambda lease_id: self._reclaim(due[Decision.RECLAIM][lease_id], now),
+        )
+
+    def _reclaim(self, idle: _Idle, now: datetime.datetime) -> bool:
+        """Shelve the server of a lease, or release the lease; return whether the engine has to drive it."""
+        lease, why = idle.lease, f"nothing has used it since {idle.since}, and its owner was warned"
+        if self._policy.action == SHELVE and lease.has_server and self._cloud.shelves:
+            # Recorded before it is done, so that of several engines one does it.
+            if self._note(idle, SHELVED, now + SHELVE_AGAIN, why):
+                self._shelve(lease.id)
+            return False
+        LOG.info("lease %s: %s", lease.id, why)
+        return self._claims.returns.end(lease.id, why, lambda found: _is_as_read(found, lease))
+
+    def _shelve(self, lease_id: str) -> None:
+        with self._database.reading() as connection:
+            owner = owner_of(leases.get(connection, lease_id))
+        LOG.info("lease %s is idle: its server %s is shelved", lease_id, owner.server_id)
+        try:
+            self._cloud.shelve(owner)
+        except (exceptions.CloudUnavailable, exceptions.ServerRefused) as error:
+            LOG.warning(
+                "lease %s is idle, and its server cannot be shelved: %s; this is tried again in %d minutes",
+                *(lease_id, error, SHELVE_AGAIN.total_seconds() // 60),
+            )
+
+    @retried
+    def _note(
+        self,
+        idle: _Idle,
+        event: str,
+        reclaim_at: datetime.datetime | None,
+        detail: str | None = None,
+    ) -> bool:
+        """Record *event* and *reclaim_at*; return False if the lease has changed since it was read."""
+        with self._database.writing() as connection:
+            lease = leases.lock(connection, idle.lease.id)
+            if not _is_as_read(lease, idle.lease):
+                return False
+            leases.write(connection, lease.with_(reclaim_at=reclaim_at), "reclaim_at")
+            leases.record_events(connection, lease.id, [LeaseEvent(event, lease.status, detail)])
+        return True
+
+
+def _active(connection: Connection, now: datetime.datetime) -> list[_Idle]:
+    """Return all ACTIVE leases."""
+    found = leases.active(connection)
+    idle = []
+    for first in range(0, len(found), _AT_ONCE):
+        some = found[first : first + _AT_ONCE]
+        known = readings.whole(connection, [lease.id for lease in some])
+        for lease in some:
+            since = None
+            if (intervals := known.get(lease.id)) is not None:
+                since = idle_since(lease.count, intervals.cgpus, intervals.paths, now)
+            idle.append(_Idle(lease, since))
+    return idle
+
+
+def _is_as_read(lease: Lease, read: ActiveLease) -> bool:
+    return lease.status == Status.ACTIVE and lease.reclaim_at == read.reclaim_at
