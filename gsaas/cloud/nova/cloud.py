@@ -131,9 +131,8 @@ class NovaCloud(Cloud):
             with translated_errors("Nova"):
                 self._client_factory.for_service().nova.servers.shelve(owner.server_id)
         except RequestRejected as rejected:
-            if (
-                rejected.status == 409
-            ):  # it is being shelved, is locked, or is in a state without a way out
+            # It is being shelved, is locked, or is in a state in which Nova shelves no server.
+            if rejected.status == 409:
                 raise exceptions.ServerRefused(reason=str(rejected)) from rejected
             _require_not_found(rejected)
 
