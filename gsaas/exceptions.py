@@ -141,6 +141,14 @@ class LeaseNotQueued(GsaasError):
     fmt = "lease %(id)s is %(status)s, and a priority has an effect in the queue only"
 
 
+class ReservationNotActive(GsaasError):
+    """A lease was to be launched in a reservation that has not begun, or has ended."""
+
+    code = "gsaas.reservation.not-active"
+    status = 409
+    fmt = "reservation %(id)s is %(status)s; leases are launched in it from %(start)s to %(end)s (UTC)"
+
+
 class LeaseHasNoGpus(GsaasError):
     """The lease has no cGPUs yet, or no more, so that it has no environment."""
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 API_VERSION = "1.0"
 """The microversion of the API that requests are for, unless they need a newer one."""
 
+RESERVATIONS_VERSION = "1.7"
+"""The microversion that has reservations, and launches in them."""
+
 LEASES = "/v1/leases"
 
 
@@ -36,8 +39,9 @@ class Client:
         """
         key = key or idempotency.new_key()
         body = {"lease": lease}
+        version = RESERVATIONS_VERSION if "reservation" in lease else API_VERSION
         return idempotency.send(
-            lambda: self.request("POST", LEASES, body, key=key), ConnectionLostError
+            lambda: self.request("POST", LEASES, body, version, key), ConnectionLostError
         )
 
     def request(

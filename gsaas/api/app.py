@@ -61,6 +61,7 @@ _JSON = json.JSONEncoder(separators=(",", ":"))
 _NAME = re.compile(common.NAME_PATTERN.removesuffix("$"))
 _NOUNS = {
     "lease_id": "lease",
+    "reservation_id": "reservation",
     "uuid": "GPU",
     "name": "host",
     "host": "endpoint",

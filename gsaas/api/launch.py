@@ -13,9 +13,10 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas import exceptions
-from gsaas.api import cgpus, idempotency, limits, queue
+from gsaas.api import cgpus, idempotency, limits, microversions, queue
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest
+from gsaas.api.schemas import leases as schemas
 from gsaas.api.service import ApiService
 from gsaas.gpgpums.allocation import UNREACHABLE
 from gsaas.objects import timings
@@ -36,6 +37,7 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     service, body = request.service, request.body["lease"]
     if body.get("server", {}) is None:
         request.authorise(rbac.CREATE_WITHOUT_SERVER)
+    reservation_id = _reservation(request, body)
     policy = body["cgpus"].get("policy")
     gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))
     wait_policy = queue.wait_policy(request, body)
@@ -44,7 +46,11 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     service.stored_leases.add(lease.project_id)
     quota = service.limits.of(request.project_id)
     notes: list[str] = []
-    if lease.has_server:
+    if reservation_id is not None:
+        lease = lease.with_(reservation_id=reservation_id)
+        if lease.has_server:
+            notes = list(service.cloud.check(request.context, dict(lease.server_request)))
+    elif lease.has_server:
         # The cloud's check takes long. So see first whether there are GPUs, and claim them only after it.
         with timeutils.StopWatch() as watch:
             answer = service.claims.check(gpu_request, policy, lease.priority)
@@ -67,6 +73,24 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
             raise
         lease = service.claims.queue.join(lease, gpu_request, policy, quota, wait_policy)
     return lease, notes
+
+
+def _reservation(request: ApiRequest, body: Mapping[str, Any]) -> str | None:
+    """Return the id of the reservation that a launch names; None if it names none.
+
+    Raises `BadRequest` for an older microversion, and for a launch that would wait for other GPUs.
+    """
+    reservation_id: str | None = body.get("reservation")
+    if reservation_id is None:
+        return None
+    microversions.check_query(
+        schemas.CREATE["properties"]["lease"], ["reservation"], request.microversion
+    )
+    if "wait" in body:
+        raise exceptions.BadRequest(
+            reason="a launch in a reservation does not wait in the queue: leave out lease.wait"
+        )
+    return reservation_id
 
 
 def _new_lease(request: ApiRequest, body: dict[str, Any], gpu_request: Request) -> Lease:

@@ -71,7 +71,7 @@ def show_lease(
         "dropped_packets": _dropped_packets(connection, lease),
         "timings": _timings(lease),
         **_readings(request, connection, lease, newest),
-        **_reclaim(request, lease),
+        **_newer(request, lease),
         "links": [request.link(f"{PATH}/{lease.id}")],
     }
 
@@ -173,9 +173,12 @@ def _readings(
     return readings.summary(lease, newest, now)
 
 
-def _reclaim(request: ApiRequest, lease: Lease) -> dict[str, Any]:
-    """Return when an idle lease loses its GPUs; nothing for an older microversion."""
+def _newer(request: ApiRequest, lease: Lease) -> dict[str, Any]:
+    """Return when an idle lease loses its GPUs, and its reservation, as far as the microversion has them."""
     if not request.supports(microversions.RECLAIM):
         return {}
     active = lease.status == Status.ACTIVE
-    return {"reclaim_at": iso(lease.reclaim_at) if active else None}
+    found: dict[str, Any] = {"reclaim_at": iso(lease.reclaim_at) if active else None}
+    if request.supports(microversions.RESERVATIONS):
+        found["reservation"] = lease.reservation_id
+    return found

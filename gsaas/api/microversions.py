@@ -18,7 +18,7 @@ from gsaas.api import errors
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6))
+HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
@@ -30,6 +30,7 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6))
 1.4: the name of a lease can be changed, and its priority while it is in the queue.
 1.5: leases have `idle_since` and `reading`, and readings of the last day.
 1.6: leases have `reclaim_at`.
+1.7: reservations, and launches in them.
 """
 ADOPTION = "1.2"
 """The microversion that has the consent to moves of GPUs."""
@@ -39,6 +40,8 @@ READINGS = "1.5"
 """The microversion that has readings of leases."""
 RECLAIM = "1.6"
 """The microversion whose leases say when they are reclaimed."""
+RESERVATIONS = "1.7"
+"""The microversion that has reservations."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""

@@ -73,6 +73,15 @@ OPTS: list[cfg.Opt] = [
         "while there are many claims. Raise it with the number of API workers.",
     ),
     cfg.IntOpt(
+        "reservation_notice",
+        default=3600,
+        min=0,
+        max=8640000,
+        help="Seconds before its beginning from which a reservation keeps what is free of its GPUs: no other lease "
+        "gets it any more. At 0, a reservation begins with what happens to be free; with a large value, GPUs are "
+        "unused for that long, and it is the surer that leases have returned them by the beginning.",
+    ),
+    cfg.IntOpt(
         "heartbeat_timeout",
         default=35,
         min=2,

@@ -42,6 +42,13 @@ OPTS: list[cfg.Opt] = [
         help="Most leases of a project that have cGPUs. -1 is no limit; a low number prevents a project "
         "from launching many small VMs.",
     ),
+    cfg.IntOpt(
+        "reservations",
+        default=5,
+        min=-1,
+        help="Most reservations of a project that have not ended, whatever the driver. -1 is no limit: one project may "
+        "then reserve every GPU for years; at 0, nobody but the projects' own leases gets GPUs.",
+    ),
 ]
 
 

@@ -29,6 +29,7 @@ _SWAP = Prepared(
     )
     .values(
         used_mb=bindparam("used"),
+        reserved_mb=bindparam("reserved"),
         leases=_GPUS.c.leases + 1,
         given=bindparam("next"),
         generation=bindparam("next"),
@@ -75,6 +76,7 @@ def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool
         known=before.generation,
         known_used=before.used_mb,
         used=after.used_mb,
+        reserved=after.reserved_mb,
         next=after.generation,
         holder=lease_id if after.exclusive else None,
         change=change_number(connection),

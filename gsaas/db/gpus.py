@@ -315,7 +315,14 @@ def _is_up_to_date(
 
 def _row_stays(gpu: GpuRow | Row[Any], blind: str | None, disputed: Collection[str]) -> bool:
     """Return whether the row of a GPU that is not reported stays; other hosts report those that are *disputed*."""
-    return bool(blind or gpu.used_mb or gpu.disabled or gpu.awaits_operator or gpu.uuid in disputed)
+    return bool(
+        blind
+        or gpu.used_mb
+        or gpu.reserved_mb
+        or gpu.disabled
+        or gpu.awaits_operator
+        or gpu.uuid in disputed
+    )
 
 
 def _absence_reason(gpu: GpuRow | Row[Any], blind: str | None) -> str | None:
@@ -345,7 +352,11 @@ def _is_new_error(gpu: GpuRow | Row[Any], info: GpuInfo) -> bool:
 
 def _memory(gpu: GpuRow | Row[Any], info: GpuInfo) -> int:
     """Return the MiB to store: if a report has less than is claimed, exactly what is claimed, so the GPU is full."""
-    return gpu.memory_mb if gpu.exclusive_lease_id else max(info.memory_mb, gpu.used_mb)
+    return (
+        gpu.memory_mb
+        if gpu.exclusive_lease_id
+        else max(info.memory_mb, gpu.used_mb + gpu.reserved_mb)
+    )
 
 
 def _take_over(

@@ -134,6 +134,8 @@ class PoolVersionRow(Base):
     """Which hosts are disabled."""
     endpoints: Mapped[int] = mapped_column(BigInteger, default=0)
     """Which hosts have an endpoint."""
+    reservations: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    """Which shares reservations have; whoever places one changes it first, so that these follow each other."""
 
 
 class GpuWriterRow(Base):
@@ -177,6 +179,10 @@ class GpuRow(Base):
         CheckConstraint("used_mb >= 0 AND used_mb <= memory_mb", name="never_over_committed"),
         CheckConstraint(
             "exclusive_lease_id IS NULL OR used_mb = memory_mb", name="exclusive_is_whole"
+        ),
+        CheckConstraint(
+            "reserved_mb >= 0 AND (reserved_mb = 0 OR used_mb + reserved_mb <= memory_mb)",
+            name="never_over_reserved",
         ),
         CheckConstraint("leases >= 0", name="leases"),
         CheckConstraint("daemon_port BETWEEN 1 AND 65535", name="daemon_port"),
@@ -225,6 +231,8 @@ class GpuRow(Base):
     )
     """That of the row's last change, by which caches find it: `gsaas.objects.change_numbers`. Statements of SQLAlchemy
     set it by themselves; 0 has a row that did not change since before there were such numbers."""
+    reserved_mb: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    """MiB kept for reservations, and claimed by none of their leases."""
 
     host: Mapped[HostRow] = relationship(back_populates="gpus", lazy="joined", innerjoin=True)
 
@@ -415,6 +423,7 @@ class LeaseRow(Base):
     request_digest: Mapped[str | None] = mapped_column(String(64))
     plain_server_id: Mapped[str | None] = mapped_column(String(36))
     reclaim_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    reservation_id: Mapped[str | None] = mapped_column(String(36))
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"
@@ -422,6 +431,48 @@ class LeaseRow(Base):
     events: Mapped[list[LeaseEventRow]] = relationship(
         order_by="LeaseEventRow.id", cascade="all, delete-orphan", lazy="raise"
     )
+
+
+class ReservationRow(Base):
+    """A reservation: `gsaas.objects.reservation.Reservation`."""
+
+    __tablename__ = "reservations"
+    __table_args__ = (
+        CheckConstraint("status IN ('PENDING', 'ACTIVE', 'ENDED', 'CANCELLED')", name="status"),
+        CheckConstraint("start_at < end_at", name="begins_before_its_end"),
+        Index("ix_reservations_project_created", "project_id", "status", "created_at", "id"),
+        Index("ix_reservations_status_end", "status", "end_at"),
+        STORAGE,
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    status: Mapped[str] = mapped_column(String(16))
+    cgpus: Mapped[dict[str, Any]] = mapped_column(JSON)
+    start_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
+    end_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
+    created_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
+
+
+class ReservedShareRow(Base):
+    """One cGPU of a reservation. It does not keep the row of its GPU, which may go before the reservation begins."""
+
+    __tablename__ = "reserved_shares"
+    __table_args__ = (
+        CheckConstraint("memory_mb > 0", name="memory_positive"),
+        CheckConstraint("kept OR lease_id IS NULL", name="claimed_is_kept"),
+        Index("ix_reserved_shares_lease_id", "lease_id", **_set_only("lease_id")),
+        STORAGE,
+    )
+
+    reservation_id: Mapped[str] = mapped_column(ForeignKey("reservations.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    gpu_uuid: Mapped[str] = mapped_column(String(96))
+    memory_mb: Mapped[int]
+    kept: Mapped[bool] = mapped_column(default=False)
+    lease_id: Mapped[str | None] = mapped_column(String(36))
 
 
 class ProjectRow(Base):

@@ -105,7 +105,10 @@ class Allocator:
         """
         pool = self._cache.pool
         after = pool.claimed(
-            placement, exclusive=request.exclusive, newest=self._cache.newest_generation
+            placement,
+            exclusive=request.exclusive,
+            newest=self._cache.newest_generation,
+            reserved=lease.reservation_id is not None,
         )
         before = {uuid: pool[uuid] for uuid in after}
         allocated, happened = self._allocated(connection, lease, placement, policy, after)

@@ -31,6 +31,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from oslo_config import cfg
 from oslo_utils import timeutils
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas import limits as quota_drivers
@@ -39,12 +40,16 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import clock, gpu_writers, leases
 from gsaas.db import limits as limit_rows
 from gsaas.db import queue as queue_rows
+from gsaas.db import reservations as reservation_rows
 from gsaas.db.database import Database, OvertakenError
+from gsaas.gpgpums import reservations
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
+from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.gpgpums.queue_scheduler import amounts_of
+from gsaas.gpgpums.reserving import Reservations
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.returns import Announce, Returns
 from gsaas.gpgpums.scheduler import GpuScheduler
@@ -58,6 +63,7 @@ from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
+from gsaas.objects.reservation import Reservation, ReservationStatus, status_at
 
 ABANDONED = "its keepalive has run out: its client was killed, or cannot reach the API"
 
@@ -81,7 +87,8 @@ class Claims:
     *reserve_for* seconds a request keeps later ones from the GPUs that it waits for, -1 is for ever; *client_timeout*
     is how long a client that announced to poll may be silent, in seconds; *announce* is called for each lease that
     has left the queue, after the commit; *is_client_waiting* returns whether a request of the lease's own client
-    waits for it in this process.
+    waits for it in this process. *reservation_notice* is for how many seconds before its beginning a reservation keeps
+    its GPUs.
     """
 
     def __init__(
@@ -106,6 +113,7 @@ class Claims:
         client_timeout: float = 60.0,
         announce: Announce = lambda *_: None,
         is_client_waiting: Callable[[str], bool] = lambda _: False,
+        reservation_notice: float = 3600.0,
     ) -> None:
         self.masked = masked
         self._database = database
@@ -151,6 +159,13 @@ class Claims:
             announce=announce,
             advance_queue=self.queue.advance,
         )
+        self.reservations = Reservations(
+            database,
+            self.scheduler,
+            attempts=attempts,
+            notice=datetime.timedelta(seconds=reservation_notice),
+            advance_queue=self.queue.advance,
+        )
 
     @classmethod
     def from_conf(
@@ -188,6 +203,7 @@ class Claims:
             client_timeout=conf.queue.client_timeout,
             announce=announce,
             is_client_waiting=is_client_waiting,
+            reservation_notice=conf.gpgpums.reservation_notice,
         )
 
     @property
@@ -277,6 +293,7 @@ class Claims:
             ),
         )
         self.queue.drop_hopeless_head()
+        self.reservations.audit()
         self.queue.advance()
         gpu_writers.tidy(self._database)
         return ended
@@ -299,7 +316,12 @@ class Claims:
             if limits.limited(quota):
                 limit_rows.lock_project(connection, lease.project_id)
             answer: Placement | Refusal | None = None
-            if 0 < len(changed) <= NEXT_CANDIDATES:
+            reservation: Reservation | None = None
+            if lease.reservation_id is not None:
+                reservation, policy, answer = self._place_within(
+                    connection, lease, request, policy_name, changed
+                )
+            elif 0 < len(changed) <= NEXT_CANDIDATES:
                 policy = self.scheduler.policy(connection, policy_name)
                 answer = self.scheduler.propose_another(
                     connection, request, policy, lease.priority, changed
@@ -318,9 +340,45 @@ class Claims:
             if limits.limited(quota):
                 used = limit_rows.usage(connection, lease.project_id)
                 limits.check(quota, used, amounts_of(answer))
+            if reservation is not None:
+                shares = reservations.taken_by(reservation, answer)
+                reservation_rows.take(connection, reservation, shares, lease.id)
             allocated = self._allocator.allocate(connection, lease, request, answer, policy, watch)
             claimed = allocated.lease
             if not claimed.has_server:
                 claimed = leases.located(connection, claimed)
         self.scheduler.put(allocated.gpus, allocated.change_number)
         return claimed
+
+    def _place_within(
+        self,
+        connection: Connection,
+        lease: Lease,
+        request: Request,
+        policy_name: str | None,
+        changed: Collection[str],
+    ) -> tuple[Reservation, Policy, Placement | Refusal]:
+        """Return the locked reservation of *lease*, the policy, and where *request* goes in it, or why nowhere.
+
+        No lease in the queue is overtaken: it could not get what is kept for the reservation. Raises `NotFound`,
+        `ReservationNotActive`, and `BadRequest` for cGPUs of another size than those of the reservation.
+        """
+        reservation = reservation_rows.get(
+            connection, lease.reservation_id or "", lease.project_id, lock=True
+        )
+        if status_at(reservation, clock.now(connection)) is not ReservationStatus.ACTIVE:
+            raise exceptions.ReservationNotActive(
+                id=reservation.id,
+                status=reservation.status,
+                start=reservation.start,
+                end=reservation.end,
+            )
+        own = Request.from_dict(reservation.cgpus)
+        if (own.mode, own.memory_mb) != (request.mode, request.memory_mb):
+            raise exceptions.BadRequest(
+                reason="a lease in a reservation has cGPUs of the reservation's mode and size"
+            )
+        self.scheduler.refresh(connection)
+        self.scheduler.reread(connection, changed)
+        policy = self.scheduler.policy(connection, policy_name)
+        return reservation, policy, self.scheduler.propose_within(reservation, request, policy)

@@ -20,11 +20,13 @@ NOT_COMPUTE_HOST = "not-compute-host"
 IN_EXCLUSIVE_USE = "exclusive"
 IN_USE = "in-use"
 MEMORY = "memory"
+RESERVATION = "reservation"
 OTHER_MODEL = "model"
 LOWER_CAPABILITY = "compute-capability"
 OTHER_HOST = "host"
 
 FILTER_PHRASES = {
+    RESERVATION: ("is kept for a reservation", "are kept for reservations"),
     MEMORY: ("lacks {memory_mb} MiB free", "lack {memory_mb} MiB free"),
     IN_USE: ("is in use", "are in use"),
     IN_EXCLUSIVE_USE: ("is held exclusively", "are held exclusively"),
@@ -254,7 +256,9 @@ def _filter_of(request: Request, gpu: Gpu, compute_hosts: Set[str]) -> str | Non
         return IN_EXCLUSIVE_USE
     if request.mode == EXCLUSIVE and gpu.used_mb:
         return IN_USE
-    return None if request.fits(gpu) else MEMORY
+    if request.fits(gpu):
+        return None
+    return RESERVATION if request.fits(gpu.with_(reserved_mb=0)) else MEMORY
 
 
 def _reason_now(

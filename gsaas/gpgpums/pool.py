@@ -102,18 +102,23 @@ class Pool(IndexedGpus):
             return self._place_remote(request, policy)
         return _placement(self._place(request, policy))
 
-    def claimed(self, placement: Placement, *, exclusive: bool, newest: int) -> dict[str, Gpu]:
+    def claimed(
+        self, placement: Placement, *, exclusive: bool, newest: int, reserved: bool = False
+    ) -> dict[str, Gpu]:
         """Return, by their UUIDs, the GPUs of *placement* as they are once a lease has claimed it. Changes nothing.
 
-        *newest* is the largest generation of all GPUs. Raises `KeyError` for an unknown GPU, and `ValueError` for one
-        with too little free memory.
+        With *reserved*, what it claims was kept for its reservation. *newest* is the largest generation of all GPUs.
+        Raises `KeyError` for an unknown GPU, and `ValueError` for one with too little free memory.
         """
         # In the order of the cGPUs, so that `given` tells which GPU was claimed last.
         order = {share.gpu_uuid: place for place, share in enumerate(placement.shares, start=1)}
-        return {
-            uuid: self._gpus[uuid].claim(size, exclusive=exclusive, generation=newest + order[uuid])
-            for uuid, size in placement.memory_by_gpu().items()
-        }
+        after = {}
+        for uuid, size in placement.memory_by_gpu().items():
+            gpu, generation = self._gpus[uuid], newest + order[uuid]
+            if reserved:
+                gpu = gpu.reserve(-size, generation=generation)
+            after[uuid] = gpu.claim(size, exclusive=exclusive, generation=generation)
+        return after
 
     def _place_on_one_host(self, request: Request, policy: Ordering) -> Placement | None:
         """Place all cGPUs on one GPU host: the first one in the policy's order that has room for them.

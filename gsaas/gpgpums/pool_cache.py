@@ -88,6 +88,7 @@ _GPU_COLUMNS = (
     _GPUS.c.compute_capability,
     _GPUS.c.leases,
     _GPUS.c.given,
+    _GPUS.c.reserved_mb,
     _GPUS.c.change_number,
 )
 
@@ -325,7 +326,7 @@ class PoolCache:
 
     def _gpu(self, row: Sequence[Any], withheld_hosts: dict[str, WithheldReason]) -> Gpu:
         uuid, host, index, memory_mb, used_mb, holder, generation, disabled, withdrawn, *rest = row
-        model, capability, leases, given, _ = rest
+        model, capability, leases, given, reserved_mb, _ = rest
         withheld: WithheldReason | None
         if disabled:
             withheld = WithheldReason.DISABLED
@@ -348,6 +349,7 @@ class PoolCache:
             leases,
             given,
             known.utilisation if known else None,
+            reserved_mb,
         )
 
     def _silence_changed(self, silent: int) -> bool:

@@ -145,4 +145,4 @@ def _reserve(pool: Pool, request: Request) -> list[Gpu]:
 
 
 def _could_use(request: Request, gpu: Gpu) -> bool:
-    return request.fits(gpu.with_(used_mb=0, exclusive=False))
+    return request.fits(gpu.with_(used_mb=0, reserved_mb=0, exclusive=False))

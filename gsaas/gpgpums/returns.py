@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import clock, leases, queue
+from gsaas.db import clock, leases, queue, reservations
 from gsaas.db.database import Database
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.scheduler import GpuScheduler
@@ -131,4 +131,7 @@ class Returns:
         """
         may_serve_queue = not self._database.one_writer or not queue.is_empty(connection)
         returned = claim_rows.give_back(connection, lease.id, lease.claims, self._scheduler.known)
+        if lease.reservation_id is not None and lease.claims:
+            reservations.give_back(connection, lease.id)
+            returned = [], None  # they have changed once more
         return returned, may_serve_queue

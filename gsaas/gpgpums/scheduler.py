@@ -8,6 +8,7 @@ lock (`with_pool`), because that takes long.
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,6 +17,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from gsaas.db.database import Database
+from gsaas.gpgpums import reservations
 from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.policy_selection import PolicySelection
@@ -26,6 +28,7 @@ from gsaas.limits.base import Limits
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import ANY, Request
+from gsaas.objects.reservation import Reservation
 
 Done = TypeVar("Done")
 
@@ -161,6 +164,32 @@ class GpuScheduler:
         if placement is None or not self.is_confirmed(connection, request, placement):
             return None
         return placement
+
+    def propose_within(
+        self, reservation: Reservation, request: Request, policy: Policy
+    ) -> Placement | Refusal:
+        """Return where *request* would go within a reservation; call it in `with_pool`, after `refresh`."""
+        pool = self._cache.pool
+        return reservations.pool_within(
+            reservation, self.gpus_of(reservation), pool.compute_hosts
+        ).propose(request, policy)
+
+    def gpus_of(self, reservation: Reservation) -> dict[str, Gpu]:
+        """Return the GPUs of the shares of a reservation as the pool has them, by UUID; unknown ones are left out."""
+        found = {share.gpu_uuid: self.known(share.gpu_uuid) for share in reservation.shares}
+        return {uuid: gpu for uuid, gpu in found.items() if gpu is not None}
+
+    def admit(
+        self,
+        others: Sequence[Reservation],
+        request: Request,
+        policy: Policy,
+        start: datetime.datetime,
+        end: datetime.datetime,
+    ) -> Placement | Refusal:
+        """Return where a reservation would be placed beside *others*; call it in `with_pool`, after `refresh`."""
+        pool = self._cache.pool
+        return reservations.admit(pool, pool.compute_hosts, others, request, policy, start, end)
 
     def read_compute_hosts(self, connection: Connection) -> None:
         """Read again which hosts can run VMs; call it in `with_pool`."""

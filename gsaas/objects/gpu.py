@@ -31,7 +31,7 @@ class WithheldReason(enum.StrEnum):
 class Gpu:
     """One GPU and what is claimed of it; immutable. Memory is in MiB.
 
-    Raises `ValueError` if more memory is in use than there is, or if it is exclusive and not entirely in use.
+    Raises `ValueError` if more memory is in use and reserved than there is, or an exclusive one is not entirely in use.
     """
 
     uuid: str
@@ -55,10 +55,16 @@ class Gpu:
     Releases do not change it."""
     utilisation: float | None = None
     """Percent of the time during which a CUDA kernel ran, over the monitors' window; None if unknown."""
+    reserved_mb: int = 0
+    """Kept for reservations, and claimed by none of their leases yet."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.used_mb <= self.memory_mb:
             raise ValueError(f"{self.used_mb} of {self.memory_mb} MiB of {self.uuid} in use")
+        if not 0 <= self.reserved_mb <= self.memory_mb - self.used_mb:
+            raise ValueError(
+                f"{self.reserved_mb} MiB of {self.uuid} reserved beside {self.used_mb} of {self.memory_mb} MiB in use"
+            )
         if self.exclusive and self.used_mb != self.memory_mb:
             raise ValueError(
                 f"{self.uuid} is claimed exclusively, but not all of its memory is in use"
@@ -71,16 +77,16 @@ class Gpu:
 
     @property
     def free_mb(self) -> int:
-        """MiB that no lease has claimed, whether or not the GPU is withheld."""
-        return self.memory_mb - self.used_mb
+        """MiB that no lease has claimed and no reservation keeps, whether or not the GPU is withheld."""
+        return self.memory_mb - self.used_mb - self.reserved_mb
 
     def available(self, mode: str) -> int:
         """Return the MiB that a new lease may claim now: the free memory; in exclusive mode all of the GPU or 0."""
         if self.withheld is not None:
             return 0
         if mode == EXCLUSIVE:
-            return self.memory_mb if self.used_mb == 0 else 0
-        return self.memory_mb - self.used_mb
+            return self.memory_mb if self.used_mb == 0 and self.reserved_mb == 0 else 0
+        return self.memory_mb - self.used_mb - self.reserved_mb
 
     def claim(
         self, memory_mb: int, *, exclusive: bool, generation: int, same_lease: bool = False
@@ -89,7 +95,7 @@ class Gpu:
 
         *same_lease* is True if the lease has a part of the GPU already, so that it is not counted twice.
         """
-        if self.exclusive or (exclusive and self.used_mb):
+        if self.exclusive or (exclusive and (self.used_mb or self.reserved_mb)):
             raise ValueError(f"{self.uuid} is in use already")
         leases = self.leases if same_lease else self.leases + 1
         return self._using(self.used_mb + memory_mb, exclusive, generation, leases, generation)
@@ -101,6 +107,13 @@ class Gpu:
         """
         used_mb = self.used_mb - memory_mb
         return self._using(used_mb, False, generation, self.leases - 1, self.given)
+
+    def reserve(self, memory_mb: int, *, generation: int) -> Gpu:
+        """Return this GPU with *memory_mb* more kept for a reservation, or less of it if that is below 0.
+
+        Raises `ValueError` if it has less free, or less was kept.
+        """
+        return self.with_(reserved_mb=self.reserved_mb + memory_mb, generation=generation)
 
     def with_(self, **changes: Any) -> Gpu:
         """Return a copy with other values of the named attributes."""
@@ -124,6 +137,7 @@ class Gpu:
             leases,
             given,
             self.utilisation,
+            self.reserved_mb,
         )
 
 

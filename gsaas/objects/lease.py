@@ -184,6 +184,8 @@ class Lease:
     lease once. None: GSaaS makes the server, or there is none."""
     reclaim_at: datetime.datetime | None = None
     """When it loses its GPUs if it is still idle; None: its owner was not warned, or it is in use again."""
+    reservation_id: str | None = None
+    """The reservation that it was launched in, also after that has ended; None: it has its GPUs of the pool."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 

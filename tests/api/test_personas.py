@@ -45,6 +45,12 @@ MATRIX = {
                                          "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("PATCH", "/v1/leases/{lease_id}"):  "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("DELETE", "/v1/leases/{lease_id}"): "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("POST", "/v1/reservations"):        "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
+    ("GET", "/v1/reservations"):         "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/reservations/{reservation_id}"):
+                                         "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",
+    ("DELETE", "/v1/reservations/{reservation_id}"):
+                                         "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("POST", "/v1/grants/redeem"):       "401 403 403 403 403 ok  ok  | 403 403 403 ok  ok",
     ("GET", "/v1/queue"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("POST", "/v1/checks"):              "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
@@ -82,6 +88,12 @@ READERS = [name for name, (_, roles) in CALLERS.items() if roles and "admin" not
 BODIES = {
     ("POST", "/v1/leases"): {"lease": {"cgpus": {"count": 1, "mode": "shared", "memory_mb": 1}}},
     ("PATCH", "/v1/leases/{lease_id}"): {"lease": {"name": "renamed"}},
+    ("POST", "/v1/reservations"): {
+        "reservation": {
+            "cgpus": {"count": 1, "mode": "shared", "memory_mb": 1},
+            "end": "2040-01-31",
+        }
+    },
     ("POST", "/v1/checks"): {"check": {"count": 1}},
     ("POST", "/v1/grants/redeem"): {"grant": {"key": "", "address": "192.0.2.1"}},
     ("PATCH", "/v1/gpus/{uuid}"): {"gpu": {"disabled": False}},
@@ -126,8 +138,19 @@ def standing(world):
     return world.launch("member", mode="shared", memory_mb=1)["id"]
 
 
+@pytest.fixture(scope="module")
+def reserved(world):
+    """The id of a reservation, which may be cancelled."""
+    body = BODIES[("POST", "/v1/reservations")]
+    newest = {"OpenStack-API-Version": "gpu-scheduling latest"}
+    made = world.call("member", "POST", "/v1/reservations", body, headers=newest)
+    return made.json["reservation"]["id"]
+
+
 @pytest.mark.parametrize(("route", "persona", "expected"), CELLS)
-def test_each_persona_is_answered_as_the_matrix_says(world, standing, route, persona, expected):
+def test_each_persona_is_answered_as_the_matrix_says(
+    world, standing, reserved, route, persona, expected
+):
     lease_id = standing
     if (route.method, route.path) == ("DELETE", "/v1/leases/{lease_id}"):
         lease_id = world.launch("member", mode="shared", memory_mb=1)["id"]
@@ -137,7 +160,8 @@ def test_each_persona_is_answered_as_the_matrix_says(world, standing, route, per
     if (route.method, route.path) == ("POST", "/v1/grants/redeem"):
         body = {"grant": body["grant"] | {"key": alloc(world)}}
     before = world.rows()
-    path = address(route, lease_id=lease_id, name="gone" if route.method == "DELETE" else "gpu1")
+    name = "gone" if route.method == "DELETE" else "gpu1"
+    path = address(route, lease_id=lease_id, reservation_id=reserved, name=name)
     newest = {"OpenStack-API-Version": "gpu-scheduling latest"}
     response = world.call(persona, route.method, path, body, headers=newest)
 
@@ -153,9 +177,10 @@ def test_each_persona_is_answered_as_the_matrix_says(world, standing, route, per
         assert route.rule in error["detail"]
     else:
         unknown = world.call(persona, route.method, address(route), body, headers=newest)
-        assert error["detail"].replace(lease_id, "") == only_error(unknown)["detail"].replace(
-            IDS["lease_id"], ""
-        )
+        detail = only_error(unknown)["detail"]
+        for own, nobodys in ((lease_id, IDS["lease_id"]), (reserved, IDS["reservation_id"])):
+            detail = detail.replace(nobodys, own)
+        assert error["detail"] == detail
 
 
 @pytest.fixture(scope="module")
@@ -270,6 +295,7 @@ def test_every_rule_is_documented_and_used():
         "gsaas:leases:list-all-projects",
         "gsaas:leases:prioritise",
         "gsaas:leases:show-placement",
+        "gsaas:reservations:list-all-projects",
         "gsaas:usage:show-all-projects",
     }
     assert set(documented) == guarding | inside_handlers

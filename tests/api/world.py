@@ -289,6 +289,7 @@ def only_error(response: Any) -> dict[str, Any]:
 
 
 IDS = {
+    "reservation_id": "00000000-0000-4000-8000-000000000001",
     "lease_id": "00000000-0000-4000-8000-000000000000",
     "uuid": "GPU-0001-0",
     "name": "gpu1",

@@ -99,6 +99,8 @@ def data(there: set[str]) -> list[models.Base]:
         models.DisputedGpuRow(gpu_uuid="GPU-a", host_name="gpu1", since=rows.second(4)),
         models.ProjectRow(id="project-1", serial=2),
         rows.claim("ACTIVE"),
+        rows.reservation(),
+        rows.reserved_share(),
         rows.claim("CLAIMED", "GPU-b", memory_mb=40960),
         models.LeaseEventRow(
             id=1, lease_id="ACTIVE", at=rows.second(2), event="claim", status="CLAIMED", detail="d"

@@ -48,6 +48,8 @@ def _sqlite(connection: sqlalchemy.Connection) -> Schema:
     for table, sql in connection.exec_driver_sql(query):
         # A column that was added later stands in the line of the one before it.
         sql = re.sub(r"(?<=[A-Z)]), (?=\w+ [A-Z])", "\n", sql)
+        # A check that was added later stands in the line of its column.
+        sql = re.sub(r"(?<=NULL) (?=CONSTRAINT \w+ CHECK)", "\n", sql)
         tables[table] = f"{tables.get(table, '')}{_sorted_lines(sql)}\n"
     return tables
 

@@ -9,7 +9,16 @@ from typing import Any
 import sqlalchemy
 
 from gsaas.db.database import Database
-from gsaas.db.models import Base, ClaimRow, GpuRow, HostRow, LeaseRow, table_of
+from gsaas.db.models import (
+    Base,
+    ClaimRow,
+    GpuRow,
+    HostRow,
+    LeaseRow,
+    ReservationRow,
+    ReservedShareRow,
+    table_of,
+)
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 
@@ -49,6 +58,29 @@ def lease(lease_id: str = "lease-1", **columns: Any) -> LeaseRow:
 def new_lease(lease_id: str = "lease-1", **columns: Any) -> Lease:
     """One that has not been claimed yet."""
     return Lease(**{"id": lease_id, "status": Status.QUEUED, **_LEASE, **columns})
+
+
+def reservation(reservation_id: str = "reservation-1", **columns: Any) -> ReservationRow:
+    defaults = {
+        "project_id": "project-1",
+        "user_id": "user-1",
+        "name": "course",
+        "status": "PENDING",
+        "cgpus": {"count": 1, "mode": "shared", "memory_mb": 2048, "locality": "any"},
+        "start_at": second(1),
+        "end_at": second(59),
+        "created_at": second(0),
+    }
+    return ReservationRow(**{"id": reservation_id, **defaults, **columns})
+
+
+def reserved_share(
+    reservation_id: str = "reservation-1", gpu_uuid: str = "GPU-a", **columns: Any
+) -> ReservedShareRow:
+    defaults = {"position": 0, "memory_mb": 2048, "kept": False}
+    return ReservedShareRow(
+        **{"reservation_id": reservation_id, "gpu_uuid": gpu_uuid, **defaults, **columns}
+    )
 
 
 def claim(lease_id: str = "lease-1", gpu_uuid: str = "GPU-a", **columns: Any) -> ClaimRow:

@@ -89,6 +89,12 @@ QUEUE = (
     ),
 )
 
+RESERVATION = Option(
+    "reservation",
+    "ID",
+    "launch in this reservation of your project: its id; gsaas reservations lists them",
+)
+
 SERVER = (
     Option("image", "IMAGE", "image that the VM boots from: its name or id"),
     Option("flavor", "FLAVOR", "flavor of the VM: its name or id"),
@@ -166,7 +172,7 @@ COMMANDS = {
             mistaken_names=("create", "boot", "new", "server"),
             usage="gsaas -l -ncgpus=N [option ...]",
             example="gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared -name=training",
-            options=(*CGPUS, *SERVER, *QUEUE, NOWAIT, *OUTPUT),
+            options=(*CGPUS, *SERVER, *QUEUE, RESERVATION, NOWAIT, *OUTPUT),
             details="""
 Returns when the VM is active and its cGPUs are connected, or at once with -nowait. If the cloud
 cannot provide the cGPUs, nothing is launched; the message states why and which request would fit.
@@ -202,6 +208,7 @@ place is kept without a client.""",
                     convert=whole_number,
                 ),
                 *QUEUE,
+                RESERVATION,
                 *OUTPUT,
             ),
             details="""
@@ -358,6 +365,50 @@ The exit status is the command's own, or 128 plus the number of the signal that 
             details="""
 Shows how many requests wait, and those of your project; administrators see those of all projects.
 A request waits if it was made with -wait; gsaas -t -id=ID gives up its place.""",
+        ),
+        CommandSpec(
+            "reserve",
+            "reserve cGPUs for a time to come",
+            handler="reservations:reserve",
+            mistaken_names=("reservation", "book"),
+            usage="gsaas reserve -ncgpus=N -end=TIME [-start=TIME] [option ...]",
+            example="gsaas reserve -ncgpus=4 -start=2040-01-31T09:00:00Z -end=2040-01-31T17:00:00Z",
+            options=(
+                *(option for option in CGPUS if option.name not in ("locality", "policy")),
+                Option("start", "TIME", "its beginning (default: now)"),
+                Option("end", "TIME", "its end", mistaken_names=("until",)),
+                Option("name", "NAME", "a name for the reservation"),
+                *OUTPUT,
+            ),
+            details="""
+A TIME is a date, which stands for its midnight, or such as 2040-01-31T12:00:00Z, in UTC unless it
+has an offset. Between start and end, gsaas -l -reservation=ID launches in the reservation.""",
+        ),
+        CommandSpec(
+            "reservations",
+            "list your reservations",
+            handler="reservations:reservations",
+            usage="gsaas reservations [option ...]",
+            example="gsaas reservations",
+            options=(
+                Option("status", "STATUS", "only those in this status; required for ENDED ones"),
+                Option(
+                    "all",
+                    None,
+                    "reservations of all projects (administrators)",
+                    mistaken_names=("all-projects", "a"),
+                ),
+                *OUTPUT,
+            ),
+        ),
+        CommandSpec(
+            "unreserve",
+            "cancel a reservation; leases that were launched in it go on",
+            handler="reservations:unreserve",
+            usage="gsaas unreserve ID [option ...]",
+            example="gsaas unreserve 5b0fd3b0-2f53-4b9c-8f5e-5a2c1a0e7c11",
+            options=(Option("id", "ID", "the reservation to cancel: its id"), *OUTPUT),
+            positional="id",
         ),
         CommandSpec(
             "check",

@@ -54,7 +54,7 @@ GSAAS_DEBUG=1 prints a traceback for unexpected errors.
 
 def of_program() -> str:
     """Return the help of `gsaas` itself."""
-    commands = "\n".join(f"  {c.name:<11}{c.summary}" for c in COMMANDS.values())
+    commands = "\n".join(f"  {c.name:<13}{c.summary}" for c in COMMANDS.values())
     conclusion = "\n".join((NOTATION, OUTPUT, CREDENTIALS, EXIT_STATUSES))
     return f"{INTRODUCTION}\nCommands:\n{commands}\n\n{conclusion}"
 

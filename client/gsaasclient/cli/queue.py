@@ -127,7 +127,9 @@ def _give_up(client: Client, lease: Lease, key: str) -> None:
 
 
 def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -> None:
-    """Add `-wait` and `-priority` to a request; *attended* says whether the client stays to wait."""
+    """Add `-wait`, `-priority` and `-reservation` to a request; *attended*: the client stays to wait."""
+    if getattr(args, "reservation", None):
+        lease["reservation"] = args.reservation
     if args.priority is not None:
         lease["priority"] = args.priority
     if args.wait is not None:

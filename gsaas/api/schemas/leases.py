@@ -68,8 +68,17 @@ CREATE = common.record(
                     "sent no keepalive "
                     "request for this long; only with server null.",
                 },
+                "reservation": {
+                    **common.TEXT,
+                    "description": "The reservation of the caller's project that it is launched in: its cGPUs have the "
+                    "reservation's mode and size. New in microversion 1.7.",
+                    "x-openstack": {"min-ver": "1.7"},
+                },
             },
-            optional=("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
+            optional=(
+                *("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
+                "reservation",
+            ),
         )
     }
 )
@@ -268,9 +277,13 @@ LEASE_PROPERTIES = {
         "description": "When it loses its GPUs unless something uses it before; null if its owner was not warned. New "
         "in microversion 1.6.",
     },
+    "reservation": {
+        "type": ["string", "null"],
+        "description": "The id of the reservation that it was launched in. New in microversion 1.7.",
+    },
     "links": common.LINKS,
 }
-_SOMETIMES = ("degraded_reasons", "idle_since", "reading", "reclaim_at")
+_SOMETIMES = ("degraded_reasons", "idle_since", "reading", "reclaim_at", "reservation")
 """Fields that only admins see, or that older microversions do not have."""
 LEASE = common.record(LEASE_PROPERTIES, optional=_SOMETIMES, title="Lease")
 LEASE_WITH_EVENTS = common.record(

@@ -101,6 +101,7 @@ def test_every_option_of_a_launch_is_parsed():
         "userdata": "u",
         "wait": None,
         "priority": None,
+        "reservation": None,
         "nowait": False,
         "f": "table",
         "c": [],

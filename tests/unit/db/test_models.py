@@ -28,6 +28,26 @@ IMPOSSIBLE = {
         "ck_gpus_never_over_committed",
         [rows.host(), rows.gpu(used_mb=-1)],
     ),
+    "a GPU of which more is reserved than is free": (
+        "ck_gpus_never_over_reserved",
+        [rows.host(), rows.gpu(used_mb=40000, reserved_mb=961)],
+    ),
+    "a reservation in no status": (
+        "ck_reservations_status",
+        [rows.reservation(status="MAYBE")],
+    ),
+    "a reservation that ends before it begins": (
+        "ck_reservations_begins_before_its_end",
+        [rows.reservation(end_at=rows.second(1))],
+    ),
+    "a share of a reservation without memory": (
+        "ck_reserved_shares_memory_positive",
+        [rows.reservation(), rows.reserved_share(memory_mb=0)],
+    ),
+    "a share of a reservation that a lease has, and that is not kept": (
+        "ck_reserved_shares_claimed_is_kept",
+        [rows.reservation(), rows.reserved_share(kept=False, lease_id="lease-1")],
+    ),
     "a GPU held exclusively, and not whole": (
         "ck_gpus_exclusive_is_whole",
         [

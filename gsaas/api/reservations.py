@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations: create, list, show, cancel. Nobody learns from them which GPUs they are on."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gsaas import exceptions
+from gsaas.api import cgpus
+from gsaas.api.rbac import reservations as rbac
+from gsaas.api.request import ApiRequest, ApiResponse
+from gsaas.api.times import iso, parse
+from gsaas.db import reservations
+from gsaas.gpgpums.queue_scheduler import amounts_at_least
+from gsaas.limits import base as limits
+from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus
+
+PATH = "/v1/reservations"
+
+
+def create(request: ApiRequest) -> ApiResponse:
+    """Reserve cGPUs from a time to another one, if they fit beside the reservations that overlap it."""
+    service, body = request.service, request.body["reservation"]
+    wanted = cgpus.parse(service, body["cgpus"])
+    now = service.database.now()
+    start = max(now, parse(body["start"], "start")) if "start" in body else now
+    end = parse(body["end"], "end")
+    if end <= start:
+        raise exceptions.BadRequest(
+            reason=f"the reservation would end at {iso(end)}, before it begins at {iso(start)}"
+        )
+    limits.check(service.limits.of(request.project_id), limits.NOTHING, amounts_at_least(wanted))
+    reservation_id = str(uuid.uuid4())
+    created = service.claims.reservations.create(
+        Reservation(
+            id=reservation_id,
+            project_id=request.project_id,
+            user_id=request.context.user_id or "",
+            name=body.get("name", f"reservation-{reservation_id[:8]}"),
+            status=ReservationStatus.PENDING,
+            cgpus=wanted.to_dict(),
+            start=start,
+            end=end,
+            created_at=now,
+        ),
+        wanted,
+        at_most=service.conf.quotas.reservations,
+    )
+    location = request.link(f"{PATH}/{reservation_id}")["href"]
+    return ApiResponse(201, {"reservation": _shown(request, created)}, {"Location": location})
+
+
+def index(request: ApiRequest) -> ApiResponse:
+    """List reservations, the earliest first."""
+    query, project_id = request.query, request.context.project_id
+    if query.get("all_projects"):
+        request.authorise(rbac.LIST_ALL_PROJECTS)
+        project_id = None
+    statuses = [query["status"]] if "status" in query else LIVE
+    with request.service.database.reading() as connection:
+        found = reservations.of_project(connection, project_id, statuses)
+    return ApiResponse(200, {"reservations": [_shown(request, one) for one in found]})
+
+
+def show(request: ApiRequest, reservation_id: str) -> ApiResponse:
+    """Show a reservation."""
+    with request.service.database.reading() as connection:
+        found = _find(request, connection, reservation_id)
+    return ApiResponse(200, {"reservation": _shown(request, found)})
+
+
+def delete(request: ApiRequest, reservation_id: str) -> ApiResponse:
+    """Cancel a reservation. The leases that were launched in it go on; one that is over stays as it is."""
+    with request.service.database.reading() as connection:
+        _find(request, connection, reservation_id)
+    found = request.service.claims.reservations.cancel(reservation_id)
+    return ApiResponse(200, {"reservation": _shown(request, found)})
+
+
+def _find(request: ApiRequest, connection: Connection, reservation_id: str) -> Reservation:
+    """Return a reservation that the caller may see; raises `NotFound`."""
+    all_projects = request.allows(rbac.LIST_ALL_PROJECTS)
+    project_id = None if all_projects else request.context.project_id
+    return reservations.get(connection, reservation_id, project_id)
+
+
+def _shown(request: ApiRequest, reservation: Reservation) -> dict[str, Any]:
+    return {
+        "id": reservation.id,
+        "name": reservation.name,
+        "status": reservation.status,
+        "project_id": reservation.project_id,
+        "user_id": reservation.user_id,
+        "created_at": iso(reservation.created_at),
+        "start": iso(reservation.start),
+        "end": iso(reservation.end),
+        "cgpus": dict(reservation.cgpus),
+        "kept": sum(share.kept for share in reservation.shares),
+        "lease_ids": sorted({share.lease_id for share in reservation.shares if share.lease_id}),
+        "links": [request.link(f"{PATH}/{reservation.id}")],
+    }

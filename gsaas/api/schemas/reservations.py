@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas of reservations."""
+
+from __future__ import annotations
+
+from gsaas.api.schemas import cgpus, common
+from gsaas.objects.reservation import ReservationStatus
+
+_TIME = {
+    "type": "string",
+    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
+}
+_WANTED = {
+    name: schema
+    for name, schema in cgpus.REQUEST["properties"].items()
+    if name not in ("locality", "policy")
+}
+
+CREATE = common.record(
+    {
+        "reservation": common.record(
+            {
+                "name": {
+                    **common.TEXT,
+                    "description": "By default `reservation-` and the first 8 characters of its id.",
+                },
+                "cgpus": {
+                    **cgpus.REQUEST,
+                    **common.record(
+                        _WANTED,
+                        optional=tuple(name for name in _WANTED if name != "count"),
+                        title="ReservedCgpus",
+                    ),
+                },
+                "start": {
+                    **_TIME,
+                    "description": "Its beginning, in ISO 8601: in UTC unless it has an offset. By default now.",
+                },
+                "end": {**_TIME, "description": "Its end, in the same form."},
+            },
+            optional=("name", "start"),
+        )
+    }
+)
+
+LIST = common.query(
+    {
+        "all_projects": {
+            "type": "boolean",
+            "description": "List the reservations of all projects; for admins.",
+        },
+        "status": {
+            "enum": [str(status) for status in ReservationStatus],
+            "description": "Only reservations in this status; by default those that are PENDING or ACTIVE.",
+        },
+    }
+)
+
+RESERVATION = common.record(
+    {
+        "id": {"type": "string"},
+        "name": {"type": "string"},
+        "status": {"enum": [str(status) for status in ReservationStatus]},
+        "project_id": {"type": "string"},
+        "user_id": {"type": "string"},
+        "created_at": common.TIME,
+        "start": common.TIME,
+        "end": common.TIME,
+        "cgpus": cgpus.NEAREST | {"title": "Reserved", "description": "What it asks for."},
+        "kept": {
+            "type": "integer",
+            "description": "How many of its cGPUs it has: other leases still use the rest, or may use it until shortly "
+            "before its beginning.",
+        },
+        "lease_ids": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The leases that were launched in it and have cGPUs of it.",
+        },
+        "links": common.LINKS,
+    },
+    title="Reservation",
+)
+ONE = common.record({"reservation": RESERVATION})
+MANY = common.record({"reservations": {"type": "array", "items": RESERVATION}})

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations, their shares, and what is kept for them of GPUs.
+
+1. Whoever places a reservation calls `begin_placing` first: it changes one row, so that of two transactions that place
+   reservations at once the second sees what the first has written, also at another node of a Galera cluster.
+2. Shares change only on condition that they are as the caller read them. `OvertakenError` says that they are not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from oslo_db.exception import DBDuplicateEntry
+from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, update
+
+from gsaas import exceptions
+from gsaas.db.database import OvertakenError
+from gsaas.db.models import (
+    GpuRow,
+    PoolVersionRow,
+    ReservationRow,
+    ReservedShareRow,
+    change_number,
+    table_of,
+)
+from gsaas.db.pool_versions import ONLY
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus, ReservedShare
+
+_RESERVATIONS, _SHARES = table_of(ReservationRow), table_of(ReservedShareRow)
+_GPUS, _VERSIONS = table_of(GpuRow), table_of(PoolVersionRow)
+
+_SELECT = select(
+    *(
+        _RESERVATIONS.c[name]
+        for name in (
+            *("id", "project_id", "user_id", "name", "status", "cgpus"),
+            *("start_at", "end_at", "created_at"),
+        )
+    )
+)
+
+
+def prepare_placing(connection: Connection) -> None:
+    """Make the row that `begin_placing` changes, in a transaction of its own: copies of the GPUs notice a new row.
+
+    Raises `OvertakenError` if another transaction made it just now.
+    """
+    if connection.scalar(select(_VERSIONS.c.id).where(_VERSIONS.c.id == ONLY)) is None:
+        try:
+            connection.execute(insert(_VERSIONS).values(id=ONLY, gpus=0, hosts=0, endpoints=0))
+        except DBDuplicateEntry as error:
+            raise OvertakenError from error
+
+
+def begin_placing(connection: Connection) -> None:
+    """Let no other transaction place a reservation until this one ends."""
+    row = update(_VERSIONS).where(_VERSIONS.c.id == ONLY)
+    connection.execute(row.values(reservations=_VERSIONS.c.reservations + 1))
+
+
+def store(connection: Connection, reservation: Reservation) -> None:
+    """Write a new reservation."""
+    fields = {name: getattr(reservation, name) for name in ("id", "project_id", "user_id", "name")}
+    connection.execute(
+        insert(_RESERVATIONS).values(
+            **fields,
+            status=reservation.status,
+            cgpus=dict(reservation.cgpus),
+            start_at=reservation.start,
+            end_at=reservation.end,
+            created_at=reservation.created_at,
+        )
+    )
+    rows = [{"reservation_id": reservation.id, **vars(share)} for share in reservation.shares]
+    connection.execute(insert(_SHARES), rows)
+
+
+def get(
+    connection: Connection,
+    reservation_id: str,
+    project_id: str | None = None,
+    *,
+    lock: bool = False,
+) -> Reservation:
+    """Return a reservation; with *lock*, keep its row locked until the transaction ends.
+
+    With *project_id*, another project's is as unknown as one that never was: raises `NotFound`.
+    """
+    query = _SELECT.where(_RESERVATIONS.c.id == reservation_id)
+    found = _read(connection, query.with_for_update() if lock else query)
+    if not found:
+        raise exceptions.NotFound(noun="reservation", id=reservation_id)
+    if project_id is not None and found[0].project_id != project_id:
+        raise exceptions.NotFound(noun="reservation", id=reservation_id, foreign=True)
+    return found[0]
+
+
+def live(connection: Connection) -> list[Reservation]:
+    """Return all reservations that have shares, the earliest first."""
+    return _read(connection, _SELECT.where(_is_live()).order_by(_RESERVATIONS.c.start_at))
+
+
+def of_project(
+    connection: Connection, project_id: str | None, statuses: Collection[str]
+) -> list[Reservation]:
+    """Return the reservations of a project, None: of all, that have one of *statuses*; the earliest first."""
+    query = _SELECT.where(_RESERVATIONS.c.status.in_(statuses))
+    if project_id is not None:
+        query = query.where(_RESERVATIONS.c.project_id == project_id)
+    return _read(connection, query.order_by(_RESERVATIONS.c.start_at, _RESERVATIONS.c.id))
+
+
+def number_of(connection: Connection, project_id: str) -> int:
+    """Return how many reservations of a project have shares."""
+    query = select(func.count()).select_from(_RESERVATIONS)
+    query = query.where(_RESERVATIONS.c.project_id == project_id, _is_live())
+    return connection.scalars(query).one()
+
+
+def set_status(connection: Connection, reservation: Reservation, status: ReservationStatus) -> None:
+    """Give a reservation another status; raises `OvertakenError` if it has another one than it had."""
+    changed = connection.execute(
+        update(_RESERVATIONS)
+        .where(_RESERVATIONS.c.id == reservation.id, _RESERVATIONS.c.status == reservation.status)
+        .values(status=status)
+    )
+    if changed.rowcount != 1:
+        raise OvertakenError
+
+
+def keep(
+    connection: Connection,
+    reservation: Reservation,
+    shares: Iterable[ReservedShare],
+    gpus: Mapping[str, Gpu],
+) -> None:
+    """Keep these *shares*, which are free on *gpus*; raises `OvertakenError` if one of either has changed."""
+    sizes = Counter[str]()
+    for share in shares:
+        _change(connection, reservation.id, share, _SHARES.c.kept.is_(False), kept=True)
+        sizes[share.gpu_uuid] += share.memory_mb
+    for uuid, size in sorted(sizes.items()):
+        gpu = gpus[uuid]
+        known = (_GPUS.c.generation == gpu.generation, _GPUS.c.used_mb == gpu.used_mb)
+        in_service = (_GPUS.c.disabled.is_(False), _GPUS.c.withdrawn_reason.is_(None))
+        if not _reserve(connection, uuid, size, *known, *in_service):
+            raise OvertakenError(uuid)
+
+
+def take(
+    connection: Connection,
+    reservation: Reservation,
+    shares: Iterable[ReservedShare],
+    lease_id: str,
+) -> None:
+    """Note that a lease claims these shares, whose GPUs the claim changes; raises `OvertakenError`."""
+    for share in shares:
+        free = _SHARES.c.lease_id.is_(None) & _SHARES.c.kept.is_(True)
+        _change(connection, reservation.id, share, free, lease_id=lease_id)
+
+
+def give_back(connection: Connection, lease_id: str) -> None:
+    """Keep what a lease has returned for the reservation that it was launched in, if this has not ended.
+
+    To be called after the claims were returned, in the same transaction.
+    """
+    mine = select(_SHARES.c.gpu_uuid, _SHARES.c.memory_mb).where(_SHARES.c.lease_id == lease_id)
+    sizes = Counter[str]()
+    for uuid, size in connection.execute(mine.with_for_update()):
+        sizes[uuid] += size
+    if sizes:
+        connection.execute(
+            update(_SHARES).where(_SHARES.c.lease_id == lease_id).values(lease_id=None)
+        )
+    for uuid, size in sorted(sizes.items()):
+        _reserve(connection, uuid, size)
+
+
+def drop(connection: Connection, reservation: Reservation) -> None:
+    """Keep nothing any more for a reservation whose row is locked. Leases that were launched in it go on."""
+    sizes = Counter[str]()
+    for share in reservation.shares:
+        if share.kept and share.lease_id is None:
+            sizes[share.gpu_uuid] += share.memory_mb
+    connection.execute(
+        update(_SHARES)
+        .where(_SHARES.c.reservation_id == reservation.id)
+        .values(kept=False, lease_id=None)
+    )
+    for uuid, size in sorted(sizes.items()):
+        _reserve(connection, uuid, -size)
+
+
+def _reserve(
+    connection: Connection, uuid: str, size: int, *conditions: ColumnElement[bool]
+) -> bool:
+    """Reserve *size* MiB more of a GPU that meets all *conditions*; return whether it does."""
+    changed = connection.execute(
+        update(_GPUS)
+        .where(_GPUS.c.uuid == uuid, *conditions)
+        .values(
+            reserved_mb=_GPUS.c.reserved_mb + size,
+            generation=_GPUS.c.generation + 1,
+            change_number=change_number(connection),
+        )
+    )
+    return changed.rowcount == 1
+
+
+def _change(
+    connection: Connection,
+    reservation_id: str,
+    share: ReservedShare,
+    condition: ColumnElement[bool],
+    **values: object,
+) -> None:
+    """Change a share that meets *condition*; raises `OvertakenError` if it does not."""
+    changed = connection.execute(
+        update(_SHARES)
+        .where(
+            _SHARES.c.reservation_id == reservation_id,
+            _SHARES.c.position == share.position,
+            _SHARES.c.gpu_uuid == share.gpu_uuid,
+            condition,
+        )
+        .values(**values)
+    )
+    if changed.rowcount != 1:
+        raise OvertakenError
+
+
+def _is_live() -> ColumnElement[bool]:
+    return _RESERVATIONS.c.status.in_(LIVE)
+
+
+def _read(connection: Connection, query: Select[Any]) -> list[Reservation]:
+    rows = connection.execute(query).all()
+    ids = [row.id for row in rows]
+    columns = (_SHARES.c[name] for name in ReservedShare.__dataclass_fields__)
+    found = select(_SHARES.c.reservation_id, *columns).where(_SHARES.c.reservation_id.in_(ids))
+    shares: dict[str, list[ReservedShare]] = defaultdict(list)
+    for owner, *values in connection.execute(found.order_by(_SHARES.c.position)) if ids else ():
+        shares[owner].append(ReservedShare(*values))
+    return [
+        Reservation(
+            id=row.id,
+            project_id=row.project_id,
+            user_id=row.user_id,
+            name=row.name,
+            status=row.status,
+            cgpus=row.cgpus,
+            start=row.start_at,
+            end=row.end_at,
+            created_at=row.created_at,
+            shares=tuple(shares[row.id]),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Projects reserve cGPUs for a time to come, and launch leases in their reservations."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+from oslo_utils import timeutils
+
+from gsaas.db import models
+from tests.api.world import World, only_error
+
+NEWEST = {"OpenStack-API-Version": "gpu-scheduling latest"}
+WHOLE = {"count": 8}
+
+
+def at(hours: float) -> str:
+    return (timeutils.utcnow() + datetime.timedelta(hours=hours)).isoformat() + "Z"
+
+
+def call(world: World, method: str, path: str, body=None, caller: str = "member", headers=NEWEST):
+    return world.call(caller, method, path, body, headers=headers)
+
+
+def reserve(world: World, begins=None, ends=5, caller: str = "member", **cgpus):
+    body = {"cgpus": cgpus or WHOLE, "end": at(ends)}
+    if begins is not None:
+        body["start"] = at(begins)
+    return call(world, "POST", "/v1/reservations", {"reservation": body}, caller)
+
+
+def reserved(world: World, *args, **more) -> str:
+    response = reserve(world, *args, **more)
+    assert response.status_code == 201, response.json
+    assert response.headers["Location"].endswith(response.json["reservation"]["id"])
+    return response.json["reservation"]["id"]
+
+
+def shown(world: World, reservation_id: str) -> dict:
+    return call(world, "GET", f"/v1/reservations/{reservation_id}").json["reservation"]
+
+
+def launch(world: World, reservation_id: str, caller: str = "member", **more):
+    lease = {"cgpus": {"count": 2}, "server": None, "reservation": reservation_id, **more}
+    return call(world, "POST", "/v1/leases", {"lease": lease}, caller)
+
+
+def test_a_reservation_is_shown_to_its_project_and_to_nobody_else(world):
+    reservation_id = reserved(world, 2, 5, count=2, mode="shared", memory_mb=1000)
+    one = shown(world, reservation_id)
+    assert (one["status"], one["kept"], one["lease_ids"]) == ("PENDING", 0, [])
+    assert one["cgpus"]["memory_mb"] == 1000
+    assert call(world, "GET", "/v1/reservations").json["reservations"] == [one]
+    everything = "/v1/reservations?all_projects=true"
+    assert len(call(world, "GET", everything, caller="admin").json["reservations"]) == 1
+    for method in ("GET", "DELETE"):
+        answer = call(world, method, f"/v1/reservations/{reservation_id}", caller="stranger")
+        assert answer.status_code == 404
+    assert not any(word in json.dumps(one) for word in ("GPU-", "gpu1", "gpu2"))
+
+
+def test_two_that_do_not_fit_at_once_are_not_both_admitted(world):
+    reserved(world, 2, 5)
+    error = only_error(reserve(world, 4, 6, caller="stranger"))
+    assert (error["status"], error["code"]) == (409, "gsaas.capacity.busy")
+    reserved(world, 5, 6)
+
+
+def test_a_cancelled_reservation_makes_room_for_others(world):
+    reservation_id = reserved(world, 2, 5)
+    answer = call(world, "DELETE", f"/v1/reservations/{reservation_id}")
+    assert answer.json["reservation"]["status"] == "CANCELLED"
+    assert call(world, "GET", "/v1/reservations").json["reservations"] == []
+    reserved(world, 2, 5)
+
+
+def test_its_project_launches_in_it_while_others_are_refused(world):
+    reservation_id = reserved(world)
+    world.claims.reservations.audit()
+    assert (shown(world, reservation_id)["status"], shown(world, reservation_id)["kept"]) == (
+        "ACTIVE",
+        8,
+    )
+    error = only_error(
+        call(world, "POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}, "server": None}})
+    )
+    assert error["gsaas"]["filters"] == [{"filter": "reservation", "gpus": 8}]
+    lease = launch(world, reservation_id).json["lease"]
+    assert lease["reservation"] == reservation_id
+    assert shown(world, reservation_id)["lease_ids"] == [lease["id"]]
+    assert launch(world, reservation_id, caller="stranger").status_code == 404
+
+
+def test_a_vm_is_launched_in_a_reservation(world):
+    reservation_id = reserved(world)
+    world.claims.reservations.audit()
+    answer = call(
+        world,
+        "POST",
+        "/v1/leases",
+        {"lease": {"cgpus": {"count": 2}, "reservation": reservation_id}},
+    )
+    assert answer.status_code == 202
+    world.engine.settle()
+    lease = call(world, "GET", f"/v1/leases/{answer.json['lease']['id']}").json["lease"]
+    assert lease["status"] == "ACTIVE"
+
+
+def test_nobody_launches_in_a_reservation_before_its_beginning(world):
+    error = only_error(launch(world, reserved(world, 2, 5)))
+    assert (error["status"], error["code"]) == (409, "gsaas.reservation.not-active")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"cgpus": {"count": 1}, "start": at(3), "end": at(2)},
+        {"cgpus": {"count": 1}, "end": "2020-01-01"},
+        {"cgpus": {"count": 1}, "end": "2040-02-30"},
+        {"cgpus": {"count": 1, "policy": "first-fit"}, "end": "2040-02-03"},
+        {"cgpus": {"count": 1}},
+    ],
+)
+def test_a_reservation_that_cannot_be_is_refused(world, body):
+    answer = call(world, "POST", "/v1/reservations", {"reservation": body})
+    assert answer.status_code == 400
+
+
+def test_a_project_has_only_so_many_reservations(world):
+    for _ in range(5):
+        reserved(world, 2, 5, count=1, mode="shared", memory_mb=10)
+    error = only_error(reserve(world, 2, 5, count=1, mode="shared", memory_mb=10))
+    assert error["code"] == "gsaas.quota.exceeded"
+    assert len(world.rows()[models.ReservationRow.__tablename__]) == 5
+
+
+def test_a_launch_in_a_reservation_does_not_wait(world):
+    assert launch(world, reserved(world), wait=None).status_code == 400
+
+
+def test_the_microversion_before_has_no_reservations(world):
+    before = {"OpenStack-API-Version": "gpu-scheduling 1.6"}
+    assert call(world, "GET", "/v1/reservations", headers=before).status_code == 400
+    body = {"lease": {"cgpus": {"count": 2}, "server": None, "reservation": "r"}}
+    assert call(world, "POST", "/v1/leases", body, headers=before).status_code == 400
+
+
+def test_the_commands_reserve_list_launch_and_cancel(desk):
+    made = desk.read("reserve", "-ncgpus=2", f"-end={at(5)}", "-name=course")
+    assert (made["name"], made["cgpus"]["count"]) == ("course", 2)
+    desk.world.claims.reservations.audit()
+    assert desk.read("reservations")[0]["kept"] == 2
+    assert made["id"] in desk.type("reservations")[1]
+    status, out, err = desk.type("alloc", "-ncgpus=1", f"-reservation={made['id']}", "-f", "json")
+    assert status == 0, err
+    lease_id = json.loads(out)["lease"]["id"]
+    assert shown(desk.world, made["id"])["lease_ids"] == [lease_id]
+    assert "CANCELLED" in desk.type("unreserve", made["id"])[1]
+    assert desk.type("reservations")[1].strip() == "no reservations"
+
+
+def test_a_new_reservation_says_how_to_launch_in_it(desk):
+    out = desk.type("reserve", "-ncgpus=1", "-mode=shared", "-poolmem=100", f"-end={at(5)}")[1]
+    assert "gsaas -l -ncgpus=1 -poolmem=100 -mode=shared -reservation=" in out
+
+
+def test_a_reservation_needs_an_end(desk):
+    assert desk.type("reserve", "-ncgpus=1")[0] == 2

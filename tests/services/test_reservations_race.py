@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations on real database servers: made, kept, used and given back at once by several clients."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import select
+
+from gsaas import exceptions
+from gsaas.db import gpus, migration, models
+from gsaas.db import reservations as rows
+from gsaas.db.database import Database
+from gsaas.gpgpums.addresses import MaskedAddresses
+from gsaas.gpgpums.claims import Claims
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
+from gsaas.objects.request import Request
+from gsaas.objects.reservation import Reservation, ReservationStatus
+
+pytestmark = pytest.mark.services
+
+CLIENTS = 6
+SHARE = Request(1, "shared", 1000)
+HOUR = datetime.timedelta(hours=1)
+serial = itertools.count(1)
+
+
+@pytest.fixture
+def cloud(database_url: str) -> Iterator[Callable[[], Claims]]:
+    """Makes clients, each with a connection pool and a copy of the GPUs of its own; there are two GPUs of 4000 MiB."""
+    migration.upgrade(database_url)
+    opened: list[Database] = []
+
+    def client() -> Claims:
+        opened.append(Database.open(database_url))
+        masked = MaskedAddresses("169.254.71.0/24", 8308)
+        return Claims(opened[-1], attempts=50, heartbeat_timeout=3600, masked=masked)
+
+    client()
+    infos = [gpus.GpuInfo(f"GPU-{n}", n, "model", 4000, 8308) for n in range(2)]
+    with opened[0].write() as session:
+        gpus.register(session, "a", "192.0.2.1", infos)
+    yield client
+    for database in opened:
+        database.close()
+
+
+def reserve(claims: Claims, request: Request, begins: float = 0) -> str | None:
+    """Return the id of a new reservation; None if it does not fit."""
+    now = claims.scheduler._database.now()
+    wanted = Reservation(
+        *(f"r-{next(serial)}", "p", "u", "n", ReservationStatus.PENDING, request.to_dict()),
+        *(now + begins * HOUR, now + (begins + 1) * HOUR, now),
+    )
+    try:
+        return claims.reservations.create(wanted, request).id
+    except exceptions.NoCapacity:
+        return None
+
+
+def claim(claims: Claims, request: Request, reservation_id: str | None = None) -> str | None:
+    """Return the id of a new lease; None if there is no room for it."""
+    lease = Lease(
+        status=Status.QUEUED,
+        id=f"lease-{next(serial)}",
+        project_id="p",
+        user_id="u",
+        name="n",
+        remoting="rcuda",
+        reservation_id=reservation_id,
+        **request.to_dict(),
+    )
+    try:
+        return claims.claim(lease, request).id
+    except (exceptions.NoCapacity, exceptions.NeverFits):
+        return None
+
+
+def memory(claims: Claims) -> list[tuple[int, int]]:
+    with claims.scheduler._database.read() as session:
+        found = session.scalars(select(models.GpuRow).order_by(models.GpuRow.uuid))
+        return [(gpu.used_mb, gpu.reserved_mb) for gpu in found]
+
+
+@contextmanager
+def at_once() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        yield pool
+
+
+def test_of_many_that_reserve_the_same_time_at_once_as_many_succeed_as_fit(cloud):
+    clients = [cloud() for _ in range(CLIENTS)]
+    with at_once() as pool:
+        made = list(pool.map(lambda one: reserve(one, Request(1), 5), clients))
+    assert sum(one is not None for one in made) == 2
+
+
+def test_what_is_kept_and_what_is_claimed_at_once_never_exceed_a_gpu(cloud):
+    clients = [cloud() for _ in range(CLIENTS)]
+    reservation_id = reserve(clients[0], SHARE.with_(count=6))
+
+    def work(number: int) -> list[str | None]:
+        if number % 2:
+            for _ in range(5):
+                clients[number].reservations.audit()
+            return []
+        return [claim(clients[number], SHARE) for _ in range(4)]
+
+    with at_once() as pool:
+        claimed = [one for each in pool.map(work, range(CLIENTS)) for one in each if one]
+    for _ in range(2):
+        clients[0].reservations.audit()
+    with clients[0].scheduler._database.reading() as connection:
+        kept = sum(share.kept for share in rows.get(connection, reservation_id).shares)
+    books = memory(clients[0])
+    assert all(used + reserved <= 4000 for used, reserved in books)
+    assert sum(reserved for _, reserved in books) == 1000 * kept
+    assert sum(used for used, _ in books) == 1000 * len(claimed)
+
+
+def test_of_many_launches_in_one_reservation_as_many_succeed_as_it_has_cgpus(cloud):
+    clients = [cloud() for _ in range(CLIENTS)]
+    reservation_id = reserve(clients[0], SHARE.with_(count=4))
+    clients[0].reservations.audit()
+    with at_once() as pool:
+        launched = [
+            lease_id
+            for lease_id in pool.map(lambda one: claim(one, SHARE, reservation_id), clients)
+            if lease_id
+        ]
+        assert len(launched) == 4
+        list(
+            pool.map(
+                lambda pair: pair[0].returns.release(pair[1]), zip(clients, launched, strict=False)
+            )
+        )
+    assert sum(reserved for _, reserved in memory(clients[0])) == 4000
+    assert sum(used for used, _ in memory(clients[0])) == 0
+    clients[1].reservations.cancel(reservation_id)
+    assert memory(clients[0]) == [(0, 0), (0, 0)]

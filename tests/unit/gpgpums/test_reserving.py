@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations in a database: made, kept from others, used by their own project, and given back."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+
+import pytest
+from oslo_utils import timeutils
+from sqlalchemy import event, select
+
+from gsaas import exceptions
+from gsaas.db import models
+from gsaas.db import reservations as rows
+from gsaas.db.database import Database
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.reserving import Reservations
+from gsaas.objects.lease import Lease
+from gsaas.objects.request import Request
+from gsaas.objects.reservation import Reservation, ReservationStatus
+from tests.unit.gpgpums.test_claims import new_lease, open_claims, report
+
+HOUR = datetime.timedelta(hours=1)
+PART = Request(1, "shared", 3000)
+serial = itertools.count(1)
+
+
+@pytest.fixture
+def cloud(database: Database) -> Database:
+    """One host with two GPUs."""
+    report(database, "a", 4000, 4000)
+    return database
+
+
+@pytest.fixture
+def claims(cloud: Database) -> Claims:
+    return open_claims(cloud)
+
+
+@pytest.fixture
+def made(cloud: Database, claims: Claims) -> Reservations:
+    return Reservations(
+        cloud,
+        claims.scheduler,
+        attempts=3,
+        notice=HOUR,
+        advance_queue=claims.queue.advance,
+    )
+
+
+def reserve(made: Reservations, request: Request, begins: float, ends: float) -> str:
+    now = timeutils.utcnow()
+    wanted = Reservation(
+        *(f"r-{next(serial)}", "project-1", "user-1", "course", ReservationStatus.PENDING),
+        *(request.to_dict(), now + begins * HOUR, now + ends * HOUR, now),
+    )
+    return made.create(wanted, request).id
+
+
+def within(claims: Claims, reservation_id: str, request: Request) -> Lease:
+    return claims.claim(new_lease(request).with_(reservation_id=reservation_id), request)
+
+
+def memory(cloud: Database) -> dict[str, tuple[int, int]]:
+    """UUID -> MiB that leases have, and MiB that reservations keep."""
+    with cloud.read() as session:
+        found = session.scalars(select(models.GpuRow))
+        return {gpu.uuid: (gpu.used_mb, gpu.reserved_mb) for gpu in found}
+
+
+def shown(cloud: Database, reservation_id: str) -> Reservation:
+    with cloud.reading() as connection:
+        return rows.get(connection, reservation_id)
+
+
+def test_what_is_reserved_for_later_may_be_used_until_then(cloud, made, claims):
+    reserve(made, Request(2), 3, 5)
+    made.audit()
+    assert memory(cloud) == {"a0": (0, 0), "a1": (0, 0)}
+    claims.claim(new_lease(Request(2)), Request(2))
+
+
+def test_reservations_that_overlap_never_get_the_same_gpu(made):
+    reserve(made, Request(2), 3, 5)
+    with pytest.raises(exceptions.NoCapacity, match="kept for reservations"):
+        reserve(made, Request(1), 4, 6)
+    reserve(made, Request(1), 5, 6)
+
+
+def test_what_it_keeps_is_claimed_by_nobody_else(cloud, made, claims):
+    reserve(made, Request(1), 0.5, 2)
+    made.audit()
+    assert sorted(memory(cloud).values()) == [(0, 0), (0, 4000)]
+    claims.claim(new_lease(PART), PART)
+    with pytest.raises(exceptions.NoCapacity) as refusal:
+        claims.claim(new_lease(PART), PART)
+    assert {"filter": "reservation", "gpus": 1} in refusal.value.facts["details"]["filters"]
+
+
+def test_what_leases_use_is_kept_as_soon_as_they_return_it(cloud, made, claims):
+    lease = claims.claim(new_lease(Request(2)), Request(2))
+    reservation_id = reserve(made, Request(2), 0.5, 2)
+    made.audit()
+    assert [share.kept for share in shown(cloud, reservation_id).shares] == [False, False]
+    claims.returns.release(lease.id)
+    made.audit()
+    assert memory(cloud) == {"a0": (0, 4000), "a1": (0, 4000)}
+
+
+def test_a_claim_of_another_process_that_has_not_seen_the_reservation_is_overtaken(cloud, made):
+    other = open_claims(cloud)
+    other.check(PART)
+    reserve(made, Request(2), 0.5, 2)
+    made.audit()
+    with pytest.raises(exceptions.NoCapacity):
+        other.claim(new_lease(PART), PART)
+
+
+@pytest.mark.parametrize("request_", [Request(1), PART], ids=["whole GPUs", "shares"])
+def test_its_project_launches_in_it_and_returns_to_it(cloud, made, claims, request_):
+    size = request_.memory_mb or 4000
+    reservation_id = reserve(made, request_.with_(count=2), 0, 2)
+    made.audit()
+    assert shown(cloud, reservation_id).status == ReservationStatus.ACTIVE
+
+    first, second = (within(claims, reservation_id, request_) for _ in range(2))
+    assert sum(used for used, _ in memory(cloud).values()) == 2 * size
+    assert sum(kept for _, kept in memory(cloud).values()) == 0
+    with pytest.raises((exceptions.NoCapacity, exceptions.NeverFits)):
+        within(claims, reservation_id, request_)
+
+    claims.returns.release(first.id)
+    assert sum(kept for _, kept in memory(cloud).values()) == size
+    within(claims, reservation_id, request_)
+    assert {share.lease_id for share in shown(cloud, reservation_id).shares} >= {second.id}
+
+
+def test_others_do_not_launch_in_it(made, claims):
+    reservation_id = reserve(made, Request(1), 0, 2)
+    made.audit()
+    foreign = new_lease(Request(1)).with_(reservation_id=reservation_id, project_id="other")
+    with pytest.raises(exceptions.NotFound):
+        claims.claim(foreign, Request(1))
+
+
+def test_nobody_launches_in_it_before_its_beginning(made, claims):
+    reservation_id = reserve(made, Request(1), 0.5, 2)
+    made.audit()
+    with pytest.raises(exceptions.ReservationNotActive):
+        within(claims, reservation_id, Request(1))
+
+
+def test_a_lease_in_it_has_the_size_that_was_reserved(made, claims):
+    reservation_id = reserve(made, PART, 0, 2)
+    made.audit()
+    with pytest.raises(exceptions.BadRequest):
+        within(claims, reservation_id, Request(1, "shared", 1000))
+
+
+def end(cloud: Database, made: Reservations, reservation_id: str) -> None:
+    """Let its end have come."""
+    past = timeutils.utcnow() - datetime.timedelta(seconds=1)
+    with cloud.write() as session:
+        row = session.get(models.ReservationRow, reservation_id)
+        row.start_at, row.end_at = past - HOUR, past
+    made.audit()
+
+
+@pytest.mark.parametrize("how", ["its end", "its cancellation"])
+def test_after_it_everybody_gets_what_it_kept_and_its_leases_go_on(cloud, made, claims, how):
+    reservation_id = reserve(made, Request(2), 0, 2)
+    made.audit()
+    lease = within(claims, reservation_id, Request(1))
+    if how == "its end":
+        end(cloud, made, reservation_id)
+    else:
+        made.cancel(reservation_id)
+    assert shown(cloud, reservation_id).status not in ("PENDING", "ACTIVE")
+    assert sorted(memory(cloud).values()) == [(0, 0), (4000, 0)]
+    claims.returns.release(lease.id)
+    assert memory(cloud) == {"a0": (0, 0), "a1": (0, 0)}
+
+
+def test_a_claim_without_a_reservation_executes_no_statement_more(cloud, made, claims):
+    def statements() -> int:
+        executed: list[str] = []
+
+        def note(connection, cursor, statement, *_) -> None:
+            executed.append(statement)
+
+        event.listen(cloud.engine, "before_cursor_execute", note)
+        lease = claims.claim(new_lease(PART), PART)
+        claims.returns.release(lease.id)
+        event.remove(cloud.engine, "before_cursor_execute", note)
+        assert not any("reserv" in one and "FROM reserv" in one for one in executed)
+        return len(executed)
+
+    statements()
+    before = statements()
+    reserve(made, Request(1), 0.5, 2)
+    made.audit()
+    statements()
+    assert statements() == before
