@@ -85,7 +85,7 @@ def _host(request: ApiRequest, session: orm.Session, host: models.HostRow) -> di
         "gpu_address": host.gpu_address,
         "gpus": len(host.gpus),
         "memory_mb": sum(gpu.memory_mb for gpu in host.gpus),
-        "free_mb": sum(gpu.memory_mb - gpu.used_mb for gpu in offered),
+        "free_mb": sum(gpu.memory_mb - gpu.used_mb - gpu.reserved_mb for gpu in offered),
         "compute": host.endpoint is not None,
         "disabled": host.disabled,
         "disabled_reason": host.disabled_reason,

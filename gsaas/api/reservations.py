@@ -32,7 +32,8 @@ def create(request: ApiRequest) -> ApiResponse:
         raise exceptions.BadRequest(
             reason=f"the reservation would end at {iso(end)}, before it begins at {iso(start)}"
         )
-    limits.check(service.limits.of(request.project_id), limits.NOTHING, amounts_at_least(wanted))
+    quota = service.limits.of(request.project_id)
+    limits.check(quota, limits.NOTHING, amounts_at_least(wanted))
     reservation_id = str(uuid.uuid4())
     created = service.claims.reservations.create(
         Reservation(
@@ -48,6 +49,7 @@ def create(request: ApiRequest) -> ApiResponse:
         ),
         wanted,
         at_most=service.conf.quotas.reservations,
+        quota=quota,
     )
     location = request.link(f"{PATH}/{reservation_id}")["href"]
     return ApiResponse(201, {"reservation": _shown(request, created)}, {"Location": location})

@@ -165,17 +165,19 @@ def hosts_of(session: Session, uuids: Collection[str]) -> dict[str, str]:
 def totals(session: Session) -> dict[str, int]:
     """Return the totals of the cloud: the numbers of `gpus` and of their `hosts`, and `memory_mb` (MiB).
 
-    `free_mb` (MiB) and `idle` (GPUs that no lease claims) do not count GPUs that are disabled or withdrawn.
+    `free_mb` (MiB) and `idle` (GPUs that no lease claims) do not count GPUs that are disabled or withdrawn, nor what is
+    kept for reservations.
     """
     on_offer = and_(
         GpuRow.disabled.is_(False), GpuRow.withdrawn_reason.is_(None), HostRow.disabled.is_(False)
     )
+    taken = GpuRow.used_mb + GpuRow.reserved_mb
     row = session.execute(
         select(
             func.count().label("gpus"),
             func.sum(GpuRow.memory_mb).label("memory_mb"),
-            func.sum(case((on_offer, GpuRow.memory_mb - GpuRow.used_mb), else_=0)).label("free_mb"),
-            func.sum(case((and_(on_offer, GpuRow.used_mb == 0), 1), else_=0)).label("idle"),
+            func.sum(case((on_offer, GpuRow.memory_mb - taken), else_=0)).label("free_mb"),
+            func.sum(case((and_(on_offer, taken == 0), 1), else_=0)).label("idle"),
             func.count(distinct(GpuRow.host_name)).label("hosts"),
         ).join_from(GpuRow, HostRow)
     ).one()

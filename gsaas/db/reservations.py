@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
 
 from gsaas import exceptions
 from gsaas.db.database import OvertakenError
@@ -28,6 +28,11 @@ from gsaas.db.models import (
 from gsaas.db.pool_versions import ONLY
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus, ReservedShare
+
+OVER_KEPT = 100
+"""Reservations of a project that stay stored after they are over, so that nobody can fill the database with them."""
+_AT_ONCE = 500
+"""Rows that one statement names; databases limit the parameters of a statement."""
 
 _RESERVATIONS, _SHARES = table_of(ReservationRow), table_of(ReservedShareRow)
 _GPUS, _VERSIONS = table_of(GpuRow), table_of(PoolVersionRow)
@@ -76,6 +81,19 @@ def store(connection: Connection, reservation: Reservation) -> None:
     )
     rows = [{"reservation_id": reservation.id, **vars(share)} for share in reservation.shares]
     connection.execute(insert(_SHARES), rows)
+
+
+def forget_old(connection: Connection, project_id: str) -> None:
+    """Delete the reservations of a project that are over, but for the newest `OVER_KEPT`."""
+    over = select(_RESERVATIONS.c.id).where(
+        _RESERVATIONS.c.project_id == project_id, _RESERVATIONS.c.status.not_in(LIVE)
+    )
+    newest_first = (_RESERVATIONS.c.created_at.desc(), _RESERVATIONS.c.id)
+    # MariaDB takes no LIMIT in the sub-query of an IN, so the ids are read first.
+    ids = list(connection.scalars(over.order_by(*newest_first).offset(OVER_KEPT).limit(_AT_ONCE)))
+    if ids:
+        connection.execute(delete(_SHARES).where(_SHARES.c.reservation_id.in_(ids)))
+        connection.execute(delete(_RESERVATIONS).where(_RESERVATIONS.c.id.in_(ids)))
 
 
 def get(

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from gsaas import exceptions
@@ -18,6 +18,7 @@ from gsaas.gpgpums import reservations
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.gpgpums.wait_queue import end_each
+from gsaas.limits import base as limits
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
@@ -58,19 +59,20 @@ class Reservations:
         request: Request,
         policy_name: str | None = None,
         at_most: int = UNLIMITED,
+        quota: limits.Amounts = limits.NO_LIMITS,
     ) -> Reservation:
         """Place *wanted*, which has no shares yet, and store it. Return it as it is stored.
 
-        Raises `QuotaExceeded` if its project would have more than *at_most*; `NoCapacity` or `NeverFits` if it does
-        not fit beside the reservations that overlap it; `UnknownPolicy`; `PolicyNotAllowed`; `ClaimConflict` if other
-        transactions were faster each time.
+        Raises `QuotaExceeded` if its project would have more than *at_most* reservations, or *quota* in all of them
+        together; `NoCapacity` or `NeverFits` if it does not fit beside the reservations that overlap it;
+        `UnknownPolicy`; `PolicyNotAllowed`; `ClaimConflict` if other transactions were faster each time.
         """
 
         def write(_: bool) -> Reservation:
             with self._database.writing() as connection:
                 rows.prepare_placing(connection)
             return self._scheduler.with_pool(
-                lambda: self._create(wanted, request, policy_name, at_most)
+                lambda: self._create(wanted, request, policy_name, at_most, quota)
             )
 
         return retry(self._attempts, write)
@@ -100,7 +102,12 @@ class Reservations:
         end_each(near, lambda one: retry(self._attempts, lambda _: self._keep(one)))
 
     def _create(
-        self, wanted: Reservation, request: Request, policy_name: str | None, at_most: int
+        self,
+        wanted: Reservation,
+        request: Request,
+        policy_name: str | None,
+        at_most: int,
+        quota: limits.Amounts,
     ) -> Reservation:
         with self._database.writing() as connection:
             rows.begin_placing(connection)
@@ -122,8 +129,12 @@ class Reservations:
                 ReservedShare(position, share.gpu_uuid, share.memory_mb)
                 for position, share in enumerate(answer.shares)
             )
+            own = [one for one in others if one.project_id == wanted.project_id]
+            reserved = _amounts(share for one in own for share in one.shares)
+            limits.check(quota, reserved, _amounts(shares))
             placed = replace(wanted, status=ReservationStatus.PENDING, shares=shares)
             rows.store(connection, placed)
+            rows.forget_old(connection, wanted.project_id)
         return placed
 
     def _is_ended(self, reservation_id: str) -> bool:
@@ -160,3 +171,9 @@ class Reservations:
             }
             rows.keep(connection, found, reservations.to_keep(found, gpus), gpus)
         return True
+
+
+def _amounts(shares: Iterable[ReservedShare]) -> limits.Amounts:
+    """Return what reservations have of each limited resource; they have no leases until these are launched."""
+    sizes = [share.memory_mb for share in shares]
+    return {"cgpus": len(sizes), "gpu_memory_mb": sum(sizes), "leases": 0}

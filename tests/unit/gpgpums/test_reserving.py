@@ -11,6 +11,7 @@ from oslo_utils import timeutils
 from sqlalchemy import event, select
 
 from gsaas import exceptions
+from gsaas.db import gpus as gpu_rows
 from gsaas.db import models
 from gsaas.db import reservations as rows
 from gsaas.db.database import Database
@@ -202,3 +203,42 @@ def test_a_claim_without_a_reservation_executes_no_statement_more(cloud, made, c
     made.audit()
     statements()
     assert statements() == before
+
+
+def test_all_reservations_of_a_project_together_are_within_its_quota(cloud, made):
+    quota = {"cgpus": 3, "gpu_memory_mb": -1, "leases": 1}
+    now = timeutils.utcnow()
+
+    def attempt(project: str, begins: int) -> None:
+        wanted = Reservation(
+            *(f"r-{next(serial)}", project, "user-1", "course", ReservationStatus.PENDING),
+            *(Request(2).to_dict(), now + begins * HOUR, now + (begins + 1) * HOUR, now),
+        )
+        made.create(wanted, Request(2), quota=quota)
+
+    attempt("project-1", 2)
+    with pytest.raises(exceptions.QuotaExceeded, match="2 cGPUs asked for, 2 of at most 3 in use"):
+        attempt("project-1", 5)
+    attempt("project-2", 5)
+
+
+def test_of_reservations_that_are_over_a_project_has_the_newest_only(cloud, made, monkeypatch):
+    monkeypatch.setattr(rows, "OVER_KEPT", 2)
+    first, *others = [reserve(made, PART, hour, hour + 1) for hour in range(2, 6)]
+    for reservation in (first, *others):
+        made.cancel(reservation)
+    live = reserve(made, PART, 2, 3)
+    with cloud.reading() as connection:
+        over = rows.of_project(connection, "project-1", [ReservationStatus.CANCELLED])
+        assert {one.id for one in over} == set(others[1:])
+        assert [one.id for one in rows.live(connection)] == [live]
+        kept = connection.execute(select(models.ReservedShareRow.reservation_id)).scalars()
+        assert set(kept) == {*others[1:], live}
+
+
+def test_what_is_kept_is_not_free(cloud, made):
+    reserve(made, PART, 0.5, 2)
+    made.audit()
+    with cloud.read() as session:
+        totals = gpu_rows.totals(session)
+    assert (totals["free_mb"], totals["idle"]) == (5000, 1)
