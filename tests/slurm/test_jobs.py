@@ -221,8 +221,17 @@ def test_a_job_that_slurm_ends_without_an_epilog_leaves_nothing(site: Site) -> N
     until(lambda: site.slurm.programs("prolog-slurmctld", job), "the job to be prepared")
     written = time.time()
     site.slurm.run("scontrol", "update", f"JobId={job}", "Comment=changed")
-    until(lambda: (state / "job_state").stat().st_mtime > written, "slurmctld to save its state")
-    shutil.copytree(state, saved)
+
+    def copied() -> bool:
+        shutil.rmtree(saved, ignore_errors=True)
+        try:
+            complete = (state / "job_state").stat().st_mtime > written
+            shutil.copytree(state, saved)
+        except OSError:  # slurmctld is just writing
+            return False
+        return complete
+
+    until(copied, "slurmctld to save its state")
     site.cloud.process.send_signal(signal.SIGCONT)
     until(lambda: site.slurm.step_processes(job), "the job to run")
     site.slurm.kill("slurmctld")
