@@ -32,7 +32,8 @@ def test_a_lease_gets_another_name_and_keeps_the_rest(world):
     before = world.launch("member")
     after = change(world, before["id"], name="training").json["lease"]
     assert after["updated_at"] > before["updated_at"]
-    newer = {"idle_since": None, "reading": None}  # which the launch did not ask for
+    # The launch did not ask for these.
+    newer = dict.fromkeys(("idle_since", "reading", "reclaim_at", "reservation"))
     expected = before | {"name": "training", "updated_at": None} | newer
     assert after | {"updated_at": None} == expected
     found = world.call("member", "GET", "/v1/leases?name=training").json["leases"]
