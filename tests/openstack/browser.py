@@ -38,7 +38,13 @@ class Browser:
     """One window."""
 
     def __init__(self, base: str, profile: Path) -> None:
-        self._base = base
+        self._base, self._profile = base, profile
+        self._sessions = 0
+        self.driver = self._started()
+
+    def _started(self) -> webdriver.Chrome:
+        """Start Chromium with a profile that nobody has used."""
+        self._sessions += 1
         options = webdriver.ChromeOptions()
         options.binary_location = "/usr/bin/chromium"
         for word in (
@@ -48,21 +54,25 @@ class Browser:
             "--disable-gpu",
             "--force-prefers-reduced-motion",
             f"--window-size={SIZE[0]},{SIZE[1]}",
-            f"--user-data-dir={profile}",
+            f"--user-data-dir={self._profile / str(self._sessions)}",
         ):
             options.add_argument(word)
-        self.driver = webdriver.Chrome(
+        driver = webdriver.Chrome(
             options=options, service=webdriver.ChromeService("/usr/bin/chromedriver")
         )
-        self.driver.set_page_load_timeout(PATIENCE)
+        driver.set_page_load_timeout(PATIENCE)
+        return driver
 
     def close(self) -> None:
         self.driver.quit()
 
     def login(self, user: str, password: str) -> None:
-        """Log in with an empty session."""
-        self.driver.get("about:blank")  # no page is left that asks with the old cookies
-        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        """Log in, in a Chromium of its own.
+
+        Horizon sends the session's cookie with every answer; a late one to the former user would bring it back.
+        """
+        self.driver.quit()
+        self.driver = self._started()
         self.driver.get(f"{self._base}/auth/login/")
         self.fill("username", user)
         self.fill("password", password)
