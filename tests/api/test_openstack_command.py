@@ -239,6 +239,30 @@ def test_requests_wait_in_the_queue(user):
     assert (row["Name"], row["Attended"]) == ("first", False)
 
 
+def test_cgpus_are_reserved_and_launched_in_the_reservation(user):
+    words = ("gpu", "reservation")
+    wanted = ("--cgpus", "2", "--memory", "64", "--end", "2040-01-31T17:00:00Z")
+    made = user.read(*words, "create", "course", *wanted, "--start", "2040-01-31")
+    assert (made["name"], made["status"], made["cgpus"], made["kept"]) == (
+        "course",
+        "PENDING",
+        2,
+        0,
+    )
+    assert made["start"].startswith("2040-01-31T00:00:00")
+    assert [row["ID"] for row in user.read(*words, "list")] == [made["id"]]
+    assert user.read(*words, "show", made["id"]) == made
+    create = ("gpu", "lease", "create", "--no-server", "--reservation", made["id"])
+    assert "launched in it from 2040-01-31" in user.refused(*create, "--memory", "64")
+    assert "1 of 2 reservations could not be cancelled" in user.refused(
+        *words, "delete", "no-such-reservation", made["id"]
+    )
+    assert user.read(*words, "list") == []
+    assert [row["Status"] for row in user.read(*words, "list", "--status", "cancelled")] == [
+        "CANCELLED"
+    ]
+
+
 def test_tenants_see_totals_and_are_told_so(user):
     for noun in (("gpu",), ("gpu", "host")):
         status, out, err = user.type(*noun, "list", "-f", "value")

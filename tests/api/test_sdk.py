@@ -267,3 +267,18 @@ def test_requests_are_for_the_newest_microversion_that_both_sides_know(user, gpu
 
 def test_the_sdk_knows_the_newest_microversion():
     assert NEWEST == microversions.NEWEST
+
+
+def test_a_reservation_from_its_creation_to_its_end(gpus, admin):
+    made = gpus.create_reservation(
+        cgpus=SHARED, start="2040-01-31", end="2040-02-01", name="course"
+    )
+    assert (made.name, made.status, made.cgpus["memory_mb"]) == ("course", "PENDING", 64)
+    assert gpus.get_reservation(made.id).end == made.end
+    assert [one.id for one in gpus.reservations()] == [made.id]
+    assert [one.id for one in admin.reservations(all_projects=True)] == [made.id]
+    gpus.delete_reservation(made)
+    assert list(gpus.reservations()) == []
+    assert [one.id for one in gpus.reservations(status="CANCELLED")] == [made.id]
+    with pytest.raises(exceptions.NotFoundException):
+        gpus.get_reservation("no-such-reservation")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a request for cGPUs, as `openstack gpu lease create` and `openstack gpu check create` have them."""
+"""The options of a request for cGPUs, as `openstack gpu lease create` and other commands have them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from osc_lib import exceptions
 from gsaasclient.osc.command import positive
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add them to *parser*."""
+def add_options(parser: argparse.ArgumentParser, *, of_reservation: bool = False) -> None:
+    """Add them to *parser*; without those that a reservation does not have, if it is for one."""
     parser.add_argument(
         "--cgpus", metavar="<number>", type=positive, default=1, help="how many cGPUs (default: 1)"
     )
@@ -25,15 +25,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", metavar="<MiB>", type=positive, help="MiB of GPU memory of each shared cGPU"
     )
-    parser.add_argument(
-        "--locality",
-        choices=("any", "local", "remote"),
-        help="any (default): on any host; local: the VM runs on the host that has all its GPUs; remote: on a host "
-        "that has none of them",
-    )
-    parser.add_argument(
-        "--policy", metavar="<policy>", help="how GPUs are chosen: one of openstack gpu policy list"
-    )
+    if of_reservation:
+        parser.set_defaults(locality=None, policy=None)
+    else:
+        _add_placement_options(parser)
     parser.add_argument(
         "--gpu-model",
         metavar="<text>",
@@ -50,6 +45,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="any (default): on any GPU hosts; one: all on one GPU host; spread: each on another GPU host",
     )
     parser.add_argument("--host", metavar="<host>", help="only GPUs of this GPU host")
+
+
+def _add_placement_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--locality",
+        choices=("any", "local", "remote"),
+        help="any (default): on any host; local: the VM runs on the host that has all its GPUs; remote: on a host "
+        "that has none of them",
+    )
+    parser.add_argument(
+        "--policy", metavar="<policy>", help="how GPUs are chosen: one of openstack gpu policy list"
+    )
 
 
 def from_options(args: argparse.Namespace) -> dict[str, Any]:

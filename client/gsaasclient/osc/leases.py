@@ -86,6 +86,7 @@ SHOWN = (
     Column("server_id", _of("server", "id")),
     Column("server_host", _of("server", "host")),
     Column("consumer", lambda lease: DictColumn(lease.consumer or {})),
+    Column("reservation", lambda lease: lease.reservation),
     Column("priority", lambda lease: lease.priority),
     Column("queue", lambda lease: DictColumn(lease.queue or {})),
     Column("queued_at", lambda lease: lease.queued_at),
@@ -190,6 +191,11 @@ class CreateLease(ShowOne, LeaseCommand):
             help="priority in the queue (default: 0); above 0 for administrators",
         )
         parser.add_argument(
+            "--reservation",
+            metavar="<reservation>",
+            help="launch in this reservation of your project (its ID)",
+        )
+        parser.add_argument(
             "--wait", action="store_true", help="return when the lease can be used, or has failed"
         )
         return parser
@@ -213,7 +219,7 @@ class CreateLease(ShowOne, LeaseCommand):
         request["server"] = None if args.no_server else server
         if consumer:
             request["consumer"] = consumer
-        for name in ("name", "priority", "keepalive"):
+        for name in ("name", "priority", "keepalive", "reservation"):
             if getattr(args, name) is not None:
                 request[name] = getattr(args, name)
         if args.queue != 0:

@@ -62,6 +62,8 @@ class Lease(Resource):
     remoting = resource.Body("remoting")
     server = resource.Body("server", type=dict)
     """In a request: Nova's fields of a server; None for a lease without a VM."""
+    reservation = resource.Body("reservation")
+    """The id of the reservation that it was launched in."""
     status = resource.Body("status")
     timings = resource.Body("timings", type=dict)
     updated_at = resource.Body("updated_at")

@@ -2,8 +2,8 @@
 """`connection.gpu_scheduling`: one method for each operation of the API.
 
 Lists are generators that read page by page. Errors are the SDK's exceptions, with the API's sentence as their message;
-`gsaasclient.sdk.api_error` returns the rest of what the API says. A method that takes a lease, GPU, host or policy
-takes it or its id.
+`gsaasclient.sdk.api_error` returns the rest of what the API says. A method that takes a lease, GPU, host,
+reservation or policy takes it or its id.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gsaasclient.sdk.hosts import Host
 from gsaasclient.sdk.leases import ENDED, Lease
 from gsaasclient.sdk.policies import Policy
 from gsaasclient.sdk.queue import Place
+from gsaasclient.sdk.reservations import Reservation
 from gsaasclient.sdk.usage import Limits, Usage
 
 UUID_LENGTH = 36
@@ -91,7 +92,7 @@ class Proxy(proxy.Proxy):
 
         *fields* are those of `POST /v1/leases`: `cgpus`, such as `{"count": 2, "mode": "shared", "memory_mb": 2048}`;
         `server`, Nova's fields of a server, None for a lease without a VM; `name`, `wait`, `priority`, `consumer`,
-        `keepalive`. Raises `ConflictException` if the request does not fit.
+        `keepalive`, `reservation`. Raises `ConflictException` if the request does not fit.
         """
         return self._create(Lease, **fields)
 
@@ -203,6 +204,28 @@ class Proxy(proxy.Proxy):
     def queue(self, **query: Any) -> Iterator[Place]:
         """Yield the project's requests in the queue, for administrators all of them, in the order of their turns."""
         return self._list(Place, **query)
+
+    def reservations(self, **query: Any) -> Iterator[Reservation]:
+        """Yield the project's reservations that are not over, the earliest first; *query*: `status`, `all_projects`."""
+        return self._list(Reservation, **_query(query))
+
+    def get_reservation(self, reservation: str | Reservation) -> Reservation:
+        """Return a reservation by its id. Raises `NotFoundException`."""
+        return self._get(Reservation, reservation)
+
+    def create_reservation(self, **fields: Any) -> Reservation:
+        """Reserve cGPUs for a time to come, and return the reservation.
+
+        *fields* are those of `POST /v1/reservations`: `cgpus`, `end`, and if wanted `start` and `name`. A lease is
+        launched in it by `create_lease` with its id as `reservation`. Raises `ConflictException` if it does not fit.
+        """
+        return self._create(Reservation, **fields)
+
+    def delete_reservation(
+        self, reservation: str | Reservation, ignore_missing: bool = True
+    ) -> None:
+        """Cancel a reservation; the leases that were launched in it go on."""
+        self._delete(Reservation, reservation, ignore_missing=ignore_missing)
 
     def policies(self) -> Iterator[Policy]:
         """Yield the scheduling policies."""
