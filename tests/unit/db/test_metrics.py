@@ -134,7 +134,7 @@ def test_leases_whose_gpus_fail_or_are_silent_are_degraded(database):
 
 def test_the_longest_wait_is_that_of_the_first_in_the_queue(database):
     now = timeutils.utcnow()
-    for name, minutes in (("first", 60), ("second", 1)):
+    for name, minutes in (("first", 61), ("second", 1)):
         at = now - datetime.timedelta(minutes=minutes)
         add(database, rows.lease(name, status="QUEUED", queued_at=at))
     add(database, rows.lease("served", queued_at=rows.second(1)))
