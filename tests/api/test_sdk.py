@@ -55,6 +55,12 @@ def test_the_endpoint_can_be_configured(user):
     assert connection.gpu_scheduling.get_totals().hosts == 2
 
 
+def test_who_waits_for_a_lease_that_is_active_already_knows_all_of_it(gpus):
+    lease = alloc(gpus)
+    assert (lease.status, lease.events) == ("ACTIVE", None)
+    assert gpus.wait_for_lease(lease).events[0]["event"] == "claim"
+
+
 def test_a_lease_from_its_launch_to_its_release(gpus):
     lease = gpus.create_lease(
         name="training",

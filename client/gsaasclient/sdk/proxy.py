@@ -126,10 +126,11 @@ class Proxy(proxy.Proxy):
         return cast("str | None", response.json()["lease"]["kept_until"])
 
     def wait_for_lease(self, lease: Lease, wait: float | None = None, interval: float = 1) -> Lease:
-        """Wait until a lease is ACTIVE, for at most *wait* seconds, and return it.
+        """Wait until a lease is ACTIVE, for at most *wait* seconds, and return all that is known of it.
 
         Raises `ResourceFailure` if it will not become ACTIVE, with its fault, and `ResourceTimeout`.
         """
+        lease = self.get_lease(lease.id)  # the answer to its request lacks its events
         if lease.status in ENDED:
             raise exceptions.ResourceFailure(_failure(lease))
         try:
