@@ -47,7 +47,7 @@ def remains(admin: Connection, tenant: Connection) -> Iterator[Servers]:
     """
     servers = Servers(admin, tenant)
     yield servers
-    for lease in run(TENANT, "list")["leases"]:
+    for lease in run(TENANT, "list"):
         run(TENANT, "-t", f"-id={lease['id']}")
     assert servers.remains() == []
 
