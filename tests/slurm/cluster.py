@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -170,7 +170,12 @@ class Cluster:
 
     def await_idle(self) -> None:
         """Wait until all nodes are up and have no job, and the epilogs of the last ones have ended."""
-        until(lambda: set(self.states().values()) == {"idle"}, "all nodes to be idle", patience=90)
+        until(lambda: not self.not_idle(), self.while_it_says("all nodes to be idle"), patience=90)
+
+    def not_idle(self) -> list[str]:
+        """Return what Slurm says of each node that has a job, or is not up: its name, its state, the reason."""
+        listed = self.run("sinfo", "-h", "-N", "-o", "%N %T %E", check=False).splitlines()
+        return [line for line in listed if line.split()[1] != "idle"] if listed else ["slurmctld"]
 
     def jobs(self) -> dict[int, str]:
         """Return the state of each job that Slurm still knows."""
@@ -197,6 +202,7 @@ class Cluster:
         """Wait until each job has ended, or is held because a slurmstepd of it was killed."""
 
         def ended() -> bool:
+            self.resume_drained()
             listed = self.run("squeue", "-h", "-r", "-t", "all", "-o", "%T|%r").splitlines()
             active = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED")
             # The reason is "launch failed requeued held", or JobHeldAdmin after slurmctld was started again.
@@ -204,7 +210,7 @@ class Cluster:
                 line for line in listed if line.startswith(active) and "held" not in line.lower()
             ]
 
-        until(ended, "all jobs to end", patience=300)
+        until(ended, self.while_it_says("all jobs to end"), patience=300)
 
     def forget_jobs(self, next_job: int) -> None:
         """Have slurmctld, which was killed, start without its jobs, and give *next_job* to the next one."""
@@ -217,9 +223,20 @@ class Cluster:
         until(self.states, "slurmctld to answer")
         path.write_text(before)
 
-    def resume(self, node: str) -> None:
-        """End what Slurm has decided about a node whose slurmstepd was killed."""
-        self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+    def while_it_says(self, what: str) -> Callable[[], str]:
+        """Return a function that names *what* is waited for and says what Slurm has instead."""
+        return lambda: f"{what}, while Slurm has {self.not_idle()} and {self.jobs()}"
+
+    def resume_drained(self) -> None:
+        """Have nodes that Slurm has drained, because a test killed their slurmstepd, take jobs again.
+
+        No prolog and no epilog may be the reason.
+        """
+        for line in self.not_idle():
+            node, *state = line.split(maxsplit=2)
+            if state and state[0].startswith("drain"):
+                assert "prolog" not in line.lower() and "epilog" not in line.lower(), line
+                self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
 
     def step_processes(self, job: int | None = None, node: str | None = None) -> list[int]:
         """Return the pids of the slurmstepd processes of this cluster, or of one *job* or *node* of it."""

@@ -137,9 +137,12 @@ class Site:
         for node in NODES:
             if not self.slurm.runs(node):
                 self.boot(node)
-            if self.slurm.states().get(node, "").startswith("drain"):
-                self.slurm.resume(node)
-        self.slurm.await_idle()
+
+        def idle() -> bool:
+            self.slurm.resume_drained()
+            return not self.slurm.not_idle()
+
+        until(idle, self.slurm.while_it_says("all nodes to be idle"), patience=90)
 
     def restore(self) -> None:
         """End all jobs and have everything run again."""

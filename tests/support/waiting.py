@@ -10,10 +10,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(look: Callable[[], T], what: str = "it", patience: float = 60.0) -> T:
-    """Return what *look* returns as soon as that is true; fail after *patience* seconds."""
+def until(look: Callable[[], T], what: str | Callable[[], str] = "it", patience: float = 60.0) -> T:
+    """Return what *look* returns as soon as that is true; fail after *patience* seconds.
+
+    *what* is waited for; a function is asked once it did not come.
+    """
     deadline = time.monotonic() + patience
     while not (seen := look()):
-        assert time.monotonic() < deadline, f"waited {patience:g} s for {what}; last seen: {seen}"
+        if time.monotonic() >= deadline:
+            name = what if isinstance(what, str) else what()
+            raise AssertionError(f"waited {patience:g} s for {name}; last seen: {seen}")
         time.sleep(0.02)
     return seen
