@@ -38,6 +38,11 @@ PORT = 19000
 """Of the daemons that are started alone; none of a lease has it."""
 BEGINS_WITHIN = 60
 """Milliseconds that `gsaas run` may add to the start of the daemon."""
+CALM = 1.2
+"""Seconds between the end of a daemon and the start of the next one.
+
+systemd holds back mounts for up to a second after five changes of mounts within one, and each daemon has a mount.
+"""
 PAUSE = 0.0002
 """Seconds between two looks whether a daemon listens."""
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
@@ -143,8 +148,11 @@ def _measure(booted: GpuMachine, middleware: Middleware) -> dict[str, list[float
         alone = _Alone(booted)
         for _ in range(ROUNDS + 1):
             taken[PROCESS].append(alone.process())
+            time.sleep(CALM)
             taken[UNIT].append(alone.unit())
+            time.sleep(CALM)
             taken[BEGUN].append(_until_program_begins(booted))
+            time.sleep(CALM)
     return {
         what: found[1:] for what, found in taken.items()
     }  # the first round reads programs from disk
