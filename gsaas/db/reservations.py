@@ -8,12 +8,23 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from gsaas import exceptions
 from gsaas.db.database import OvertakenError
@@ -119,6 +130,15 @@ def get(
 def live(connection: Connection) -> list[Reservation]:
     """Return all reservations that have shares, the earliest first."""
     return _read(connection, _SELECT.where(_is_live()).order_by(_RESERVATIONS.c.start_at))
+
+
+def waiting(connection: Connection, before: datetime.datetime) -> list[str]:
+    """Return the ids of the reservations that begin by *before* and lack some of their shares, the earliest first."""
+    waits = exists().where(
+        _SHARES.c.reservation_id == _RESERVATIONS.c.id, _SHARES.c.kept.is_(False)
+    )
+    query = select(_RESERVATIONS.c.id).where(_is_live(), _RESERVATIONS.c.start_at <= before, waits)
+    return list(connection.scalars(query.order_by(_RESERVATIONS.c.start_at)))
 
 
 def of_project(

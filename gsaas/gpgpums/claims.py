@@ -151,6 +151,7 @@ class Claims:
             client_timeout=client_timeout,
             announce=announce,
             is_client_waiting=is_client_waiting,
+            keep_reserved=lambda: self.reservations.keep(),
         )
         self.returns = Returns(
             database,

@@ -94,12 +94,19 @@ class Reservations:
             now = clock.now(connection)
             live = {one.id: one for one in rows.live(connection)}
         due = [one.id for one in live.values() if status_at(one, now) is ReservationStatus.ENDED]
-        if end_each(due, lambda one: retry(self._attempts, lambda _: self._is_ended(one))):
-            self._advance_queue()
+        ended = end_each(due, lambda one: retry(self._attempts, lambda _: self._is_ended(one)))
         near = [
             one.id for one in live.values() if one.id not in due and now >= one.start - self._notice
         ]
         end_each(near, lambda one: retry(self._attempts, lambda _: self._keep(one)))
+        if ended:  # after the next reservations have had their shares of it
+            self._advance_queue()
+
+    def keep(self) -> None:
+        """Keep what is free of the shares that reservations wait for."""
+        with self._database.reading() as connection:
+            waiting = rows.waiting(connection, clock.now(connection) + self._notice)
+        end_each(waiting, lambda one: retry(self._attempts, lambda _: self._keep(one)))
 
     def _create(
         self,

@@ -109,6 +109,28 @@ def test_what_leases_use_is_kept_as_soon_as_they_return_it(cloud, made, claims):
     assert memory(cloud) == {"a0": (0, 4000), "a1": (0, 4000)}
 
 
+def test_what_a_reservation_waits_for_is_not_given_to_a_lease_in_the_queue(cloud, made, claims):
+    lease = claims.claim(new_lease(Request(2)), Request(2))
+    reserve(made, Request(2), 0.5, 2)
+    made.audit()
+    claims.queue.join(new_lease(PART), PART)
+    claims.returns.release(lease.id)
+    assert memory(cloud) == {"a0": (0, 4000), "a1": (0, 4000)}
+
+
+@pytest.mark.parametrize("how", ["its end", "its cancellation"])
+def test_what_a_reservation_kept_goes_to_the_next_before_the_queue(cloud, made, claims, how):
+    first = reserve(made, Request(2), 0, 0.5)
+    reserve(made, Request(2), 0.5, 2)
+    made.audit()
+    claims.queue.join(new_lease(PART), PART)
+    if how == "its end":
+        end(cloud, made, first)
+    else:
+        made.cancel(first)
+    assert memory(cloud) == {"a0": (0, 4000), "a1": (0, 4000)}
+
+
 def test_a_claim_of_another_process_that_has_not_seen_the_reservation_is_overtaken(cloud, made):
     other = open_claims(cloud)
     other.check(PART)
