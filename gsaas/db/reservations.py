@@ -219,15 +219,16 @@ def give_back(connection: Connection, lease_id: str) -> None:
 
 def drop(connection: Connection, reservation: Reservation) -> None:
     """Keep nothing any more for a reservation whose row is locked. Leases that were launched in it go on."""
+    own = _SHARES.c.reservation_id == reservation.id
+    columns = (_SHARES.c[name] for name in ("gpu_uuid", "memory_mb", "kept", "lease_id"))
     sizes = Counter[str]()
-    for share in reservation.shares:
-        if share.kept and share.lease_id is None:
-            sizes[share.gpu_uuid] += share.memory_mb
-    connection.execute(
-        update(_SHARES)
-        .where(_SHARES.c.reservation_id == reservation.id)
-        .values(kept=False, lease_id=None)
-    )
+    # Read again and locked: a lease that returns its share does not lock the reservation.
+    for uuid, size, kept, lease_id in connection.execute(
+        select(*columns).where(own).with_for_update()
+    ):
+        if kept and lease_id is None:
+            sizes[uuid] += size
+    connection.execute(update(_SHARES).where(own).values(kept=False, lease_id=None))
     for uuid, size in sorted(sizes.items()):
         _reserve(connection, uuid, -size)
 

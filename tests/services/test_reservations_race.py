@@ -6,11 +6,11 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from gsaas import exceptions
 from gsaas.db import gpus, migration, models
@@ -144,3 +144,23 @@ def test_of_many_launches_in_one_reservation_as_many_succeed_as_it_has_cgpus(clo
     assert sum(used for used, _ in memory(clients[0])) == 0
     clients[1].reservations.cancel(reservation_id)
     assert memory(clients[0]) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("server", ["mariadb", "postgresql"], indirect=True)
+def test_what_a_lease_returns_while_its_reservation_is_cancelled_is_kept_by_nobody(cloud):
+    ending, returning = cloud(), cloud()
+    reservation_id = reserve(ending, Request(1))
+    ending.reservations.audit()
+    lease_id = claim(ending, Request(1), reservation_id)
+    with at_once() as pool:
+        release: list[Future[None]] = []
+
+        @event.listens_for(ending.scheduler._database.engine, "before_cursor_execute")
+        def begin_release(_connection, _cursor, statement, *_) -> None:
+            if statement.startswith("UPDATE reserved_shares") and not release:
+                release.append(pool.submit(returning.returns.release, lease_id))
+                wait(release, timeout=1)  # it waits for the cancellation, unless it comes between
+
+        ending.reservations.cancel(reservation_id)
+        release[0].result()
+    assert memory(ending) == [(0, 0), (0, 0)]
