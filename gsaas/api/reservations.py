@@ -70,23 +70,30 @@ def index(request: ApiRequest) -> ApiResponse:
 def show(request: ApiRequest, reservation_id: str) -> ApiResponse:
     """Show a reservation."""
     with request.service.database.reading() as connection:
-        found = _find(request, connection, reservation_id)
+        found = _find(request, connection, reservation_id, rbac.LIST)
     return ApiResponse(200, {"reservation": _shown(request, found)})
 
 
 def delete(request: ApiRequest, reservation_id: str) -> ApiResponse:
     """Cancel a reservation. The leases that were launched in it go on; one that is over stays as it is."""
     with request.service.database.reading() as connection:
-        _find(request, connection, reservation_id)
+        _find(request, connection, reservation_id, rbac.DELETE)
     found = request.service.claims.reservations.cancel(reservation_id)
     return ApiResponse(200, {"reservation": _shown(request, found)})
 
 
-def _find(request: ApiRequest, connection: Connection, reservation_id: str) -> Reservation:
-    """Return a reservation that the caller may see; raises `NotFound`."""
+def _find(
+    request: ApiRequest, connection: Connection, reservation_id: str, rule: str
+) -> Reservation:
+    """Return a reservation that the caller may see and that *rule* allows it to act on.
+
+    Raises `NotFound` or `Forbidden`.
+    """
     all_projects = request.allows(rbac.LIST_ALL_PROJECTS)
     project_id = None if all_projects else request.context.project_id
-    return reservations.get(connection, reservation_id, project_id)
+    found = reservations.get(connection, reservation_id, project_id)
+    request.authorise(rule, {"project_id": found.project_id, "user_id": found.user_id})
+    return found
 
 
 def _shown(request: ApiRequest, reservation: Reservation) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import json
 import pytest
 from oslo_utils import timeutils
 
+from gsaas.api.auth import HEADER
+from gsaas.context import RequestContext
 from gsaas.db import models
 from tests.api.world import World, only_error
 
@@ -59,6 +61,21 @@ def test_a_reservation_is_shown_to_its_project_and_to_nobody_else(world):
         answer = call(world, method, f"/v1/reservations/{reservation_id}", caller="stranger")
         assert answer.status_code == 404
     assert not any(word in json.dumps(one) for word in ("GPU-", "gpu1", "gpu2"))
+
+
+def test_a_service_that_may_see_all_reservations_cancels_none_of_another_project(tmp_path):
+    """Nova's own user is a member of the project of services, in most clouds."""
+
+    def caller(request) -> RequestContext:
+        member = "member" in request.headers[HEADER]
+        project, roles = ("blue", ["member"]) if member else ("services", ["service", "member"])
+        return RequestContext.of(user_id="u", project_id=project, roles=roles)
+
+    world = World.build(tmp_path, authenticate=caller)
+    path = f"/v1/reservations/{reserved(world)}"
+    assert call(world, "GET", path, caller="service").status_code == 200
+    assert call(world, "DELETE", path, caller="service").status_code == 403
+    assert call(world, "GET", path).json["reservation"]["status"] == "PENDING"
 
 
 def test_two_that_do_not_fit_at_once_are_not_both_admitted(world):
