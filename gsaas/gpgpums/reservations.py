@@ -48,16 +48,17 @@ def most_reserved(
     reservations: Sequence[Reservation], start: datetime.datetime, end: datetime.datetime
 ) -> Mapping[str, int]:
     """Return the most MiB that *reservations* have of each GPU at any moment from *start* until before *end*."""
-    overlapping = [one for one in reservations if one.start < end and start < one.end]
-    # Reservations only become more at the beginning of one of them, so no other moment has the most.
+    changes = []
+    for one in reservations:
+        if one.start < end and start < one.end:
+            for share in one.shares:
+                changes.append((max(one.start, start), share.memory_mb, share.gpu_uuid))
+                changes.append((one.end, -share.memory_mb, share.gpu_uuid))
     most: Counter[str] = Counter()
-    for moment in {start, *(one.start for one in overlapping if one.start > start)}:
-        at_once: Counter[str] = Counter()
-        for one in overlapping:
-            if one.start <= moment < one.end:
-                for share in one.shares:
-                    at_once[share.gpu_uuid] += share.memory_mb
-        most |= at_once
+    at_once: Counter[str] = Counter()
+    for _, change, uuid in sorted(changes):  # what ends at a moment, before what begins then
+        at_once[uuid] += change
+        most[uuid] = max(most[uuid], at_once[uuid])
     return most
 
 

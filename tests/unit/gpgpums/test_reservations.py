@@ -98,6 +98,32 @@ def test_whatever_is_admitted_fits_at_every_moment(wished):
         assert all(size <= 8000 for size in at_once.values())
 
 
+@given(st.lists(st.tuples(times, st.integers(1, 4), st.integers(1, 3)), max_size=12), times)
+def test_the_most_that_is_reserved_is_that_of_the_worst_moment(wished, start):
+    made = [reserved(start, start + length, ("GPU-0", size)) for start, length, size in wished]
+    expected = max(
+        sum(size for begins, length, size in wished if begins <= moment < begins + length)
+        for moment in range(start, start + 3)
+    )
+    most = reservations.most_reserved(made, hour(start), hour(start + 3))
+    assert most.get("GPU-0", 0) == expected
+
+
+def test_the_shares_of_a_reservation_are_looked_at_once_however_many_overlap_it():
+    class Shares(tuple):
+        looks = 0
+
+        def __iter__(self):
+            Shares.looks += 1
+            return super().__iter__()
+
+    shares = Shares((ReservedShare(0, "GPU-0", 1),))
+    overlapping = [reserved(begins / 100, 2) for begins in range(50)]
+    made = [Reservation(**{**vars(one), "shares": shares}) for one in overlapping]
+    assert reservations.most_reserved(made, hour(0), hour(1)) == {"GPU-0": 50}
+    assert Shares.looks == 50
+
+
 def test_what_is_free_is_kept_at_once_and_the_rest_once_leases_return_it():
     wanted = reserved(0, 1, ("GPU-0", 4000), ("GPU-0", 4000), ("GPU-1", 8000), ("gone", 1))
     gpus = {gpu.uuid: gpu for gpu in (cloud()[0].with_(used_mb=3000), cloud()[1].with_(used_mb=1))}
