@@ -95,9 +95,7 @@ class Reservations:
             live = {one.id: one for one in rows.live(connection)}
         due = [one.id for one in live.values() if status_at(one, now) is ReservationStatus.ENDED]
         ended = end_each(due, lambda one: retry(self._attempts, lambda _: self._is_ended(one)))
-        near = [
-            one.id for one in live.values() if one.id not in due and now >= one.start - self._notice
-        ]
+        near = [one.id for one in live.values() if one.id not in due and self._lacks(one, now)]
         end_each(near, lambda one: retry(self._attempts, lambda _: self._keep(one)))
         if ended:  # after the next reservations have had their shares of it
             self._advance_queue()
@@ -107,6 +105,12 @@ class Reservations:
         with self._database.reading() as connection:
             waiting = rows.waiting(connection, clock.now(connection) + self._notice)
         end_each(waiting, lambda one: retry(self._attempts, lambda _: self._keep(one)))
+
+    def _lacks(self, reservation: Reservation, now: datetime.datetime) -> bool:
+        """Return whether *reservation* lacks shares that it has to keep by *now*, or the status that it has to have."""
+        keeps = now >= reservation.start - self._notice
+        kept = all(share.kept for share in reservation.shares)
+        return (keeps and not kept) or status_at(reservation, now) != reservation.status
 
     def _create(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import datetime
 import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from oslo_utils import timeutils
@@ -68,6 +70,19 @@ def memory(cloud: Database) -> dict[str, tuple[int, int]]:
     with cloud.read() as session:
         found = session.scalars(select(models.GpuRow))
         return {gpu.uuid: (gpu.used_mb, gpu.reserved_mb) for gpu in found}
+
+
+@contextmanager
+def recorded(cloud: Database) -> Iterator[list[tuple[str, Sequence[object]]]]:
+    """Collect the statements that are executed meanwhile, with their parameters."""
+    executed: list[tuple[str, Sequence[object]]] = []
+
+    def note(connection, cursor, statement, parameters, *_) -> None:
+        executed.append((statement, parameters))
+
+    event.listen(cloud.engine, "before_cursor_execute", note)
+    yield executed
+    event.remove(cloud.engine, "before_cursor_execute", note)
 
 
 def shown(cloud: Database, reservation_id: str) -> Reservation:
@@ -242,6 +257,18 @@ def test_all_reservations_of_a_project_together_are_within_its_quota(cloud, made
     with pytest.raises(exceptions.QuotaExceeded, match="2 cGPUs asked for, 2 of at most 3 in use"):
         attempt("project-1", 5)
     attempt("project-2", 5)
+
+
+def test_an_audit_leaves_alone_what_has_all_that_it_needs(cloud, made):
+    reserve(made, PART, 0, 2)
+    reserve(made, PART, 3, 4)
+    made.audit()
+    before = memory(cloud)
+    with recorded(cloud) as executed:
+        made.audit()
+    assert not any("UPDATE" in statement for statement, _ in executed)
+    assert len(executed) < 5
+    assert memory(cloud) == before
 
 
 def test_of_reservations_that_are_over_a_project_has_the_newest_only(cloud, made, monkeypatch):
