@@ -279,10 +279,12 @@ def _read(connection: Connection, query: Select[Any]) -> list[Reservation]:
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
     columns = (_SHARES.c[name] for name in ReservedShare.__dataclass_fields__)
-    found = select(_SHARES.c.reservation_id, *columns).where(_SHARES.c.reservation_id.in_(ids))
+    all_shares = select(_SHARES.c.reservation_id, *columns).order_by(_SHARES.c.position)
     shares: dict[str, list[ReservedShare]] = defaultdict(list)
-    for owner, *values in connection.execute(found.order_by(_SHARES.c.position)) if ids else ():
-        shares[owner].append(ReservedShare(*values))
+    for first in range(0, len(ids), _AT_ONCE):
+        some = _SHARES.c.reservation_id.in_(ids[first : first + _AT_ONCE])
+        for owner, *values in connection.execute(all_shares.where(some)):
+            shares[owner].append(ReservedShare(*values))
     return [
         Reservation(
             id=row.id,

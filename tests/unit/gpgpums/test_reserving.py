@@ -21,7 +21,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.reserving import Reservations
 from gsaas.objects.lease import Lease
 from gsaas.objects.request import Request
-from gsaas.objects.reservation import Reservation, ReservationStatus
+from gsaas.objects.reservation import Reservation, ReservationStatus, ReservedShare
 from tests.unit.gpgpums.test_claims import new_lease, open_claims, report
 
 HOUR = datetime.timedelta(hours=1)
@@ -269,6 +269,25 @@ def test_an_audit_leaves_alone_what_has_all_that_it_needs(cloud, made):
     assert not any("UPDATE" in statement for statement, _ in executed)
     assert len(executed) < 5
     assert memory(cloud) == before
+
+
+def test_no_statement_has_as_many_parameters_as_there_are_reservations(cloud, made):
+    now = timeutils.utcnow()
+    wanted = [
+        Reservation(
+            *(f"r-{next(serial)}", "project-1", "user-1", "course", ReservationStatus.PENDING),
+            *(PART.to_dict(), now + HOUR, now + 2 * HOUR, now),
+            (ReservedShare(0, "a0", 1),),
+        )
+        for _ in range(1100)
+    ]
+    with cloud.writing() as connection:
+        for one in wanted:
+            rows.store(connection, one)
+    with recorded(cloud) as executed, cloud.reading() as connection:
+        found = rows.live(connection)
+    assert {one.id: one.shares for one in found} == {one.id: one.shares for one in wanted}
+    assert max(len(parameters) for _, parameters in executed) <= 500
 
 
 def test_of_reservations_that_are_over_a_project_has_the_newest_only(cloud, made, monkeypatch):
