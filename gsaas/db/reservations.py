@@ -182,7 +182,11 @@ def keep(
         sizes[share.gpu_uuid] += share.memory_mb
     for uuid, size in sorted(sizes.items()):
         gpu = gpus[uuid]
-        known = (_GPUS.c.generation == gpu.generation, _GPUS.c.used_mb == gpu.used_mb)
+        known = (
+            _GPUS.c.generation == gpu.generation,
+            _GPUS.c.used_mb == gpu.used_mb,
+            _GPUS.c.reserved_mb == gpu.reserved_mb,
+        )
         in_service = (_GPUS.c.disabled.is_(False), _GPUS.c.withdrawn_reason.is_(None))
         if not _reserve(connection, uuid, size, *known, *in_service):
             raise OvertakenError(uuid)
