@@ -221,6 +221,16 @@ def give_back(connection: Connection, lease_id: str) -> None:
         _reserve(connection, uuid, size)
 
 
+def lose(connection: Connection, host: str) -> None:
+    """Keep nothing any more on the GPUs of *host*, whose rows the caller deletes next, and which no lease claims."""
+    # Locked, so that nothing more is kept on them before they are gone.
+    gpus = select(_GPUS.c.uuid).where(_GPUS.c.host_name == host).order_by(_GPUS.c.uuid)
+    uuids = connection.scalars(gpus.with_for_update()).all()
+    if uuids:
+        on_them = update(_SHARES).where(_SHARES.c.gpu_uuid.in_(uuids))
+        connection.execute(on_them.values(kept=False, lease_id=None))
+
+
 def drop(connection: Connection, reservation: Reservation) -> None:
     """Keep nothing any more for a reservation whose row is locked. Leases that were launched in it go on."""
     own = _SHARES.c.reservation_id == reservation.id

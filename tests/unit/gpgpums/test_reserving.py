@@ -14,7 +14,7 @@ from sqlalchemy import event, select
 
 from gsaas import exceptions
 from gsaas.db import gpus as gpu_rows
-from gsaas.db import models
+from gsaas.db import hosts, models
 from gsaas.db import reservations as rows
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
@@ -302,6 +302,21 @@ def test_of_reservations_that_are_over_a_project_has_the_newest_only(cloud, made
         assert [one.id for one in rows.live(connection)] == [live]
         kept = connection.execute(select(models.ReservedShareRow.reservation_id)).scalars()
         assert set(kept) == {*others[1:], live}
+
+
+def test_a_host_that_was_forgotten_comes_back_with_nothing_kept(cloud, made, claims):
+    reservation_id = reserve(made, Request(2), 0, 2)
+    made.audit()
+    with cloud.write() as session:
+        hosts.forget(session, "a", timeout=None, servers_stay=True)
+    assert [share.kept for share in shown(cloud, reservation_id).shares] == [False, False]
+    report(cloud, "a", 4000, 4000)
+    with pytest.raises((exceptions.NoCapacity, exceptions.NeverFits)):
+        within(claims, reservation_id, Request(1))
+    made.audit()
+    within(claims, reservation_id, Request(1))
+    made.cancel(reservation_id)
+    assert sorted(memory(cloud).values()) == [(0, 0), (4000, 0)]
 
 
 def test_what_is_kept_is_not_free(cloud, made):
