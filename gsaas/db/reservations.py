@@ -178,7 +178,8 @@ def keep(
     """Keep these *shares*, which are free on *gpus*; raises `OvertakenError` if one of either has changed."""
     sizes = Counter[str]()
     for share in shares:
-        _change(connection, reservation.id, share, _SHARES.c.kept.is_(False), kept=True)
+        values = {"kept": True, "memory_mb": share.memory_mb}
+        _change(connection, reservation.id, share, _SHARES.c.kept.is_(False), **values)
         sizes[share.gpu_uuid] += share.memory_mb
     for uuid, size in sorted(sizes.items()):
         gpu = gpus[uuid]

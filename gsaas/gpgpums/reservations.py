@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from gsaas.gpgpums.pool import Ordering, Pool
-from gsaas.objects.gpu import Gpu
+from gsaas.objects.gpu import EXCLUSIVE, Gpu
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
 from gsaas.objects.reservation import Reservation, ReservedShare
@@ -66,14 +67,19 @@ def to_keep(reservation: Reservation, gpus: Mapping[str, Gpu]) -> list[ReservedS
     """Return the shares of *reservation* that it does not keep yet and could keep now.
 
     *gpus* are the GPUs of its shares as they are now, by UUID; those that are gone are left out. A whole GPU, which an
-    exclusive request asks for, is kept once no lease has any of it.
+    exclusive request asks for, is kept once no lease has any of it, and as large as it is now: another driver may leave
+    a little more or less of its memory.
     """
+    whole = reservation.cgpus.get("mode") == EXCLUSIVE
     free = {uuid: gpu.free_mb for uuid, gpu in gpus.items()}
     found = []
     for share in reservation.shares:
-        if not share.kept and free.get(share.gpu_uuid, 0) >= share.memory_mb:
-            free[share.gpu_uuid] -= share.memory_mb
-            found.append(share)
+        if share.kept or share.gpu_uuid not in gpus:
+            continue
+        size = gpus[share.gpu_uuid].memory_mb if whole else share.memory_mb
+        if free[share.gpu_uuid] >= size:
+            free[share.gpu_uuid] -= size
+            found.append(replace(share, memory_mb=size))
     return found
 
 

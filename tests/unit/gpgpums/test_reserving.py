@@ -319,6 +319,25 @@ def test_a_host_that_was_forgotten_comes_back_with_nothing_kept(cloud, made, cla
     assert sorted(memory(cloud).values()) == [(0, 0), (4000, 0)]
 
 
+@pytest.mark.parametrize("size", [3990, 4010])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_whole_gpu_stays_one_when_its_driver_finds_other_memory(cloud, made, claims, size, when):
+    reservation_id = reserve(made, Request(2), 0, 2)
+    if when == "before":
+        report(cloud, "a", size, size)
+    made.audit()
+    if when == "after":
+        report(cloud, "a", size, size)
+    lease = within(claims, reservation_id, Request(2))
+    claims.returns.release(lease.id)
+    made.cancel(reservation_id)
+    report(cloud, "a", size, size)
+    with cloud.read() as session:
+        found = [gpu.memory_mb for gpu in session.scalars(select(models.GpuRow))]
+    assert found == [size, size]
+    assert memory(cloud) == {"a0": (0, 0), "a1": (0, 0)}
+
+
 def test_what_is_kept_is_not_free(cloud, made):
     reserve(made, PART, 0.5, 2)
     made.audit()
