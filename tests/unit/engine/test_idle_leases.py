@@ -168,6 +168,24 @@ def test_a_server_that_cannot_be_shelved_keeps_its_gpus_and_is_tried_again(world
     assert len(world.cloud.shelved) == 1
 
 
+def test_a_lease_that_is_used_while_others_are_shelved_keeps_its_gpus(world, monkeypatch):
+    found = [idle(world, launched(world)) for _ in range(2)]
+    look = configured(world, "shelve")
+    look.audit()
+    for lease_id in found:
+        let_the_notice_pass(world, lease_id)
+    shelve = world.cloud.shelve
+
+    def slowly(owner):
+        shelve(owner)
+        for lease_id in found:
+            measure(world, lease_id, datetime.timedelta(0), 50.0)
+
+    monkeypatch.setattr(world.cloud, "shelve", slowly)
+    look.audit()
+    assert len(world.cloud.shelved) == 1
+
+
 def test_a_lease_without_a_server_is_released_instead(world):
     lease_id = world.alloc()
     world.drive(lease_id)
