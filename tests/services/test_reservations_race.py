@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from sqlalchemy import select
 from gsaas import exceptions
 from gsaas.db import gpus, migration, models
 from gsaas.db import reservations as rows
-from gsaas.db.database import Database
+from gsaas.db.database import Database, retried
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.lease import Lease
@@ -26,6 +27,7 @@ from gsaas.objects.reservation import Reservation, ReservationStatus
 pytestmark = pytest.mark.services
 
 CLIENTS = 6
+ROUNDS = 4
 SHARE = Request(1, "shared", 1000)
 HOUR = datetime.timedelta(hours=1)
 serial = itertools.count(1)
@@ -82,6 +84,17 @@ def claim(claims: Claims, request: Request, reservation_id: str | None = None) -
         return None
 
 
+def agree(clients: list[Claims]) -> None:
+    """Return once each client's node of a cluster has what was committed at any other; at once on a single server."""
+    for one in clients:
+        database = one.scheduler._database
+        if database.engine.dialect.name == "mysql":
+            with database.engine.connect() as connection:
+                connection.exec_driver_sql("SET SESSION wsrep_sync_wait = 1")
+                connection.exec_driver_sql("SELECT 1 FROM gpus LIMIT 1")
+                connection.exec_driver_sql("SET SESSION wsrep_sync_wait = 0")
+
+
 def memory(claims: Claims) -> list[tuple[int, int]]:
     with claims.scheduler._database.read() as session:
         found = session.scalars(select(models.GpuRow).order_by(models.GpuRow.uuid))
@@ -115,6 +128,7 @@ def test_what_is_kept_and_what_is_claimed_at_once_never_exceed_a_gpu(cloud):
     with at_once() as pool:
         claimed = [one for each in pool.map(work, range(CLIENTS)) for one in each if one]
     for _ in range(2):
+        agree(clients)
         clients[0].reservations.audit()
     with clients[0].scheduler._database.reading() as connection:
         kept = sum(share.kept for share in rows.get(connection, reservation_id).shares)
@@ -124,10 +138,91 @@ def test_what_is_kept_and_what_is_claimed_at_once_never_exceed_a_gpu(cloud):
     assert sum(used for used, _ in books) == 1000 * len(claimed)
 
 
+def disable(claims: Claims, uuid: str, disabled: bool = True) -> None:
+    @retried
+    def write() -> None:
+        with claims.scheduler._database.write() as session:
+            gpus.set_disabled(session, uuid, disabled)
+
+    write()
+
+
+def live(claims: Claims) -> list[Reservation]:
+    with claims.scheduler._database.reading() as connection:
+        return rows.live(connection)
+
+
+@pytest.mark.parametrize("begins", [0, 5], ids=["kept", "for later"])
+def test_what_moves_while_others_are_reserved_never_exceeds_a_gpu(cloud, begins):
+    clients = [cloud() for _ in range(CLIENTS)]
+    for turn in range(ROUNDS):
+        assert reserve(clients[0], SHARE.with_(count=2), begins)
+        assert reserve(clients[0], SHARE.with_(count=2), begins)
+        clients[0].reservations.audit()
+        agree(clients)
+        disable(clients[0], "GPU-0")
+        agree(clients)
+
+        def work(number: int) -> None:
+            if number % 2:
+                clients[number].reservations.audit()
+            else:
+                reserve(clients[number], SHARE, begins)
+
+        with at_once() as pool:
+            list(pool.map(work, range(CLIENTS)))
+        agree(clients)
+        clients[0].reservations.audit()
+        agree(clients)
+        found = live(clients[0])
+        at_once_on = Counter(share.gpu_uuid for one in found for share in one.shares)
+        assert at_once_on["GPU-1"] == 4, (turn, at_once_on)
+        kept = Counter(s.gpu_uuid for one in found for s in one.shares if s.kept)
+        assert [reserved for _, reserved in memory(clients[0])] == [
+            1000 * kept[f"GPU-{number}"] for number in range(2)
+        ]
+        for one in found:
+            clients[turn % 2].reservations.cancel(one.id)
+            agree(clients)
+        assert memory(clients[0]) == [(0, 0), (0, 0)]
+        disable(clients[0], "GPU-0", False)
+        agree(clients)
+
+
+def test_what_moves_while_leases_claim_and_launch_in_it_never_exceeds_a_gpu(cloud):
+    clients = [cloud() for _ in range(CLIENTS)]
+    reservation_id = reserve(clients[0], SHARE.with_(count=3))
+    clients[0].reservations.audit()
+    agree(clients)
+    disable(clients[0], live(clients[0])[0].shares[0].gpu_uuid)
+    agree(clients)
+
+    def work(number: int) -> list[str | None]:
+        if number % 3 == 0:
+            for _ in range(5):
+                clients[number].reservations.audit()
+            return []
+        within = reservation_id if number % 3 == 1 else None
+        return [claim(clients[number], SHARE, within) for _ in range(3)]
+
+    with at_once() as pool:
+        claimed = [one for each in pool.map(work, range(CLIENTS)) for one in each if one]
+    agree(clients)
+    clients[0].reservations.audit()
+    agree(clients)
+    books = memory(clients[0])
+    [found] = live(clients[0])
+    kept = sum(share.kept and share.lease_id is None for share in found.shares)
+    assert all(used + reserved <= 4000 for used, reserved in books)
+    assert sum(used for used, _ in books) == 1000 * len(claimed)
+    assert sum(reserved for _, reserved in books) == 1000 * kept
+
+
 def test_of_many_launches_in_one_reservation_as_many_succeed_as_it_has_cgpus(cloud):
     clients = [cloud() for _ in range(CLIENTS)]
     reservation_id = reserve(clients[0], SHARE.with_(count=4))
     clients[0].reservations.audit()
+    agree(clients)
     with at_once() as pool:
         launched = [
             lease_id
@@ -135,12 +230,15 @@ def test_of_many_launches_in_one_reservation_as_many_succeed_as_it_has_cgpus(clo
             if lease_id
         ]
         assert len(launched) == 4
+        agree(clients)
         list(
             pool.map(
                 lambda pair: pair[0].returns.release(pair[1]), zip(clients, launched, strict=False)
             )
         )
+    agree(clients)
     assert sum(reserved for _, reserved in memory(clients[0])) == 4000
     assert sum(used for used, _ in memory(clients[0])) == 0
     clients[1].reservations.cancel(reservation_id)
+    agree(clients)
     assert memory(clients[0]) == [(0, 0), (0, 0)]
