@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from oslo_db.exception import DBDuplicateEntry
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
 
 from gsaas import exceptions
+from gsaas.db import changes, clock
 from gsaas.db.database import OvertakenError
 from gsaas.db.models import (
     GpuRow,
@@ -31,7 +33,13 @@ from gsaas.db.models import (
 from gsaas.db.pool_versions import ONLY
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Share
-from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus, ReservedShare
+from gsaas.objects.reservation import (
+    LIVE,
+    Reservation,
+    ReservationEvent,
+    ReservationStatus,
+    ReservedShare,
+)
 
 OVER_KEPT = 100
 """Reservations of a project that stay stored after they are over, so that nobody can fill the database with them."""
@@ -102,6 +110,7 @@ def store(connection: Connection, reservation: Reservation) -> None:
     )
     rows = [{"reservation_id": reservation.id, **vars(share)} for share in reservation.shares]
     connection.execute(insert(_SHARES), rows)
+    _note(connection, reservation.id, ReservationEvent.CREATE, reservation.status)
 
 
 def forget_old(connection: Connection, project_id: str) -> None:
@@ -183,6 +192,8 @@ def set_status(connection: Connection, reservation: Reservation, status: Reserva
     )
     if changed.rowcount != 1:
         raise OvertakenError
+    event = ReservationEvent.END if status not in LIVE else ReservationEvent.START
+    _note(connection, reservation.id, event, status)
 
 
 def keep(
@@ -205,11 +216,14 @@ def keep(
 
 
 def move(
-    connection: Connection, reservation: Reservation, moves: Iterable[tuple[ReservedShare, Share]]
+    connection: Connection,
+    reservation: Reservation,
+    status: ReservationStatus,
+    moves: Collection[tuple[ReservedShare, Share]],
 ) -> None:
     """Move shares of a reservation whose row is locked to other GPUs, where nothing is kept for them yet.
 
-    Raises `OvertakenError` if one of them is not as it was.
+    *status* is what it has by now. Raises `OvertakenError` if one of them is not as it was.
     """
     sizes = Counter[str]()
     for share, to in moves:
@@ -220,6 +234,8 @@ def move(
             sizes[share.gpu_uuid] += share.memory_mb
     for uuid, size in sorted(sizes.items()):
         _reserve(connection, uuid, -size)
+    moved_from = {share.position: share.gpu_uuid for share, _ in moves}
+    _note(connection, reservation.id, ReservationEvent.MOVE, status, moved_from)
 
 
 def take(
@@ -302,6 +318,20 @@ def _change(
     )
     if changed.rowcount != 1:
         raise OvertakenError
+
+
+def _note(
+    connection: Connection,
+    reservation_id: str,
+    event: ReservationEvent,
+    status: str,
+    moved_from: Mapping[int, str] = MappingProxyType({}),
+) -> None:
+    """Note an event for those who are told of it after the commit."""
+    if changes.is_wanted(connection):
+        at = clock.now(connection)
+        change = changes.ReservationChange(reservation_id, event, str(status), at, moved_from)
+        changes.note(connection, change)
 
 
 def _is_live() -> ColumnElement[bool]:

@@ -186,7 +186,7 @@ class Reservations:
                 rows.set_status(connection, found, status)
             moves = self._moves(connection, found, now)
             if moves:
-                rows.move(connection, found, moves)
+                rows.move(connection, found, status, moves)
                 found = rows.get(connection, reservation_id)
             if self._keeps(found, now):
                 self._keep_free(connection, found)

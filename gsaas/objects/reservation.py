@@ -38,6 +38,17 @@ class ReservationStatus(enum.StrEnum):
     CANCELLED = "CANCELLED"
 
 
+class ReservationEvent(enum.StrEnum):
+    """What happens to a reservation that others are told of."""
+
+    CREATE = "create"
+    START = "start"
+    MOVE = "move"
+    """Some of its shares got other GPUs."""
+    END = "end"
+    """It has ended or was cancelled."""
+
+
 LIVE = (ReservationStatus.PENDING, ReservationStatus.ACTIVE)
 """Statuses in which a reservation has shares."""
 
