@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reservations on real database servers: made, kept, used and given back at once by several clients."""
+"""Reservations on real database servers: made, kept, used, moved and given back at once by several clients.
+
+One of the servers is a Galera cluster, with clients at both nodes.
+"""
 
 from __future__ import annotations
 
 import datetime
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -23,6 +26,9 @@ from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from gsaas.objects.reservation import Reservation, ReservationStatus
+from tests.support.databases import Server
+from tests.support.galera import cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.services
 
@@ -33,21 +39,46 @@ HOUR = datetime.timedelta(hours=1)
 serial = itertools.count(1)
 
 
+@pytest.fixture(scope="module")
+def galera() -> Iterator[Sequence[Server]]:
+    with cluster() as nodes:
+        yield nodes
+
+
+@pytest.fixture(params=["sqlite", "mariadb", "postgresql", "galera"])
+def urls(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """An empty database as each of its servers has it: of a cluster, both nodes."""
+    if request.param == "galera":
+        servers = request.getfixturevalue("galera")
+    else:
+        servers = [request.getfixturevalue(f"{request.param}_server")]
+    name = servers[0].unused_name()
+    servers[0].create(name)
+    yield [server.url(name) for server in servers]
+    servers[0].drop(name)
+
+
 @pytest.fixture
-def cloud(database_url: str) -> Iterator[Callable[[], Claims]]:
-    """Makes clients, each with a connection pool and a copy of the GPUs of its own; there are two GPUs of 4000 MiB."""
-    migration.upgrade(database_url)
+def cloud(urls: list[str]) -> Iterator[Callable[[], Claims]]:
+    """Makes clients, each with a connection pool and a copy of the GPUs of its own; there are two GPUs of 4000 MiB.
+
+    Of a cluster, they use the nodes in turn.
+    """
+    migration.upgrade(urls[0])
     opened: list[Database] = []
 
     def client() -> Claims:
-        opened.append(Database.open(database_url))
+        opened.append(Database.open(urls[len(opened) % len(urls)]))
         masked = MaskedAddresses("169.254.71.0/24", 8308)
         return Claims(opened[-1], attempts=50, heartbeat_timeout=3600, masked=masked)
 
-    client()
+    made = [client() for _ in urls]
+    for database in opened:
+        until(lambda database=database: migration.version(database) == migration.head())
     infos = [gpus.GpuInfo(f"GPU-{n}", n, "model", 4000, 8308) for n in range(2)]
     with opened[0].write() as session:
         gpus.register(session, "a", "192.0.2.1", infos)
+    agree(made)
     yield client
     for database in opened:
         database.close()
