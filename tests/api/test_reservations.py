@@ -203,6 +203,13 @@ def test_the_commands_reserve_list_launch_and_cancel(desk):
     assert desk.type("reservations")[1].strip() == "no reservations"
 
 
+def test_the_list_of_the_commands_says_which_reservations_are_degraded(desk):
+    desk.type("reserve", "-ncgpus=8", f"-end={at(5)}")
+    assert "degraded" not in desk.type("reservations")[1]
+    disable(desk.world, sorted(row[0] for row in desk.world.rows()["gpus"])[0])
+    assert "PENDING, degraded" in desk.type("reservations")[1]
+
+
 def test_a_new_reservation_says_how_to_launch_in_it(desk):
     out = desk.type("reserve", "-ncgpus=1", "-mode=shared", "-poolmem=100", f"-end={at(5)}")[1]
     assert "gsaas -l -ncgpus=1 -poolmem=100 -mode=shared -reservation=" in out
