@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides on which GPUs a reservation is placed, and which of its shares it can begin to keep. Pure.
+"""Decides on which GPUs a reservation is placed, which of its shares move, and which it can begin to keep. Pure.
 
 `gsaas.objects.reservation` has the rules.
 """
@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from gsaas.gpgpums.pool import Ordering, Pool
 from gsaas.objects.gpu import EXCLUSIVE, Gpu
-from gsaas.objects.placement import Placement, Refusal
-from gsaas.objects.request import Request
+from gsaas.objects.placement import Placement, Refusal, Share
+from gsaas.objects.request import ONE, SPREAD, Request
 from gsaas.objects.reservation import Reservation, ReservedShare
 
 
@@ -26,11 +26,13 @@ def admit(
     policy: Ordering,
     start: datetime.datetime,
     end: datetime.datetime,
+    *,
+    free_now: bool = False,
 ) -> Placement | Refusal:
     """Return where *policy* places a reservation of *request* from *start* to *end*; a refusal if that is nowhere.
 
     *others* are the reservations that have shares. What leases have claimed counts as free, because nobody knows when
-    they end; GPUs that are withheld now are not used.
+    they end; with *free_now*, only what is free now does. GPUs that are withheld now are not used.
     """
     most = most_reserved(others, start, end)
     then = [
@@ -38,11 +40,73 @@ def admit(
             used_mb=0,
             exclusive=False,
             leases=0,
-            reserved_mb=min(most.get(gpu.uuid, 0), gpu.memory_mb),
+            reserved_mb=max(
+                min(most.get(gpu.uuid, 0), gpu.memory_mb),
+                gpu.memory_mb - gpu.free_mb if free_now else 0,
+            ),
         )
         for gpu in gpus
     ]
     return Pool(then, compute_hosts).propose(request, policy)
+
+
+def lost(reservation: Reservation, gpus: Mapping[str, Gpu]) -> list[ReservedShare]:
+    """Return the shares of *reservation* that no lease has and that are on a GPU that is withheld or gone.
+
+    *gpus* are the GPUs of its shares as they are now, by UUID.
+    """
+    in_service = {uuid for uuid, gpu in gpus.items() if gpu.withheld is None}
+    return [
+        share
+        for share in reservation.shares
+        if share.lease_id is None and share.gpu_uuid not in in_service
+    ]
+
+
+def moves(
+    reservation: Reservation,
+    gpus: Iterable[Gpu],
+    compute_hosts: Collection[str],
+    others: Sequence[Reservation],
+    policy: Ordering,
+    now: datetime.datetime,
+    *,
+    keeps: bool,
+) -> list[tuple[ReservedShare, Share]]:
+    """Return which of the `lost` shares of *reservation* move, and where *policy* places each of them.
+
+    They move one by one, so those stay that fit nowhere. All of a reservation that has to be on one host are placed
+    together, unless some of them are in order: then the others move within that host. *others* are as for `admit`,
+    without *reservation*. One that *keeps* its shares already moves only to what is free *now*: what leases have
+    elsewhere would be no better than what it has.
+    """
+    known = {gpu.uuid: gpu for gpu in gpus}
+    away = lost(reservation, known)
+    shares = [share for share in reservation.shares if share not in away]
+    request = Request.from_dict(reservation.cgpus)
+    together = request.hosts == ONE and not shares
+    found = []
+    for group in [away] if together and away else [[share] for share in away]:
+        hosts = {known[share.gpu_uuid].host for share in shares if share.gpu_uuid in known}
+        answer = admit(
+            [gpu for gpu in known.values() if _suits(gpu.host, hosts, request.hosts)],
+            compute_hosts,
+            [*others, replace(reservation, shares=tuple(shares))],
+            request.with_(count=len(group)),
+            policy,
+            max(reservation.start, now),
+            reservation.end,
+            free_now=keeps,
+        )
+        if isinstance(answer, Refusal):
+            continue
+        for share, to in zip(group, answer.shares, strict=True):
+            found.append((share, to))
+            shares.append(ReservedShare(share.position, to.gpu_uuid, to.memory_mb))
+            if keeps:
+                gpu = known[to.gpu_uuid]
+                known[gpu.uuid] = gpu.reserve(to.memory_mb, generation=gpu.generation)
+    return found
 
 
 def most_reserved(
@@ -110,6 +174,13 @@ def taken_by(reservation: Reservation, placement: Placement) -> list[ReservedSha
         free.remove(found)
         taken.append(found)
     return taken
+
+
+def _suits(host: str, others: Collection[str], hosts: str) -> bool:
+    """Return whether a share may be on *host* if the *others* of its reservation are on these, and *hosts* is asked."""
+    if hosts == ONE:
+        return not others or host in others
+    return hosts != SPREAD or host not in others
 
 
 def _only(gpu: Gpu, memory_mb: int) -> Gpu:

@@ -7,6 +7,7 @@ import datetime
 import json
 
 import pytest
+import sqlalchemy
 from oslo_utils import timeutils
 
 from gsaas.api.auth import HEADER
@@ -164,6 +165,47 @@ def test_the_microversion_before_has_no_reservations(world):
     assert call(world, "POST", "/v1/leases", body, headers=before).status_code == 400
 
 
+def disable(world: World, uuid: str) -> None:
+    body = {"gpu": {"disabled": True}}
+    assert world.call("admin", "PATCH", f"/v1/gpus/{uuid}", body).status_code == 200
+
+
+def test_a_reservation_whose_gpu_is_out_of_service_is_degraded_until_it_has_moved(world):
+    reservation_id = reserved(world, count=8)
+    world.claims.reservations.audit()
+    assert shown(world, reservation_id)["degraded"] is False
+    gpus = sorted(row[0] for row in world.rows()[models.GpuRow.__tablename__])
+    disable(world, gpus[0])
+    world.claims.reservations.audit()
+    one = shown(world, reservation_id)
+    assert (one["degraded"], one["kept"]) == (True, 8)
+    assert "degraded_reasons" not in one
+    path = f"/v1/reservations/{reservation_id}"
+    told = call(world, "GET", path, caller="admin").json["reservation"]["degraded_reasons"]
+    assert len(told) == 1
+    assert gpus[0] in told[0]
+    assert "is disabled" in told[0]
+
+    call(world, "DELETE", path)
+    assert shown(world, reservation_id)["degraded"] is False
+    first = reserved(world, count=1)
+    world.claims.reservations.audit()
+    [uuid] = [
+        row.gpu_uuid
+        for row in rows_of(world, models.ReservedShareRow)
+        if row.reservation_id == first
+    ]
+    disable(world, uuid)
+    assert shown(world, first)["degraded"] is True
+    world.claims.reservations.audit()
+    assert (shown(world, first)["degraded"], shown(world, first)["kept"]) == (False, 1)
+
+
+def rows_of(world: World, kind):
+    with world.database.read() as session:
+        return list(session.scalars(sqlalchemy.select(kind)))
+
+
 def test_the_commands_reserve_list_launch_and_cancel(desk):
     made = desk.read("reserve", "-ncgpus=2", f"-end={at(5)}", "-name=course")
     assert (made["name"], made["cgpus"]["count"]) == ("course", 2)
@@ -176,6 +218,13 @@ def test_the_commands_reserve_list_launch_and_cancel(desk):
     assert shown(desk.world, made["id"])["lease_ids"] == [lease_id]
     assert "CANCELLED" in desk.type("unreserve", made["id"])[1]
     assert desk.type("reservations")[1].strip() == "no reservations"
+
+
+def test_the_list_of_the_commands_says_which_reservations_are_degraded(desk):
+    desk.type("reserve", "-ncgpus=8", f"-end={at(5)}")
+    assert "degraded" not in desk.type("reservations")[1]
+    disable(desk.world, sorted(row[0] for row in desk.world.rows()["gpus"])[0])
+    assert "PENDING, degraded" in desk.type("reservations")[1]
 
 
 def test_a_new_reservation_says_how_to_launch_in_it(desk):

@@ -344,3 +344,73 @@ def test_what_is_kept_is_not_free(cloud, made):
     with cloud.read() as session:
         totals = gpu_rows.totals(session)
     assert (totals["free_mb"], totals["idle"]) == (5000, 1)
+
+
+def disable(cloud: Database, uuid: str, disabled: bool = True) -> None:
+    with cloud.write() as session:
+        gpu_rows.set_disabled(session, uuid, disabled)
+
+
+def places(cloud: Database, reservation_id: str) -> list[tuple[str, bool]]:
+    """The GPU of each share, and whether it is kept."""
+    return [(share.gpu_uuid, share.kept) for share in shown(cloud, reservation_id).shares]
+
+
+@pytest.mark.parametrize("begins", [0, 0.5, 3], ids=["during it", "before it", "long before it"])
+def test_what_is_on_a_gpu_that_goes_out_of_service_moves_to_another(cloud, made, begins):
+    reservation_id = reserve(made, Request(1), begins, 5)
+    made.audit()
+    [(before, kept)] = places(cloud, reservation_id)
+    [after] = {"a0", "a1"} - {before}
+    disable(cloud, before)
+    made.audit()
+    assert places(cloud, reservation_id) == [(after, kept)]
+    assert memory(cloud) == {before: (0, 0), after: (0, 4000 if kept else 0)}
+
+
+def test_what_fits_nowhere_stays_and_moves_once_there_is_room(cloud, made, claims):
+    reservation_id = reserve(made, Request(1), 0, 5)
+    made.audit()
+    [(before, _)] = places(cloud, reservation_id)
+    lease = claims.claim(new_lease(PART), PART)
+    disable(cloud, before)
+    for _ in range(2):
+        made.audit()
+        assert places(cloud, reservation_id) == [(before, True)]
+    claims.returns.release(lease.id)
+    made.audit()
+    [(after, kept)] = places(cloud, reservation_id)
+    assert (after != before, kept) == (True, True)
+    assert within(claims, reservation_id, Request(1)).claims[0].gpu_uuid == after
+
+
+def test_a_gpu_that_is_back_before_there_is_room_elsewhere_still_has_its_share(cloud, made):
+    reservation_id = reserve(made, Request(2), 0, 5)
+    made.audit()
+    disable(cloud, "a0")
+    made.audit()
+    disable(cloud, "a0", False)
+    made.audit()
+    assert sorted(places(cloud, reservation_id)) == [("a0", True), ("a1", True)]
+    assert memory(cloud) == {"a0": (0, 4000), "a1": (0, 4000)}
+
+
+def test_what_a_lease_returns_on_a_gpu_out_of_service_moves(cloud, made, claims):
+    reservation_id = reserve(made, Request(1), 0, 5)
+    made.audit()
+    lease = within(claims, reservation_id, Request(1))
+    [(before, _)] = places(cloud, reservation_id)
+    disable(cloud, before)
+    made.audit()
+    assert places(cloud, reservation_id) == [(before, True)]
+    claims.returns.release(lease.id)
+    made.audit()
+    assert places(cloud, reservation_id)[0][0] != before
+
+
+def test_what_was_on_a_gpu_that_is_gone_moves(cloud, made):
+    reservation_id = reserve(made, Request(2), 3, 5)
+    report(cloud, "a", 4000)
+    report(cloud, "b", 4000)
+    made.audit()
+    assert sorted(uuid for uuid, _ in places(cloud, reservation_id)) == ["a0", "b0"]
