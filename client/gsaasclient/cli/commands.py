@@ -340,7 +340,7 @@ command gets the lease's environment; the exit status is that of the command."""
             handler="run:run",
             usage="gsaas run -ncgpus=N [option ...] -- COMMAND [ARGUMENT ...]",
             example="gsaas run -ncgpus=1 -poolmem=1024 -mode=shared -- ./app",
-            options=(*CGPUS, *CONSUMER, LEASE_NAME, *QUEUE),
+            options=(*CGPUS, *CONSUMER, LEASE_NAME, *QUEUE, RESERVATION),
             takes_command=True,
             failure_status=RUN_FAILED,
             details="""

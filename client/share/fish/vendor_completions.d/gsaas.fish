@@ -294,6 +294,8 @@ complete -c gsaas -n '__gsaas_at \'run\'' -o wait -d 'if the request does not fi
 complete -c gsaas -n '__gsaas_at \'run\'' -n __gsaas_dashes -l wait -d 'if the request does not fit now, wait in the queue until it does, for at most SECONDS if given'
 complete -c gsaas -n '__gsaas_at \'run\'' -o priority -x -d 'priority in the queue (default: 0); a lower one is served later, one above 0 earlier (administrators)'
 complete -c gsaas -n '__gsaas_at \'run\'' -n __gsaas_dashes -l priority -x -d 'priority in the queue (default: 0); a lower one is served later, one above 0 earlier (administrators)'
+complete -c gsaas -n '__gsaas_at \'run\'' -o reservation -x -d 'launch in this reservation of your project: its id; gsaas reservations lists them'
+complete -c gsaas -n '__gsaas_at \'run\'' -n __gsaas_dashes -l reservation -x -d 'launch in this reservation of your project: its id; gsaas reservations lists them'
 complete -c gsaas -n '__gsaas_at \'run\'' -l help -d 'print the help of the program, or of the command'
 complete -c gsaas -n '__gsaas_at \'run --\'' -a '(__gsaas_other)'
 
