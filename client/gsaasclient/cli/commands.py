@@ -419,11 +419,16 @@ has an offset. Between start and end, gsaas -l -reservation=ID launches in the r
             options=(
                 *CGPUS,
                 Option("on", "HOST", "without a VM: the host whose programs would use the cGPUs"),
+                Option(
+                    "reservation",
+                    "ID",
+                    "in this reservation of your project: its id; gsaas reservations lists them",
+                ),
                 *OUTPUT,
             ),
             details="""
 The exit status is 0 if the request fits now, 3 if it may fit later, 4 if it can never fit, and 1 if
-the project's quota does not allow it.""",
+the project's quota does not allow it, or the reservation has not begun or is over.""",
         ),
         CommandSpec(
             "gpus",
