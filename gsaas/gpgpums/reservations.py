@@ -150,14 +150,43 @@ def to_keep(reservation: Reservation, gpus: Mapping[str, Gpu]) -> list[ReservedS
 def pool_within(
     reservation: Reservation, gpus: Mapping[str, Gpu], compute_hosts: Collection[str]
 ) -> Pool:
-    """Return the pool that a launch within *reservation* sees: what this keeps, and no lease has claimed yet."""
-    kept: Counter[str] = Counter()
+    """Return the pool that a launch within *reservation* sees: its shares alone.
+
+    What it does not keep yet, and what a lease has claimed, is in use.
+    """
+    sizes, free = Counter[str](), Counter[str]()
     for share in reservation.shares:
+        sizes[share.gpu_uuid] += share.memory_mb
         if share.kept and share.lease_id is None:
-            kept[share.gpu_uuid] += share.memory_mb
+            free[share.gpu_uuid] += share.memory_mb
     return Pool(
-        (_only(gpus[uuid], size) for uuid, size in kept.items() if uuid in gpus), compute_hosts
+        (
+            gpus[uuid].with_(
+                memory_mb=size, used_mb=size - free[uuid], reserved_mb=0, exclusive=False
+            )
+            for uuid, size in sizes.items()
+            if uuid in gpus
+        ),
+        compute_hosts,
     )
+
+
+def propose_within(
+    reservation: Reservation,
+    gpus: Mapping[str, Gpu],
+    compute_hosts: Collection[str],
+    request: Request,
+    policy: Ordering,
+) -> Placement | Refusal:
+    """Return where *policy* places a launch within *reservation*, or why nowhere; *gpus* are those of its shares."""
+    answer = pool_within(reservation, gpus, compute_hosts).propose(request, policy)
+    if isinstance(answer, Placement):
+        return answer
+    count = len(reservation.shares)
+    reason = f"in reservation {reservation.id}: {answer.reason}"
+    if request.count > count:
+        reason = f"reservation {reservation.id} has only {count} cGPU{'s' if count != 1 else ''}"
+    return replace(answer, reason=reason)
 
 
 def taken_by(reservation: Reservation, placement: Placement) -> list[ReservedShare]:
@@ -181,8 +210,3 @@ def _suits(host: str, others: Collection[str], hosts: str) -> bool:
     if hosts == ONE:
         return not others or host in others
     return hosts != SPREAD or host not in others
-
-
-def _only(gpu: Gpu, memory_mb: int) -> Gpu:
-    """Return *gpu* with *memory_mb* free, and all else in use by others."""
-    return gpu.with_(used_mb=gpu.memory_mb - memory_mb, reserved_mb=0, exclusive=False)

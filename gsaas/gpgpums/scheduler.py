@@ -169,10 +169,10 @@ class GpuScheduler:
         self, reservation: Reservation, request: Request, policy: Policy
     ) -> Placement | Refusal:
         """Return where *request* would go within a reservation; call it in `with_pool`, after `refresh`."""
-        pool = self._cache.pool
-        return reservations.pool_within(
-            reservation, self.gpus_of(reservation), pool.compute_hosts
-        ).propose(request, policy)
+        compute_hosts = self._cache.pool.compute_hosts
+        return reservations.propose_within(
+            reservation, self.gpus_of(reservation), compute_hosts, request, policy
+        )
 
     def gpus_of(self, reservation: Reservation) -> dict[str, Gpu]:
         """Return the GPUs of the shares of a reservation as the pool has them, by UUID; unknown ones are left out."""

@@ -158,6 +158,67 @@ def test_a_launch_in_a_reservation_does_not_wait(world):
     assert launch(world, reserved(world), wait=None).status_code == 400
 
 
+def check(world: World, reservation_id: str, caller: str = "member", **cgpus) -> dict:
+    body = {"check": {"count": 2, "reservation": reservation_id, **cgpus}}
+    answer = call(world, "POST", "/v1/checks", body, caller)
+    assert answer.status_code == 200, answer.json
+    return answer.json["check"]
+
+
+def test_a_check_in_a_reservation_says_what_a_launch_would_and_claims_nothing(world):
+    reservation_id = reserved(world)
+    world.claims.reservations.audit()
+    assert check(world, reservation_id)["devices"] == [{"memory_mb": 8192}] * 2
+    launch(world, reservation_id, cgpus={"count": 7})
+    before = world.rows()
+    busy, never = (check(world, reservation_id, count=count) for count in (2, 9))
+    assert (busy["code"], never["code"]) == ("gsaas.capacity.busy", "gsaas.capacity.impossible")
+    assert (busy["nearest"]["count"], never["nearest"]["count"]) == (1, 1)
+    assert world.rows() == before
+    for count, checked in ((2, busy), (9, never)):
+        error = only_error(launch(world, reservation_id, cgpus={"count": count}))
+        assert (error["code"], error["detail"]) == (checked["code"], checked["reason"])
+
+
+def test_a_check_in_a_reservation_says_when_this_begins_or_that_it_is_over(world):
+    reservation_id = reserved(world, 2, 5)
+    for status in ("PENDING", "CANCELLED"):
+        answer = check(world, reservation_id)
+        error = only_error(launch(world, reservation_id))
+        assert (answer["fits"], answer["code"]) == (False, "gsaas.reservation.not-active")
+        assert answer["reason"] == error["detail"]
+        assert f"is {status}" in answer["reason"]
+        call(world, "DELETE", f"/v1/reservations/{reservation_id}")
+
+
+def test_a_check_in_a_reservation_respects_the_quota(tmp_path):
+    world = World.build(tmp_path, settings="[quotas]\ncgpus = 2\n")
+    try:
+        reservation_id = reserved(world, count=2)
+        world.claims.reservations.audit()
+        call(world, "POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}, "server": None}})
+        assert check(world, reservation_id)["code"] == "gsaas.quota.exceeded"
+    finally:
+        world.database.close()
+
+
+def test_a_check_in_no_reservation_of_the_project_is_refused_as_the_launch_is(world):
+    reservation_id = reserved(world)
+    unlike = {"count": 1, "mode": "shared", "memory_mb": 10}
+    for caller, wanted, status in (("stranger", {"count": 1}, 404), ("member", unlike, 400)):
+        body = {"check": {**wanted, "reservation": reservation_id}}
+        error = only_error(call(world, "POST", "/v1/checks", body, caller))
+        refusal = only_error(launch(world, reservation_id, caller, cgpus=wanted))
+        assert (error["status"], error["detail"]) == (status, refusal["detail"])
+
+
+def test_the_microversion_before_has_no_checks_in_reservations(world):
+    before = {"OpenStack-API-Version": "gpu-scheduling 1.7"}
+    body = {"check": {"count": 1, "reservation": reserved(world)}}
+    error = only_error(call(world, "POST", "/v1/checks", body, headers=before))
+    assert (error["status"], "1.8" in error["detail"]) == (400, True)
+
+
 def test_the_microversion_before_has_no_reservations(world):
     before = {"OpenStack-API-Version": "gpu-scheduling 1.6"}
     assert call(world, "GET", "/v1/reservations", headers=before).status_code == 400
@@ -225,6 +286,24 @@ def test_the_list_of_the_commands_says_which_reservations_are_degraded(desk):
     assert "degraded" not in desk.type("reservations")[1]
     disable(desk.world, sorted(row[0] for row in desk.world.rows()["gpus"])[0])
     assert "PENDING, degraded" in desk.type("reservations")[1]
+
+
+def test_the_command_checks_in_a_reservation(desk):
+    made = desk.read("reserve", "-ncgpus=2", f"-end={at(5)}")
+    desk.world.claims.reservations.audit()
+    within = f"-reservation={made['id']}"
+    status, out, _ = desk.type("check", "-ncgpus=2", within)
+    assert status == 0
+    assert out.strip() == f"it fits: gsaas -l -ncgpus=2 {within}"
+    status, out, _ = desk.type("check", "-ncgpus=3", within)
+    assert status == 4
+    assert f"it can never fit: reservation {made['id']} has only 2 cGPUs" in out
+    assert "this would fit now: -ncgpus=2" in out
+    desk.type("unreserve", made["id"])
+    status, out, _ = desk.type("check", "-ncgpus=2", within)
+    assert status == 1
+    assert f"it does not fit now: reservation {made['id']} is CANCELLED" in out
+    assert desk.type("check", "-ncgpus=2")[0] == 0
 
 
 def test_a_new_reservation_says_how_to_launch_in_it(desk):

@@ -153,7 +153,35 @@ def test_a_launch_within_a_reservation_sees_what_this_keeps_and_nothing_else():
     wanted = Reservation(**{**vars(wanted), "shares": (*wanted.shares, taken, waits)})
     gpus = {gpu.uuid: gpu for gpu in cloud()}
     pool = reservations.pool_within(wanted, gpus, ())
-    assert [(gpu.uuid, gpu.free_mb) for gpu in pool] == [("GPU-0", 6000)]
+    assert [(gpu.uuid, gpu.free_mb) for gpu in pool] == [("GPU-0", 6000), ("GPU-1", 0)]
+
+
+def refused(reservation: Reservation, request: Request) -> Refusal:
+    gpus = {gpu.uuid: gpu for gpu in cloud()}
+    answer = reservations.propose_within(reservation, gpus, (), request, POLICY)
+    assert isinstance(answer, Refusal)
+    return answer
+
+
+def test_a_launch_that_is_larger_than_its_reservation_never_fits():
+    full = reserved(0, 1, ("GPU-0", 8000), ("GPU-1", 8000), kept=True)
+    refusal = refused(full, Request(3))
+    assert (refusal.impossible, refusal.nearest) == (True, Request(2))
+    assert refusal.reason == "reservation r has only 2 cGPUs"
+    halves = reserved(0, 1, ("GPU-0", 4000), kept=True)
+    assert refused(halves, Request(2, "shared", 4000)).reason == "reservation r has only 1 cGPU"
+
+
+def test_a_launch_in_a_reservation_that_is_in_use_may_fit_later():
+    waits = reserved(0, 1, ("GPU-0", 8000), ("GPU-1", 8000))
+    refusal = refused(waits, WHOLE)
+    assert (refusal.impossible, refusal.filters) == (False, (("in-use", 2),))
+    assert refusal.reason == (
+        "in reservation r: 2 of 2 GPUs are in use; nothing smaller would fit now either"
+    )
+    taken = ReservedShare(0, "GPU-0", 4000, kept=True, lease_id="lease-1")
+    full = Reservation(**{**vars(waits), "shares": (taken,)})
+    assert refused(full, HALF).filters == (("memory", 1),)
 
 
 def asking(request: Request, *shares: ReservedShare, start: float = 0) -> Reservation:
