@@ -275,7 +275,7 @@ def test_of_many_launches_in_one_reservation_as_many_succeed_as_it_has_cgpus(clo
     assert memory(clients[0]) == [(0, 0), (0, 0)]
 
 
-@pytest.mark.parametrize("server", ["mariadb", "postgresql"], indirect=True)
+@pytest.mark.parametrize("urls", ["mariadb", "postgresql", "galera"], indirect=True)
 def test_what_a_lease_returns_while_its_reservation_is_cancelled_is_kept_by_nobody(cloud):
     ending, returning = cloud(), cloud()
     reservation_id = reserve(ending, Request(1))
@@ -292,4 +292,5 @@ def test_what_a_lease_returns_while_its_reservation_is_cancelled_is_kept_by_nobo
 
         ending.reservations.cancel(reservation_id)
         release[0].result()
+    agree([ending, returning])
     assert memory(ending) == [(0, 0), (0, 0)]
