@@ -29,13 +29,16 @@ void api_use(struct api *api, const char *url, const char *token, const char *au
     api->cached = cached;
 }
 
-enum outcome api_exchange(struct api *api, const char *method, const char *path, const char *body, int seconds,
-                          int interrupt, bool idempotent, const char *key, struct response *response)
+enum outcome api_exchange(struct api *api, const char *method, const char *path, const char *version,
+                          const char *body, int seconds, int interrupt, bool idempotent, const char *key,
+                          struct response *response)
 {
+    char microversion[32];
+    snprintf(microversion, sizeof microversion, "gpu-scheduling %s", version);
     struct header headers[6] = {
         {"X-Auth-Token", api->token},
         {"Accept", "application/json"},
-        {"OpenStack-API-Version", "gpu-scheduling 1.0"},
+        {"OpenStack-API-Version", microversion},
     };
     int count = 3;
     if (body)

@@ -8,6 +8,9 @@
 
 #include "connection.h"
 
+#define API_VERSION "1.0"          /* the microversion of requests, unless they need a newer one */
+#define RESERVATIONS_VERSION "1.7" /* the one that has launches in reservations */
+
 struct api {
     char *url;         /* http or https, without a slash at the end */
     char *token;
@@ -29,13 +32,15 @@ bool api_accepts(const char *url, const char *token);
 /* Set copies of these in an empty *api*; *authorities* may be NULL. */
 void api_use(struct api *api, const char *url, const char *token, const char *authorities, bool cached);
 
-/* Send a request and read the response, which has to be complete after *seconds*; *body* is JSON, or NULL.
+/* Send a request of the microversion *version* and read the response, which has to be complete after *seconds*; *body* is
+ * JSON, or NULL.
  *
  * *interrupt* is a descriptor that ends the wait when it becomes readable, or -1. A request that is lost with a used
  * connection is sent again over a new one if it is *idempotent*. One with a *key*, its Idempotency-Key, is sent again once
  * whenever its connection breaks. The caller frees the response, whatever the outcome. */
-enum outcome api_exchange(struct api *api, const char *method, const char *path, const char *body, int seconds,
-                          int interrupt, bool idempotent, const char *key, struct response *response);
+enum outcome api_exchange(struct api *api, const char *method, const char *path, const char *version,
+                          const char *body, int seconds, int interrupt, bool idempotent, const char *key,
+                          struct response *response);
 
 /* Free what a response has; it can be used again. */
 void response_free(struct response *response);

@@ -93,7 +93,8 @@ static enum outcome request_lease(struct lease *lease, const char *method, const
     bool again = true;
     text_print(&path, "/v1/leases/%s%s", lease->id, tail);
     for (int attempt = 1; again; attempt++) {
-        outcome = api_exchange(lease->api, method, path.bytes, NULL, seconds, interrupt, true, NULL, response);
+        outcome = api_exchange(lease->api, method, path.bytes, API_VERSION, NULL, seconds, interrupt, true, NULL,
+                               response);
         again = attempt == 1 && outcome == COMPLETED && response->status == UNAUTHORIZED && lease->api->cached
                 && renew_token(lease->api);
     }
@@ -289,7 +290,7 @@ int lease_allocate(struct lease *lease, const struct request *request)
         snprintf(path, sizeof path, "/v1/leases?timeout=%d", LONG_POLL);
     else
         make_key(key);
-    enum outcome outcome = api_exchange(lease->api, "POST", path, request->body, RESPONSE_TIMEOUT,
+    enum outcome outcome = api_exchange(lease->api, "POST", path, request->version, request->body, RESPONSE_TIMEOUT,
                                         long_poll ? lease->interrupt : -1, false, *key ? key : NULL, &response);
     bool over_tls = strncmp(lease->api->url, "https:", 6) == 0;
     if (outcome == INTERRUPTED)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api.h"
 #include "status.h"
 
 enum kind { NUMBER, TEXT, CHOICE };
@@ -18,7 +19,7 @@ struct option {
     const char *value;
 };
 
-enum { NCGPUS, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, OPTIONS };
+enum { NCGPUS, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, RESERVATION, OPTIONS };
 
 /* Whether it is a number of at least 1 with at most 9 decimal digits. JSON allows no leading zero. */
 static bool is_number(const char *value)
@@ -121,6 +122,7 @@ static char *make_body(const struct option *options, const char *wait)
     json_t *lease = json_pack("{s:o,s:n,s:i,s:{s:s,s:I}}", "cgpus", cgpus, "server", "keepalive", KEEPALIVE, "consumer",
                               "host", hostname, "uid", (json_int_t)getuid());
     add_member(lease, "name", &options[NAME]);
+    add_member(lease, "reservation", &options[RESERVATION]);
     if (wait) {
         json_object_set_new(lease, "wait", *wait ? json_integer(atol(wait)) : json_null());
         json_object_set_new(lease, "attended", json_true());
@@ -146,6 +148,7 @@ bool request_read(char **words, struct request *request)
         [HOSTS] = {"hosts", CHOICE, " any one spread ", NULL},
         [HOST] = {"host", TEXT, NULL, NULL},
         [NAME] = {"name", TEXT, NULL, NULL},
+        [RESERVATION] = {"reservation", TEXT, NULL, NULL},
     };
     const char *wait = NULL;
     int consumed = 1;
@@ -159,6 +162,7 @@ bool request_read(char **words, struct request *request)
         return false;
     request->command = words + 1;
     request->waits = wait != NULL;
+    request->version = options[RESERVATION].value ? RESERVATIONS_VERSION : API_VERSION;
     request->body = make_body(options, wait);
     return true;
 }

@@ -11,6 +11,7 @@ struct request {
     char *body;     /* JSON; the caller frees it */
     char **command; /* ends with NULL */
     bool waits; /* in the queue, if the request does not fit now */
+    const char *version; /* the microversion that the body needs */
 };
 
 /* Parse the words after `run`. Return false for a line that is not valid: gsaasclient.cli.parser prints the error message. */

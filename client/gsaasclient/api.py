@@ -22,6 +22,9 @@ API_VERSION = "1.0"
 RESERVATIONS_VERSION = "1.7"
 """The microversion that has reservations, and launches in them."""
 
+CHECKS_VERSION = "1.8"
+"""The microversion that has checks in reservations."""
+
 LEASES = "/v1/leases"
 
 

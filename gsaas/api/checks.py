@@ -6,25 +6,36 @@ from __future__ import annotations
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.api import cgpus, limits
+from gsaas.api import cgpus, limits, microversions
 from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
+from gsaas.api.schemas import checks as schemas
 from gsaas.db import gpus
 from gsaas.objects.placement import Placement, Refusal
 
 
 def create(request: ApiRequest) -> ApiResponse:
     """Check what a launch of these cGPUs would respond now, without claiming anything."""
-    body = request.body["check"]
-    gpu_request = cgpus.parse(request.service, body, body.get("consumer"))
-    answer = request.service.claims.check(gpu_request, body.get("policy"))
-    if isinstance(answer, Refusal):
-        return ApiResponse(200, {"check": _refusal(answer)})
     try:
+        answer = _check(request, request.body["check"])
+        if isinstance(answer, Refusal):
+            return ApiResponse(200, {"check": _refusal(answer)})
         limits.check(request, request.service.limits.of(request.project_id), answer)
-    except exceptions.QuotaExceeded as error:
+    except (exceptions.QuotaExceeded, exceptions.ReservationNotActive) as error:
         return ApiResponse(200, {"check": _error(error)})
     return ApiResponse(200, {"check": _placement(request, answer)})
+
+
+def _check(request: ApiRequest, body: dict[str, Any]) -> Placement | Refusal:
+    """Return where the cGPUs would go. Raises what a launch of them raises before it looks for GPUs."""
+    claims, policy = request.service.claims, body.get("policy")
+    gpu_request = cgpus.parse(request.service, body, body.get("consumer"))
+    if "reservation" not in body:
+        return claims.check(gpu_request, policy)
+    microversions.check_query(
+        schemas.CREATE["properties"]["check"], ["reservation"], request.microversion
+    )
+    return claims.check_within(body["reservation"], request.project_id, gpu_request, policy)
 
 
 def _refusal(refusal: Refusal) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which leases do not have all the GPUs that they claimed in working order, and why. Pure: no I/O."""
+"""Which leases and reservations do not have all their GPUs in working order, and why. Pure: no I/O."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from gsaas.db import hosts
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import ENTITLED, Status
+from gsaas.objects.reservation import LIVE, Reservation
 
 DOWN = "down"
 FAILED_DAEMON_STATES = (DOWN, "unresponsive")
@@ -24,6 +26,35 @@ def reasons(lease: Lease, timeout: float, now: datetime.datetime) -> list[str]:
     if lease.status not in ENTITLED:
         return []
     return list(dict.fromkeys(_problems(lease, timeout, now)))
+
+
+def reasons_of_reservation(
+    reservation: Reservation, gpus: Mapping[str, Any], timeout: float, now: datetime.datetime
+) -> list[str]:
+    """Return why shares of *reservation* have to move to other GPUs, which the engine does once these have room.
+
+    *gpus* are rows of `reservations.gpus_of`; *timeout* and *now* are as for `reasons`. What its leases have stays.
+    """
+    if reservation.status not in LIVE:
+        return []
+    uuids = dict.fromkeys(share.gpu_uuid for share in reservation.shares if share.lease_id is None)
+    found = ((uuid, _out_of_service(gpus.get(uuid), timeout, now)) for uuid in uuids)
+    return [f"GPU {uuid}{reason}" for uuid, reason in found if reason is not None]
+
+
+def _out_of_service(gpu: Any, timeout: float, now: datetime.datetime) -> str | None:
+    """Return why no lease gets a GPU; None for one that is in service."""
+    if gpu is None:
+        return " is gone"
+    if gpu.withdrawn_reason is not None:
+        return f" on {gpu.host}: {gpu.withdrawn_reason}"
+    if gpu.disabled:
+        return f" on {gpu.host} is disabled"
+    if gpu.host_disabled:
+        return f": its host {gpu.host} is disabled"
+    if hosts.is_silent(gpu.monitor_seen_at, gpu.monitor_interval, timeout, now):
+        return f": the monitor of {gpu.host} does not report"
+    return None
 
 
 def _problems(lease: Lease, timeout: float, now: datetime.datetime) -> Iterator[str]:

@@ -18,7 +18,7 @@ from gsaas.api import errors
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7))
+HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
@@ -31,6 +31,7 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7))
 1.5: leases have `idle_since` and `reading`, and readings of the last day.
 1.6: leases have `reclaim_at`.
 1.7: reservations, and launches in them.
+1.8: checks in reservations.
 """
 ADOPTION = "1.2"
 """The microversion that has the consent to moves of GPUs."""

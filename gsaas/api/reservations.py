@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from gsaas import exceptions
-from gsaas.api import cgpus
+from gsaas.api import cgpus, degraded
+from gsaas.api.rbac import leases
 from gsaas.api.rbac import reservations as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso, parse
-from gsaas.db import reservations
+from gsaas.db import clock, reservations
 from gsaas.gpgpums.queue_scheduler import amounts_at_least
 from gsaas.limits import base as limits
 from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus
@@ -52,7 +54,7 @@ def create(request: ApiRequest) -> ApiResponse:
         quota=quota,
     )
     location = request.link(f"{PATH}/{reservation_id}")["href"]
-    return ApiResponse(201, {"reservation": _shown(request, created)}, {"Location": location})
+    return ApiResponse(201, _one(request, created), {"Location": location})
 
 
 def index(request: ApiRequest) -> ApiResponse:
@@ -64,43 +66,72 @@ def index(request: ApiRequest) -> ApiResponse:
     statuses = [query["status"]] if "status" in query else LIVE
     with request.service.database.reading() as connection:
         found = reservations.of_project(connection, project_id, statuses)
-    return ApiResponse(200, {"reservations": [_shown(request, one) for one in found]})
+        shown = _shown(request, connection, found)
+    return ApiResponse(200, {"reservations": shown})
 
 
 def show(request: ApiRequest, reservation_id: str) -> ApiResponse:
     """Show a reservation."""
     with request.service.database.reading() as connection:
-        found = _find(request, connection, reservation_id)
-    return ApiResponse(200, {"reservation": _shown(request, found)})
+        found = _find(request, connection, reservation_id, rbac.LIST)
+    return ApiResponse(200, _one(request, found))
 
 
 def delete(request: ApiRequest, reservation_id: str) -> ApiResponse:
     """Cancel a reservation. The leases that were launched in it go on; one that is over stays as it is."""
     with request.service.database.reading() as connection:
-        _find(request, connection, reservation_id)
+        _find(request, connection, reservation_id, rbac.DELETE)
     found = request.service.claims.reservations.cancel(reservation_id)
-    return ApiResponse(200, {"reservation": _shown(request, found)})
+    return ApiResponse(200, _one(request, found))
 
 
-def _find(request: ApiRequest, connection: Connection, reservation_id: str) -> Reservation:
-    """Return a reservation that the caller may see; raises `NotFound`."""
+def _find(
+    request: ApiRequest, connection: Connection, reservation_id: str, rule: str
+) -> Reservation:
+    """Return a reservation that the caller may see and that *rule* allows it to act on.
+
+    Raises `NotFound` or `Forbidden`.
+    """
     all_projects = request.allows(rbac.LIST_ALL_PROJECTS)
     project_id = None if all_projects else request.context.project_id
-    return reservations.get(connection, reservation_id, project_id)
+    found = reservations.get(connection, reservation_id, project_id)
+    request.authorise(rule, {"project_id": found.project_id, "user_id": found.user_id})
+    return found
 
 
-def _shown(request: ApiRequest, reservation: Reservation) -> dict[str, Any]:
-    return {
-        "id": reservation.id,
-        "name": reservation.name,
-        "status": reservation.status,
-        "project_id": reservation.project_id,
-        "user_id": reservation.user_id,
-        "created_at": iso(reservation.created_at),
-        "start": iso(reservation.start),
-        "end": iso(reservation.end),
-        "cgpus": dict(reservation.cgpus),
-        "kept": sum(share.kept for share in reservation.shares),
-        "lease_ids": sorted({share.lease_id for share in reservation.shares if share.lease_id}),
-        "links": [request.link(f"{PATH}/{reservation.id}")],
-    }
+def _one(request: ApiRequest, reservation: Reservation) -> dict[str, Any]:
+    with request.service.database.reading() as connection:
+        [shown] = _shown(request, connection, [reservation])
+    return {"reservation": shown}
+
+
+def _shown(
+    request: ApiRequest, connection: Connection, found: Sequence[Reservation]
+) -> list[dict[str, Any]]:
+    gpus = reservations.gpus_of(connection, found)
+    timeout, now = request.service.conf.gpgpums.heartbeat_timeout, clock.now(connection)
+    return [
+        {
+            "id": one.id,
+            "name": one.name,
+            "status": one.status,
+            "project_id": one.project_id,
+            "user_id": one.user_id,
+            "created_at": iso(one.created_at),
+            "start": iso(one.start),
+            "end": iso(one.end),
+            "cgpus": dict(one.cgpus),
+            "kept": sum(share.kept for share in one.shares),
+            "lease_ids": sorted({share.lease_id for share in one.shares if share.lease_id}),
+            **_degraded(request, one, degraded.reasons_of_reservation(one, gpus, timeout, now)),
+            "links": [request.link(f"{PATH}/{one.id}")],
+        }
+        for one in found
+    ]
+
+
+def _degraded(request: ApiRequest, one: Reservation, reasons: list[str]) -> dict[str, Any]:
+    """Return whether a reservation is degraded, and why if the caller may see GPUs and hosts."""
+    owner = {"project_id": one.project_id, "user_id": one.user_id}
+    why = {"degraded_reasons": reasons} if request.allows(leases.SHOW_PLACEMENT, owner) else {}
+    return {"degraded": bool(reasons), **why}

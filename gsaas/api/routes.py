@@ -181,6 +181,7 @@ ROUTES = (
         200,
         schemas.checks.CHECKED,
         body=schemas.checks.CREATE,
+        errors=(404,),
     ),
     Route(
         "GET",

@@ -11,11 +11,13 @@ look-up in a dictionary.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlalchemy import Connection
+
+from gsaas.objects.reservation import ReservationEvent
 
 NOTED = "gsaas_changes"
 """The key of the list in the information about a connection."""
@@ -46,7 +48,20 @@ class GpuChange:
     at: datetime.datetime
 
 
-Change: TypeAlias = LeaseChange | GpuChange
+@dataclass(frozen=True)
+class ReservationChange:
+    """An event of a reservation."""
+
+    reservation_id: str
+    event: ReservationEvent
+    status: str
+    """The reservation's status after it."""
+    at: datetime.datetime
+    moved_from: Mapping[int, str]
+    """Position of each share that has moved -> the UUID of the GPU that it was on; empty for other events."""
+
+
+Change: TypeAlias = LeaseChange | GpuChange | ReservationChange
 OnCommit = Callable[[Sequence[Change]], None]
 """Called with what a transaction has changed. It must neither block nor raise: whoever has committed waits for it."""
 

@@ -24,6 +24,7 @@ _SWAP = Prepared(
         _GPUS.c.generation == bindparam("known"),
         # A database that lost commits may give a generation twice.
         _GPUS.c.used_mb == bindparam("known_used"),
+        _GPUS.c.reserved_mb == bindparam("known_reserved"),
         _GPUS.c.disabled.is_(False),
         _GPUS.c.withdrawn_reason.is_(None),
     )
@@ -75,6 +76,7 @@ def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool
         this=before.uuid,
         known=before.generation,
         known_used=before.used_mb,
+        known_reserved=before.reserved_mb,
         used=after.used_mb,
         reserved=after.reserved_mb,
         next=after.generation,

@@ -353,12 +353,12 @@ def _is_new_error(gpu: GpuRow | Row[Any], info: GpuInfo) -> bool:
 
 
 def _memory(gpu: GpuRow | Row[Any], info: GpuInfo) -> int:
-    """Return the MiB to store: if a report has less than is claimed, exactly what is claimed, so the GPU is full."""
-    return (
-        gpu.memory_mb
-        if gpu.exclusive_lease_id
-        else max(info.memory_mb, gpu.used_mb + gpu.reserved_mb)
-    )
+    """Return the MiB to store: if a report has less than is claimed, exactly what is claimed, so the GPU is full.
+
+    A GPU that one lease has, or one reservation keeps, as a whole stays as large as it was then.
+    """
+    is_whole = gpu.exclusive_lease_id or gpu.reserved_mb == gpu.memory_mb
+    return gpu.memory_mb if is_whole else max(info.memory_mb, gpu.used_mb + gpu.reserved_mb)
 
 
 def _take_over(

@@ -19,7 +19,7 @@ from sqlalchemy import delete, exists, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
-from gsaas.db import clock, leases, pool_versions
+from gsaas.db import clock, leases, pool_versions, reservations
 from gsaas.db.models import ClaimRow, EndpointRow, GpuRow, HostRow, LeaseRow
 from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
@@ -145,6 +145,7 @@ def delete_forgotten(session: Session) -> None:
     claimed = exists().where(GpuRow.host_name == HostRow.name, GpuRow.used_mb > 0)
     query = select(HostRow.name).where(HostRow.forgotten.is_(True), ~claimed).order_by(HostRow.name)
     for name in session.scalars(query.with_for_update()).all():
+        reservations.lose(session.connection(), name)
         for table, column in (
             (GpuRow, GpuRow.host_name),
             (EndpointRow, EndpointRow.host_name),

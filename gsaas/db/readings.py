@@ -36,12 +36,14 @@ from gsaas.db.models import (
 )
 from gsaas.db.upsert import accumulate
 from gsaas.objects.readings import (
+    FRESH,
     QUIET_BYTES,
     RESOLUTIONS,
     SHOWN_FOR,
     WHOLE,
     CgpuInterval,
     PathInterval,
+    beginning_of,
     number_of,
     slots_of,
 )
@@ -96,7 +98,12 @@ class Intervals(NamedTuple):
 def add_cgpus(
     connection: Connection, readings: Iterable[CgpuReading], now: datetime.datetime
 ) -> None:
-    """Add readings of cGPUs, which were taken *now* (UTC)."""
+    """Add readings of cGPUs, which were taken *now* (UTC).
+
+    A cGPU of which nothing was read for long may have been in use meanwhile, so it counts as in use now.
+    """
+    # A constant that changes once a minute: each text is another statement to prepare.
+    lately = beginning_of(number_of(now - FRESH, 60), 60).isoformat(" ", "microseconds")
     rows = [
         {
             **_key(reading.lease_id, slot._asdict(), now),
@@ -121,7 +128,10 @@ def add_cgpus(
                 (and_(same, or_(new.used_mb.is_(None), old.used_mb > new.used_mb)), old.used_mb),
                 else_=new.used_mb,
             ),
-            "busy_at": case((is_quiet, old.busy_at), else_=new.at),
+            "busy_at": case(
+                (and_(is_quiet, old.at >= literal_column(f"'{lately}'")), old.busy_at),
+                else_=new.at,
+            ),
             "at": new.at,
             "number": new.number,
         }

@@ -2,23 +2,39 @@
 """Reservations, their shares, and what is kept for them of GPUs.
 
 1. Whoever places a reservation calls `begin_placing` first: it changes one row, so that of two transactions that place
-   reservations at once the second sees what the first has written, also at another node of a Galera cluster.
+   reservations at once the second sees what the first has written, also at another node of a Galera cluster. Whoever
+   moves shares changes the same row at the end, if it is as it was (`confirm_placing`): it waits for nobody while it
+   has GPUs locked, and nobody waits for it if nothing moves.
 2. Shares change only on condition that they are as the caller read them. `OvertakenError` says that they are not.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from gsaas import exceptions
+from gsaas.db import changes, clock
 from gsaas.db.database import OvertakenError
 from gsaas.db.models import (
     GpuRow,
+    HostRow,
     PoolVersionRow,
     ReservationRow,
     ReservedShareRow,
@@ -27,7 +43,14 @@ from gsaas.db.models import (
 )
 from gsaas.db.pool_versions import ONLY
 from gsaas.objects.gpu import Gpu
-from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus, ReservedShare
+from gsaas.objects.placement import Share
+from gsaas.objects.reservation import (
+    LIVE,
+    Reservation,
+    ReservationEvent,
+    ReservationStatus,
+    ReservedShare,
+)
 
 OVER_KEPT = 100
 """Reservations of a project that stay stored after they are over, so that nobody can fill the database with them."""
@@ -35,7 +58,7 @@ _AT_ONCE = 500
 """Rows that one statement names; databases limit the parameters of a statement."""
 
 _RESERVATIONS, _SHARES = table_of(ReservationRow), table_of(ReservedShareRow)
-_GPUS, _VERSIONS = table_of(GpuRow), table_of(PoolVersionRow)
+_GPUS, _HOSTS, _VERSIONS = table_of(GpuRow), table_of(HostRow), table_of(PoolVersionRow)
 
 _SELECT = select(
     *(
@@ -66,6 +89,23 @@ def begin_placing(connection: Connection) -> None:
     connection.execute(row.values(reservations=_VERSIONS.c.reservations + 1))
 
 
+def placings(connection: Connection) -> int:
+    """Return a number that changes with each placing, for `confirm_placing`. Call it before reservations are read."""
+    found = connection.scalar(select(_VERSIONS.c.reservations).where(_VERSIONS.c.id == ONLY))
+    return found or 0
+
+
+def confirm_placing(connection: Connection, seen: int) -> None:
+    """Raise `OvertakenError` if another transaction has placed a reservation since `placings` returned *seen*."""
+    changed = connection.execute(
+        update(_VERSIONS)
+        .where(_VERSIONS.c.id == ONLY, _VERSIONS.c.reservations == seen)
+        .values(reservations=seen + 1)
+    )
+    if changed.rowcount != 1:
+        raise OvertakenError
+
+
 def store(connection: Connection, reservation: Reservation) -> None:
     """Write a new reservation."""
     fields = {name: getattr(reservation, name) for name in ("id", "project_id", "user_id", "name")}
@@ -81,6 +121,7 @@ def store(connection: Connection, reservation: Reservation) -> None:
     )
     rows = [{"reservation_id": reservation.id, **vars(share)} for share in reservation.shares]
     connection.execute(insert(_SHARES), rows)
+    _note(connection, reservation.id, ReservationEvent.CREATE, reservation.status)
 
 
 def forget_old(connection: Connection, project_id: str) -> None:
@@ -121,6 +162,30 @@ def live(connection: Connection) -> list[Reservation]:
     return _read(connection, _SELECT.where(_is_live()).order_by(_RESERVATIONS.c.start_at))
 
 
+def waiting(connection: Connection, before: datetime.datetime) -> list[str]:
+    """Return the ids of the reservations that begin by *before* and lack some of their shares, the earliest first."""
+    waits = exists().where(
+        _SHARES.c.reservation_id == _RESERVATIONS.c.id, _SHARES.c.kept.is_(False)
+    )
+    query = select(_RESERVATIONS.c.id).where(_is_live(), _RESERVATIONS.c.start_at <= before, waits)
+    return list(connection.scalars(query.order_by(_RESERVATIONS.c.start_at)))
+
+
+def gpus_of(connection: Connection, found: Iterable[Reservation]) -> dict[str, Any]:
+    """Return the columns that say whether they are in service of all GPUs of these reservations, by UUID.
+
+    Those that are gone are left out.
+    """
+    uuids = {share.gpu_uuid for one in found for share in one.shares}
+    columns = (
+        *(_GPUS.c.uuid, _GPUS.c.disabled, _GPUS.c.withdrawn_reason),
+        *(_HOSTS.c.name.label("host"), _HOSTS.c.disabled.label("host_disabled")),
+        *(_HOSTS.c.monitor_seen_at, _HOSTS.c.monitor_interval),
+    )
+    query = select(*columns).join_from(_GPUS, _HOSTS).where(_GPUS.c.uuid.in_(uuids))
+    return {row.uuid: row for row in connection.execute(query)} if uuids else {}
+
+
 def of_project(
     connection: Connection, project_id: str | None, statuses: Collection[str]
 ) -> list[Reservation]:
@@ -147,6 +212,8 @@ def set_status(connection: Connection, reservation: Reservation, status: Reserva
     )
     if changed.rowcount != 1:
         raise OvertakenError
+    event = ReservationEvent.END if status not in LIVE else ReservationEvent.START
+    _note(connection, reservation.id, event, status)
 
 
 def keep(
@@ -158,14 +225,42 @@ def keep(
     """Keep these *shares*, which are free on *gpus*; raises `OvertakenError` if one of either has changed."""
     sizes = Counter[str]()
     for share in shares:
-        _change(connection, reservation.id, share, _SHARES.c.kept.is_(False), kept=True)
+        values = {"kept": True, "memory_mb": share.memory_mb}
+        _change(connection, reservation.id, share, _SHARES.c.kept.is_(False), **values)
         sizes[share.gpu_uuid] += share.memory_mb
     for uuid, size in sorted(sizes.items()):
         gpu = gpus[uuid]
-        known = (_GPUS.c.generation == gpu.generation, _GPUS.c.used_mb == gpu.used_mb)
+        known = (
+            _GPUS.c.generation == gpu.generation,
+            _GPUS.c.used_mb == gpu.used_mb,
+            _GPUS.c.reserved_mb == gpu.reserved_mb,
+        )
         in_service = (_GPUS.c.disabled.is_(False), _GPUS.c.withdrawn_reason.is_(None))
         if not _reserve(connection, uuid, size, *known, *in_service):
             raise OvertakenError(uuid)
+
+
+def move(
+    connection: Connection,
+    reservation: Reservation,
+    status: ReservationStatus,
+    moves: Collection[tuple[ReservedShare, Share]],
+) -> None:
+    """Move shares of a reservation whose row is locked to other GPUs, where nothing is kept for them yet.
+
+    *status* is what it has by now. Raises `OvertakenError` if one of them is not as it was.
+    """
+    sizes = Counter[str]()
+    for share, to in moves:
+        same = _SHARES.c.lease_id.is_(None) & _SHARES.c.kept.is_(share.kept)
+        values = {"gpu_uuid": to.gpu_uuid, "memory_mb": to.memory_mb, "kept": False}
+        _change(connection, reservation.id, share, same, **values)
+        if share.kept:
+            sizes[share.gpu_uuid] += share.memory_mb
+    for uuid, size in sorted(sizes.items()):
+        _reserve(connection, uuid, -size)
+    moved_from = {share.position: share.gpu_uuid for share, _ in moves}
+    _note(connection, reservation.id, ReservationEvent.MOVE, status, moved_from)
 
 
 def take(
@@ -197,17 +292,28 @@ def give_back(connection: Connection, lease_id: str) -> None:
         _reserve(connection, uuid, size)
 
 
+def lose(connection: Connection, host: str) -> None:
+    """Keep nothing any more on the GPUs of *host*, whose rows the caller deletes next, and which no lease claims."""
+    # Locked, so that nothing more is kept on them before they are gone.
+    gpus = select(_GPUS.c.uuid).where(_GPUS.c.host_name == host).order_by(_GPUS.c.uuid)
+    uuids = connection.scalars(gpus.with_for_update()).all()
+    if uuids:
+        on_them = update(_SHARES).where(_SHARES.c.gpu_uuid.in_(uuids))
+        connection.execute(on_them.values(kept=False, lease_id=None))
+
+
 def drop(connection: Connection, reservation: Reservation) -> None:
     """Keep nothing any more for a reservation whose row is locked. Leases that were launched in it go on."""
+    own = _SHARES.c.reservation_id == reservation.id
+    columns = (_SHARES.c[name] for name in ("gpu_uuid", "memory_mb", "kept", "lease_id"))
     sizes = Counter[str]()
-    for share in reservation.shares:
-        if share.kept and share.lease_id is None:
-            sizes[share.gpu_uuid] += share.memory_mb
-    connection.execute(
-        update(_SHARES)
-        .where(_SHARES.c.reservation_id == reservation.id)
-        .values(kept=False, lease_id=None)
-    )
+    # Read again and locked: a lease that returns its share does not lock the reservation.
+    for uuid, size, kept, lease_id in connection.execute(
+        select(*columns).where(own).with_for_update()
+    ):
+        if kept and lease_id is None:
+            sizes[uuid] += size
+    connection.execute(update(_SHARES).where(own).values(kept=False, lease_id=None))
     for uuid, size in sorted(sizes.items()):
         _reserve(connection, uuid, -size)
 
@@ -250,6 +356,20 @@ def _change(
         raise OvertakenError
 
 
+def _note(
+    connection: Connection,
+    reservation_id: str,
+    event: ReservationEvent,
+    status: str,
+    moved_from: Mapping[int, str] = MappingProxyType({}),
+) -> None:
+    """Note an event for those who are told of it after the commit."""
+    if changes.is_wanted(connection):
+        at = clock.now(connection)
+        change = changes.ReservationChange(reservation_id, event, str(status), at, moved_from)
+        changes.note(connection, change)
+
+
 def _is_live() -> ColumnElement[bool]:
     return _RESERVATIONS.c.status.in_(LIVE)
 
@@ -258,10 +378,12 @@ def _read(connection: Connection, query: Select[Any]) -> list[Reservation]:
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
     columns = (_SHARES.c[name] for name in ReservedShare.__dataclass_fields__)
-    found = select(_SHARES.c.reservation_id, *columns).where(_SHARES.c.reservation_id.in_(ids))
+    all_shares = select(_SHARES.c.reservation_id, *columns).order_by(_SHARES.c.position)
     shares: dict[str, list[ReservedShare]] = defaultdict(list)
-    for owner, *values in connection.execute(found.order_by(_SHARES.c.position)) if ids else ():
-        shares[owner].append(ReservedShare(*values))
+    for first in range(0, len(ids), _AT_ONCE):
+        some = _SHARES.c.reservation_id.in_(ids[first : first + _AT_ONCE])
+        for owner, *values in connection.execute(all_shares.where(some)):
+            shares[owner].append(ReservedShare(*values))
     return [
         Reservation(
             id=row.id,

@@ -4,7 +4,8 @@
 1. A lease is warned once it has been idle for `IdlePolicy.warn_after`, and reclaimed no sooner than
    `IdlePolicy.reclaim_after` after that, whatever happened to the engines meanwhile.
 2. A lease that is in use again, or of which nobody knows whether it is, is no longer warned. So hosts that do not
-   report cannot make anybody lose a lease, and after a gap in the readings there is a new warning.
+   report cannot make anybody lose a lease, and after a gap in the readings, which ends with one that counts as use
+   (`gsaas.db.readings`), there is a new warning.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oslo_config import cfg
@@ -94,6 +95,8 @@ class IdleLeases:
     def _reclaim(self, idle: _Idle, now: datetime.datetime) -> bool:
         """Shelve the server of a lease, or release the lease; return whether the engine has to drive it."""
         lease, why = idle.lease, f"nothing has used it since {idle.since}, and its owner was warned"
+        if not self._is_due(lease):
+            return False
         if self._policy.action == SHELVE and lease.has_server and self._cloud.shelves:
             # Recorded before it is done, so that of several engines one does it.
             if self._note(idle, SHELVED, now + SHELVE_AGAIN, why):
@@ -101,6 +104,14 @@ class IdleLeases:
             return False
         LOG.info("lease %s: %s", lease.id, why)
         return self._claims.returns.end(lease.id, why, lambda found: _is_as_read(found, lease))
+
+    def _is_due(self, lease: ActiveLease) -> bool:
+        """Return whether a lease is to be reclaimed even now: the cloud may have taken long with those before it."""
+        with self._database.reading() as connection:
+            now = clock.now(connection)
+            [idle] = _idle(connection, [lease], now)
+        decision = decide(self._policy, lease.project_id, idle.since, lease.reclaim_at, now)
+        return decision is Decision.RECLAIM
 
     def _shelve(self, lease_id: str) -> None:
         with self._database.reading() as connection:
@@ -135,15 +146,21 @@ class IdleLeases:
 def _active(connection: Connection, now: datetime.datetime) -> list[_Idle]:
     """Return all ACTIVE leases."""
     found = leases.active(connection)
+    parts = (found[first : first + _AT_ONCE] for first in range(0, len(found), _AT_ONCE))
+    return [idle for some in parts for idle in _idle(connection, some, now)]
+
+
+def _idle(
+    connection: Connection, some: Sequence[ActiveLease], now: datetime.datetime
+) -> list[_Idle]:
+    """Return these leases with what their readings say."""
+    known = readings.whole(connection, [lease.id for lease in some])
     idle = []
-    for first in range(0, len(found), _AT_ONCE):
-        some = found[first : first + _AT_ONCE]
-        known = readings.whole(connection, [lease.id for lease in some])
-        for lease in some:
-            since = None
-            if (intervals := known.get(lease.id)) is not None:
-                since = idle_since(lease.count, intervals.cgpus, intervals.paths, now)
-            idle.append(_Idle(lease, since))
+    for lease in some:
+        since = None
+        if (intervals := known.get(lease.id)) is not None:
+            since = idle_since(lease.count, intervals.cgpus, intervals.paths, now)
+        idle.append(_Idle(lease, since))
     return idle
 
 

@@ -151,6 +151,7 @@ class Claims:
             client_timeout=client_timeout,
             announce=announce,
             is_client_waiting=is_client_waiting,
+            keep_reserved=lambda: self.reservations.keep(),
         )
         self.returns = Returns(
             database,
@@ -216,6 +217,25 @@ class Claims:
     ) -> Placement | Refusal:
         """Return where *request* would go now, or why nowhere. Raises `UnknownPolicy`, `PolicyNotAllowed`."""
         return self.scheduler.check(request, policy_name, priority)
+
+    def check_within(
+        self,
+        reservation_id: str,
+        project_id: str,
+        request: Request,
+        policy_name: str | None = None,
+    ) -> Placement | Refusal:
+        """Return where *request* would go in a reservation of the project now, or why nowhere.
+
+        Raises `NotFound`, `ReservationNotActive`, `BadRequest`, `UnknownPolicy` and `PolicyNotAllowed` as a claim does.
+        """
+
+        def check() -> Placement | Refusal:
+            with self._database.reading() as connection:
+                reservation = reservation_rows.get(connection, reservation_id, project_id)
+                return self._place_within(connection, reservation, request, policy_name)[1]
+
+        return self.scheduler.with_pool(check)
 
     def claim(
         self,
@@ -318,8 +338,11 @@ class Claims:
             answer: Placement | Refusal | None = None
             reservation: Reservation | None = None
             if lease.reservation_id is not None:
-                reservation, policy, answer = self._place_within(
-                    connection, lease, request, policy_name, changed
+                reservation = reservation_rows.get(
+                    connection, lease.reservation_id, lease.project_id, lock=True
+                )
+                policy, answer = self._place_within(
+                    connection, reservation, request, policy_name, changed
                 )
             elif 0 < len(changed) <= NEXT_CANDIDATES:
                 policy = self.scheduler.policy(connection, policy_name)
@@ -353,19 +376,16 @@ class Claims:
     def _place_within(
         self,
         connection: Connection,
-        lease: Lease,
+        reservation: Reservation,
         request: Request,
         policy_name: str | None,
-        changed: Collection[str],
-    ) -> tuple[Reservation, Policy, Placement | Refusal]:
-        """Return the locked reservation of *lease*, the policy, and where *request* goes in it, or why nowhere.
+        changed: Collection[str] = (),
+    ) -> tuple[Policy, Placement | Refusal]:
+        """Return the policy, and where *request* goes in *reservation* by it, or why nowhere; call it in `with_pool`.
 
-        No lease in the queue is overtaken: it could not get what is kept for the reservation. Raises `NotFound`,
+        No lease in the queue is overtaken: it could not get what is kept for the reservation. Raises
         `ReservationNotActive`, and `BadRequest` for cGPUs of another size than those of the reservation.
         """
-        reservation = reservation_rows.get(
-            connection, lease.reservation_id or "", lease.project_id, lock=True
-        )
         if status_at(reservation, clock.now(connection)) is not ReservationStatus.ACTIVE:
             raise exceptions.ReservationNotActive(
                 id=reservation.id,
@@ -381,4 +401,4 @@ class Claims:
         self.scheduler.refresh(connection)
         self.scheduler.reread(connection, changed)
         policy = self.scheduler.policy(connection, policy_name)
-        return reservation, policy, self.scheduler.propose_within(reservation, request, policy)
+        return policy, self.scheduler.propose_within(reservation, request, policy)

@@ -7,8 +7,11 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import clock
@@ -20,7 +23,8 @@ from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.gpgpums.wait_queue import end_each
 from gsaas.limits import base as limits
 from gsaas.limits.base import UNLIMITED
-from gsaas.objects.placement import Refusal
+from gsaas.objects.gpu import Gpu
+from gsaas.objects.placement import Refusal, Share
 from gsaas.objects.request import Request
 from gsaas.objects.reservation import (
     LIVE,
@@ -29,6 +33,8 @@ from gsaas.objects.reservation import (
     ReservedShare,
     status_at,
 )
+
+LOG = logging.getLogger(__name__)
 
 
 class Reservations:
@@ -89,17 +95,30 @@ class Reservations:
         return ended
 
     def audit(self) -> None:
-        """Begin and end reservations whose time has come, and keep what is free of their shares."""
+        """Begin and end reservations whose time has come, move what they have lost, and keep what is free."""
         with self._database.reading() as connection:
             now = clock.now(connection)
             live = {one.id: one for one in rows.live(connection)}
         due = [one.id for one in live.values() if status_at(one, now) is ReservationStatus.ENDED]
-        if end_each(due, lambda one: retry(self._attempts, lambda _: self._is_ended(one))):
+        ended = end_each(due, lambda one: retry(self._attempts, lambda _: self._is_ended(one)))
+        rest = [one for one in live.values() if one.id not in due]
+        lost = self._with_lost_shares(rest) if rest else set()
+        wanting = [one.id for one in rest if one.id in lost or self._lacks(one, now)]
+        end_each(wanting, lambda one: retry(self._attempts, lambda _: self._keep(one)))
+        if ended:  # after the next reservations have had their shares of it
             self._advance_queue()
-        near = [
-            one.id for one in live.values() if one.id not in due and now >= one.start - self._notice
-        ]
-        end_each(near, lambda one: retry(self._attempts, lambda _: self._keep(one)))
+
+    def keep(self) -> None:
+        """Keep what is free of the shares that reservations wait for."""
+        with self._database.reading() as connection:
+            waiting = rows.waiting(connection, clock.now(connection) + self._notice)
+        end_each(waiting, lambda one: retry(self._attempts, lambda _: self._keep(one)))
+
+    def _lacks(self, reservation: Reservation, now: datetime.datetime) -> bool:
+        """Return whether *reservation* lacks shares that it has to keep by *now*, or the status that it has to have."""
+        kept = all(share.kept for share in reservation.shares)
+        lacks_shares = self._keeps(reservation, now) and not kept
+        return lacks_shares or status_at(reservation, now) != reservation.status
 
     def _create(
         self,
@@ -149,28 +168,67 @@ class Reservations:
             rows.drop(connection, found)
             return rows.get(connection, reservation_id)
 
-    def _keep(self, reservation_id: str) -> bool:
-        """Bring the status of a reservation up to date, and keep what is free of its shares."""
-        return self._scheduler.with_pool(lambda: self._keep_free(reservation_id))
+    def _keeps(self, reservation: Reservation, now: datetime.datetime) -> bool:
+        """Return whether *reservation* keeps its shares by *now*."""
+        return now >= reservation.start - self._notice
 
-    def _keep_free(self, reservation_id: str) -> bool:
+    def _with_lost_shares(self, live: Iterable[Reservation]) -> set[str]:
+        """Return the ids of those with shares on GPUs that are out of service."""
+
+        def look() -> set[str]:
+            with self._database.reading() as connection:
+                self._scheduler.refresh(connection)
+            return {one.id for one in live if reservations.lost(one, self._scheduler.gpus_of(one))}
+
+        return self._scheduler.with_pool(look)
+
+    def _keep(self, reservation_id: str) -> bool:
+        """Bring the status of a reservation up to date, move what it has lost, and keep what is free of its shares."""
+        return self._scheduler.with_pool(lambda: self._move_and_keep(reservation_id))
+
+    def _move_and_keep(self, reservation_id: str) -> bool:
         with self._database.writing() as connection:
+            placings = rows.placings(connection)
             self._scheduler.refresh(connection)
             found = rows.get(connection, reservation_id, lock=True)
-            status = status_at(found, clock.now(connection))
+            now = clock.now(connection)
+            status = status_at(found, now)
             if status not in LIVE:
                 return False
             if status != found.status:
                 rows.set_status(connection, found, status)
-            gpus = self._scheduler.gpus_of(found)
-            self._scheduler.reread(connection, gpus)
-            gpus = {
-                uuid: gpu
-                for uuid, gpu in self._scheduler.gpus_of(found).items()
-                if gpu.withheld is None
-            }
-            rows.keep(connection, found, reservations.to_keep(found, gpus), gpus)
+            moves = self._moves(connection, found, now)
+            if moves:
+                rows.move(connection, found, status, moves)
+                found = rows.get(connection, reservation_id)
+            if self._keeps(found, now):
+                self._keep_free(connection, found)
+            if moves:
+                rows.confirm_placing(connection, placings)
+        for share, to in moves:
+            before, after = share.gpu_uuid, to.gpu_uuid
+            LOG.info("reservation %s moves from %s to %s", reservation_id, before, after)
         return True
+
+    def _moves(
+        self, connection: Connection, reservation: Reservation, now: datetime.datetime
+    ) -> list[tuple[ReservedShare, Share]]:
+        if not reservations.lost(reservation, self._scheduler.gpus_of(reservation)):
+            return []
+        others = [one for one in rows.live(connection) if one.id != reservation.id]
+        policy = self._scheduler.policy(connection, None)
+        keeps = self._keeps(reservation, now)
+        return self._scheduler.moves(reservation, others, policy, now, keeps=keeps)
+
+    def _keep_free(self, connection: Connection, reservation: Reservation) -> None:
+        # Not those that shares have just moved away from: the pool must not learn what is not committed yet.
+        self._scheduler.reread(connection, self._in_service(reservation))
+        gpus = self._in_service(reservation)
+        rows.keep(connection, reservation, reservations.to_keep(reservation, gpus), gpus)
+
+    def _in_service(self, reservation: Reservation) -> dict[str, Gpu]:
+        gpus = self._scheduler.gpus_of(reservation)
+        return {uuid: gpu for uuid, gpu in gpus.items() if gpu.withheld is None}
 
 
 def _amounts(shares: Iterable[ReservedShare]) -> limits.Amounts:

@@ -26,9 +26,9 @@ from gsaas.gpgpums.queue_scheduler import QueueScheduler
 from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.limits.base import Limits
 from gsaas.objects.gpu import Gpu
-from gsaas.objects.placement import Placement, Refusal
+from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import ANY, Request
-from gsaas.objects.reservation import Reservation
+from gsaas.objects.reservation import Reservation, ReservedShare
 
 Done = TypeVar("Done")
 
@@ -169,10 +169,10 @@ class GpuScheduler:
         self, reservation: Reservation, request: Request, policy: Policy
     ) -> Placement | Refusal:
         """Return where *request* would go within a reservation; call it in `with_pool`, after `refresh`."""
-        pool = self._cache.pool
-        return reservations.pool_within(
-            reservation, self.gpus_of(reservation), pool.compute_hosts
-        ).propose(request, policy)
+        compute_hosts = self._cache.pool.compute_hosts
+        return reservations.propose_within(
+            reservation, self.gpus_of(reservation), compute_hosts, request, policy
+        )
 
     def gpus_of(self, reservation: Reservation) -> dict[str, Gpu]:
         """Return the GPUs of the shares of a reservation as the pool has them, by UUID; unknown ones are left out."""
@@ -190,6 +190,21 @@ class GpuScheduler:
         """Return where a reservation would be placed beside *others*; call it in `with_pool`, after `refresh`."""
         pool = self._cache.pool
         return reservations.admit(pool, pool.compute_hosts, others, request, policy, start, end)
+
+    def moves(
+        self,
+        reservation: Reservation,
+        others: Sequence[Reservation],
+        policy: Policy,
+        now: datetime.datetime,
+        *,
+        keeps: bool,
+    ) -> list[tuple[ReservedShare, Share]]:
+        """Return which shares of a reservation move where: `reservations.moves`; call it as `admit`."""
+        pool = self._cache.pool
+        return reservations.moves(
+            reservation, pool, pool.compute_hosts, others, policy, now, keeps=keeps
+        )
 
     def read_compute_hosts(self, connection: Connection) -> None:
         """Read again which hosts can run VMs; call it in `with_pool`."""

@@ -71,7 +71,8 @@ class WaitQueue:
 
     *attempts* is how often the next lease is tried while other transactions are faster; *quotas* are those of leases in
     the queue; *announce* is called for each lease that has left the queue, after the commit; *is_client_waiting*
-    returns whether a request of the lease's own client waits for it in this process.
+    returns whether a request of the lease's own client waits for it in this process; *keep_reserved* is called before
+    a lease is served, so that reservations keep what they wait for.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class WaitQueue:
         client_timeout: float,
         announce: Announce,
         is_client_waiting: Callable[[str], bool],
+        keep_reserved: Callable[[], None],
     ) -> None:
         self._database = database
         self._scheduler = scheduler
@@ -94,6 +96,7 @@ class WaitQueue:
         self._client_timeout = client_timeout
         self._announce = announce
         self._is_client_waiting = is_client_waiting
+        self._keep_reserved = keep_reserved
         self._advancing = threading.Lock()
         self._calls = itertools.count(1)
         self._last_call = self._covered = 0
@@ -199,6 +202,7 @@ class WaitQueue:
             with self._database.reading() as connection:
                 if queue_rows.is_empty(connection):
                     return None
+            self._keep_reserved()
             try:
                 served = self._scheduler.with_pool(lambda: self._try_next(overtaken, changed))
             except OvertakenError as error:

@@ -85,12 +85,14 @@ class LoadMeter:
     def __init__(self, interval: float = INTERVAL) -> None:
         self._interval = interval
         self._since: float | None = None
+        self._looks = 0
         self._collected: dict[tuple[str, str | None, int], list[Load]] = {}
 
     def add(self, loads: Iterable[Load], now: float) -> None:
         """Collect *loads*, read *now* (seconds)."""
         if self._since is None:
             self._since = now - self._interval  # the first ones are reported at once
+        self._looks += 1
         for load in loads:
             key = load.gpu_uuid, load.lease_id, load.position
             self._collected.setdefault(key, []).append(load)
@@ -99,19 +101,25 @@ class LoadMeter:
         """Return the means of what was collected since it was taken last, and begin anew; None if it is too early."""
         if self._since is None or now - self._since < self._interval:
             return None
-        loads = Loads(now - self._since, [_mean(each) for each in self._collected.values()])
-        self._since, self._collected = now, {}
+        means = [_mean(each, self._looks) for each in self._collected.values()]
+        loads = Loads(now - self._since, means)
+        self._since, self._looks, self._collected = now, 0, {}
         return loads
 
 
-def _mean(loads: Sequence[Load]) -> Load:
-    """Return the mean utilisation, and the most memory, of the loads of one GPU or cGPU."""
+def _mean(loads: Sequence[Load], looks: int) -> Load:
+    """Return the mean utilisation, and the most memory, of the loads of one GPU or cGPU.
+
+    The mean is 0 only if that is known of each of the *looks*: where the driver tells nothing of processes, a cGPU that
+    computes is not known to, and between two kernels it is known not to.
+    """
     percents = [load.utilisation for load in loads if load.utilisation is not None]
     used = [load.used_mb for load in loads if load.used_mb is not None]
     first = loads[0]
+    is_known = any(percents) or len(percents) == looks
     return Load(
         first.gpu_uuid,
-        sum(percents) / len(percents) if percents else None,
+        sum(percents) / len(percents) if percents and is_known else None,
         max(used) if used else None,
         first.lease_id,
         first.position,

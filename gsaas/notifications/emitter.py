@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from gsaas import exceptions
 from gsaas.context import RequestContext
-from gsaas.db import changes, leases
+from gsaas.db import changes, leases, reservations
 from gsaas.db.database import Database
 from gsaas.metrics import counted
 from gsaas.notifications import cadf, events, payloads
@@ -35,8 +35,8 @@ class Notifier(Protocol):
 class Notifications:
     """The notifications of a process. Safe to share between threads; no method blocks or raises.
 
-    *versioned* sends the notifications of leases, GPUs and quotas, *audit* security events; each may be None, and then
-    nothing of its kind is sent. Nothing connects to the bus before the first notification.
+    *versioned* sends the notifications of leases, reservations, GPUs and quotas, *audit* security events; each may be
+    None, and then nothing of its kind is sent. Nothing connects to the bus before the first notification.
     """
 
     def __init__(
@@ -101,6 +101,8 @@ class Notifications:
         for change in happened:
             if isinstance(change, changes.GpuChange):
                 _send(self._versioned, *_about_gpu(change))
+            elif isinstance(change, changes.ReservationChange):
+                _send(self._versioned, *self._about_reservation(change))
             else:
                 for event_type, payload in self._about_lease(change):
                     _send(self._versioned, event_type, payload)
@@ -116,6 +118,15 @@ class Notifications:
         return [
             (event_type, payload) for event_type in events.of_lease(change.event, waited=waited)
         ]
+
+    def _about_reservation(self, change: changes.ReservationChange) -> tuple[str, dict[str, Any]]:
+        with self._database.reading() as connection:
+            one = reservations.get(connection, change.reservation_id)
+            gpus = reservations.gpus_of(connection, [one])
+        hosts = {uuid: gpu.host for uuid, gpu in gpus.items()}
+        return events.OF_RESERVATION[change.event], payloads.reservation(
+            one, change.status, change.at, change.moved_from, hosts
+        )
 
 
 def _about_gpu(change: changes.GpuChange) -> tuple[str, dict[str, Any]]:

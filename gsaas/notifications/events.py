@@ -9,11 +9,14 @@ fail      a step of its launch has failed                   lease.fail
 idle      its owner is warned: nothing uses it               lease.idle
 release   it is to end                                      lease.release.start
 finish    all that it had is returned                       lease.release.end
+
+Each event of a reservation leads to the notification of the same name, such as reservation.start.
 """
 
 from __future__ import annotations
 
 from gsaas.objects.lifecycle import IDLE, Event
+from gsaas.objects.reservation import ReservationEvent
 
 CREATE_START, CREATE_END = "lease.create.start", "lease.create.end"
 ACTIVATE, FAIL = "lease.activate", "lease.fail"
@@ -21,6 +24,7 @@ WARNED = "lease.idle"
 RELEASE_START, RELEASE_END = "lease.release.start", "lease.release.end"
 QUOTA_EXCEEDED = "quota.exceeded"
 GPU_WITHDRAWN, GPU_RETURNED = "gpu.withdrawn", "gpu.returned"
+OF_RESERVATION = {event: f"reservation.{event}" for event in ReservationEvent}
 
 INFO, WARN, ERROR = "info", "warn", "error"
 
@@ -35,6 +39,7 @@ PRIORITIES = {
     QUOTA_EXCEEDED: WARN,
     GPU_WITHDRAWN: ERROR,
     GPU_RETURNED: INFO,
+    **dict.fromkeys(OF_RESERVATION.values(), INFO),
 }
 """Event type -> priority: the end of the name of the queue that it goes to, as in `versioned_notifications.info`."""
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gsaas.objects.lease import Claim, Lease
+from gsaas.objects.reservation import Reservation
 
 NAMESPACE = "gsaas"
 
@@ -25,6 +26,8 @@ VERSIONS = {
     "LeaseFaultPayload": "1.0",
     "GpuPayload": "1.0",
     "QuotaPayload": "1.0",
+    "ReservationPayload": "1.0",
+    "ReservedSharePayload": "1.0",
 }
 
 
@@ -111,6 +114,52 @@ def quota(
             "count": cgpus.get("count", 1),
             "mode": cgpus.get("mode", "exclusive"),
             "memory_mb": cgpus.get("memory_mb"),
+        },
+    )
+
+
+def reservation(
+    one: Reservation,
+    status: str,
+    at: datetime.datetime,
+    moved_from: Mapping[int, str],
+    hosts: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the payload about a reservation that had *status* after an event at the moment *at*.
+
+    It is read after that, so its shares may be newer. *moved_from* has the former GPU of each share that the event has
+    moved, by position; *hosts* has the hosts of its GPUs by UUID, without those that are gone.
+    """
+    return _object(
+        "ReservationPayload",
+        {
+            "id": one.id,
+            "name": one.name,
+            "project_id": one.project_id,
+            "user_id": one.user_id,
+            "status": str(status),
+            "at": _time(at),
+            "created_at": _time(one.created_at),
+            "start": _time(one.start),
+            "end": _time(one.end),
+            "count": one.cgpus["count"],
+            "mode": one.cgpus["mode"],
+            "memory_mb": one.cgpus["memory_mb"],
+            "shares": [
+                _object(
+                    "ReservedSharePayload",
+                    {
+                        "index": share.position,
+                        "memory_mb": share.memory_mb,
+                        "gpu_uuid": share.gpu_uuid,
+                        "gpu_host": hosts.get(share.gpu_uuid),
+                        "kept": share.kept,
+                        "lease_id": share.lease_id,
+                        "moved_from": moved_from.get(share.position),
+                    },
+                )
+                for share in one.shares
+            ],
         },
     )
 

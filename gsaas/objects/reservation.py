@@ -11,7 +11,10 @@ CANCELLED  its owner or an operator has cancelled it
 2. Leases have no end, so what leases have claimed is not considered when a reservation is admitted. Some time before
    its beginning it begins to keep its shares: what is free of them is kept at once, and what leases still use as soon
    as these return it. From then on no other lease gets it.
-3. What is kept is recorded with the GPU (`Gpu.reserved_mb`), and changes its generation: a claim that has not seen it
+3. The GPU of a share may go out of service. The share then moves to another one that has room: before its reservation
+   keeps anything, to where rule 1 allows it; from then on to where it is free, too. Until then it stays. What a lease
+   of the reservation has does not move.
+4. What is kept is recorded with the GPU (`Gpu.reserved_mb`), and changes its generation: a claim that has not seen it
    is overtaken, as by any other change.
 """
 
@@ -33,6 +36,17 @@ class ReservationStatus(enum.StrEnum):
     ACTIVE = "ACTIVE"
     ENDED = "ENDED"
     CANCELLED = "CANCELLED"
+
+
+class ReservationEvent(enum.StrEnum):
+    """What happens to a reservation that others are told of."""
+
+    CREATE = "create"
+    START = "start"
+    MOVE = "move"
+    """Some of its shares got other GPUs."""
+    END = "end"
+    """It has ended or was cancelled."""
 
 
 LIVE = (ReservationStatus.PENDING, ReservationStatus.ACTIVE)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import uuid
 
 import pytest
+from oslo_utils import timeutils
 from pycadf import cadftaxonomy
 
 from gsaas import rpc
-from gsaas.db import gpus, leases
+from gsaas.db import gpus, leases, models
 from gsaas.metrics import counted
 from gsaas.notifications import cadf
 from gsaas.objects.gpu_report import GpuInfo
@@ -64,6 +66,32 @@ def test_a_lease_is_told_of_from_its_claim_to_its_end(told):
     (device,) = received[0].data["devices"]
     assert device["gsaas_object.data"]["memory_mb"] == 512
     assert device["gsaas_object.data"]["gpu_host"] in ("gpu1", "gpu2")
+
+
+@LEASES
+def test_a_reservation_is_told_of_from_its_making_to_its_end(told):
+    end = (timeutils.utcnow() + datetime.timedelta(hours=1)).isoformat() + "Z"
+    body = {"reservation": {"cgpus": {"count": 1}, "end": end}}
+    newest = {"OpenStack-API-Version": "gpu-scheduling latest"}
+    made = told.call("member", "POST", "/v1/reservations", body, headers=newest).json
+    told.claims.reservations.audit()
+    [before] = [row[2] for row in told.rows()[models.ReservedShareRow.__tablename__]]
+    with told.database.write() as session:
+        gpus.set_disabled(session, before, True)
+    told.claims.reservations.audit()
+    path = f"/v1/reservations/{made['reservation']['id']}"
+    told.call("member", "DELETE", path, headers=newest)
+    received = told.inbox.wait(4)
+    assert [(one.event_type, one.data["status"]) for one in received] == [
+        ("reservation.create", "PENDING"),
+        ("reservation.start", "ACTIVE"),
+        ("reservation.move", "ACTIVE"),
+        ("reservation.end", "CANCELLED"),
+    ]
+    assert {one.data["id"] for one in received} == {made["reservation"]["id"]}
+    [share] = [one["gsaas_object.data"] for one in received[2].data["shares"]]
+    assert share["moved_from"] == before != share["gpu_uuid"]
+    assert share["gpu_host"] in ("gpu1", "gpu2")
 
 
 @LEASES

@@ -254,6 +254,8 @@ def test_cgpus_are_reserved_and_launched_in_the_reservation(user):
     assert user.read(*words, "show", made["id"]) == made
     create = ("gpu", "lease", "create", "--no-server", "--reservation", made["id"])
     assert "launched in it from 2040-01-31" in user.refused(*create, "--memory", "64")
+    check = ("gpu", "check", "create", "--reservation", made["id"], "--memory", "64")
+    assert user.read(*check)["code"] == "gsaas.reservation.not-active"
     assert "1 of 2 reservations could not be cancelled" in user.refused(
         *words, "delete", "no-such-reservation", made["id"]
     )

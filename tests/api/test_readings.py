@@ -17,6 +17,8 @@ from gsaas.db.readings import CgpuReading, PathReading
 from tests.api.world import World, only_error
 
 NEWEST = {"OpenStack-API-Version": "gpu-scheduling latest"}
+QUIET = (3000, 2500, 2000, 1500, 1000, 500, 10)
+"""When a lease was read that is known to be idle for 3000 seconds."""
 SEEN = ("uuid", "gpu_uuid", "gpu_host", "gpu1", "gpu2", "GPU-", "192.168", "real_address")
 
 
@@ -121,7 +123,7 @@ def test_a_lease_shows_its_newest_reading(world):
 
 def test_an_idle_lease_says_since_when(world):
     idle, busy = launched(world), launched(world)
-    for seconds in (3000, 1500, 10):
+    for seconds in QUIET:
         measure(world, idle, seconds, 0.0)
         measure(world, busy, seconds, 1.0)
     by_id = {each["id"]: each for each in get(world, "/v1/leases").json["leases"]}
@@ -207,7 +209,7 @@ def test_top_shows_what_each_lease_does(desk):
 def test_top_and_list_and_show_say_since_when_a_lease_is_idle(desk):
     lease_id = desk.world.launch()["id"]
     desk.world.engine.settle()
-    for seconds in (3000, 10):
+    for seconds in QUIET:
         measure(desk.world, lease_id, seconds, 0.0)
     moment = lease(desk.world, lease_id)["idle_since"][:19].replace("T", " ")
     assert moment in desk.type("top", "-once")[1]
@@ -217,7 +219,7 @@ def test_top_and_list_and_show_say_since_when_a_lease_is_idle(desk):
 
 def warned(world: World) -> str:
     lease_id = launched(world)
-    for seconds in (3000, 10):
+    for seconds in QUIET:
         measure(world, lease_id, seconds, 0.0)
     with world.database.writing() as connection:
         leases.update(connection, lease_id, reclaim_at=datetime.datetime(2040, 1, 2, 3, 4, 5))

@@ -264,6 +264,50 @@ def test_a_wait_that_ends_is_busy(api: World, launcher: Launcher):
     assert launcher.run("-ncgpus=8", "-wait=1", "--", "true").returncode == 3
 
 
+# In a reservation
+
+
+@pytest.fixture
+def reservation(api: World) -> str:
+    """The id of a reservation of all GPUs, which has begun."""
+    body = {"reservation": {"cgpus": {"count": 8}, "end": "2100-01-01"}}
+    newest = {"OpenStack-API-Version": "gpu-scheduling latest"}
+    made = api.call("member", "POST", "/v1/reservations", body, headers=newest)
+    api.claims.reservations.audit()
+    return made.json["reservation"]["id"]
+
+
+def test_a_command_runs_in_a_reservation(api: World, launcher: Launcher, reservation: str):
+    assert launcher.run(*ALL, "true").returncode == 3
+    ran = launcher.run(f"-reservation={reservation}", *ALL, "sh", "-c", "exit 6")
+    assert (ran.returncode, ran.stderr) == (6, "")
+    with api.database.read() as session:
+        lease = session.query(models.LeaseRow).one()
+    assert (lease.reservation_id, lease.status) == (reservation, "RELEASED")
+
+
+@pytest.mark.parametrize("launcher", ["gsaas"], indirect=True)
+def test_in_a_reservation_the_command_waits_for_no_python(
+    api: World, launcher: Launcher, reservation: str, tmp_path: Path
+):
+    folder = tmp_path / "bin"
+    shutil.copytree(launcher.program.parent, folder, ignore=shutil.ignore_patterns("gsaas-cli"))
+    launcher.program = folder / "gsaas"
+    assert launcher.run("-reservation", reservation, *ALL, "true").returncode == 0
+
+
+def test_no_command_runs_in_a_reservation_that_is_unknown_or_over(
+    api: World, launcher: Launcher, reservation: str
+):
+    unknown = launcher.run("-reservation=none", *ALL, "true")
+    assert (unknown.returncode, statuses(api)) == (125, [])
+    assert "none" in unknown.stderr
+    api.claims.reservations.cancel(reservation)
+    over = launcher.run(f"-reservation={reservation}", *ALL, "true")
+    assert (over.returncode, statuses(api)) == (125, [])
+    assert f"reservation {reservation} is CANCELLED" in over.stderr
+
+
 def test_where_a_library_is_missing_python_runs_the_command(
     world: World, c_launcher: Launcher, tmp_path: Path
 ):

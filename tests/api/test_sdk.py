@@ -275,6 +275,16 @@ def test_the_sdk_knows_the_newest_microversion():
     assert NEWEST == microversions.NEWEST
 
 
+def test_an_administrator_reads_why_a_reservation_is_degraded(gpus, admin):
+    made = gpus.create_reservation(cgpus={"count": 8}, end="2040-02-01")
+    assert (made.is_degraded, made.degraded_reasons) == (False, None)
+    [first, *_] = admin.gpus()
+    admin.disable_gpu(first)
+    assert gpus.get_reservation(made.id).is_degraded
+    [reason] = admin.get_reservation(made.id).degraded_reasons
+    assert first.id in reason
+
+
 def test_a_reservation_from_its_creation_to_its_end(gpus, admin):
     made = gpus.create_reservation(
         cgpus=SHARED, start="2040-01-31", end="2040-02-01", name="course"

@@ -295,12 +295,13 @@ def test_a_gpu_that_is_read_again_is_never_older_than_before_and_leaves_if_it_is
     assert cache.pool.get("gone") is None
 
 
-def test_a_gpu_with_a_known_generation_and_other_claims_is_not_claimed(cloud):
+@pytest.mark.parametrize("column", ["used_mb", "reserved_mb"])
+def test_a_gpu_with_a_known_generation_and_other_claims_is_not_claimed(cloud, column):
     """A database that lost its last commits gives the same generation twice."""
     claims = open_claims(cloud)
     claims.check(PART)
     with cloud.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE gpus SET used_mb = 900 WHERE uuid = 'a0'")
+        connection.exec_driver_sql(f"UPDATE gpus SET {column} = 900 WHERE uuid = 'a0'")
     claimed = claims.claim(new_lease("next", Request(1, "shared", 800)), Request(1, "shared", 800))
     assert claimed.claims[0].gpu_uuid != "a0"
 

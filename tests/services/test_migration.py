@@ -158,6 +158,39 @@ def test_an_upgrade_that_failed_at_any_point_can_be_repeated(
     assert [each for (each,) in found] == [{}] * 600
 
 
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_an_upgrade_that_failed_at_any_statement_leaves_the_same_tables_when_it_is_repeated(
+    database: Database, modelled: Database
+):
+    left = 0
+
+    def fail(_connection, _cursor, sql, *_):
+        nonlocal left
+        if sql.lstrip().startswith(("ALTER", "CREATE", "UPDATE alembic")):
+            left -= 1
+            if left == 0:
+                raise ConnectionError(sql)
+
+    expected, failures = catalogue.schema(modelled.engine), 0
+    while True:
+        migration.downgrade(database, "0008")
+        with database.engine.connect() as connection:
+            # Otherwise columns that were dropped still count for the size of a row.
+            connection.exec_driver_sql("ALTER TABLE leases FORCE")
+        left = failures + 1
+        sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", fail)
+        try:
+            migration.upgrade(database)
+            break  # it has fewer statements
+        except (ConnectionError, DBError):
+            failures += 1
+        finally:
+            sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", fail)
+        migration.upgrade(database)
+        assert catalogue.schema(database.engine) == expected
+    assert failures > 1
+
+
 @pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
 def test_a_migration_whose_lock_is_lost_ends_as_it_would_with_the_lock(
     mariadb_server: Server, caplog: pytest.LogCaptureFixture, fails: bool

@@ -6,6 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gsaasclient import Client
+from gsaasclient.api import API_VERSION, CHECKS_VERSION
 from gsaasclient.cli import cgpus
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.error_details import capacity
@@ -29,16 +30,22 @@ def check(client: Client, args: SimpleNamespace) -> int:
     """Print whether the request would fit now, and return the exit status that says the same."""
     columns = select(COLUMNS, args.c)
     request = cgpus.from_options(args)
-    consumer = {} if args.on is None else {"consumer": {"host": args.on}}
-    answer = client.request("POST", "/v1/checks", {"check": request | consumer})["check"]
-    print_resource(args, columns, answer, answer, lambda: _describe(answer, request, args.on))
+    body, version = dict(request), API_VERSION
+    if args.on is not None:
+        body["consumer"] = {"host": args.on}
+    if args.reservation:
+        body["reservation"], version = args.reservation, CHECKS_VERSION
+    answer = client.request("POST", "/v1/checks", {"check": body}, version=version)["check"]
+    print_resource(args, columns, answer, answer, lambda: _describe(answer, request, args))
     return DONE if answer["fits"] else status_of(answer["code"])
 
 
-def _describe(answer: dict[str, Any], request: dict[str, Any], host: str | None) -> str:
+def _describe(answer: dict[str, Any], request: dict[str, Any], args: SimpleNamespace) -> str:
     if answer["fits"]:
         options = cgpus.to_options(request)
-        command = f"alloc {options} -on={host}" if host else f"-l {options}"
+        command = f"alloc {options} -on={args.on}" if args.on else f"-l {options}"
+        if args.reservation:
+            command += f" -reservation={args.reservation}"
         lines = [f"it fits: gsaas {command}"]
         if "gpu_uuid" in answer["devices"][0]:  # for administrators only
             rows = [(d["gpu_uuid"], d["gpu_host"], d["memory_mb"]) for d in answer["devices"]]

@@ -340,7 +340,7 @@ command gets the lease's environment; the exit status is that of the command."""
             handler="run:run",
             usage="gsaas run -ncgpus=N [option ...] -- COMMAND [ARGUMENT ...]",
             example="gsaas run -ncgpus=1 -poolmem=1024 -mode=shared -- ./app",
-            options=(*CGPUS, *CONSUMER, LEASE_NAME, *QUEUE),
+            options=(*CGPUS, *CONSUMER, LEASE_NAME, *QUEUE, RESERVATION),
             takes_command=True,
             failure_status=RUN_FAILED,
             details="""
@@ -419,11 +419,16 @@ has an offset. Between start and end, gsaas -l -reservation=ID launches in the r
             options=(
                 *CGPUS,
                 Option("on", "HOST", "without a VM: the host whose programs would use the cGPUs"),
+                Option(
+                    "reservation",
+                    "ID",
+                    "in this reservation of your project: its id; gsaas reservations lists them",
+                ),
                 *OUTPUT,
             ),
             details="""
 The exit status is 0 if the request fits now, 3 if it may fit later, 4 if it can never fit, and 1 if
-the project's quota does not allow it.""",
+the project's quota does not allow it, or the reservation has not begun or is over.""",
         ),
         CommandSpec(
             "gpus",

@@ -25,7 +25,7 @@ PATH = "/v1/reservations"
 COLUMNS = (
     Column("id", "reservation"),
     Column("name"),
-    Column("status"),
+    Column("status", text=lambda one: one["status"] + (", degraded" if one["degraded"] else "")),
     Column("project_id", "project"),
     Column("cgpus", "cGPUs", lambda one: one["cgpus"]["count"]),
     Column(

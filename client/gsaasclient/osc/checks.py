@@ -35,10 +35,17 @@ class CreateCheck(ShowOne):
             metavar="<host>",
             help="without a VM: the host whose programs would use the cGPUs",
         )
+        parser.add_argument(
+            "--reservation",
+            metavar="<reservation>",
+            help="in this reservation of your project (its ID)",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         request = cgpus.from_options(parsed_args)
         if parsed_args.consumer_host:
             request["consumer"] = {"host": parsed_args.consumer_host}
+        if parsed_args.reservation:
+            request["reservation"] = parsed_args.reservation
         return shown(SHOWN, self.gpus.create_check(**request))

@@ -41,6 +41,8 @@ SHOWN = (
     Column("end", lambda one: one.end),
     Column("kept", lambda one: one.kept),
     Column("lease_ids", lambda one: ListColumn(one.lease_ids)),
+    Column("degraded", lambda one: one.is_degraded),
+    Column("degraded_reasons", lambda one: ListColumn(one.degraded_reasons or [])),
     Column("created_at", lambda one: one.created_at),
 )
 

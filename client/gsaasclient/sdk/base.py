@@ -14,7 +14,7 @@ from urllib.parse import quote
 from keystoneauth1.adapter import Adapter
 from openstack import resource
 
-NEWEST = "1.7"
+NEWEST = "1.8"
 """The newest microversion that the resources know.
 
 An API that supports only older ones gets requests for its newest.

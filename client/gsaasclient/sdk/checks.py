@@ -26,6 +26,7 @@ class Check(Resource):
     memory_mb = resource.Body("memory_mb", type=int)
     mode = resource.Body("mode")
     policy = resource.Body("policy")
+    reservation = resource.Body("reservation")
 
     code = resource.Body("code")
     """The code of the error that a launch would get; None if it fits."""

@@ -249,7 +249,8 @@ class Proxy(proxy.Proxy):
     def create_check(self, **fields: Any) -> Check:
         """Return whether a request for cGPUs would fit now, and if not, why, and what would.
 
-        *fields* are those of `cgpus` in a launch; `consumer` makes it a check of a lease without a VM.
+        *fields* are those of `cgpus` in a launch; `consumer` makes it a check of a lease without a VM,
+        `reservation` one of a lease in this reservation.
         """
         return self._create(Check, **fields)
 

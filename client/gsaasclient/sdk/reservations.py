@@ -26,7 +26,11 @@ class Reservation(Resource):
 
     cgpus = resource.Body("cgpus", type=dict)
     created_at = resource.Body("created_at")
+    degraded_reasons = resource.Body("degraded_reasons", type=list)
+    """For administrators only."""
     end = resource.Body("end")
+    is_degraded = resource.Body("degraded", type=bool)
+    """Some of its cGPUs are on a GPU that is out of service; they move once another one has room."""
     kept = resource.Body("kept", type=int)
     """How many of its cGPUs it has already; others still use the rest."""
     lease_ids = resource.Body("lease_ids", type=list)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gsaas_dashboard.presentation.quantities import mebibytes, seconds
+from gsaas_dashboard.presentation.quantities import mebibytes, moment, seconds
 from gsaasclient.sdk.leases import Lease
 
 RESTING = ("ACTIVE", "RELEASED", "ERROR")
@@ -65,10 +65,18 @@ def place(queue: Mapping[str, Any] | None) -> str:
 
 
 def status(lease: Lease) -> str:
-    """Return the status with what goes with it: its place in the queue, or that it is degraded."""
+    """Return the status with what goes with it: its place in the queue, that it is degraded, when it ends if idle."""
     if lease.status == "QUEUED" and lease.queue:
         return f"QUEUED ({place(lease.queue)})"
-    return f"{lease.status} (degraded)" if lease.is_degraded else str(lease.status)
+    notes = ["degraded"] if lease.is_degraded else []
+    if lease.reclaim_at:
+        notes.append(f"idle, ends at {reclaim_at(lease)}")
+    return f"{lease.status} ({'; '.join(notes)})" if notes else str(lease.status)
+
+
+def reclaim_at(lease: Lease) -> str:
+    """Return when an idle lease ends unless something uses it before; an empty text if its owner was not warned."""
+    return moment(lease.reclaim_at) if lease.reclaim_at else ""
 
 
 def is_resting(lease: Lease) -> bool:

@@ -68,7 +68,7 @@ def rules() -> list[policy.DocumentedRuleDefault]:
             SHOW_PLACEMENT,
             base.ADMIN,
             "See which GPUs, hosts and real addresses a lease has, or which ones a checked request "
-            "would get.",
+            "would get, and why a lease or a reservation is degraded.",
             [
                 {"method": "GET", "path": COLLECTION},
                 {"method": "GET", "path": ITEM},
@@ -76,6 +76,8 @@ def rules() -> list[policy.DocumentedRuleDefault]:
                 {"method": "PATCH", "path": ITEM},
                 {"method": "DELETE", "path": ITEM},
                 {"method": "POST", "path": "/v1/checks"},
+                {"method": "GET", "path": "/v1/reservations"},
+                {"method": "GET", "path": "/v1/reservations/{reservation_id}"},
             ],
             scope_types=["project"],
         ),

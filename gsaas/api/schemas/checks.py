@@ -21,7 +21,16 @@ CREATE = common.record(
         "check": {
             **cgpus.REQUEST,
             "title": "CheckRequest",
-            "properties": {**cgpus.REQUEST["properties"], "consumer": CONSUMER},
+            "properties": {
+                **cgpus.REQUEST["properties"],
+                "consumer": CONSUMER,
+                "reservation": {
+                    **common.TEXT,
+                    "description": "The reservation of the caller's project in which they would be launched. New in "
+                    "microversion 1.8.",
+                    "x-openstack": {"min-ver": "1.8"},
+                },
+            },
         }
     }
 )
@@ -37,6 +46,7 @@ CHECKED = common.record(
                         "gsaas.capacity.busy",
                         "gsaas.capacity.impossible",
                         "gsaas.quota.exceeded",
+                        "gsaas.reservation.not-active",
                     ],
                     "description": "The code of the error that a launch would return; null if it fits.",
                 },

@@ -78,8 +78,19 @@ RESERVATION = common.record(
             "items": {"type": "string"},
             "description": "The leases that were launched in it and have cGPUs of it.",
         },
+        "degraded": {
+            "type": "boolean",
+            "description": "Whether some of its cGPUs are on a GPU that is out of service; they move once another GPU "
+            "has room.",
+        },
+        "degraded_reasons": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Why it is degraded; only for admins, because the reasons name GPUs and hosts.",
+        },
         "links": common.LINKS,
     },
+    optional=("degraded_reasons",),
     title="Reservation",
 )
 ONE = common.record({"reservation": RESERVATION})

@@ -54,6 +54,20 @@ def test_a_degraded_lease_is_shown_as_such() -> None:
     assert leases.status(lease(status="ACTIVE", degraded=False)) == "ACTIVE"
 
 
+def test_an_idle_lease_is_shown_with_the_time_at_which_it_ends() -> None:
+    idle = lease(status="ACTIVE", degraded=False, reclaim_at="2026-11-24T14:05:00.000000Z")
+    assert leases.status(idle) == "ACTIVE (idle, ends at 2026-11-24 14:05:00 UTC)"
+    assert leases.reclaim_at(idle) == "2026-11-24 14:05:00 UTC"
+    both = lease(status="ACTIVE", degraded=True, reclaim_at="2026-11-24T14:05:00.000000Z")
+    assert leases.status(both) == "ACTIVE (degraded; idle, ends at 2026-11-24 14:05:00 UTC)"
+
+
+@pytest.mark.parametrize("fields", [{}, {"reclaim_at": None}], ids=["older API", "in use"])
+def test_a_lease_without_a_warning_has_no_time_at_which_it_ends(fields: dict[str, Any]) -> None:
+    used = lease(status="ACTIVE", degraded=False, **fields)
+    assert (leases.status(used), leases.reclaim_at(used)) == ("ACTIVE", "")
+
+
 def test_a_lease_can_be_released_until_it_ends() -> None:
     statuses = [*leases.MEANINGS]
     assert [s for s in statuses if not leases.can_be_released(lease(status=s))] == [

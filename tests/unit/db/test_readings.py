@@ -168,6 +168,14 @@ def test_a_cgpu_is_busy_while_kernels_run_or_nobody_knows(database):
     assert whole(database).busy_at == after(180)
 
 
+def test_a_cgpu_of_which_nothing_was_read_for_long_counts_as_in_use(database):
+    add_cgpu(database, 0, 1.0)
+    add_cgpu(database, 600, 0.0)
+    assert whole(database).busy_at == after(0)
+    add_cgpu(database, 1260, 0.0)
+    assert whole(database).busy_at == after(1260)
+
+
 def test_a_path_is_busy_when_it_has_carried_more_than_keepalives(database):
     add_path(database, 0)
     add_path(database, 60, sent=QUIET_BYTES)

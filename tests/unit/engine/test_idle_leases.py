@@ -43,8 +43,8 @@ def launched(world: World) -> str:
 def idle(world: World, lease_id: str) -> str:
     """Let a lease have computed three hours ago, and nothing since."""
     measure(world, lease_id, 3 * HOUR, 50.0)
-    measure(world, lease_id, 2 * HOUR, 0.0)
-    measure(world, lease_id, datetime.timedelta(0), 0.0)
+    for number in reversed(range(24)):
+        measure(world, lease_id, number * HOUR / 8, 0.0)
     return lease_id
 
 
@@ -91,6 +91,19 @@ def test_a_lease_whose_host_reports_no_more_is_never_reclaimed(world):
     let_the_notice_pass(world, lease_id)
     assert look.audit() == []
     assert world.lease(lease_id).status == Status.ACTIVE
+
+
+def test_a_lease_is_not_reclaimed_for_a_time_in_which_nobody_looked(world):
+    """Database, bus and engines were away, and the first report after that comes before an engine's audit."""
+    lease_id = launched(world)
+    measure(world, lease_id, 8 * HOUR, 50.0)
+    for number in reversed(range(40, 64)):
+        measure(world, lease_id, number * HOUR / 8, 0.0)
+    let_the_notice_pass(world, lease_id)  # it was warned five hours ago
+    measure(world, lease_id, datetime.timedelta(0), 0.0)
+    assert configured(world, "release").audit() == []
+    assert world.lease(lease_id).status == Status.ACTIVE
+    assert world.lease(lease_id).reclaim_at is None
 
 
 def test_a_lease_without_readings_is_never_reclaimed(world):
@@ -151,6 +164,24 @@ def test_a_server_that_cannot_be_shelved_keeps_its_gpus_and_is_tried_again(world
     assert world.lease(lease_id).status == Status.ACTIVE
     world.cloud.shelving_refusal = None
     let_the_notice_pass(world, lease_id)
+    look.audit()
+    assert len(world.cloud.shelved) == 1
+
+
+def test_a_lease_that_is_used_while_others_are_shelved_keeps_its_gpus(world, monkeypatch):
+    found = [idle(world, launched(world)) for _ in range(2)]
+    look = configured(world, "shelve")
+    look.audit()
+    for lease_id in found:
+        let_the_notice_pass(world, lease_id)
+    shelve = world.cloud.shelve
+
+    def slowly(owner):
+        shelve(owner)
+        for lease_id in found:
+            measure(world, lease_id, datetime.timedelta(0), 50.0)
+
+    monkeypatch.setattr(world.cloud, "shelve", slowly)
     look.audit()
     assert len(world.cloud.shelved) == 1
 

@@ -97,6 +97,21 @@ def test_means_are_taken_from_time_to_time():
     assert meter.take(160.0) == loads.Loads(30.0, [])
 
 
+def test_the_mean_is_zero_only_if_nothing_was_computed_whenever_it_was_looked():
+    """Of lease-1 all looks know that, of lease-2 one does not know anything, and lease-3 was not seen by all."""
+    meter = loads.LoadMeter(interval=25.0)
+    never, lately = Load("GPU-a", 0.0, 1, "lease-1"), Load("GPU-a", 0.0, 1, "lease-3")
+    meter.add([never, Load("GPU-a", None, 1, "lease-2")], 100.0)
+    meter.add([never, Load("GPU-a", 0.0, 1, "lease-2"), lately], 130.0)
+    taken = meter.take(130.0)
+    assert taken is not None
+    assert {load.lease_id: load.utilisation for load in taken.of} == {
+        "lease-1": 0.0,
+        "lease-2": None,
+        "lease-3": None,
+    }
+
+
 def test_a_meter_that_has_read_nothing_has_nothing_to_tell():
     assert loads.LoadMeter().take(0.0) is None
 

@@ -32,4 +32,4 @@ def test_every_type_has_a_priority():
         for kind in events.of_lease(event, waited=False)
     }
     others = {events.QUOTA_EXCEEDED, events.GPU_WITHDRAWN, events.GPU_RETURNED}
-    assert set(events.PRIORITIES) == found | others
+    assert set(events.PRIORITIES) == found | others | set(events.OF_RESERVATION.values())

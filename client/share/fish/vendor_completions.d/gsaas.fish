@@ -294,6 +294,8 @@ complete -c gsaas -n '__gsaas_at \'run\'' -o wait -d 'if the request does not fi
 complete -c gsaas -n '__gsaas_at \'run\'' -n __gsaas_dashes -l wait -d 'if the request does not fit now, wait in the queue until it does, for at most SECONDS if given'
 complete -c gsaas -n '__gsaas_at \'run\'' -o priority -x -d 'priority in the queue (default: 0); a lower one is served later, one above 0 earlier (administrators)'
 complete -c gsaas -n '__gsaas_at \'run\'' -n __gsaas_dashes -l priority -x -d 'priority in the queue (default: 0); a lower one is served later, one above 0 earlier (administrators)'
+complete -c gsaas -n '__gsaas_at \'run\'' -o reservation -x -d 'launch in this reservation of your project: its id; gsaas reservations lists them'
+complete -c gsaas -n '__gsaas_at \'run\'' -n __gsaas_dashes -l reservation -x -d 'launch in this reservation of your project: its id; gsaas reservations lists them'
 complete -c gsaas -n '__gsaas_at \'run\'' -l help -d 'print the help of the program, or of the command'
 complete -c gsaas -n '__gsaas_at \'run --\'' -a '(__gsaas_other)'
 
@@ -383,6 +385,8 @@ complete -c gsaas -n '__gsaas_at \'check\'' -o host -x -d 'only GPUs of this GPU
 complete -c gsaas -n '__gsaas_at \'check\'' -n __gsaas_dashes -l host -x -d 'only GPUs of this GPU host'
 complete -c gsaas -n '__gsaas_at \'check\'' -o on -x -d 'without a VM: the host whose programs would use the cGPUs'
 complete -c gsaas -n '__gsaas_at \'check\'' -n __gsaas_dashes -l on -x -d 'without a VM: the host whose programs would use the cGPUs'
+complete -c gsaas -n '__gsaas_at \'check\'' -o reservation -x -d 'in this reservation of your project: its id; gsaas reservations lists them'
+complete -c gsaas -n '__gsaas_at \'check\'' -n __gsaas_dashes -l reservation -x -d 'in this reservation of your project: its id; gsaas reservations lists them'
 complete -c gsaas -n '__gsaas_at \'check\'' -o f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
 complete -c gsaas -n '__gsaas_at \'check\'' -o format -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
 complete -c gsaas -n '__gsaas_at \'check\'' -n __gsaas_dashes -l f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'

@@ -46,7 +46,6 @@ def upgrade() -> None:
             sa.PrimaryKeyConstraint(
                 *("lease_id", "resolution", "slot", "position"), name=op.f("pk_cgpu_readings")
             ),
-            sa.Index("ix_cgpu_readings_at", "at"),
             **STORAGE,
         )
     if not inspector.has_table("path_readings"):
@@ -61,9 +60,13 @@ def upgrade() -> None:
             sa.PrimaryKeyConstraint(
                 *("lease_id", "resolution", "slot"), name=op.f("pk_path_readings")
             ),
-            sa.Index("ix_path_readings_at", "at"),
             **STORAGE,
         )
+    # An index is a statement of its own, too.
+    for table in ("cgpu_readings", "path_readings"):
+        name = f"ix_{table}_at"
+        if name not in {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}:
+            op.create_index(name, table, ["at"])
 
 
 def downgrade() -> None:

@@ -29,17 +29,21 @@ def upgrade() -> None:
     def lacks(table: str, column: str) -> bool:
         return column not in {one["name"] for one in inspector.get_columns(table)}
 
+    is_sqlite = op.get_context().dialect.name == "sqlite"
+    check = op.f("ck_gpus_never_over_reserved")
     if lacks("gpus", "reserved_mb"):
         reserved = sa.Column("reserved_mb", sa.Integer, nullable=False, server_default=sa.text("0"))
-        check = op.f("ck_gpus_never_over_reserved")
-        if op.get_context().dialect.name == "sqlite":
+        if is_sqlite:
             # SQLite adds a check only together with a column.
             op.execute(
                 f"ALTER TABLE gpus ADD COLUMN reserved_mb INTEGER DEFAULT 0 NOT NULL CONSTRAINT {check} CHECK ({CHECK})"
             )
         else:
             op.add_column("gpus", reserved)
-            op.create_check_constraint(check, "gpus", sa.text(CHECK))
+    if not is_sqlite and check not in {
+        one["name"] for one in inspector.get_check_constraints("gpus")
+    }:
+        op.create_check_constraint(check, "gpus", sa.text(CHECK))
     if lacks("pool_versions", "reservations"):
         op.add_column(
             "pool_versions",
@@ -66,12 +70,9 @@ def upgrade() -> None:
             sa.CheckConstraint(
                 "start_at < end_at", name=op.f("ck_reservations_begins_before_its_end")
             ),
-            sa.Index("ix_reservations_project_created", "project_id", "status", "created_at", "id"),
-            sa.Index("ix_reservations_status_end", "status", "end_at"),
             **STORAGE,
         )
     if not inspector.has_table("reserved_shares"):
-        claimed = sa.text("lease_id IS NOT NULL")
         op.create_table(
             "reserved_shares",
             sa.Column("reservation_id", sa.String(36), nullable=False),
@@ -90,14 +91,23 @@ def upgrade() -> None:
             sa.CheckConstraint(
                 "kept OR lease_id IS NULL", name=op.f("ck_reserved_shares_claimed_is_kept")
             ),
-            sa.Index(
-                "ix_reserved_shares_lease_id",
-                "lease_id",
-                sqlite_where=claimed,
-                postgresql_where=claimed,
-            ),
             **STORAGE,
         )
+    claimed = sa.text("lease_id IS NOT NULL")
+    project = ("project_id", "status", "created_at", "id")
+    _add_index("ix_reservations_project_created", "reservations", *project)
+    _add_index("ix_reservations_status_end", "reservations", "status", "end_at")
+    _add_index(
+        *("ix_reserved_shares_lease_id", "reserved_shares", "lease_id"),
+        sqlite_where=claimed,
+        postgresql_where=claimed,
+    )
+
+
+def _add_index(name: str, table: str, *columns: str, **more: Any) -> None:
+    """Create an index, a statement of its own, unless it is there."""
+    if name not in {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}:
+        op.create_index(name, table, list(columns), **more)
 
 
 def downgrade() -> None:
