@@ -69,6 +69,7 @@ class Reservations:
     ) -> Reservation:
         """Place *wanted*, which has no shares yet, and store it. Return it as it is stored.
 
+        One that begins now keeps at once what is free of its shares, so that a launch need not wait for the next audit.
         Raises `QuotaExceeded` if its project would have more than *at_most* reservations, or *quota* in all of them
         together; `NoCapacity` or `NeverFits` if it does not fit beside the reservations that overlap it;
         `UnknownPolicy`; `PolicyNotAllowed`; `ClaimConflict` if other transactions were faster each time.
@@ -81,7 +82,13 @@ class Reservations:
                 lambda: self._create(wanted, request, policy_name, at_most, quota)
             )
 
-        return retry(self._attempts, write)
+        placed = retry(self._attempts, write)
+        with self._database.reading() as connection:
+            if not self._keeps(placed, clock.now(connection)):
+                return placed
+        end_each([placed.id], lambda one: retry(self._attempts, lambda _: self._keep(one)))
+        with self._database.reading() as connection:
+            return rows.get(connection, placed.id)
 
     def cancel(self, reservation_id: str) -> Reservation:
         """Cancel a reservation, and return it; one that is over stays as it is. Its leases keep their GPUs.

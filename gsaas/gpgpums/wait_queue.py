@@ -285,21 +285,21 @@ class WaitQueue:
         return queued
 
 
-def end_each(lease_ids: Iterable[str], end: Callable[[str], bool]) -> list[str]:
-    """Call *end* for each lease, and return those for which it returns True.
+def end_each(ids: Iterable[str], end: Callable[[str], bool]) -> list[str]:
+    """Call *end* for each lease or reservation, and return those for which it returns True.
 
-    For audits: an error of one lease is logged and does not keep the others from their end. The next audit tries again.
+    For audits: an error of one is logged and does not keep the others from their end. The next audit tries again.
     Raises only `oslo_db.exception.DBConnectionError`, after which the others would fail as well.
     """
     ended = []
-    for lease_id in lease_ids:
+    for one in ids:
         try:
-            if end(lease_id):
-                ended.append(lease_id)
+            if end(one):
+                ended.append(one)
         except db_exception.DBConnectionError:
             raise
         except Exception:
-            LOG.exception("lease %s stays as it is until the next audit", lease_id)
+            LOG.exception("%s stays as it is until the next audit", one)
     return ended
 
 

@@ -76,7 +76,7 @@ def test_a_service_that_may_see_all_reservations_cancels_none_of_another_project
     path = f"/v1/reservations/{reserved(world)}"
     assert call(world, "GET", path, caller="service").status_code == 200
     assert call(world, "DELETE", path, caller="service").status_code == 403
-    assert call(world, "GET", path).json["reservation"]["status"] == "PENDING"
+    assert call(world, "GET", path).json["reservation"]["status"] == "ACTIVE"
 
 
 def test_two_that_do_not_fit_at_once_are_not_both_admitted(world):
@@ -111,9 +111,8 @@ def test_its_project_launches_in_it_while_others_are_refused(world):
     assert launch(world, reservation_id, caller="stranger").status_code == 404
 
 
-def test_a_vm_is_launched_in_a_reservation(world):
+def test_a_vm_is_launched_at_once_in_a_reservation_that_begins_now(world):
     reservation_id = reserved(world)
-    world.claims.reservations.audit()
     answer = call(
         world,
         "POST",
@@ -285,7 +284,7 @@ def test_the_list_of_the_commands_says_which_reservations_are_degraded(desk):
     desk.type("reserve", "-ncgpus=8", f"-end={at(5)}")
     assert "degraded" not in desk.type("reservations")[1]
     disable(desk.world, sorted(row[0] for row in desk.world.rows()["gpus"])[0])
-    assert "PENDING, degraded" in desk.type("reservations")[1]
+    assert "ACTIVE, degraded" in desk.type("reservations")[1]
 
 
 def test_the_command_checks_in_a_reservation(desk):
