@@ -76,6 +76,10 @@ def _shown(
     if request.supports(microversions.ADOPTION):
         disputes = gpus.disputes(session, uuids)
         shown = [{**gpu, "reported_by": disputes.get(gpu["uuid"], [])} for gpu in shown]
+    if request.supports(microversions.RESERVATIONS):
+        shown = [
+            {**one, "reserved_mb": gpu.reserved_mb} for one, gpu in zip(shown, found, strict=True)
+        ]
     return shown
 
 

@@ -30,7 +30,7 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8
 1.4: the name of a lease can be changed, and its priority while it is in the queue.
 1.5: leases have `idle_since` and `reading`, and readings of the last day.
 1.6: leases have `reclaim_at`.
-1.7: reservations, and launches in them.
+1.7: reservations, and launches in them; GPUs have `reserved_mb`.
 1.8: checks in reservations.
 """
 ADOPTION = "1.2"

@@ -280,6 +280,22 @@ def test_the_commands_reserve_list_launch_and_cancel(desk):
     assert desk.type("reservations")[1].strip() == "no reservations"
 
 
+def test_administrators_see_how_much_of_a_gpu_is_kept_for_reservations(desk):
+    desk.type("reserve", "-ncgpus=1", f"-end={at(5)}", "-mode=shared", "-poolmem=4096")
+    path = "/v1/gpus/GPU-0001-0"
+    (kept,) = {
+        gpu["reserved_mb"]
+        for gpu in call(desk.world, "GET", "/v1/gpus", caller="admin").json["gpus"]
+        if gpu["reserved_mb"]
+    }
+    assert kept == 4096
+    before = {"OpenStack-API-Version": "gpu-scheduling 1.6"}
+    older = call(desk.world, "GET", path, caller="admin", headers=before).json["gpu"]
+    assert "reserved_mb" not in older
+    desk.sit("admin")
+    assert desk.type("gpus")[1].count("free, 4096 MiB reserved") == 1
+
+
 def test_the_list_of_the_commands_says_which_reservations_are_degraded(desk):
     desk.type("reserve", "-ncgpus=8", f"-end={at(5)}")
     assert "degraded" not in desk.type("reservations")[1]

@@ -33,6 +33,13 @@ def _rounded(value: float | None) -> str | None:
     return None if value is None else f"{value:.0f}"
 
 
+def _mode(gpu: dict[str, Any]) -> str:
+    """Return how leases use *gpu*, and what of it they cannot have because it is kept for reservations."""
+    mode: str = gpu["mode"]
+    kept = gpu.get("reserved_mb")
+    return f"{mode}, {kept} MiB reserved" if kept else mode
+
+
 COLUMNS = (
     Column("uuid", "GPU"),
     Column("host"),
@@ -46,12 +53,14 @@ COLUMNS = (
     _reading("mean_utilisation", "mean %"),
     _reading("temperature_c", "°C"),
     _reading("power_w", "W"),
-    Column("state", value=lambda gpu: inventory.state(gpu, gpu["mode"])),
+    Column("state", value=lambda gpu: inventory.state(gpu, _mode(gpu))),
 )
 
 
 ADOPTION = "1.2"
 """The first microversion of the API in which a GPU moves only with an operator's consent."""
+RESERVED = "1.7"
+"""The first microversion of the API whose GPUs say how much of them is kept for reservations."""
 
 
 def gpus(client: Client, args: SimpleNamespace) -> int:
@@ -62,12 +71,13 @@ def gpus(client: Client, args: SimpleNamespace) -> int:
         if args.disable or args.enable:
             raise UsageError("-adopt goes with neither -disable nor -enable")
         return _adopt(client, args)
-    try:
-        return _list(client, args, ADOPTION)
-    except ApiError as error:
-        if error.code != "gsaas.microversion.unsupported":
-            raise
-        return _list(client, args, API_VERSION)  # an older service
+    for version in (RESERVED, ADOPTION):
+        try:
+            return _list(client, args, version)
+        except ApiError as error:
+            if error.code != "gsaas.microversion.unsupported":
+                raise
+    return _list(client, args, API_VERSION)  # an older service
 
 
 def _list(client: Client, args: SimpleNamespace, version: str) -> int:

@@ -53,6 +53,7 @@ SHOWN = (
     Column("compute_capability", lambda gpu: gpu.compute_capability),
     Column("memory_mb", lambda gpu: gpu.memory_mb),
     Column("used_mb", lambda gpu: gpu.used_mb),
+    Column("reserved_mb", lambda gpu: gpu.reserved_mb),
     Column("mode", lambda gpu: gpu.mode),
     Column("leases", lambda gpu: ListColumn(gpu.leases or [])),
     Column("disabled", lambda gpu: gpu.is_disabled),

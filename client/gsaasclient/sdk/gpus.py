@@ -37,6 +37,7 @@ class Gpu(InService):
     parent_uuid = resource.Body("parent_uuid")
     reading = resource.Body("reading", type=dict)
     reported_by = resource.Body("reported_by", type=list)
+    reserved_mb = resource.Body("reserved_mb", type=int)
     used_mb = resource.Body("used_mb", type=int)
     withdrawn = resource.Body("withdrawn")
 

@@ -123,9 +123,13 @@ GPU = common.record(
             "items": {"type": "string"},
             "description": "Other hosts that report this GPU, and are not believed. New in microversion 1.2.",
         },
+        "reserved_mb": {
+            "type": "integer",
+            "description": "MiB kept for reservations that no lease of theirs uses yet. New in microversion 1.7.",
+        },
     },
     title="Gpu",
-    optional=("reported_by",),
+    optional=("reported_by", "reserved_mb"),
 )
 
 ONE = common.record({"gpu": GPU})
