@@ -22,7 +22,7 @@ static double now(void)
 static struct response ask(struct api *api, const char *method, const char *path, const char *body, int status)
 {
     struct response answer = {0};
-    if (api_exchange(api, method, path, body, PATIENCE, -1, false, NULL, &answer) != COMPLETED)
+    if (api_exchange(api, method, path, API_VERSION, body, PATIENCE, -1, false, NULL, &answer) != COMPLETED)
         errx(1, "%s %s: %s", method, path, api->reason);
     if (answer.status != status)
         errx(1, "%s %s: %ld %s", method, path, answer.status, json_dumps(answer.document, JSON_COMPACT));
