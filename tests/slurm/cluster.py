@@ -228,15 +228,21 @@ class Cluster:
         return lambda: f"{what}, while Slurm has {self.not_idle()} and {self.jobs()}"
 
     def resume_drained(self) -> None:
-        """Have nodes that Slurm has drained, because a test killed their slurmstepd, take jobs again.
+        """Have nodes that Slurm has drained, because a test killed parts of it, take jobs again.
 
-        No prolog and no epilog may be the reason.
+        No prolog and no epilog that failed may be the reason. "Prolog error" is also said of a node that was never
+        told to call a job's prolog, because slurmctld was killed before it said so.
         """
         for line in self.not_idle():
             node, *state = line.split(maxsplit=2)
             if state and state[0].startswith("drain"):
-                assert "prolog" not in line.lower() and "epilog" not in line.lower(), line
+                assert self._failed_programs(node) == [], line
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+
+    def _failed_programs(self, node: str) -> list[str]:
+        """Return what slurmd has logged of prologs and epilogs of *node* that did not exit with 0."""
+        log = (self.folder / "log" / f"slurmd.{node}.log").read_text(errors="replace")
+        return [line for line in log.splitlines() if "log failed status=" in line]
 
     def step_processes(self, job: int | None = None, node: str | None = None) -> list[int]:
         """Return the pids of the slurmstepd processes of this cluster, or of one *job* or *node* of it."""
