@@ -18,6 +18,8 @@ from pathlib import Path
 
 from tests.support.waiting import until
 
+LOST_AFTER = 60
+"""Seconds for which a job that runs may have no slurmstepd: its prologs may take as long."""
 CPUS = 6
 """CPUs that each node claims to have."""
 SETTINGS: dict[str, object] = {
@@ -200,9 +202,11 @@ class Cluster:
 
     def await_end(self) -> None:
         """Wait until each job has ended, or is held because a slurmstepd of it was killed."""
+        lost_since: dict[int, float] = {}
 
         def ended() -> bool:
             self.resume_drained()
+            self._cancel_lost(lost_since)
             listed = self.run("squeue", "-h", "-r", "-t", "all", "-o", "%T|%r").splitlines()
             active = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED")
             # The reason is "launch failed requeued held", or JobHeldAdmin after slurmctld was started again.
@@ -211,6 +215,20 @@ class Cluster:
             ]
 
         until(ended, self.while_it_says("all jobs to end"), patience=300)
+
+    def _cancel_lost(self, since: dict[int, float]) -> None:
+        """Cancel jobs that have had no slurmstepd for `LOST_AFTER` seconds, as an administrator would.
+
+        Slurm has some for running for ever: those that ended before slurmctld was killed, which had not saved it yet.
+        *since* is for when each was first seen without.
+        """
+        now = time.monotonic()
+        lost = [job for job in self.running() if not self.step_processes(job)]
+        for job in since.keys() - set(lost):
+            del since[job]
+        for job in lost:
+            if now - since.setdefault(job, now) > LOST_AFTER:
+                self.run("scancel", str(job), check=False)
 
     def forget_jobs(self, next_job: int) -> None:
         """Have slurmctld, which was killed, start without its jobs, and give *next_job* to the next one."""
