@@ -93,6 +93,26 @@ def taps(admin: Connection, servers: Servers) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def gpu_flavor(admin: Connection) -> Iterator[Callable[..., str]]:
+    """Makes flavors like another one with properties of GSaaS, as an operator does."""
+    flavors = []
+
+    def gpu_flavor(like: str, properties: dict[str, str]) -> str:
+        model = admin.compute.find_flavor(like)
+        flavor = admin.compute.create_flavor(
+            name=f"{like}-with-cgpus", ram=model.ram, vcpus=model.vcpus, disk=model.disk
+        )
+        flavors.append(flavor)
+        specs = admin.compute.fetch_flavor_extra_specs(model).extra_specs
+        admin.compute.create_flavor_extra_specs(flavor, {**specs, **properties})
+        return flavor.name
+
+    yield gpu_flavor
+    for flavor in flavors:
+        admin.compute.delete_flavor(flavor)
+
+
 @pytest.fixture(scope="session")
 def eventually() -> Callable[[Callable[[], Any]], Any]:
     """Asks until the answer is a true one, and returns it."""

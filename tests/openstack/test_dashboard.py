@@ -11,7 +11,6 @@ import csv
 import io
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,11 +22,13 @@ from openstack.connection import Connection
 from selenium.webdriver.common.keys import Keys
 
 from gsaasclient import sdk
-from tests.openstack import browser as browsers
-from tests.openstack import horizon as horizons
 from tests.openstack import users
 from tests.openstack.bed import gsaas, keystone, processes, settings
 from tests.openstack.browser import Browser
+from tests.openstack.dashboards import as_tenant as as_tenant
+from tests.openstack.dashboards import browser as browser
+from tests.openstack.dashboards import horizon as horizon
+from tests.openstack.dashboards import window as window
 from tests.openstack.horizon import Horizon
 from tests.openstack.servers import Servers
 
@@ -43,42 +44,6 @@ ANGULAR = "{$ 7 * 191 $}"
 VM_FIELDS = {"image", "flavor", "network", "key_name"}
 SELECTED = VM_FIELDS | {"mode", "locality", "hosts", "policy", "wait"}
 """Fields of the launch page that are on its second tab, and those in which one selects."""
-
-
-@pytest.fixture(scope="module")
-def horizon(cloud: None) -> Iterator[Horizon]:
-    horizons.install()
-    with tempfile.TemporaryDirectory(prefix="gsaas-horizon-") as folder:
-        Path(folder).chmod(0o755)  # it runs as another user; the folders of pytest are root's alone
-        horizon = Horizon(Path(folder))
-        try:
-            horizon.configure()
-            horizon.start()
-            yield horizon
-        finally:
-            horizon.stop()
-
-
-@pytest.fixture(scope="module")
-def window(horizon: Horizon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browsers.install()
-    window = Browser(horizon.url, tmp_path_factory.mktemp("chromium"))
-    yield window
-    window.close()
-
-
-@pytest.fixture
-def browser(window: Browser, horizon: Horizon) -> Iterator[Browser]:
-    """Chromium; sees at the end that Horizon had no internal error meanwhile."""
-    before = horizon.log.read_text().count("Internal Server Error")
-    yield window
-    assert horizon.log.read_text().count("Internal Server Error") == before
-
-
-@pytest.fixture
-def as_tenant(browser: Browser) -> Browser:
-    browser.login(TENANT, settings.password(TENANT))
-    return browser
 
 
 @pytest.fixture

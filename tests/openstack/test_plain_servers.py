@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,26 +42,6 @@ pytestmark = users.pytestmark
 TENANT = settings.TENANTS[0]
 SHARES = {"gsaas:ncgpus": "2", "gsaas:poolmem": "2048", "gsaas:mode": "shared"}
 Eventually = Callable[[Callable[[], Any]], Any]
-
-
-@pytest.fixture
-def gpu_flavor(admin: Connection) -> Iterator[Callable[..., str]]:
-    """Makes flavors like another one with properties of GSaaS, as an operator does."""
-    flavors = []
-
-    def gpu_flavor(like: str, properties: dict[str, str]) -> str:
-        model = admin.compute.find_flavor(like)
-        flavor = admin.compute.create_flavor(
-            name=f"{like}-with-cgpus", ram=model.ram, vcpus=model.vcpus, disk=model.disk
-        )
-        flavors.append(flavor)
-        specs = admin.compute.fetch_flavor_extra_specs(model).extra_specs
-        admin.compute.create_flavor_extra_specs(flavor, {**specs, **properties})
-        return flavor.name
-
-    yield gpu_flavor
-    for flavor in flavors:
-        admin.compute.delete_flavor(flavor)
 
 
 @pytest.fixture
