@@ -32,7 +32,7 @@ from oslo_utils import timeutils
 from sqlalchemy import orm
 from stevedore import driver as stevedore_driver
 
-from gsaas.db import changes, clock
+from gsaas.db import changes, clock, pooling
 from gsaas.db import outages as outages  # oslo.db is taught by its import
 from gsaas.db.change_numbers import NUMBERING, Numbering, Writers
 
@@ -60,13 +60,9 @@ def retried(function: F) -> F:
 
 
 READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}}
-"""Dialect -> options with which all queries of a reader see one snapshot; on other databases that is the default."""
-WRITES = {"mysql": "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"}
-"""The first statement of transactions that write: they see what others committed, and lock the rows that they name,
-not the gaps between.
-
-Under the default, REPEATABLE READ, two claims of neighbouring keys can end in a deadlock.
-"""
+"""Dialect -> options with which all queries of a reader see one snapshot."""
+READS_FIRST = {"mysql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"}
+"""Dialect -> the first statement of a reader that has the same effect, and is faster there."""
 
 
 class OvertakenError(Exception):
@@ -139,16 +135,20 @@ class Database:
         self._storage: Storage | None = None
         """None for a database server, which syncs its commits itself, and for a database in memory."""
         self._readers: Connections
+        self._lookups: Connections
+        """Readers for a single query."""
         self._writers: Connections
         self._write_lock: AbstractContextManager[Any] = nullcontext()
         if engine.dialect.name == "sqlite" and engine.url.database:
             self._storage = _storage(engine.dialect.name)(engine)
-            self._readers, self._writers = self._storage.readers, self._storage.writers
+            self._readers = self._lookups = self._storage.readers
+            self._writers = self._storage.writers
             self._write_lock = self._storage.write_lock
         else:
-            reading = engine.execution_options(**READS.get(engine.dialect.name, {}))
-            self._readers = _Pooled(reading)
-            self._writers = _Pooled(engine, WRITES.get(engine.dialect.name))
+            dialect = engine.dialect.name
+            reading = engine.execution_options(**READS.get(dialect, {}))
+            self._readers = _Pooled(reading, READS_FIRST.get(dialect))
+            self._writers = self._lookups = _Pooled(engine)
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, **overrides: object) -> Database:
@@ -206,12 +206,12 @@ class Database:
             yield session
 
     @contextmanager
-    def reading(self) -> Iterator[sqlalchemy.Connection]:
+    def reading(self, *, snapshot: bool = True) -> Iterator[sqlalchemy.Connection]:
         """Yield a connection for reading, without a session, whose opening takes as long as some statements.
 
-        All queries see one snapshot.
+        All queries see one snapshot. For a single query, which needs none, it is faster without *snapshot*.
         """
-        with self._readers.begin() as connection:
+        with (self._readers if snapshot else self._lookups).begin() as connection:
             yield connection
 
     @contextmanager
@@ -337,6 +337,8 @@ def _complete(url: str) -> str:
     if parsed.get_backend_name() in ("mysql", "mariadb"):
         parsed = parsed.set(drivername=f"mysql+{parsed.get_driver_name()}")
         parsed = parsed.update_query_dict({"charset": "utf8mb4", **parsed.query})
+    if parsed.get_backend_name() != "sqlite":
+        parsed = pooling.pooled(parsed)
     return parsed.render_as_string(hide_password=False)
 
 

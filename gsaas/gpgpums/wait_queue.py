@@ -199,7 +199,7 @@ class WaitQueue:
         """GPUs that other transactions changed first."""
 
         def write(overtaken: bool) -> Lease | None:
-            with self._database.reading() as connection:
+            with self._database.reading(snapshot=False) as connection:
                 if queue_rows.is_empty(connection):
                     return None
             self._keep_reserved()

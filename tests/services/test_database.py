@@ -6,17 +6,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, hosts, leases
+from gsaas.db import endpoints, gpus, hosts, leases, migration
 from gsaas.db.database import Database, retried
 from gsaas.db.models import GpuRow, HostRow
 from gsaas.objects.lifecycle import Event
 from tests.support import rows
+from tests.support.databases import Server
 
 pytestmark = pytest.mark.services
 
@@ -55,6 +57,65 @@ def test_a_reader_keeps_one_view_while_others_write(database: Database):
         assert reader.scalars(select(HostRow.name)).all() == before == ["gpu1"]
     with database.read() as reader:
         assert len(reader.scalars(select(HostRow.name)).all()) == 2
+
+
+def test_a_writer_sees_what_others_commit_meanwhile(database: Database):
+    if database.one_writer:
+        pytest.skip("writers come one after the other there")
+    with database.write() as session:
+        session.add(rows.host("gpu1"))
+    with database.writing() as first:
+        assert first.scalars(select(HostRow.name)).all() == ["gpu1"]
+        with database.writing() as second:
+            second.execute(update(HostRow).values(disabled=True))
+        assert first.scalars(select(HostRow.disabled)).all() == [True]
+
+
+def test_a_transaction_that_failed_leaves_nothing_to_the_next_one_of_its_connection(
+    database_url: str,
+):
+    migration.upgrade(database_url)
+    database = Database.open(database_url, max_pool_size=1, max_overflow=0)
+    try:
+        for block in (
+            database.writing,
+            database.reading,
+            partial(database.reading, snapshot=False),
+        ):
+            with pytest.raises(RuntimeError), block() as connection:
+                connection.execute(select(HostRow.name)).all()
+                if block == database.writing:
+                    connection.execute(insert(HostRow).values(name="gpu1"))
+                raise RuntimeError
+            with database.reading(snapshot=False) as connection:
+                assert connection.scalars(select(HostRow.name)).all() == []
+    finally:
+        database.close()
+
+
+def test_no_transaction_is_rolled_back_after_its_end(mariadb_server: Server):
+    url = mariadb_server.create("ended_once")
+    migration.upgrade(url)
+    database = Database.open(url)
+
+    def rollbacks() -> int:
+        with database.engine.connect() as connection:
+            status = connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Com_rollback'").one()
+        return int(status[1])
+
+    try:
+        before = rollbacks()
+        own = rollbacks() - before  # that of asking
+        for block in (
+            database.writing,
+            database.reading,
+            partial(database.reading, snapshot=False),
+        ):
+            with block() as connection:
+                connection.execute(select(HostRow.name)).all()
+        assert rollbacks() - before == 2 * own
+    finally:
+        database.close()
 
 
 def test_of_many_equal_transitions_at_once_one_happens(database: Database):

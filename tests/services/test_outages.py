@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from oslo_db import exception as db_exception
 
 from gsaas.api.route import Route
 from gsaas.api.routes import ROUTES
-from gsaas.db import migration
+from gsaas.db import migration, pooling
 from gsaas.db.database import Database
 from tests.api.test_personas import BODIES
 from tests.api.world import World, address, fill, only_error
@@ -77,6 +78,21 @@ def test_every_route_answers_503_without_the_database_and_works_again_with_it(
     assert world.launch("member", mode="shared", memory_mb=1)["status"] == "CLAIMED"
     after = {route: ask(world, route, lease_id).status_code for route in routes}
     assert [route.path for route in routes if after[route] >= 500] == []
+
+
+def test_connections_that_were_idle_while_the_server_was_started_again_are_opened_anew(
+    server: Daemon, world: World
+):
+    one = sqlalchemy.text("SELECT count(*) FROM leases")
+    with world.database.reading() as first, world.database.reading() as second:
+        first.execute(one)
+        second.execute(one)
+    server.stop()
+    server.start()
+    time.sleep(2 * pooling.UNCHECKED)
+    with world.database.reading() as first, world.database.reading() as second:
+        assert first.scalar(one) is not None
+        assert second.scalar(one) is not None
 
 
 @pytest.mark.parametrize("end", [Daemon.stop, Daemon.kill])
