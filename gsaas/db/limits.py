@@ -4,16 +4,38 @@
 from __future__ import annotations
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
-from gsaas.db.models import ClaimRow, LeaseRow, ProjectRow
+from gsaas.db.models import ClaimRow, LeaseRow, ProjectRow, table_of
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
 
+_PROJECTS = table_of(ProjectRow)
+
 COUNTED = tuple(status for status in LIVE if status is not Status.QUEUED)
 """Statuses of leases that count for quotas until their GPUs are returned."""
+
+# Made once: a claim of a project with a quota executes each of them.
+_USAGE = (
+    select(
+        func.count(LeaseRow.id.distinct()),
+        func.count(ClaimRow.position),
+        func.coalesce(func.sum(ClaimRow.memory_mb), 0),
+    )
+    .join_from(LeaseRow, ClaimRow, isouter=True)
+    .where(
+        LeaseRow.project_id == bindparam("project"),
+        LeaseRow.status.in_(COUNTED),
+        LeaseRow.released_at.is_(None),
+    )
+)
+_CHANGE = (
+    update(_PROJECTS)
+    .where(_PROJECTS.c.id == bindparam("project"))
+    .values(serial=_PROJECTS.c.serial + 1)
+)
 
 
 def usage(connection: Connection, project_id: str) -> dict[str, int]:
@@ -21,19 +43,7 @@ def usage(connection: Connection, project_id: str) -> dict[str, int]:
 
     A lease counts until its GPUs are returned, in any status; while it waits in the queue it does not count.
     """
-    leases, cgpus, memory_mb = connection.execute(
-        select(
-            func.count(LeaseRow.id.distinct()),
-            func.count(ClaimRow.position),
-            func.coalesce(func.sum(ClaimRow.memory_mb), 0),
-        )
-        .join_from(LeaseRow, ClaimRow, isouter=True)
-        .where(
-            LeaseRow.project_id == project_id,
-            LeaseRow.status.in_(COUNTED),
-            LeaseRow.released_at.is_(None),
-        )
-    ).one()
+    leases, cgpus, memory_mb = connection.execute(_USAGE, {"project": project_id}).one()
     return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
 
 
@@ -80,8 +90,7 @@ def lock_project(connection: Connection, project_id: str) -> None:
     transactions that change one row at two nodes, one fails at its commit. The first claim of a project inserts its
     row; raises `OvertakenError` if another claim inserted it just now.
     """
-    row = update(ProjectRow).where(ProjectRow.id == project_id)
-    if connection.execute(row.values(serial=ProjectRow.serial + 1)).rowcount == 0:
+    if connection.execute(_CHANGE, {"project": project_id}).rowcount == 0:
         try:
             connection.execute(insert(ProjectRow).values(id=project_id, serial=0))
         except DBDuplicateEntry as error:
