@@ -58,16 +58,26 @@ def create(request: ApiRequest) -> ApiResponse:
 
 
 def index(request: ApiRequest) -> ApiResponse:
-    """List reservations, the earliest first."""
-    query, project_id = request.query, request.context.project_id
+    """List reservations, the earliest first unless the query names another order."""
+    query, project_id, page_size = request.query, request.context.project_id, request.page_size
     if query.get("all_projects"):
         request.authorise(rbac.LIST_ALL_PROJECTS)
         project_id = None
     statuses = [query["status"]] if "status" in query else LIVE
     with request.service.database.reading() as connection:
-        found = reservations.of_project(connection, project_id, statuses)
-        shown = _shown(request, connection, found)
-    return ApiResponse(200, {"reservations": shown})
+        found = reservations.page(
+            connection,
+            project_id=project_id,
+            statuses=statuses,
+            limit=page_size + 1,  # one more shows whether there is a next page
+            marker=query.get("marker"),
+            sort=request.sort,
+        )
+        shown = _shown(request, connection, found[:page_size])
+    body: dict[str, Any] = {"reservations": shown}
+    if len(found) > page_size:
+        body["reservations_links"] = request.next_page(PATH, shown[-1]["id"])
+    return ApiResponse(200, body)
 
 
 def show(request: ApiRequest, reservation_id: str) -> ApiResponse:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +41,7 @@ from gsaas.db.models import (
     change_number,
     table_of,
 )
+from gsaas.db.ordering import order_of
 from gsaas.db.pool_versions import ONLY
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Share
@@ -59,6 +60,16 @@ _AT_ONCE = 500
 
 _RESERVATIONS, _SHARES = table_of(ReservationRow), table_of(ReservedShareRow)
 _GPUS, _HOSTS, _VERSIONS = table_of(GpuRow), table_of(HostRow), table_of(PoolVersionRow)
+
+SORT_KEYS = {
+    **{
+        name: _RESERVATIONS.c[name]
+        for name in ("id", "name", "status", "project_id", "user_id", "created_at")
+    },
+    "start": _RESERVATIONS.c.start_at,
+    "end": _RESERVATIONS.c.end_at,
+}
+"""Columns that a list of reservations may be sorted by."""
 
 _SELECT = select(
     *(
@@ -186,14 +197,31 @@ def gpus_of(connection: Connection, found: Iterable[Reservation]) -> dict[str, A
     return {row.uuid: row for row in connection.execute(query)} if uuids else {}
 
 
-def of_project(
-    connection: Connection, project_id: str | None, statuses: Collection[str]
+def page(
+    connection: Connection,
+    *,
+    project_id: str | None = None,
+    statuses: Collection[str] = LIVE,
+    limit: int,
+    marker: str | None = None,
+    sort: Sequence[tuple[str, bool]] = (),
 ) -> list[Reservation]:
-    """Return the reservations of a project, None: of all, that have one of *statuses*; the earliest first."""
+    """Return up to *limit* reservations after the one whose id is *marker*, with one of *statuses*.
+
+    They are those of a project; None: of all. *sort* are names of `SORT_KEYS`, each with whether it is descending; by
+    default the earliest comes first. Raises `BadRequest` if *marker* is not a reservation that the caller may see.
+    """
     query = _SELECT.where(_RESERVATIONS.c.status.in_(statuses))
     if project_id is not None:
         query = query.where(_RESERVATIONS.c.project_id == project_id)
-    return _read(connection, query.order_by(_RESERVATIONS.c.start_at, _RESERVATIONS.c.id))
+    order = order_of(SORT_KEYS, "id", sort, [("start", False)])
+    after = None
+    if marker is not None:
+        last = connection.execute(_SELECT.where(_RESERVATIONS.c.id == marker)).one_or_none()
+        if last is None or project_id not in (None, last.project_id):
+            raise exceptions.BadRequest(reason=f"the marker {marker} is not a reservation")
+        after = [getattr(last, key.column.name) for key in order.keys]
+    return _read(connection, order.page(query, limit, after))
 
 
 def number_of(connection: Connection, project_id: str) -> int:

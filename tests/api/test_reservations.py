@@ -79,6 +79,35 @@ def test_a_service_that_may_see_all_reservations_cancels_none_of_another_project
     assert call(world, "GET", path).json["reservation"]["status"] == "ACTIVE"
 
 
+def listed(world: World, query: str, caller: str = "member") -> list[list[str]]:
+    """Return the names on each page, following the links."""
+    pages, path = [], f"/v1/reservations?{query}"
+    while path:
+        response = call(world, "GET", path, caller=caller)
+        assert response.status_code == 200, response.json
+        pages.append([one["name"] for one in response.json["reservations"]])
+        links = {one["rel"]: one["href"] for one in response.json.get("reservations_links", [])}
+        path = links.get("next", "")
+    return pages
+
+
+def test_reservations_are_listed_page_by_page_in_the_order_that_is_asked_for(world):
+    for name, begins in (("c", 2), ("a", 3), ("b", 4)):
+        body = {"cgpus": {"count": 1}, "name": name, "start": at(begins), "end": at(begins + 1)}
+        assert call(world, "POST", "/v1/reservations", {"reservation": body}).status_code == 201
+    assert listed(world, "limit=2") == [["c", "a"], ["b"]]
+    assert listed(world, "limit=1&sort_key=name") == [["a"], ["b"], ["c"]]
+    assert listed(world, "limit=2&sort_key=end&sort_dir=desc&status=PENDING") == [["b", "a"], ["c"]]
+    assert listed(world, "limit=2&all_projects=true", "admin") == [["c", "a"], ["b"]]
+
+
+def test_no_page_begins_after_a_reservation_of_another_project(world):
+    foreign = reserved(world, 2, 5, caller="stranger", count=1)
+    for marker in (foreign, "none"):
+        answer = call(world, "GET", f"/v1/reservations?marker={marker}")
+        assert only_error(answer)["detail"] == f"the marker {marker} is not a reservation"
+
+
 def test_two_that_do_not_fit_at_once_are_not_both_admitted(world):
     reserved(world, 2, 5)
     error = only_error(reserve(world, 4, 6, caller="stranger"))
@@ -324,6 +353,13 @@ def test_the_command_checks_in_a_reservation(desk):
 def test_a_new_reservation_says_how_to_launch_in_it(desk):
     out = desk.type("reserve", "-ncgpus=1", "-mode=shared", "-poolmem=100", f"-end={at(5)}")[1]
     assert "gsaas -l -ncgpus=1 -poolmem=100 -mode=shared -reservation=" in out
+
+
+def test_the_list_of_the_commands_is_sorted(desk):
+    for name in ("b", "a"):
+        desk.type("reserve", "-ncgpus=1", f"-end={at(5)}", f"-name={name}")
+    assert [one["name"] for one in desk.read("reservations", "-sort=name")] == ["a", "b"]
+    assert [one["name"] for one in desk.read("reservations", "-sort=name:desc")] == ["b", "a"]
 
 
 def test_a_reservation_needs_an_end(desk):

@@ -285,6 +285,12 @@ def test_an_administrator_reads_why_a_reservation_is_degraded(gpus, admin):
     assert first.id in reason
 
 
+def test_all_pages_of_the_reservations_are_listed_in_the_order_that_is_asked_for(gpus):
+    for name in ("b", "c", "a"):
+        gpus.create_reservation(cgpus={"count": 1}, name=name, end="2040-02-01")
+    assert [one.name for one in gpus.reservations(sort_key="name", limit=1)] == ["a", "b", "c"]
+
+
 def test_a_reservation_from_its_creation_to_its_end(gpus, admin):
     made = gpus.create_reservation(
         cgpus=SHARED, start="2040-01-31", end="2040-02-01", name="course"

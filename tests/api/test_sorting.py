@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from gsaas.api.schemas import endpoints, gpus, hosts, leases, queue
+from gsaas.api.schemas import endpoints, gpus, hosts, leases, queue, reservations
 from gsaas.db import endpoints as endpoint_rows
 from gsaas.db import gpus as gpu_rows
 from gsaas.db import hosts as host_rows
 from gsaas.db import leases as lease_rows
 from gsaas.db import queue as queue_rows
+from gsaas.db import reservations as reservation_rows
 from tests.api.world import only_error
 
 NEW = {"OpenStack-API-Version": "gpu-scheduling 1.1"}
@@ -42,6 +43,7 @@ def refused(world, caller, path, **headers):
         (hosts, host_rows),
         (endpoints, endpoint_rows),
         (queue, queue_rows),
+        (reservations, reservation_rows),
     ],
 )
 def test_the_keys_that_are_documented_are_those_that_the_database_sorts_by(schema, rows):

@@ -141,6 +141,19 @@ def sort_key(value: str) -> tuple[str, str]:
     return key, direction or "asc"
 
 
+def sort(rows: str, default: str) -> Option:
+    """Return the option that orders a list of *rows*, which is ordered by *default* without it."""
+    return Option(
+        "sort",
+        "KEY[:asc|desc]",
+        f"order of the {rows}, such as {default}:desc (default: {default}); repeat it to order {rows} that are equal "
+        "in the first key",
+        convert=sort_key,
+        mistaken_names=("sort-key", "sort_key"),
+        repeatable=True,
+    )
+
+
 def seconds_or_default(value: str) -> int | str:
     """Convert to a number of seconds, or return `default`. Raises `ValueError`."""
     return value if value == "default" else whole_number(value)
@@ -263,15 +276,7 @@ gsaas alloc does this itself. It is needed for a lease that was taken on another
                     "leases of all projects (administrators)",
                     mistaken_names=("all-projects", "a"),
                 ),
-                Option(
-                    "sort",
-                    "KEY[:asc|desc]",
-                    "order of the leases, such as created_at:desc (default: created_at); repeat it to order leases "
-                    "that are equal in the first key",
-                    convert=sort_key,
-                    mistaken_names=("sort-key", "sort_key"),
-                    repeatable=True,
-                ),
+                sort("leases", "created_at"),
                 Option(
                     "changes-since",
                     "TIME",
@@ -390,8 +395,11 @@ has an offset. Between start and end, gsaas -l -reservation=ID launches in the r
             handler="reservations:reservations",
             usage="gsaas reservations [option ...]",
             example="gsaas reservations",
+            details="""
+-sort accepts id, name, status, project_id, user_id, created_at, start and end.""",
             options=(
                 Option("status", "STATUS", "only those in this status; required for ENDED ones"),
+                sort("reservations", "start"),
                 Option(
                     "all",
                     None,

@@ -10,6 +10,7 @@ from gsaasclient.api import RESERVATIONS_VERSION
 from gsaasclient.cli import cgpus
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import print_list, print_resource
+from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.readings import clock_time
 from gsaasclient.cli.tables import facts
@@ -56,13 +57,19 @@ def reserve(client: Client, args: SimpleNamespace) -> int:
 
 
 def reservations(client: Client, args: SimpleNamespace) -> int:
-    """List reservations, the earliest first."""
+    """List reservations from all pages, the earliest first unless the options name another order."""
     from urllib.parse import urlencode
 
     columns = select(COLUMNS, args.c)
-    filters = {"status": args.status, "all_projects": "true" if args.all else None}
-    query = urlencode({name: value for name, value in filters.items() if value})
-    found = _ask(client, "GET", PATH + (f"?{query}" if query else ""))["reservations"]
+    filters = {
+        "status": args.status,
+        "all_projects": "true" if args.all else None,
+        "sort_key": [key for key, _ in args.sort],
+        "sort_dir": [direction for _, direction in args.sort],
+    }
+    query = urlencode({name: value for name, value in filters.items() if value}, doseq=True)
+    path = PATH + (f"?{query}" if query else "")
+    found = get_all(client, path, "reservations", RESERVATIONS_VERSION)["reservations"]
     print_list(args, columns, found, found, None if found else lambda: "no reservations")
     return 0
 

@@ -13,7 +13,18 @@ from osc_lib import exceptions
 from osc_lib.cli.format_columns import ListColumn
 
 from gsaasclient.osc import cgpus
-from gsaasclient.osc.command import Column, Command, Lister, ShowOne, listed, message_of, shown
+from gsaasclient.osc.command import (
+    Column,
+    Command,
+    Lister,
+    ShowOne,
+    add_list_options,
+    first,
+    list_query,
+    listed,
+    message_of,
+    shown,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -83,13 +94,16 @@ class ListReservations(Lister):
         parser.add_argument(
             "--all-projects", action="store_true", help="those of all projects (administrators)"
         )
+        add_list_options(parser, "name, status, start")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         found = self.gpus.reservations(
-            status=parsed_args.status, all_projects=parsed_args.all_projects or None
+            status=parsed_args.status,
+            all_projects=parsed_args.all_projects or None,
+            **list_query(parsed_args),
         )
-        return listed(LISTED, found)
+        return listed(LISTED, first(found, parsed_args.limit))
 
 
 class ShowReservation(ShowOne):

@@ -207,7 +207,10 @@ class Proxy(proxy.Proxy):
         return self._list(Place, **query)
 
     def reservations(self, **query: Any) -> Iterator[Reservation]:
-        """Yield the project's reservations that are not over, the earliest first; *query*: `status`, `all_projects`."""
+        """Yield the project's reservations that are not over, the earliest first.
+
+        *query*: `status`, `all_projects`, `sort_key`, `sort_dir`, `limit` (of a page), `marker`.
+        """
         return self._list(Reservation, **_query(query))
 
     def get_reservation(self, reservation: str | Reservation) -> Reservation:

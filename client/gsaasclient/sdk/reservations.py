@@ -20,9 +20,7 @@ class Reservation(Resource):
     allow_delete = True
     allow_list = True
 
-    _query_mapping = resource.QueryParameters(
-        "status", "all_projects", include_pagination_defaults=False
-    )
+    _query_mapping = resource.QueryParameters("status", "all_projects", "sort_key", "sort_dir")
 
     cgpus = resource.Body("cgpus", type=dict)
     created_at = resource.Body("created_at")

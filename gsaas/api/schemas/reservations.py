@@ -44,8 +44,11 @@ CREATE = common.record(
     }
 )
 
+SORT_KEYS = ("id", "name", "status", "project_id", "user_id", "created_at", "start", "end")
 LIST = common.query(
     {
+        **common.PAGE,
+        **common.sorting(SORT_KEYS),
         "all_projects": {
             "type": "boolean",
             "description": "List the reservations of all projects; for admins.",
@@ -94,4 +97,10 @@ RESERVATION = common.record(
     title="Reservation",
 )
 ONE = common.record({"reservation": RESERVATION})
-MANY = common.record({"reservations": {"type": "array", "items": RESERVATION}})
+MANY = common.record(
+    {
+        "reservations": {"type": "array", "items": RESERVATION},
+        "reservations_links": common.LINKS,
+    },
+    optional=("reservations_links",),
+)

@@ -301,7 +301,9 @@ def test_of_reservations_that_are_over_a_project_has_the_newest_only(cloud, made
         made.cancel(reservation)
     live = reserve(made, PART, 2, 3)
     with cloud.reading() as connection:
-        over = rows.of_project(connection, "project-1", [ReservationStatus.CANCELLED])
+        over = rows.page(
+            connection, project_id="project-1", statuses=[ReservationStatus.CANCELLED], limit=1000
+        )
         assert {one.id for one in over} == set(others[1:])
         assert [one.id for one in rows.live(connection)] == [live]
         kept = connection.execute(select(models.ReservedShareRow.reservation_id)).scalars()

@@ -341,6 +341,8 @@ complete -c gsaas -n '__gsaas_at \'reserve\'' -l help -d 'print the help of the 
 
 complete -c gsaas -n '__gsaas_at \'reservations\'' -o status -x -a 'QUEUED CLAIMED BOOTING ACTIVE RELEASING RELEASED ERROR' -d 'only those in this status; required for ENDED ones'
 complete -c gsaas -n '__gsaas_at \'reservations\'' -n __gsaas_dashes -l status -x -a 'QUEUED CLAIMED BOOTING ACTIVE RELEASING RELEASED ERROR' -d 'only those in this status; required for ENDED ones'
+complete -c gsaas -n '__gsaas_at \'reservations\'' -o sort -x -d 'order of the reservations, such as start:desc (default: start); repeat it to order reservations that are equal in the first key'
+complete -c gsaas -n '__gsaas_at \'reservations\'' -n __gsaas_dashes -l sort -x -d 'order of the reservations, such as start:desc (default: start); repeat it to order reservations that are equal in the first key'
 complete -c gsaas -n '__gsaas_at \'reservations\'' -o all -d 'reservations of all projects (administrators)'
 complete -c gsaas -n '__gsaas_at \'reservations\'' -n __gsaas_dashes -l all -d 'reservations of all projects (administrators)'
 complete -c gsaas -n '__gsaas_at \'reservations\'' -o f -x -a 'table json csv value yaml' -d 'output format: table (default); json or yaml, the API\'s own answer; csv, with a heading line; value, the values alone'
