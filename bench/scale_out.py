@@ -7,6 +7,9 @@ CPU time is what limits them. After each run the books of the GPUs are compared 
 released. Every size is measured in rounds, in which each number of processes has its turn. A ratio is the median of the
 ratios of the rounds, because the speed of a virtual machine changes more between rounds than within one.
 
+As a control, as many processes have a database each: they share the cores and the server, and nothing of GSaaS. What
+they need more than one process alone is the machine's, and none of it is that of claims in one database.
+
 At last, one process with 100,000 GPUs on 12,500 hosts: its memory, the time until it answers, and the cost of a claim.
 """
 
@@ -17,7 +20,8 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,19 +75,27 @@ def run(quick: bool = False) -> dict[str, Any]:
     if quick:
         sizes, processes, rounds, seconds = ((64,), (1, 2), 1, 0.5)
     measured: list[dict[str, Any]] = []
+    controls: list[dict[str, Any]] = []
     huge: list[dict[str, Any]] = []
     for name, kind in SERVERS.items():
         with kind() as server, halves(server) as cores:
             urls = {size: new_database(server, f"gpus_{size}", size) for size in sizes}
+            apart = [
+                new_database(server, f"apart_{number}", sizes[-1])
+                for number in range(processes[-1])
+            ]
             for turn in range(rounds):
                 for size, number in itertools.product(sizes, processes):
-                    found = measure(server, urls[size], number, seconds, cores)
+                    found = measure(server, [urls[size]] * number, seconds, cores)
                     where = {"database": name, "gpus": size, "processes": number}
                     measured.append({**where, "round": turn, **found})
+                found = measure(server, apart, seconds, cores)
+                where = {"database": name, "gpus": sizes[-1], "processes": processes[-1]}
+                controls.append({**where, "round": turn, **found})
             if not quick:
                 url = new_database(server, "huge", HUGE)
                 huge.append({"database": name, "gpus": HUGE, **measure_huge(url)})
-    rows = [*summary(measured), *huge]
+    rows = [*summary(measured), *control(measured, controls, sizes, processes), *huge]
     reach = bounds(measured, sizes, processes)
     return {"bench": "scale-out", "machine": machine(), "rows": rows, "reach": reach}
 
@@ -112,6 +124,32 @@ def summary(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for (database, gpus, processes), rows in groups.items()
     ]
+
+
+def control(
+    measured: list[dict[str, Any]],
+    controls: list[dict[str, Any]],
+    sizes: tuple[int, ...],
+    processes: tuple[int, ...],
+) -> list[dict[str, Any]]:
+    """Return a row for each server: processes with a database each, and two of the ratios of `bounds` for them."""
+    rows = []
+    for name in SERVERS:
+        own = [row for row in controls if row["database"] == name]
+        alone = [
+            row for row in measured if row["database"] == name and row["processes"] == processes[0]
+        ]
+        both = [*alone, *own]
+        most = (sizes[-1], processes[-1])
+        rows.append(
+            {
+                **summary(own)[0],
+                "databases": processes[-1],
+                "cpu_ratio": ratio(both, "cpu_ms", most, (sizes[0], processes[0])),
+                "throughput_ratio": ratio(both, "per_second", most, (sizes[-1], processes[0])),
+            }
+        )
+    return rows
 
 
 def bounds(
@@ -155,22 +193,24 @@ def ratio(
     return median([found[turn, *one] / found[turn, *other] for turn in rounds])
 
 
-def measure(
-    server: Daemon, url: str, processes: int, seconds: float, cores: set[int]
-) -> dict[str, Any]:
-    """Return what *processes* that claim and release for *seconds* take for each claim and release."""
+def measure(server: Daemon, urls: Sequence[str], seconds: float, cores: set[int]) -> dict[str, Any]:
+    """Return what processes that claim and release for *seconds* take for each claim and release.
+
+    Each uses the database at one of *urls*; they may be the same.
+    """
+    processes = len(urls)
     with FORKSERVER.Manager() as manager:
         start, end = manager.Barrier(processes + 1), manager.Barrier(processes + 1)
         with ProcessPoolExecutor(processes, mp_context=FORKSERVER) as executor:
             workers = [
-                executor.submit(claim_and_release, url, seconds, cores, start, end)
-                for _ in range(processes)
+                executor.submit(claim_and_release, url, seconds, cores, start, end) for url in urls
             ]
             start.wait(PATIENCE)
             used, begun = cpu_of(server), time.monotonic()
             end.wait(PATIENCE + seconds)
             took, used = time.monotonic() - begun, cpu_of(server) - used
-            with_claims = wrong_books(url, held=processes * THREADS)
+            users = Counter(urls)
+            with_claims = sum(wrong_books(url, held=users[url] * THREADS) for url in users)
             end.wait(PATIENCE)
             found = [worker.result() for worker in workers]
     cycles = sum(one["cycles"] for one in found)
@@ -181,7 +221,9 @@ def measure(
         "worst_ms": max(one["worst"] for one in found) * 1e3,
         "full_reads": sum(one["full_reads"] for one in found) / cycles,
         "attempts": sum(one["attempts"] for one in found) / cycles,
-        "wrong": sum(one["errors"] for one in found) + with_claims + wrong_books(url, held=0),
+        "wrong": sum(one["errors"] for one in found)
+        + with_claims
+        + sum(wrong_books(url, held=0) for url in users),
     }
 
 

@@ -22,7 +22,12 @@ def test_processes_that_claim_at_once_read_everything_once_and_leave_right_books
         ("MariaDB", 2),
         ("PostgreSQL", 1),
         ("PostgreSQL", 2),
+        ("MariaDB", 2),
+        ("PostgreSQL", 2),
     ]
+    controls = [row for row in result["rows"] if row.get("databases")]
+    assert all(row["cpu_ratio"] > 0 and row["throughput_ratio"] > 0 for row in controls)
+    assert len(controls) == 2
     for row in result["rows"]:
         assert row["wrong"] == 0
         assert row["full_reads"] == 0  # after the one before the first claim

@@ -57,3 +57,17 @@ def test_the_row_of_several_rounds_has_their_medians_and_the_worst_claim_of_all(
     ]
     (summary,) = scale_out.summary(rows)
     assert (summary["per_second"], summary["worst_ms"]) == (90.0, 700.0)
+
+
+def test_processes_with_a_database_each_are_compared_with_one_process_as_the_others_are():
+    rows = [
+        row(database, gpus, processes)
+        for database in scale_out.SERVERS
+        for gpus in (64, 8000)
+        for processes in (1, 4)
+    ]
+    apart = [row("MariaDB", 8000, 4, cpu_ms=6.0), row("PostgreSQL", 8000, 4, per_second=80.0)]
+    mariadb, postgresql = scale_out.control(rows, apart, (64, 8000), (1, 4))
+    assert (mariadb["cpu_ratio"], mariadb["throughput_ratio"]) == (1.2, 1.0)
+    assert (postgresql["cpu_ratio"], postgresql["throughput_ratio"]) == (1.0, 0.8)
+    assert mariadb["databases"] == postgresql["databases"] == 4
