@@ -39,11 +39,13 @@ class GpuTotals:
 
     known: int
     idle: int
-    """Offered, and claimed by no lease."""
+    """Offered, claimed by no lease, and not kept for a reservation."""
     withheld: int
     """Withdrawn, or disabled, or on disabled hosts."""
     memory_mb: int
     used_mb: int
+    reserved_mb: int
+    """Kept for reservations, and not used by a lease of theirs yet."""
 
 
 @dataclass(frozen=True)
@@ -232,10 +234,11 @@ def _gpus(session: Session) -> dict[str, GpuTotals]:
         select(
             GpuRow.model,
             func.count(),
-            func.sum(case((withheld, 0), (GpuRow.used_mb == 0, 1), else_=0)),
+            func.sum(case((withheld, 0), (GpuRow.used_mb + GpuRow.reserved_mb == 0, 1), else_=0)),
             func.sum(case((withheld, 1), else_=0)),
             func.sum(GpuRow.memory_mb),
             func.sum(GpuRow.used_mb),
+            func.sum(GpuRow.reserved_mb),
         )
         .join_from(GpuRow, HostRow)
         .group_by(GpuRow.model)

@@ -105,7 +105,7 @@ def _gpus(models: Mapping[str, GpuTotals]) -> Iterator[Metric]:
         ("gsaas_gpus", "GPUs", lambda gpus: gpus.known),
         (
             "gsaas_gpus_idle",
-            "GPUs on offer of which no lease has any memory",
+            "GPUs on offer of which no lease and no reservation has any memory",
             lambda gpus: gpus.idle,
         ),
         (
@@ -118,6 +118,11 @@ def _gpus(models: Mapping[str, GpuTotals]) -> Iterator[Metric]:
             "gsaas_gpu_memory_used_bytes",
             "Memory of the GPUs that leases have claimed",
             lambda gpus: gpus.used_mb * MIB,
+        ),
+        (
+            "gsaas_gpu_memory_reserved_bytes",
+            "Memory of the GPUs that is kept for reservations and that none of their leases uses yet",
+            lambda gpus: gpus.reserved_mb * MIB,
         ),
     )
     for name, text, value in families:

@@ -90,6 +90,22 @@ def test_gpus_and_their_memory_are_counted_by_model(world):
     )
 
 
+def test_what_is_kept_for_reservations_is_counted_and_not_idle(world):
+    end = (timeutils.utcnow() + timedelta(hours=1)).isoformat() + "Z"
+    cgpus = {"count": 2, "mode": "shared", "memory_mb": 1000}
+    world.call(
+        "member",
+        "POST",
+        "/v1/reservations",
+        {"reservation": {"cgpus": cgpus, "end": end}},
+        headers={"OpenStack-API-Version": "gpu-scheduling latest"},
+    )
+    told = scrape(world)
+    model = frozenset(MODEL.items())
+    assert told["gsaas_gpu_memory_reserved_bytes", model] == 2 * 1000 * MIB
+    assert told["gsaas_gpus_idle", model] == of_gpus(world, "sum(reserved_mb = 0)") < 8
+
+
 def test_a_cloud_without_gpus_has_metrics_too(tmp_path):
     world = World.build(tmp_path, hosts=0)
     assert value(world, "gsaas_cgpus") == 0

@@ -69,11 +69,12 @@ def test_gpus_are_added_up_by_model(database):
         rows.gpu("GPU-b", device_index=1, model="A", memory_mb=10, used_mb=4),
         rows.gpu("GPU-c", device_index=2, model="A", memory_mb=10, disabled=True),
         rows.gpu("GPU-d", device_index=3, model="B", memory_mb=20),
+        rows.gpu("GPU-f", device_index=4, model="B", memory_mb=20, reserved_mb=6),
         rows.gpu("GPU-e", host_name="gpu2", model="B", memory_mb=20),
     )
     assert state(database).gpus == {
-        "A": GpuTotals(known=3, idle=1, withheld=1, memory_mb=30, used_mb=4),
-        "B": GpuTotals(known=2, idle=1, withheld=1, memory_mb=40, used_mb=0),
+        "A": GpuTotals(known=3, idle=1, withheld=1, memory_mb=30, used_mb=4, reserved_mb=0),
+        "B": GpuTotals(known=3, idle=1, withheld=1, memory_mb=60, used_mb=0, reserved_mb=6),
     }
 
 
