@@ -10,7 +10,17 @@ from oslo_config import cfg
 from sqlalchemy import select
 
 from gsaas import rpc
-from gsaas.checkup import agents, bus, database, findings, identity, nova, quotas, releases
+from gsaas.checkup import (
+    agents,
+    bus,
+    claims,
+    database,
+    findings,
+    identity,
+    nova,
+    quotas,
+    releases,
+)
 from gsaas.checkup.findings import Finding, fail, reason
 from gsaas.conf import agent
 from gsaas.db import ready
@@ -52,6 +62,8 @@ def _check_database(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
         yield from found
         if found[0].todo:
             return  # without its tables there is nothing to read
+        with opened.reading() as connection:
+            yield from claims.check(connection)
         with opened.read() as session:
             yield from agents.check(
                 session, conf.gpgpums.heartbeat_timeout, agent.silence_timeout(conf)

@@ -51,6 +51,12 @@ nothing. A service that does not answer delays it by half a minute at most.
 UPGRADE = "create the tables, or change them to what this release needs; keeps all data"
 VERSION = "print the revision that the database is at, or `none`"
 CHECK = "say whether the database is at the revision that this release needs"
+RECOUNT = "count again what leases claim and reservations keep of each GPU"
+RECOUNT_MORE = """\
+Compare what is counted of each GPU with what leases claim of it and reservations keep, and correct what differs; print
+what did. Nothing ever should: `gsaas-manage check` says whether it does. The services may run meanwhile: each GPU is a
+transaction of its own. Exit status: 0, whether or not something was corrected.
+"""
 PURGE = "delete the rows of leases that were released long ago"
 PURGE_MORE = """\
 Delete the rows of leases that were released more than so many days ago, and of their events. Leases that are not
@@ -156,6 +162,28 @@ def check(database: Database) -> int:
     if problem := ready.problem(current):
         return _fail(problem, EXIT_PROBLEM)
     print(f"the database is at revision {current}, as this release needs it")
+    return EXIT_OK
+
+
+def recount(database: Database) -> int:
+    """Correct the counts of GPUs, and print those that were wrong. Returns the exit status."""
+    from gsaas.db import recount as rows
+    from gsaas.db.database import retried
+
+    @retried
+    def correct(uuid: str) -> bool:
+        with database.writing() as connection:
+            return rows.recount(connection, uuid)
+
+    with database.reading() as connection:
+        found = rows.miscounted(connection)
+    corrected = [one for one in found if correct(one.uuid)]
+    for one in corrected:
+        print(f"corrected: {one}")
+    if not corrected:
+        print(
+            "nothing to do: what is counted of each GPU is what leases claim and reservations keep"
+        )
     return EXIT_OK
 
 
@@ -268,11 +296,13 @@ def _parser() -> argparse.ArgumentParser:
         help="lines for people (default), or a JSON list of {part, level, said, todo}",
     )
     command.set_defaults(run=check_installation)
-    db = nouns.add_parser("db", help="the database: db upgrade, version, check, purge")
+    db = nouns.add_parser("db", help="the database: db upgrade, version, check, recount, purge")
     verbs = db.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for run, text in ((upgrade, UPGRADE), (version, VERSION), (check, CHECK)):
         command = verbs.add_parser(run.__name__, help=text, description=f"{text.capitalize()}.")
         command.set_defaults(run=_with_database(run))
+    command = verbs.add_parser("recount", help=RECOUNT, description=RECOUNT_MORE)
+    command.set_defaults(run=_with_database(recount))
     command = verbs.add_parser("purge", help=PURGE, description=PURGE_MORE)
     command.add_argument(
         "--older-than",

@@ -12,10 +12,11 @@ import pytest
 import sqlalchemy
 from oslo_utils import timeutils
 
+from gsaas.checkup import claims
 from gsaas.cli import manage
-from gsaas.db import migration
+from gsaas.db import migration, recount
 from gsaas.db.database import Database
-from gsaas.db.models import LeaseEventRow, LeaseRow, ProjectRow
+from gsaas.db.models import GpuRow, LeaseEventRow, LeaseRow, ProjectRow
 from tests.support import rows
 
 pytestmark = pytest.mark.services
@@ -124,6 +125,52 @@ def test_a_purge_says_in_json_what_it_did(run, leases):
     before = datetime.datetime.fromisoformat(told["released_before"])
     assert datetime.datetime.now(datetime.UTC) - before >= datetime.timedelta(days=20)
     assert leases() == {"1", "alive", "failed"}
+
+
+def test_what_is_counted_of_a_gpu_is_counted_again(run, database_url: str):
+    run("db", "upgrade")
+    database = Database.open(database_url)
+    with database.write() as session:
+        session.add(rows.host("gpu1"))
+        session.add(rows.gpu("GPU-right", used_mb=2048, leases=1, reserved_mb=1024))
+        session.add(rows.gpu("GPU-used", device_index=1, used_mb=4096, leases=2))
+        session.add(rows.gpu("GPU-kept", device_index=2, reserved_mb=512))
+        session.add(rows.lease("lease-1", status="CLAIMED"))
+        session.add(rows.reservation())
+        session.flush()
+        held = {"used_mb": 40960, "leases": 1, "exclusive_lease_id": "lease-1"}
+        session.add(rows.gpu("GPU-held", device_index=3, memory_mb=40960, **held))
+        session.add(rows.claim("lease-1", "GPU-right", position=0, memory_mb=2048))
+        session.add(rows.claim("lease-1", "GPU-used", position=1, memory_mb=1024))
+        session.add(rows.reserved_share(gpu_uuid="GPU-right", memory_mb=1024, kept=True))
+        session.add(rows.reserved_share(gpu_uuid="GPU-kept", position=1, memory_mb=512))
+    with database.reading() as connection:
+        assert claims.compare(recount.miscounted(connection)).level == "fail"
+    status, printed, _ = run("db", "recount")
+    assert (status, printed.splitlines()) == (
+        0,
+        [
+            "corrected: GPU-held of gpu1: 40960 MiB counted, 0 claimed; 1 cGPUs counted, 0 claimed",
+            "corrected: GPU-kept of gpu1: 512 MiB counted, 0 kept for reservations",
+            "corrected: GPU-used of gpu1: 4096 MiB counted, 1024 claimed; 2 cGPUs counted, 1 claimed",
+        ],
+    )
+    with database.read() as session:
+        found = session.execute(
+            sqlalchemy.select(
+                *(GpuRow.uuid, GpuRow.used_mb, GpuRow.leases, GpuRow.reserved_mb),
+                GpuRow.exclusive_lease_id,
+            ).order_by(GpuRow.uuid)
+        ).all()
+        assert claims.compare(recount.miscounted(session.connection())).level == "ok"
+    assert [tuple(row) for row in found] == [
+        ("GPU-held", 0, 0, 0, None),
+        ("GPU-kept", 0, 0, 0, None),
+        ("GPU-right", 2048, 1, 1024, None),
+        ("GPU-used", 1024, 1, 0, None),
+    ]
+    assert run("db", "recount")[1].startswith("nothing to do")
+    database.close()
 
 
 @pytest.mark.parametrize("words", [["--older-than", "-1"], ["--batch", "0"], ["--batch", "many"]])

@@ -23,7 +23,7 @@ function __gsaas_manage_command
             case '-*'
                 continue
             case '*'
-                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'db purge' 'grant-key' 'bus' 'bus key' 'bus permissions' 'prove' 'prove gpu-host' 'prove path' 'limits' 'limits register'
+                if contains -- (string trim "$command $word") 'check' 'db' 'db upgrade' 'db version' 'db check' 'db recount' 'db purge' 'grant-key' 'bus' 'bus key' 'bus permissions' 'prove' 'prove gpu-host' 'prove path' 'limits' 'limits register'
                     set command (string trim "$command $word")
                 else
                     set arguments (math $arguments + 1)
@@ -43,7 +43,7 @@ end
 complete -c gsaas-manage -f
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a check -d 'check this installation: database, message bus, agents, Keystone, Nova, quotas'
-complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a db -d 'the database: db upgrade, version, check, purge'
+complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a db -d 'the database: db upgrade, version, check, recount, purge'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a grant-key -d 'print a new key for [grants]key'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a bus -d 'the message bus: bus key, bus permissions'
 complete -c gsaas-manage -n '__gsaas_manage_at \'\'' -a prove -d 'an acceptance test: prove gpu-host, prove path'
@@ -60,6 +60,7 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'check\'' -l format -x -a 'table
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a upgrade -d 'create the tables, or change them to what this release needs; keeps all data'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a version -d 'print the revision that the database is at, or `none`'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a check -d 'say whether the database is at the revision that this release needs'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a recount -d 'count again what leases claim and reservations keep of each GPU'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -a purge -d 'delete the rows of leases that were released long ago'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db\'' -l help -d 'show this help message and exit'
@@ -72,6 +73,9 @@ complete -c gsaas-manage -n '__gsaas_manage_at \'db version\'' -l help -d 'show 
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'db check\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db check\'' -l help -d 'show this help message and exit'
+
+complete -c gsaas-manage -n '__gsaas_manage_at \'db recount\'' -s h -d 'show this help message and exit'
+complete -c gsaas-manage -n '__gsaas_manage_at \'db recount\'' -l help -d 'show this help message and exit'
 
 complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -s h -d 'show this help message and exit'
 complete -c gsaas-manage -n '__gsaas_manage_at \'db purge\'' -l help -d 'show this help message and exit'

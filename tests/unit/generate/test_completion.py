@@ -40,7 +40,7 @@ OFFERS = {
     "gsaas list extra": set(),
     "gsaas show user-": set(),
     "gsaas-manage ": {"bus", "check", "db", "grant-key", "limits", "prove"},
-    "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check", "purge"},
+    "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check", "recount", "purge"},
     "gsaas-manage check --format=": {"table", "json"},
     "gsaas-status upgrade check --j": {"--json"},
     "gsaas-sim import ": {"api", "csv", "leases", "openb", "swf"},
