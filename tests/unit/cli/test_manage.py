@@ -154,6 +154,7 @@ def test_a_check_up_of_what_works_is_fine_and_warns_of_what_nobody_has_yet(check
     found = {finding["part"]: finding["level"] for finding in json.loads(out)}
     assert found == {
         "database": "ok",
+        "claims": "ok",
         "monitors": "warn",
         "endpoints": "warn",
         "message bus": "ok",
