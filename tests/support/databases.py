@@ -16,9 +16,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import sqlalchemy
+
+from tests.support.waiting import until
 
 START_PATIENCE = 60  # seconds
 STOP_PATIENCE = 30  # seconds
@@ -104,9 +107,14 @@ class Daemon(Server):
         self._await()
 
     def kill(self) -> None:
-        """End it without warning."""
+        """End it without warning, with the processes that it has started: PostgreSQL has one for each connection."""
+        children = _children(self._process.pid)
         self._process.kill()
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
+        until(lambda: not any(map(_runs, children)), f"the processes of {self.program} to end")
 
     def stop(self) -> None:
         """End it as a service manager does: clients are told."""
@@ -261,6 +269,29 @@ class PostgreSQL(Daemon):
 
     def url(self, name: str) -> str:
         return f"postgresql+psycopg://postgres@/{name}?host={self.directory}"
+
+
+def _children(parent: int) -> list[int]:
+    """Return the pids of the processes that a process has started."""
+    return [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if (state := _state(int(folder.name))) and int(state[1]) == parent
+    ]
+
+
+def _runs(pid: int) -> bool:
+    """Return whether a process is there, and not only waits for its parent to hear of its end."""
+    state = _state(pid)
+    return bool(state) and state[0] != "Z"
+
+
+def _state(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; none if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def _unprivileged(command: Sequence[str]) -> list[str]:
