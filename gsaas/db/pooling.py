@@ -7,6 +7,7 @@ An SQLAlchemy plugin, because oslo.db makes the engine: https://docs.sqlalchemy.
 
 from __future__ import annotations
 
+import select
 import time
 from typing import Any
 
@@ -26,14 +27,14 @@ default of PostgreSQL is READ COMMITTED.
 """
 
 UNCHECKED = 0.5
-"""Seconds after its last use for which a connection counts as alive. One that has been idle for longer is asked first
-whether it still is: the server may have been started again, or a firewall may have forgotten it."""
+"""Seconds after its last use for which a connection counts as alive, unless the server has closed it. One that has been
+idle for longer is asked first: a firewall may have forgotten it, or the server's machine may be gone."""
 
 _RETURNED = "gsaas returned"
 
 
 class Pooling(CreateEnginePlugin):
-    """Sets the isolation level once per connection, rolls nothing back, and pings only what was idle.
+    """Sets the isolation level once per connection, rolls nothing back, and pings only what was idle or was closed.
 
     A pool would roll back each connection that is returned. But SQLAlchemy has ended each transaction that it began by
     then, and GSaaS begins none in another way. oslo.db would have each connection pinged before each use.
@@ -54,18 +55,35 @@ class Pooling(CreateEnginePlugin):
         return url
 
     def engine_created(self, engine: sqlalchemy.Engine) -> None:
-        """Have connections that were idle pinged before their use."""
+        """Have connections that were idle, or that the server has closed, pinged before their use."""
 
         def returned(_: Any, record: Any) -> None:
             record.info[_RETURNED] = time.monotonic()
 
         def used(connection: Any, record: Any, _: Any) -> None:
             at = record.info.get(_RETURNED)  # None for a new connection
-            if at is not None and time.monotonic() - at > UNCHECKED:
+            if at is not None and (
+                time.monotonic() - at > UNCHECKED or _has_something_to_say(connection)
+            ):
                 _ping(engine.dialect, connection)
 
         event.listen(engine, "checkin", returned)
         event.listen(engine, "checkout", used)
+
+
+def _has_something_to_say(connection: Any) -> bool:
+    """Return whether the server has sent something unasked: usually that it has closed the connection. Does not wait.
+
+    True for a connection of a driver that does not show its socket.
+    """
+    try:
+        # psycopg and mysqlclient show it; PyMySQL has no public name for it.
+        shown = connection if hasattr(connection, "fileno") else connection._sock
+        poll = select.poll()
+        poll.register(shown.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    except Exception:  # noqa: BLE001 - whatever a driver raises of a connection that is closed
+        return True
 
 
 def _ping(dialect: Any, connection: Any) -> None:

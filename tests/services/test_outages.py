@@ -80,8 +80,9 @@ def test_every_route_answers_503_without_the_database_and_works_again_with_it(
     assert [route.path for route in routes if after[route] >= 500] == []
 
 
-def test_connections_that_were_idle_while_the_server_was_started_again_are_opened_anew(
-    server: Daemon, world: World
+@pytest.mark.parametrize("idle", [0, 2 * pooling.UNCHECKED])
+def test_connections_are_opened_anew_when_the_server_was_started_again_between_two_transactions(
+    server: Daemon, world: World, idle: float
 ):
     one = sqlalchemy.text("SELECT count(*) FROM leases")
     with world.database.reading() as first, world.database.reading() as second:
@@ -89,7 +90,7 @@ def test_connections_that_were_idle_while_the_server_was_started_again_are_opene
         second.execute(one)
     server.stop()
     server.start()
-    time.sleep(2 * pooling.UNCHECKED)
+    time.sleep(idle)
     with world.database.reading() as first, world.database.reading() as second:
         assert first.scalar(one) is not None
         assert second.scalar(one) is not None
