@@ -551,6 +551,7 @@ def test_a_check_up_sees_who_does_his_work_and_who_does_not(
     assert machine.check_up() == {
         "database": "ok",
         "clock": "ok",
+        "claims": "ok",
         "monitors": "ok",
         "endpoints": "ok",
         "message bus": "ok",
