@@ -389,13 +389,14 @@ class Fleet:
 
     @contextmanager
     def _most_connections(self) -> Iterator[list[int]]:
-        """Yield a list to which the number of RabbitMQ's connections is added each second."""
+        """Yield a list to which the number of RabbitMQ's connections is added each second, and at the end."""
         seen: list[int] = []
         done = threading.Event()
 
         def look() -> None:
             while not done.wait(1):
                 seen.append(usage.connections(self._broker.port))
+            seen.append(usage.connections(self._broker.port))
 
         looking = threading.Thread(target=look)
         looking.start()
