@@ -41,7 +41,8 @@ class Miscounted:
             )
             if counted != found
         ]
-        return f"{self.uuid} of {self.host}: {'; '.join(parts) or 'held by no lease that has it'}"
+        said = "; ".join(parts) or "held exclusively by a lease without a claim on it"
+        return f"{self.uuid} of {self.host}: {said}"
 
 
 def miscounted(connection: Connection) -> list[Miscounted]:
@@ -53,14 +54,15 @@ def miscounted(connection: Connection) -> list[Miscounted]:
 def recount(connection: Connection, uuid: str) -> bool:
     """Count again what is claimed and kept of a GPU, and write it if it differs; return whether it did.
 
-    Claims change the row of a GPU before anything else of theirs. So while it is locked, none of them is half done.
+    While its row is locked, no claim on it is half written: claims and returns change the row first. Whoever changes
+    reserved shares changes the row afterwards, by a difference or on condition that it is as it was: both stay right.
     """
     connection.execute(select(_GPUS.c.uuid).where(_GPUS.c.uuid == uuid).with_for_update())
     row = connection.execute(_counted().where(_GPUS.c.uuid == uuid)).one_or_none()
     if row is None or not _differs(row):
         return False
     found = Miscounted(*row[:-1])
-    held = {} if not row[-1] else {"exclusive_lease_id": None}
+    holder = {"exclusive_lease_id": None} if row[-1] else {}
     connection.execute(
         update(_GPUS)
         .where(_GPUS.c.uuid == uuid)
@@ -70,7 +72,7 @@ def recount(connection: Connection, uuid: str) -> bool:
             reserved_mb=found.kept_mb,
             generation=_GPUS.c.generation + 1,
             change_number=change_number(connection),
-            **held,
+            **holder,
         )
     )
     return True

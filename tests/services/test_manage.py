@@ -135,11 +135,13 @@ def test_what_is_counted_of_a_gpu_is_counted_again(run, database_url: str):
         session.add(rows.gpu("GPU-right", used_mb=2048, leases=1, reserved_mb=1024))
         session.add(rows.gpu("GPU-used", device_index=1, used_mb=4096, leases=2))
         session.add(rows.gpu("GPU-kept", device_index=2, reserved_mb=512))
-        session.add(rows.lease("lease-1", status="CLAIMED"))
+        session.add_all(rows.lease(name, status="CLAIMED") for name in ("lease-1", "lease-2"))
         session.add(rows.reservation())
         session.flush()
         held = {"used_mb": 40960, "leases": 1, "exclusive_lease_id": "lease-1"}
         session.add(rows.gpu("GPU-held", device_index=3, memory_mb=40960, **held))
+        session.add(rows.gpu("GPU-other", device_index=4, memory_mb=40960, **held))
+        session.add(rows.claim("lease-2", "GPU-other", position=0, memory_mb=40960))
         session.add(rows.claim("lease-1", "GPU-right", position=0, memory_mb=2048))
         session.add(rows.claim("lease-1", "GPU-used", position=1, memory_mb=1024))
         session.add(rows.reserved_share(gpu_uuid="GPU-right", memory_mb=1024, kept=True))
@@ -152,6 +154,7 @@ def test_what_is_counted_of_a_gpu_is_counted_again(run, database_url: str):
         [
             "corrected: GPU-held of gpu1: 40960 MiB counted, 0 claimed; 1 cGPUs counted, 0 claimed",
             "corrected: GPU-kept of gpu1: 512 MiB counted, 0 kept for reservations",
+            "corrected: GPU-other of gpu1: held exclusively by a lease without a claim on it",
             "corrected: GPU-used of gpu1: 4096 MiB counted, 1024 claimed; 2 cGPUs counted, 1 claimed",
         ],
     )
@@ -166,6 +169,7 @@ def test_what_is_counted_of_a_gpu_is_counted_again(run, database_url: str):
     assert [tuple(row) for row in found] == [
         ("GPU-held", 0, 0, 0, None),
         ("GPU-kept", 0, 0, 0, None),
+        ("GPU-other", 40960, 1, 0, None),
         ("GPU-right", 2048, 1, 1024, None),
         ("GPU-used", 1024, 1, 0, None),
     ]
