@@ -146,9 +146,12 @@ class Database:
             self._write_lock = self._storage.write_lock
         else:
             dialect = engine.dialect.name
-            reading = engine.execution_options(**READS.get(dialect, {}))
-            self._readers = _Pooled(reading, READS_FIRST.get(dialect))
-            self._writers = self._lookups = _Pooled(engine)
+            reading, turns = (
+                engine.execution_options(**READS.get(dialect, {})),
+                pooling.Turns(engine),
+            )
+            self._readers = _Pooled(reading, turns, READS_FIRST.get(dialect))
+            self._writers = self._lookups = _Pooled(engine, turns)
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, **overrides: object) -> Database:
@@ -301,15 +304,18 @@ class Database:
 
 
 class _Pooled:
-    """Connections of the engine's pool; *first* is the first statement of each transaction."""
+    """Connections of the engine's pool, used in *turns*; *first* is the first statement of each transaction."""
 
-    def __init__(self, engine: sqlalchemy.Engine, first: str | None = None) -> None:
+    def __init__(
+        self, engine: sqlalchemy.Engine, turns: pooling.Turns, first: str | None = None
+    ) -> None:
         self._engine = engine
+        self._turns = turns
         self._first = first
 
     @contextmanager
     def begin(self) -> Iterator[sqlalchemy.Connection]:
-        with self._engine.begin() as connection:
+        with self._turns.turn(), self._engine.begin() as connection:
             if self._first:
                 connection.exec_driver_sql(self._first)
             yield connection

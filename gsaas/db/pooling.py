@@ -8,7 +8,10 @@ An SQLAlchemy plugin, because oslo.db makes the engine: https://docs.sqlalchemy.
 from __future__ import annotations
 
 import select
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy
@@ -30,7 +33,34 @@ UNCHECKED = 0.5
 """Seconds after its last use for which a connection counts as alive, unless the server has closed it. One that has been
 idle for longer is asked first: a firewall may have forgotten it, or the server's machine may be gone."""
 
+PATIENCE = 0.5
+"""Seconds for which a transaction waits for a connection that the pool keeps, before another one is opened."""
+
 _RETURNED = "gsaas returned"
+
+
+class Turns:
+    """Has as many transactions at once as the pool of *engine* keeps connections; more where one waits for `PATIENCE`.
+
+    The pool closes a connection beyond those that it keeps (`max_pool_size`) after its use, and opening the next one
+    costs more than a claim. With more transactions at once, a process works no faster, and the server slower. After
+    `PATIENCE`, those of the others are long ones, behind which nobody has to wait (`max_overflow`).
+    """
+
+    def __init__(self, engine: sqlalchemy.Engine) -> None:
+        # A pool that is not one of a number of connections has no size, and 0 is no limit.
+        kept = engine.pool.size() if isinstance(engine.pool, sqlalchemy.QueuePool) else 0
+        self._free = threading.Semaphore(kept) if kept > 0 else None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn, and have it during the block."""
+        has_turn = self._free is not None and self._free.acquire(timeout=PATIENCE)
+        try:
+            yield
+        finally:
+            if has_turn and self._free is not None:
+                self._free.release()
 
 
 class Pooling(CreateEnginePlugin):
