@@ -51,16 +51,17 @@ def launched_before(request: ApiRequest) -> Lease | None:
     if request.idempotency_key is None:
         return None
     key, database = _key_hash(request), request.service.database
-    with database.reading() as connection:
+    with database.reading(snapshot=False) as connection:
         launched = request_keys.find(connection, key)
-        if launched is None:
-            return None
-        if not launched.is_over:
-            if launched.digest != _digest(request):
-                raise exceptions.IdempotencyKeyReused(id=launched.lease_id)
-            return leases.get(connection, launched.lease_id)
-    _forget(database, key)
-    return None
+    if launched is None:
+        return None
+    if launched.is_over:
+        _forget(database, key)
+        return None
+    if launched.digest != _digest(request):
+        raise exceptions.IdempotencyKeyReused(id=launched.lease_id)
+    with database.reading() as connection:
+        return leases.get(connection, launched.lease_id)
 
 
 @retried

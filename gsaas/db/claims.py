@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
@@ -13,14 +14,29 @@ from gsaas.db.prepared import Prepared
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Claim
 
+Shares: TypeAlias = Mapping[str, tuple[int, int]]
+"""UUID of a GPU -> the MiB of it that are returned, and how many leases do so."""
+
 _GPUS, _CLAIMS = table_of(GpuRow), table_of(ClaimRow)
 
 _FIRST_GPU = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
 
-_SWAP = Prepared(
+_CLAIMED = (
     update(_GPUS)
-    .where(
-        _GPUS.c.uuid == bindparam("this"),
+    .where(_GPUS.c.uuid == bindparam("this"))
+    .values(
+        used_mb=bindparam("used"),
+        reserved_mb=bindparam("reserved"),
+        leases=_GPUS.c.leases + bindparam("added"),
+        given=bindparam("next"),
+        generation=bindparam("next"),
+        exclusive_lease_id=bindparam("holder"),
+        change_number=bindparam("change"),
+    )
+)
+_TAKE = Prepared(_CLAIMED)
+_SWAP = Prepared(
+    _CLAIMED.where(
         _GPUS.c.generation == bindparam("known"),
         # A database that lost commits may give a generation twice.
         _GPUS.c.used_mb == bindparam("known_used"),
@@ -28,27 +44,24 @@ _SWAP = Prepared(
         _GPUS.c.disabled.is_(False),
         _GPUS.c.withdrawn_reason.is_(None),
     )
-    .values(
-        used_mb=bindparam("used"),
-        reserved_mb=bindparam("reserved"),
-        leases=_GPUS.c.leases + 1,
-        given=bindparam("next"),
-        generation=bindparam("next"),
-        exclusive_lease_id=bindparam("holder"),
-        change_number=bindparam("change"),
-    )
 )
+
+
+def _returned(size: Any, leases: Any, number: Any) -> dict[str, Any]:
+    """Return the values of a GPU's columns after *leases* have returned *size* MiB of it."""
+    return {
+        "used_mb": _GPUS.c.used_mb - size,
+        "leases": _GPUS.c.leases - leases,
+        "exclusive_lease_id": None,
+        "generation": _GPUS.c.generation + 1,
+        "change_number": number,
+    }
+
 
 _RETURN = (
     update(_GPUS)
     .where(_GPUS.c.uuid == bindparam("this"))
-    .values(
-        used_mb=_GPUS.c.used_mb - bindparam("size"),
-        leases=_GPUS.c.leases - 1,
-        exclusive_lease_id=None,
-        generation=_GPUS.c.generation + 1,
-        change_number=bindparam("change"),
-    )
+    .values(_returned(bindparam("size"), bindparam("ended"), bindparam("change")))
 )
 
 _GIVE_BACK = Prepared(_RETURN)
@@ -79,6 +92,7 @@ def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool
         known_reserved=before.reserved_mb,
         used=after.used_mb,
         reserved=after.reserved_mb,
+        added=1,
         next=after.generation,
         holder=lease_id if after.exclusive else None,
         change=change_number(connection),
@@ -86,35 +100,98 @@ def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool
     return swapped == 1
 
 
+def lock_unchanged(connection: Connection, known: Mapping[str, Gpu]) -> set[str]:
+    """Lock GPUs, by UUID as they are *known*; return which of them are so in the database, and may be claimed."""
+    mine = select(_GPUS.c.uuid, _GPUS.c.generation, _GPUS.c.used_mb, _GPUS.c.reserved_mb).where(
+        _GPUS.c.uuid.in_(known), _GPUS.c.disabled.is_(False), _GPUS.c.withdrawn_reason.is_(None)
+    )
+    return {
+        uuid
+        for uuid, *stored in connection.execute(mine.order_by(_GPUS.c.uuid).with_for_update())
+        if stored == [known[uuid].generation, known[uuid].used_mb, known[uuid].reserved_mb]
+    }
+
+
+def take(connection: Connection, taken: Sequence[tuple[Gpu, Sequence[str]]]) -> None:
+    """Write locked GPUs as they are when leases have claimed them; the leases are stored already, and here by id."""
+    number = change_number(connection)
+    rows = [
+        {
+            "this": gpu.uuid,
+            "used": gpu.used_mb,
+            "reserved": gpu.reserved_mb,
+            "added": len(lease_ids),
+            "next": gpu.generation,
+            "holder": lease_ids[-1] if gpu.exclusive else None,
+            "change": number,
+        }
+        for gpu, lease_ids in taken
+    ]
+    _TAKE.run_all(connection, rows)
+
+
 def give_back(
-    connection: Connection,
-    lease_id: str,
-    claims: Sequence[Claim],
-    known: Callable[[str], Gpu | None],
+    connection: Connection, claims: Sequence[Claim], known: Callable[[str], Gpu | None]
 ) -> tuple[list[tuple[Gpu, Gpu]], int | None]:
-    """Give back the *claims* of a lease whose row is locked, and delete them.
+    """Give back *claims*, all those of leases whose rows are locked, and delete them.
 
     *known* returns a GPU by its UUID as the caller knows it. Returns the GPUs that are as the caller knows them, each
     before and after; and the number of the change if that is all that it has changed, else None.
     """
-    sizes: Counter[str] = Counter()
+    if not claims:
+        return [], None
+    number = change_number(connection)
+    sizes, holders = Counter[str](), defaultdict[str, set[str]](set)
     for claim in claims:
         sizes[claim.gpu_uuid] += claim.memory_mb
-    if not sizes:
-        return [], None
+        holders[claim.gpu_uuid].add(claim.lease_id)
+    gpus = {uuid: known(uuid) for uuid in sizes}
+    shares = {uuid: (size, len(holders[uuid])) for uuid, size in sizes.items()}
+    if len(shares) == 1:
+        unchanged = _give_back_one(connection, gpus, shares, number)
+    else:
+        unchanged = _give_back_several(connection, gpus, shares, number)
+    # One by one: deleting a range would lock the gaps around it, where others insert.
+    _DELETE.run_all(connection, [{"lease": one.lease_id, "this": one.position} for one in claims])
     changed = []
-    number = change_number(connection)
-    for uuid, size in sorted(sizes.items()):
-        change = {"this": uuid, "size": size, "change": number}
-        gpu = known(uuid)
-        if gpu and _GIVE_BACK_KNOWN.run(connection, **change, known=gpu.generation):
-            changed.append((gpu, gpu.release(size, generation=gpu.generation + 1)))
-        else:
-            _GIVE_BACK.run(connection, **change)
-    for claim in claims:
-        # One by one: deleting a range would lock the gaps around it, where others insert.
-        _DELETE.run(connection, lease=lease_id, this=claim.position)
-    return changed, number if len(changed) == len(sizes) else None
+    for gpu in unchanged:
+        size, ended = shares[gpu.uuid]
+        after = gpu.release(size, leases=ended, generation=gpu.generation + 1)
+        changed.append((gpu, after))
+    return changed, number if len(changed) == len(shares) else None
+
+
+def _give_back_one(
+    connection: Connection, gpus: Mapping[str, Gpu | None], shares: Shares, number: int
+) -> list[Gpu]:
+    """Give back shares of one GPU; return it if it was as in *gpus*."""
+    [(uuid, (size, ended))] = shares.items()
+    change = {"this": uuid, "size": size, "ended": ended, "change": number}
+    gpu = gpus[uuid]
+    if gpu and _GIVE_BACK_KNOWN.run(connection, **change, known=gpu.generation):
+        return [gpu]
+    _GIVE_BACK.run(connection, **change)
+    return []
+
+
+def _give_back_several(
+    connection: Connection, gpus: Mapping[str, Gpu | None], shares: Shares, number: int
+) -> list[Gpu]:
+    """Give back shares of several GPUs; return those that were as in *gpus*."""
+    mine = select(_GPUS.c.uuid, _GPUS.c.generation).where(_GPUS.c.uuid.in_(shares))
+    locked = connection.execute(mine.order_by(_GPUS.c.uuid).with_for_update()).all()
+    same = defaultdict[tuple[int, int], list[str]](list)
+    for uuid, share in shares.items():
+        same[share].append(uuid)
+    for (size, ended), uuids in same.items():
+        connection.execute(
+            update(_GPUS).where(_GPUS.c.uuid.in_(uuids)).values(_returned(size, ended, number))
+        )
+    return [
+        gpu
+        for uuid, generation in locked
+        if (gpu := gpus[uuid]) is not None and gpu.generation == generation
+    ]
 
 
 def masked_ips(connection: Connection, host: str) -> list[str]:

@@ -174,6 +174,20 @@ def lock(connection: Connection, lease_id: str) -> Lease:
     return Lease(*rows[0]).with_(claims=claims)
 
 
+def lock_free(connection: Connection, lease_ids: Collection[str]) -> list[Lease]:
+    """Lock several leases as `lock` does; leave out those that other transactions have locked, and unknown ones."""
+    mine = _SELECT.where(_LEASES.c.id.in_(lease_ids)).order_by(_LEASES.c.id)
+    locked = [Lease(*row) for row in connection.execute(mine.with_for_update(skip_locked=True))]
+    claims: dict[str, list[Claim]] = defaultdict(list)
+    theirs = _CLAIMS.c.lease_id.in_([lease.id for lease in locked])
+    for row in connection.execute(
+        select(*_CLAIM_COLUMNS).where(theirs).order_by(_CLAIMS.c.lease_id, _CLAIMS.c.position)
+    ):
+        claim = Claim(*row)
+        claims[claim.lease_id].append(claim)
+    return [lease.with_(claims=tuple(claims[lease.id])) for lease in locked]
+
+
 def located(connection: Connection, lease: Lease) -> Lease:
     """Return *lease* with its claims as they are stored, each with its GPU and host."""
     if lease.count == 1:
@@ -229,7 +243,11 @@ def page(
 
 def read(connection: Connection, query: Select[Any]) -> list[Lease]:
     """Return the leases that *query* selects the `COLUMNS` of, with their claims, GPUs and hosts."""
-    leases = [Lease(*row) for row in connection.execute(query)]
+    return located_all(connection, [Lease(*row) for row in connection.execute(query)])
+
+
+def located_all(connection: Connection, leases: Sequence[Lease]) -> list[Lease]:
+    """Return *leases* as `located` returns each of them, with less statements."""
     claims: dict[str, list[Claim]] = defaultdict(list)
     hosts: dict[str, GpuHost] = {}
     for first in range(0, len(leases), _AT_ONCE):
@@ -315,27 +333,48 @@ def moved_columns(before: Lease, after: Lease) -> set[str]:
 
 def record_events(connection: Connection, lease_id: str, happened: Sequence[LeaseEvent]) -> None:
     """Record events of a lease, in order."""
+    record_events_of(connection, {lease_id: happened})
+
+
+def record_events_of(connection: Connection, happened: Mapping[str, Sequence[LeaseEvent]]) -> None:
+    """Record events of leases, which are by lease id, in order."""
     at = clock.now(connection)
-    rows = [{"lease_id": lease_id, "at": at, **one._asdict()} for one in happened]
+    each = [(lease_id, one) for lease_id, events in happened.items() for one in events]
+    if not each:
+        return
+    rows = [{"lease_id": lease_id, "at": at, **one._asdict()} for lease_id, one in each]
     _INSERT_EVENTS.run_all(connection, rows)
     if committed.is_wanted(connection):
-        for one in happened:
+        for lease_id, one in each:
             change = committed.LeaseChange(lease_id, one.event, one.status, at)
             committed.note(connection, change)
 
 
 def insert(connection: Connection, lease: Lease) -> None:
     """Write a new lease, without its claims."""
+    _INSERT_LEASE.run(connection, **_values(lease))
+
+
+def insert_all(connection: Connection, leases: Sequence[Lease]) -> None:
+    """Write new leases, without their claims."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for values in map(_values, leases):
+        alike[tuple(values)].append(values)
+    for rows in alike.values():
+        _INSERT_LEASE.run_all(connection, rows)
+
+
+def _values(lease: Lease) -> dict[str, Any]:
     # Half of the columns of most leases are NULL, and each that is named takes its time.
     fields = vars(lease)
-    values = {name: value for name in COLUMNS if (value := fields[name]) is not None}
-    _INSERT_LEASE.run(connection, **values)
+    return {name: value for name in COLUMNS if (value := fields[name]) is not None}
 
 
-def insert_claims(connection: Connection, lease: Lease) -> None:
-    """Write the claims of a lease that is stored already."""
+def insert_claims(connection: Connection, *leases: Lease) -> None:
+    """Write the claims of leases that are stored already."""
     rows = [
         {column.name: getattr(claim, column.name) for column in _CLAIM_COLUMNS}
+        for lease in leases
         for claim in lease.claims
     ]
     _INSERT_CLAIMS.run_all(connection, rows)
@@ -347,6 +386,32 @@ def write(connection: Connection, lease: Lease, *columns: str) -> Lease:
     changes = {name: getattr(lease, name) for name in {*(columns or COLUMNS), "updated_at"}}
     _UPDATE_LEASE.run(connection, this=lease.id, **changes)
     return lease
+
+
+def write_all(
+    connection: Connection, changed: Sequence[tuple[Lease, Sequence[str]]]
+) -> list[Lease]:
+    """Write columns of `lock`ed leases; return the leases with the time of the change. Without columns, one stays.
+
+    Leases that get the same values share a statement.
+    """
+    if len(changed) == 1:
+        [(lease, columns)] = changed
+        return [write(connection, lease, *columns)] if columns else [lease]
+    now = clock.now(connection)
+    same: dict[tuple[tuple[str, Any], ...], list[str]] = defaultdict(list)
+    written = []
+    for lease, columns in changed:
+        if columns:
+            lease = lease.with_(updated_at=now)
+            values = tuple(
+                (name, getattr(lease, name)) for name in sorted({*columns, "updated_at"})
+            )
+            same[values].append(lease.id)
+        written.append(lease)
+    for values, ids in same.items():
+        connection.execute(update_rows(_LEASES).where(_LEASES.c.id.in_(ids)).values(dict(values)))
+    return written
 
 
 def update(connection: Connection, lease_id: str, **changes: Any) -> Lease:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocation: what a lease gets with its placement: claims, and how its consumer reaches them.
 
-Writes in the caller's transaction.
+Reads and writes in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import clock, leases
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LeaseEvent
-from gsaas.db.models import change_number
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool_cache import PoolCache
@@ -46,15 +45,17 @@ UNREACHABLE = (
 """There are GPUs, but no port or address by which their consumer could reach them, or none that it may have."""
 
 
-class Allocated(NamedTuple):
-    """What the allocation of a lease has written."""
+class Allocation(NamedTuple):
+    """What a lease is to get."""
 
     lease: Lease
     """With its claims."""
-    gpus: list[Gpu]
-    """All GPUs that have changed, as they are then."""
-    change_number: int
-    """The number of these changes."""
+    events: Sequence[LeaseEvent]
+    """That are to be recorded."""
+    before: Mapping[str, Gpu]
+    """The GPUs that it claims, by UUID, as they are before."""
+    after: Mapping[str, Gpu]
+    """The same GPUs as they are then."""
 
 
 class Allocator:
@@ -89,7 +90,7 @@ class Allocator:
         """Raise `BadRequest` if a VM cannot be told *count* masked addresses."""
         self._masked.first(count)
 
-    def allocate(
+    def plan(
         self,
         connection: Connection,
         lease: Lease,
@@ -97,11 +98,12 @@ class Allocator:
         placement: Placement,
         policy: Policy,
         watch: timeutils.StopWatch,
-    ) -> Allocated:
-        """Write that *lease* has *placement*; return what was written.
+        beside: Sequence[Lease] = (),
+    ) -> Allocation:
+        """Return what *lease* gets with *placement*; writes nothing.
 
-        *watch* was started when the claim began. Raises `OvertakenError` if a GPU is not as the cache has it, and the
-        errors of `UNREACHABLE`.
+        *watch* was started when the claim began. *beside* are the leases of the same transaction that are planned, and
+        not written yet. Raises the errors of `UNREACHABLE`.
         """
         pool = self._cache.pool
         after = pool.claimed(
@@ -110,20 +112,64 @@ class Allocator:
             newest=self._cache.newest_generation,
             reserved=lease.reservation_id is not None,
         )
-        before = {uuid: pool[uuid] for uuid in after}
-        allocated, happened = self._allocated(connection, lease, placement, policy, after)
+        allocated, events = self._allocated(connection, lease, placement, policy, after, beside)
         took = {**(lease.timings or {}), timings.CLAIM: watch.elapsed()}
-        allocated = allocated.with_(timings=took)
+        before = {uuid: pool[uuid] for uuid in after}
+        return Allocation(allocated.with_(timings=took), events, before, after)
+
+    def write(self, connection: Connection, planned: Allocation) -> Lease:
+        """Write what was planned; return the lease as it is stored.
+
+        Raises `OvertakenError` if a GPU is not as the plan has it.
+        """
+        lease = planned.lease
         if lease.queued_at is None:
-            leases.insert(connection, allocated)
+            leases.insert(connection, lease)
         else:
-            allocated = leases.write(connection, allocated)
-        for uuid, gpu in after.items():  # after the lease, which the row of a GPU refers to
-            if not claim_rows.swap(connection, before[uuid], gpu, lease.id):
+            lease = leases.write(connection, lease)
+        for uuid, gpu in planned.after.items():  # after the lease, which the row of a GPU refers to
+            if not claim_rows.swap(connection, planned.before[uuid], gpu, lease.id):
                 raise OvertakenError(uuid)
-        leases.insert_claims(connection, allocated)
-        leases.record_events(connection, lease.id, happened)
-        return Allocated(allocated, list(after.values()), change_number(connection))
+        leases.insert_claims(connection, lease)
+        leases.record_events(connection, lease.id, planned.events)
+        return lease
+
+    def write_group(
+        self, connection: Connection, group: Sequence[Allocation]
+    ) -> list[Allocation | OvertakenError]:
+        """Write allocations of new leases, each planned with the GPUs as those before it leave them.
+
+        Returns, in order, those that are written; an error for each one that has a GPU which another transaction has
+        changed, or which it shares with such an allocation before it.
+        """
+        known: dict[str, Gpu] = {}
+        for one in group:
+            known = {**one.before, **known}
+        changed = known.keys() - claim_rows.lock_unchanged(connection, known)
+        outcomes: list[Allocation | OvertakenError] = []
+        for one in group:
+            if lost := changed & one.after.keys():
+                outcomes.append(OvertakenError(min(lost)))
+                changed |= one.after.keys()
+            else:
+                outcomes.append(one)
+        written = [one for one in outcomes if isinstance(one, Allocation)]
+        if written:
+            self._write_all(connection, written)
+        return outcomes
+
+    def _write_all(self, connection: Connection, group: Sequence[Allocation]) -> None:
+        """Write allocations whose GPUs are locked, and are as they were planned."""
+        new = [one.lease for one in group]
+        leases.insert_all(connection, new)
+        taken: dict[str, tuple[Gpu, list[str]]] = {}
+        for one in group:
+            for uuid, gpu in one.after.items():
+                lease_ids = taken[uuid][1] if uuid in taken else []
+                taken[uuid] = gpu, [*lease_ids, one.lease.id]
+        claim_rows.take(connection, list(taken.values()))
+        leases.insert_claims(connection, *new)
+        leases.record_events_of(connection, {one.lease.id: one.events for one in group})
 
     def _allocated(
         self,
@@ -132,6 +178,7 @@ class Allocator:
         placement: Placement,
         policy: Policy,
         gpus: Mapping[str, Gpu],
+        beside: Sequence[Lease],
     ) -> tuple[Lease, list[LeaseEvent]]:
         """Return *lease* with its claims on *gpus*, which are by UUID, and the events to record."""
         changes = _chosen(lease, placement, policy, gpus, clock.now(connection))
@@ -143,11 +190,12 @@ class Allocator:
                 for address in self._masked.first(lease.count)
             ]
         else:
-            access, addresses = self._reach(connection, lease, {gpu.host for gpu in gpus.values()})
+            gpu_hosts = {gpu.host for gpu in gpus.values()}
+            access, addresses = self._reach(connection, lease, gpu_hosts, beside)
         daemons: Sequence[Mapping[str, Any]] = [{}] * len(placement.shares)
         if ports := self._daemon_ports.get(access.get("remoting", lease.remoting)):
             hosts = [gpus[share.gpu_uuid].host for share in placement.shares]
-            daemons = _daemon_ports(connection, lease.id, hosts, ports)
+            daemons = _daemon_ports(connection, lease.id, hosts, ports, beside)
         claims = tuple(
             Claim(lease.id, position, share.gpu_uuid, share.memory_mb, **{**address, **daemon})
             for position, (share, address, daemon) in enumerate(
@@ -162,7 +210,11 @@ class Allocator:
         return allocated, happened
 
     def _reach(
-        self, connection: Connection, lease: Lease, gpu_hosts: set[str]
+        self,
+        connection: Connection,
+        lease: Lease,
+        gpu_hosts: set[str],
+        beside: Sequence[Lease],
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Choose how the consumer of a lease without a server reaches its GPUs.
 
@@ -177,8 +229,13 @@ class Allocator:
             if not self._direct:
                 raise exceptions.DirectDisabled
             return {"access": access}, [{}] * lease.count
-        self._check_local_share(connection, lease, host)
+        self._check_local_share(connection, lease, host, beside)
         taken = claim_rows.masked_ips(connection, host)
+        taken += [
+            claim.masked_ip
+            for claim in _claims(beside)
+            if claim.masked_ip is not None and claim.masked_host == host
+        ]
         addresses = local.choose(taken, lease.count, host)
         # The endpoint is going to be told, so from now on there is a binding to remove.
         fields = {"access": access, "bound_host": host, "port_id": lease.id}
@@ -187,12 +244,16 @@ class Allocator:
             for address in addresses
         ]
 
-    def _check_local_share(self, connection: Connection, lease: Lease, host: str) -> None:
+    def _check_local_share(
+        self, connection: Connection, lease: Lease, host: str, beside: Sequence[Lease]
+    ) -> None:
         """Raise `LocalShareExceeded` if the project of *lease* would have too many addresses of *host* with it."""
         most = self._local_per_project
         if most < 0:
             return
         used = claim_rows.masked_ips_of(connection, host, lease.project_id)
+        own = [other for other in beside if other.project_id == lease.project_id]
+        used += sum(claim.masked_host == host for claim in _claims(own))
         if used + lease.count > most:
             raise exceptions.LocalShareExceeded(count=lease.count, used=used, limit=most)
 
@@ -225,14 +286,27 @@ def _detail(shares: Sequence[Share]) -> str:
     return ", ".join(f"{share.memory_mb} MiB of {share.gpu_uuid}" for share in shares)
 
 
+def _claims(planned: Sequence[Lease]) -> list[Claim]:
+    return [claim for lease in planned for claim in lease.claims]
+
+
 def _daemon_ports(
-    connection: Connection, lease_id: str, hosts: Sequence[str], ports: PortRange
+    connection: Connection,
+    lease_id: str,
+    hosts: Sequence[str],
+    ports: PortRange,
+    beside: Sequence[Lease],
 ) -> list[dict[str, Any]]:
     """Return, for each cGPU, the fields of its claim that give it a daemon of its own on the host of its GPU."""
     given: list[dict[str, Any]] = [{}] * len(hosts)
     for host in sorted(set(hosts)):
         positions = [position for position, name in enumerate(hosts) if name == host]
         taken = claim_rows.daemon_ports(connection, host)
+        taken += [
+            claim.daemon_port
+            for claim in _claims(beside)
+            if claim.daemon_port is not None and claim.daemon_host == host
+        ]
         names = [f"{lease_id}-{position}" for position in positions]
         try:
             chosen = ports.choose(taken, names)

@@ -22,6 +22,8 @@
    write one after the other, a return need not advance a queue that it found empty: a lease that joins later sees what
    was returned.
 10. A lease without a server that needs nothing but its claims is ACTIVE with them, and RELEASED with their return.
+11. On a database server, claims that threads make at once are written as a group (`gsaas.gpgpums.claim_groups`), in one
+    transaction that keeps these rules for each of them. One that was overtaken is tried again alone.
 """
 
 from __future__ import annotations
@@ -42,9 +44,11 @@ from gsaas.db import limits as limit_rows
 from gsaas.db import queue as queue_rows
 from gsaas.db import reservations as reservation_rows
 from gsaas.db.database import Database, OvertakenError
+from gsaas.db.models import change_number
 from gsaas.gpgpums import reservations
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
+from gsaas.gpgpums.claim_groups import ClaimGroups, NewClaim, placed
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.gpgpums.pool_cache import PoolCache
@@ -153,6 +157,7 @@ class Claims:
             is_client_waiting=is_client_waiting,
             keep_reserved=lambda: self.reservations.keep(),
         )
+        self._groups = ClaimGroups(database, self.scheduler, self._allocator, self._write_alone)
         self.returns = Returns(
             database,
             self.scheduler,
@@ -256,6 +261,9 @@ class Claims:
         watch = timeutils.StopWatch()
         watch.start()
         self.scheduler.record_request(request)
+        claim = NewClaim(lease, request, policy_name, quota, watch)
+        # Where one transaction writes at a time, the database is in the process, and a group would only be more work.
+        can_be_grouped = not self._database.one_writer and lease.reservation_id is None
 
         changed: set[str] = set()
         """GPUs that other transactions changed first."""
@@ -263,15 +271,13 @@ class Claims:
         def write(overtaken: bool) -> Lease:
             counted.claim_attempt()
             try:
-                claimed = self.scheduler.with_pool(
-                    lambda: self._try(lease, request, policy_name, quota, watch, overtaken, changed)
-                )
+                if can_be_grouped and not overtaken:
+                    return self._groups.claim(claim)
+                return self._write_alone(claim, overtaken, changed)
             except OvertakenError as error:
                 if error.gpu is not None:
                     changed.add(error.gpu)
                 raise
-            self._database.sync()  # without the lock: other claims may choose meanwhile
-            return claimed
 
         return retry(self._attempts, write)
 
@@ -318,20 +324,20 @@ class Claims:
         gpu_writers.tidy(self._database)
         return ended
 
-    def _try(
-        self,
-        lease: Lease,
-        request: Request,
-        policy_name: str | None,
-        quota: limits.Amounts,
-        watch: timeutils.StopWatch,
-        overtaken: bool,
-        changed: Collection[str],
+    def _write_alone(
+        self, claim: NewClaim, overtaken: bool = False, changed: Collection[str] = ()
     ) -> Lease:
+        """Claim in a transaction of its own; as `_try`."""
+        claimed = self.scheduler.with_pool(lambda: self._try(claim, overtaken, changed))
+        self._database.sync()  # without the lock: other claims may choose meanwhile
+        return claimed
+
+    def _try(self, claim: NewClaim, overtaken: bool, changed: Collection[str]) -> Lease:
         """Claim in one transaction; raises `OvertakenError` if another transaction was faster.
 
         *overtaken* says whether an attempt before was overtaken, *changed* are the GPUs by which.
         """
+        lease, request, policy_name, quota, watch = claim
         with self._database.writing(async_commit=True) as connection:
             if limits.limited(quota):
                 limit_rows.lock_project(connection, lease.project_id)
@@ -357,20 +363,19 @@ class Claims:
                 self.scheduler.reread(connection, changed)
                 policy = self.scheduler.policy(connection, policy_name)
                 answer = self.scheduler.propose(connection, request, policy, lease.priority)
-            if isinstance(answer, Refusal):
-                refused = exceptions.NeverFits if answer.impossible else exceptions.NoCapacity
-                raise refused(reason=answer.reason, details=answer.to_dict())
+            placement = placed(answer)
             if limits.limited(quota):
                 used = limit_rows.usage(connection, lease.project_id)
-                limits.check(quota, used, amounts_of(answer))
+                limits.check(quota, used, amounts_of(placement))
             if reservation is not None:
-                shares = reservations.taken_by(reservation, answer)
+                shares = reservations.taken_by(reservation, placement)
                 reservation_rows.take(connection, reservation, shares, lease.id)
-            allocated = self._allocator.allocate(connection, lease, request, answer, policy, watch)
-            claimed = allocated.lease
+            planned = self._allocator.plan(connection, lease, request, placement, policy, watch)
+            claimed = self._allocator.write(connection, planned)
             if not claimed.has_server:
                 claimed = leases.located(connection, claimed)
-        self.scheduler.put(allocated.gpus, allocated.change_number)
+            number = change_number(connection)
+        self.scheduler.put(planned.after.values(), number)
         return claimed
 
     def _place_within(

@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Returning what leases have claimed, and ending leases that have nothing else."""
+"""Returning what leases have claimed, and ending leases that have nothing else.
+
+Returns of several threads are written as groups (`gsaas.gpgpums.group_commit`). A group leaves out leases whose rows
+others have locked, so that nobody waits for the lock of another one's lease; a lease that was left out, and one in a
+reservation, is returned alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
+from oslo_db import exception as db_exception
 from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
 from gsaas.db import clock, leases, queue, reservations
-from gsaas.db.database import Database
+from gsaas.db.database import Database, OvertakenError
+from gsaas.db.leases import LeaseEvent
+from gsaas.gpgpums.group_commit import GroupCommit
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.objects.gpu import Gpu
@@ -26,6 +34,36 @@ Returned: TypeAlias = tuple[list[tuple[Gpu, Gpu]], int | None]
 
 Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
 """Lease id, its status now, the policy that chose its GPUs if it has any, and how long each phase took."""
+
+
+class _Ending(NamedTuple):
+    """What is to become of a locked lease."""
+
+    before: Lease
+    lease: Lease
+    """As it is to be then."""
+    columns: Sequence[str]
+    """Of the lease that are to be written; none if it stays as it is."""
+    events: Sequence[LeaseEvent] = ()
+    returns_claims: bool = False
+
+
+class _Call(NamedTuple):
+    """What a thread wants to become of a lease."""
+
+    lease_id: str
+    decide: Callable[[Connection, Lease], _Ending | None]
+    """Returns what is to become of the locked lease, None for nothing. It writes nothing; what it raises is raised to
+    the thread."""
+
+
+class _Written(NamedTuple):
+    """What has become of a lease."""
+
+    lease: Lease | None
+    """None if nothing was to become of it."""
+    may_serve_queue: bool = False
+    """Whether the thread is to advance the queue. One thread does so for its whole group."""
 
 
 class Returns:
@@ -49,13 +87,18 @@ class Returns:
         self._attempts = attempts
         self._announce = announce
         self._advance_queue = advance_queue
+        self._group = GroupCommit[_Call, _Written](self._write)
 
     def release(self, lease_id: str) -> None:
         """Return all that a lease claims, and record the time. A second call changes nothing.
 
         Raises `ClaimConflict` if other transactions were faster each time.
         """
-        if retry(self._attempts, lambda _: self._release(lease_id)):
+        try:
+            written = self._end(_Call(lease_id, _release))
+        except exceptions.NotFound:
+            return
+        if written.may_serve_queue:
             self._advance_queue()
 
     def terminate(
@@ -67,14 +110,15 @@ class Returns:
         raises is raised. Otherwise returns the lease with its new status. Raises `NotFound`, `IllegalTransition`, and
         `ClaimConflict` as `release` does.
         """
-        lease, may_serve_queue = retry(
-            self._attempts, lambda _: self._terminate(lease_id, detail, if_)
-        )
-        if lease is not None and lease.status == Status.RELEASED:
-            if lease.claimed_at is None:  # it was in the queue until now
-                self._announce(lease_id, Status.RELEASED, None, None)
-            if may_serve_queue:
-                self._advance_queue()
+
+        def decide(connection: Connection, before: Lease) -> _Ending | None:
+            return _terminate(connection, before, detail) if if_(before) else None
+
+        lease, may_serve_queue = self._end(_Call(lease_id, decide))
+        if lease is not None and lease.status == Status.RELEASED and lease.claimed_at is None:
+            self._announce(lease_id, Status.RELEASED, None, None)  # it was in the queue until now
+        if may_serve_queue:
+            self._advance_queue()
         return lease
 
     def end(self, lease_id: str, why: str, if_: Condition) -> bool:
@@ -84,54 +128,99 @@ class Returns:
         except exceptions.IllegalTransition:
             return False
 
-    def _release(self, lease_id: str) -> bool:
-        """Return the claims of a lease; return whether a lease in the queue may be served now."""
-        with self._database.writing(async_commit=True) as connection:
-            try:
-                lease = leases.lock(connection, lease_id)
-            except exceptions.NotFound:
-                return False
-            returned, may_serve_queue = self._return_claims(connection, lease)
-            if lease.released_at is None:
-                released = lease.with_(released_at=clock.now(connection))
-                leases.write(connection, released, "released_at")
-        self._scheduler.put_returned(*returned)
-        return may_serve_queue
+    def _end(self, call: _Call) -> _Written:
+        # Where one transaction writes at a time, the database is in the process, and a group would only be more work.
+        can_be_grouped = not self._database.one_writer
 
-    def _terminate(
-        self, lease_id: str, detail: str | None, if_: Condition
-    ) -> tuple[Lease | None, bool]:
-        """Return the lease, None if nothing was done; and whether a lease in the queue may be served now."""
-        returned: Returned = ([], None)
-        may_serve_queue = False
+        def write(overtaken: bool) -> _Written:
+            if can_be_grouped and not overtaken:
+                return self._group.together(call)
+            return self._group.alone(call)
+
+        return retry(self._attempts, write)
+
+    def _write(self, calls: Sequence[_Call]) -> list[_Written | Exception]:
+        """Write what is to become of leases, in one transaction; return the outcome of each call, in order.
+
+        The first one that is written tells whether the queue is to be advanced, for all of them.
+        """
         with self._database.writing(async_commit=True) as connection:
-            before = leases.lock(connection, lease_id)
-            if not if_(before):
-                return None, False
-            lease, event = leases.move(
-                connection, before, Event.RELEASE, detail, waiter_seen_at=None
+            locked = self._lock(connection, calls)
+            decided = [_decide(connection, call, locked.pop(call.lease_id, None)) for call in calls]
+            endings = [one for one in decided if isinstance(one, _Ending)]
+            returning = [one.before for one in endings if one.returns_claims]
+            returned, may_serve_queue = self._return_claims(connection, returning)
+            leases.record_events_of(connection, {one.before.id: one.events for one in endings})
+            written = iter(
+                leases.write_all(connection, [(one.lease, one.columns) for one in endings])
             )
-            happened = [event]
-            if before.status == Status.QUEUED or before.has_only_claims:
-                returned, may_serve_queue = self._return_claims(connection, before)
-                lease, event = leases.move(connection, lease.with_(claims=()), Event.FINISH)
-                happened.append(event)
-            leases.record_events(connection, lease_id, happened)
-            columns = leases.moved_columns(before, lease)
-            lease = leases.write(connection, lease, "waiter_seen_at", *columns)
         self._scheduler.put_returned(*returned)
-        return lease, may_serve_queue
+        outcomes: list[_Written | Exception] = []
+        for one in decided:
+            if isinstance(one, _Ending):
+                outcomes.append(_Written(next(written), may_serve_queue))
+                may_serve_queue = False
+            else:
+                outcomes.append(_Written(None) if one is None else one)
+        return outcomes
 
-    def _return_claims(self, connection: Connection, lease: Lease) -> tuple[Returned, bool]:
-        """Return the claims of a locked lease.
+    def _lock(self, connection: Connection, calls: Sequence[_Call]) -> dict[str, Lease]:
+        """Lock the leases of *calls* and return them by id; of a group, those that can be returned together."""
+        if len(calls) == 1:
+            [call] = calls
+            return {call.lease_id: leases.lock(connection, call.lease_id)}
+        found = leases.lock_free(connection, {call.lease_id for call in calls})
+        return {lease.id: lease for lease in found if lease.reservation_id is None}
+
+    def _return_claims(
+        self, connection: Connection, returning: Sequence[Lease]
+    ) -> tuple[Returned, bool]:
+        """Return the claims of locked leases.
 
         Returns what has changed, and whether the queue is to be advanced. Where several transactions write at once
         (`Database.one_writer` is false), this one may not see a lease that is just joining the queue, so the queue is
         always advanced.
         """
+        if not returning:
+            return ([], None), False
         may_serve_queue = not self._database.one_writer or not queue.is_empty(connection)
-        returned = claim_rows.give_back(connection, lease.id, lease.claims, self._scheduler.known)
-        if lease.reservation_id is not None and lease.claims:
-            reservations.give_back(connection, lease.id)
-            returned = [], None  # they have changed once more
+        claims = [claim for lease in returning for claim in lease.claims]
+        returned = claim_rows.give_back(connection, claims, self._scheduler.known)
+        for lease in returning:
+            if lease.reservation_id is not None and lease.claims:
+                reservations.give_back(connection, lease.id)
+                returned = [], None  # they have changed once more
         return returned, may_serve_queue
+
+
+def _decide(
+    connection: Connection, call: _Call, before: Lease | None
+) -> _Ending | Exception | None:
+    """Return what is to become of a locked lease, or what is to be raised to its caller."""
+    if before is None:
+        return OvertakenError()  # it is not written with this group: it is tried again, alone
+    try:
+        return call.decide(connection, before)
+    except db_exception.DBError:
+        raise  # the transaction can do nothing more, for any lease
+    except Exception as error:  # noqa: BLE001 - it is raised to its caller
+        return error
+
+
+def _release(connection: Connection, before: Lease) -> _Ending:
+    after = before.with_(claims=())
+    if before.released_at is not None:
+        return _Ending(before, after, [], returns_claims=True)
+    after = after.with_(released_at=clock.now(connection))
+    return _Ending(before, after, ["released_at"], returns_claims=True)
+
+
+def _terminate(connection: Connection, before: Lease, detail: str | None) -> _Ending:
+    lease, event = leases.move(connection, before, Event.RELEASE, detail, waiter_seen_at=None)
+    happened = [event]
+    returns_claims = before.status == Status.QUEUED or before.has_only_claims
+    if returns_claims:
+        lease, event = leases.move(connection, lease.with_(claims=()), Event.FINISH)
+        happened.append(event)
+    columns = ("waiter_seen_at", *leases.moved_columns(before, lease))
+    return _Ending(before, lease, columns, happened, returns_claims=returns_claims)

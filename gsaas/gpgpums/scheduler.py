@@ -78,8 +78,7 @@ class GpuScheduler:
 
     def record_request(self, request: Request) -> None:
         """Remember *request* for the policies that look at recent requests."""
-        with self.lock:
-            self._recent.add(request)
+        self._recent.add(request)
 
     def check(
         self, request: Request, policy_name: str | None, priority: int
@@ -239,6 +238,14 @@ class GpuScheduler:
         for gpu in gpus:
             self._cache.put(gpu)
         self._cache.put_own(number)
+
+    def assume(self, gpus: Iterable[Gpu]) -> None:
+        """Have the pool show *gpus* so before that is committed; call it in `with_pool`.
+
+        While it has `lock`, the caller puts them, or assumes again what was before.
+        """
+        for gpu in gpus:
+            self._cache.put(gpu)
 
     def put_returned(self, changed: Sequence[tuple[Gpu, Gpu]], number: int | None) -> None:
         """Take over GPUs, each before and after a return that is committed; call it *without* `lock`.

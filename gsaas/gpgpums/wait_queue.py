@@ -24,6 +24,7 @@ from gsaas.db import limits as limit_rows
 from gsaas.db import queue as queue_rows
 from gsaas.db.database import Database, OvertakenError
 from gsaas.db.leases import LeaseEvent
+from gsaas.db.models import change_number
 from gsaas.gpgpums.allocation import UNREACHABLE, Allocator
 from gsaas.gpgpums.queue_scheduler import amounts_at_least, amounts_of, request_of
 from gsaas.gpgpums.retry import retry
@@ -261,13 +262,15 @@ class WaitQueue:
             if lease.request_key is None and self._is_client_waiting(lease.id):
                 lease = lease.with_(waiter_seen_at=None)
             try:
-                allocated = self._allocator.allocate(
+                planned = self._allocator.plan(
                     connection, lease, waiting.request, placement, waiting.policy, watch
                 )
             except UNREACHABLE as error:
                 raise _UnreachableError(lease.id, str(error)) from error
-        scheduler.put(allocated.gpus, allocated.change_number)
-        return allocated.lease
+            lease = self._allocator.write(connection, planned)
+            number = change_number(connection)
+        scheduler.put(planned.after.values(), number)
+        return lease
 
     def _join(self, lease: Lease, policy_name: str | None, policy: WaitPolicy) -> Lease:
         with self._database.writing() as connection:

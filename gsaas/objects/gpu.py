@@ -100,13 +100,13 @@ class Gpu:
         leases = self.leases if same_lease else self.leases + 1
         return self._using(self.used_mb + memory_mb, exclusive, generation, leases, generation)
 
-    def release(self, memory_mb: int, *, generation: int) -> Gpu:
-        """Return this GPU after a lease has released *memory_mb*, all that it had of the GPU.
+    def release(self, memory_mb: int, *, generation: int, leases: int = 1) -> Gpu:
+        """Return this GPU after so many *leases* have released *memory_mb*, all that they had of the GPU.
 
         Raises `ValueError` if less than that was claimed.
         """
         used_mb = self.used_mb - memory_mb
-        return self._using(used_mb, False, generation, self.leases - 1, self.given)
+        return self._using(used_mb, False, generation, self.leases - leases, self.given)
 
     def reserve(self, memory_mb: int, *, generation: int) -> Gpu:
         """Return this GPU with *memory_mb* more kept for a reservation, or less of it if that is below 0.
