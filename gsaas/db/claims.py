@@ -101,13 +101,17 @@ def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool
 
 
 def lock_unchanged(connection: Connection, known: Mapping[str, Gpu]) -> set[str]:
-    """Lock GPUs, by UUID as they are *known*; return which of them are so in the database, and may be claimed."""
+    """Lock those GPUs that are as they are *known*, by UUID, and may be claimed; return which they are.
+
+    GPUs that other transactions have locked are left out: they are about to change.
+    """
     mine = select(_GPUS.c.uuid, _GPUS.c.generation, _GPUS.c.used_mb, _GPUS.c.reserved_mb).where(
         _GPUS.c.uuid.in_(known), _GPUS.c.disabled.is_(False), _GPUS.c.withdrawn_reason.is_(None)
     )
+    mine = mine.order_by(_GPUS.c.uuid).with_for_update(skip_locked=True)
     return {
         uuid
-        for uuid, *stored in connection.execute(mine.order_by(_GPUS.c.uuid).with_for_update())
+        for uuid, *stored in connection.execute(mine)
         if stored == [known[uuid].generation, known[uuid].used_mb, known[uuid].reserved_mb]
     }
 

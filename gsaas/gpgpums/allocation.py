@@ -134,32 +134,11 @@ class Allocator:
         leases.record_events(connection, lease.id, planned.events)
         return lease
 
-    def write_group(
-        self, connection: Connection, group: Sequence[Allocation]
-    ) -> list[Allocation | OvertakenError]:
+    def write_group(self, connection: Connection, group: Sequence[Allocation]) -> None:
         """Write allocations of new leases, each planned with the GPUs as those before it leave them.
 
-        Returns, in order, those that are written; an error for each one that has a GPU which another transaction has
-        changed, or which it shares with such an allocation before it.
+        The GPUs are locked, and as they were planned.
         """
-        known: dict[str, Gpu] = {}
-        for one in group:
-            known = {**one.before, **known}
-        changed = known.keys() - claim_rows.lock_unchanged(connection, known)
-        outcomes: list[Allocation | OvertakenError] = []
-        for one in group:
-            if lost := changed & one.after.keys():
-                outcomes.append(OvertakenError(min(lost)))
-                changed |= one.after.keys()
-            else:
-                outcomes.append(one)
-        written = [one for one in outcomes if isinstance(one, Allocation)]
-        if written:
-            self._write_all(connection, written)
-        return outcomes
-
-    def _write_all(self, connection: Connection, group: Sequence[Allocation]) -> None:
-        """Write allocations whose GPUs are locked, and are as they were planned."""
         new = [one.lease for one in group]
         leases.insert_all(connection, new)
         taken: dict[str, tuple[Gpu, list[str]]] = {}

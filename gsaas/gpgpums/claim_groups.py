@@ -3,15 +3,18 @@
 
 1. The claims of a group choose one after the other, each from the pool as those before it leave it, and are written
    together. What the pool shows of them is undone if the transaction fails.
-2. All GPUs of the group are locked in one order before anything is written. A claim whose GPU another transaction has
-   changed leaves the group, and so does one that has chosen after it and shares a GPU with it.
-3. A claim is refused for lack of GPUs or for its quota only if all that were counted before it are written.
-4. A claim that leaves its group has been overtaken: it is tried again as `gsaas.gpgpums.claims` describes, alone.
+2. All their GPUs are locked before anything is written, except those that another transaction has locked or changed. A
+   claim of such a GPU is lost, and so is one that has chosen after it and shares a GPU with it: they choose once more,
+   other GPUs. Since no group waits for the lock of a GPU, it does not matter in which order they lock them.
+3. A claim that is lost twice leaves its group: it has been overtaken, and is tried again as `gsaas.gpgpums.claims`
+   describes, alone.
+4. A claim is refused for lack of GPUs or for its quota only if all that were counted before it are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from oslo_db import exception as db_exception
@@ -19,6 +22,7 @@ from oslo_utils import timeutils
 from sqlalchemy import Connection
 
 from gsaas import exceptions
+from gsaas.db import claims as claim_rows
 from gsaas.db import leases
 from gsaas.db import limits as limit_rows
 from gsaas.db.database import Database, OvertakenError
@@ -87,86 +91,156 @@ class ClaimGroups:
         before: dict[str, Gpu] = {}
         try:
             with self._database.writing(async_commit=True) as connection:
-                planned = self._plan(connection, claims, before)
-                outcomes = self._write_planned(connection, planned)
+                outcomes = self._choose(connection, claims, before)
                 written = [one for one in outcomes if isinstance(one, Allocation)]
-                number = change_number(connection) if written else None
-                stored = leases.located_all(connection, [one.lease for one in written])
+                number = None
+                stored: list[Lease] = []
+                if written:
+                    self._allocator.write_group(connection, written)
+                    number = change_number(connection)
+                    stored = leases.located_all(connection, [one.lease for one in written])
         except BaseException:
-            self._scheduler.assume(before.values())
+            self._show(before, [])
             raise
-        after = {uuid: gpu for one in written for uuid, gpu in one.after.items()}
-        self._scheduler.assume(gpu for uuid, gpu in before.items() if uuid not in after)
         if number is not None:
-            self._scheduler.put(after.values(), number)
+            self._scheduler.put(self._show(before, outcomes), number)
         found = {lease.id: lease for lease in stored}
         return [found[one.lease.id] if isinstance(one, Allocation) else one for one in outcomes]
 
-    def _plan(
+    def _choose(
         self, connection: Connection, claims: Sequence[NewClaim], before: dict[str, Gpu]
     ) -> list[Allocation | Exception]:
-        """Choose for *claims* one after the other; return what each is to get, or why it gets nothing.
+        """Return what each of *claims* is to get, with its GPUs locked, or why it gets nothing.
 
         The pool shows what was chosen; *before* gets the GPUs as they were, by UUID.
         """
+        used = self._used(connection, claims)
+        outcomes: list[Allocation | Exception] = []
+        for claim in claims:
+            outcomes.append(self._plan(connection, claim, used, outcomes, before))
+        changed = before.keys() - claim_rows.lock_unchanged(connection, before)
+        lost = _lost(outcomes, changed)
+        for place in lost:
+            _count(used, outcomes[place], -1)
+            outcomes[place] = OvertakenError()
+        self._show(before, outcomes)
+        for place in lost:
+            one = self._plan(connection, claims[place], used, outcomes, before, changed)
+            if isinstance(one, Allocation) and not self._is_locked(connection, one, outcomes):
+                _count(used, one, -1)
+                one = OvertakenError(min(one.before))
+                self._show(before, outcomes)
+            outcomes[place] = one
+        if any(isinstance(one, OvertakenError) for one in outcomes):
+            # What was counted before a claim that was refused is not all written.
+            return [one if isinstance(one, Allocation) else _overtaken(one) for one in outcomes]
+        return outcomes
+
+    def _used(self, connection: Connection, claims: Sequence[NewClaim]) -> dict[str, Counter[str]]:
+        """Lock the projects that have a quota, and bring the pool up to date; return what these projects use."""
         projects = {one.lease.project_id for one in claims if limits.limited(one.quota)}
         for project_id in sorted(projects):
             limit_rows.lock_project(connection, project_id)
         self._scheduler.refresh(connection)
-        used = {project_id: limit_rows.usage(connection, project_id) for project_id in projects}
-        planned: list[Allocation | Exception] = []
-        beside: list[Lease] = []
-        for claim in claims:
-            try:
-                one = self._plan_one(connection, claim, used, beside)
-            except (db_exception.DBError, OutdatedPoolError):
-                raise  # of no claim alone
-            except Exception as error:  # noqa: BLE001 - it is raised to its caller
-                planned.append(error)
-                continue
-            for uuid, gpu in one.before.items():
-                before.setdefault(uuid, gpu)
-            self._scheduler.assume(one.after.values())
-            beside.append(one.lease)
-            planned.append(one)
-        return planned
+        return {
+            project_id: Counter(limit_rows.usage(connection, project_id)) for project_id in projects
+        }
 
-    def _plan_one(
+    def _plan(
         self,
         connection: Connection,
         claim: NewClaim,
-        used: dict[str, dict[str, int]],
-        beside: Sequence[Lease],
-    ) -> Allocation:
-        """Choose for one claim; *used* is how much of each limited thing each project has, with those before it."""
-        lease, request = claim.lease, claim.request
-        policy = self._scheduler.policy(connection, claim.policy_name)
-        placement = placed(self._scheduler.propose(connection, request, policy, lease.priority))
-        asked = amounts_of(placement)
-        if limits.limited(claim.quota):
-            limits.check(claim.quota, used[lease.project_id], asked)
-        planned = self._allocator.plan(
-            connection, lease, request, placement, policy, claim.watch, beside
-        )
-        if limits.limited(claim.quota):
-            used[lease.project_id] = _sum(used[lease.project_id], asked)
+        used: Mapping[str, Counter[str]],
+        outcomes: Sequence[Allocation | Exception],
+        before: dict[str, Gpu],
+        changed: Collection[str] = (),
+    ) -> Allocation | Exception:
+        """Choose GPUs for a claim, none of those that have *changed*; return what it is to get, or why nothing.
+
+        *used* is what projects have with the allocations among *outcomes*, and the pool shows these.
+        """
+        beside = [one.lease for one in outcomes if isinstance(one, Allocation)]
+        try:
+            planned = self._planned(connection, claim, used, beside, changed)
+        except (db_exception.DBError, OutdatedPoolError):
+            raise  # the transaction can do nothing more, for any claim
+        except Exception as error:  # noqa: BLE001 - it is raised to its caller
+            return error
+        for uuid, gpu in planned.before.items():
+            before.setdefault(uuid, gpu)
+        self._scheduler.assume(planned.after.values())
+        _count(used, planned, 1)
         return planned
 
-    def _write_planned(
-        self, connection: Connection, planned: Sequence[Allocation | Exception]
-    ) -> list[Allocation | Exception]:
-        """Write what was planned; return what is written, and why the others are not."""
-        group = [one for one in planned if isinstance(one, Allocation)]
-        written = iter(self._allocator.write_group(connection, group))
-        outcomes = [next(written) if isinstance(one, Allocation) else one for one in planned]
-        if any(isinstance(one, OvertakenError) for one in outcomes):
-            # What was counted before a claim that was refused is not all written.
-            return [
-                one if isinstance(one, Allocation | OvertakenError) else OvertakenError()
-                for one in outcomes
-            ]
-        return outcomes
+    def _planned(
+        self,
+        connection: Connection,
+        claim: NewClaim,
+        used: Mapping[str, Counter[str]],
+        beside: Sequence[Lease],
+        changed: Collection[str],
+    ) -> Allocation:
+        lease, request, priority = claim.lease, claim.request, claim.lease.priority
+        policy = self._scheduler.policy(connection, claim.policy_name)
+        if changed:
+            another = self._scheduler.propose_another(
+                connection, request, policy, priority, changed
+            )
+            if another is None:
+                raise OvertakenError
+            placement = another
+        else:
+            placement = placed(self._scheduler.propose(connection, request, policy, priority))
+        if limits.limited(claim.quota):
+            limits.check(claim.quota, used[lease.project_id], amounts_of(placement))
+        return self._allocator.plan(
+            connection, lease, request, placement, policy, claim.watch, beside
+        )
+
+    def _is_locked(
+        self,
+        connection: Connection,
+        planned: Allocation,
+        outcomes: Sequence[Allocation | Exception],
+    ) -> bool:
+        """Lock the GPUs of *planned* that no allocation among *outcomes* has; return whether all are as planned."""
+        own = dict(planned.before)
+        for one in outcomes:
+            if isinstance(one, Allocation):
+                own = {uuid: gpu for uuid, gpu in own.items() if uuid not in one.after}
+        return not own or claim_rows.lock_unchanged(connection, own) == own.keys()
+
+    def _show(
+        self, before: Mapping[str, Gpu], outcomes: Sequence[Allocation | Exception]
+    ) -> list[Gpu]:
+        """Have the pool show the allocations among *outcomes*, and no others; return the GPUs that these have."""
+        after = {
+            uuid: gpu
+            for one in outcomes
+            if isinstance(one, Allocation)
+            for uuid, gpu in one.after.items()
+        }
+        self._scheduler.assume({**before, **after}.values())
+        return list(after.values())
 
 
-def _sum(used: Mapping[str, int], asked: Mapping[str, int]) -> dict[str, int]:
-    return {name: amount + asked[name] for name, amount in used.items()}
+def _lost(outcomes: Sequence[Allocation | Exception], changed: Collection[str]) -> list[int]:
+    """Return the places of the allocations with GPUs that have *changed*, or that one before them has lost."""
+    gone, places = set(changed), []
+    for place, one in enumerate(outcomes):
+        if isinstance(one, Allocation) and gone & one.after.keys():
+            gone |= one.after.keys()
+            places.append(place)
+    return places
+
+
+def _count(used: Mapping[str, Counter[str]], planned: Allocation | Exception, sign: int) -> None:
+    """Add what an allocation uses to its project's usage, if that is known; take it away with a *sign* of -1."""
+    if isinstance(planned, Allocation) and planned.lease.project_id in used:
+        own = limits.lease([claim.memory_mb for claim in planned.lease.claims])
+        for name, amount in own.items():
+            used[planned.lease.project_id][name] += sign * amount
+
+
+def _overtaken(error: Exception) -> OvertakenError:
+    return error if isinstance(error, OvertakenError) else OvertakenError()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, deque
 
 from gsaas.gpgpums.indexed_gpus import IndexedGpus, Mix
@@ -12,25 +11,23 @@ from gsaas.objects.request import ANY, Request
 
 
 class RecentRequests:
-    """The last *limit* requests; safe to share between threads."""
+    """The last *limit* requests. Not thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._last: deque[tuple[Request, int]] = deque()
         self._limit = limit
-        self._lock = threading.Lock()
         self._counts: Counter[Request] = Counter()
 
     def add(self, request: Request) -> None:
         """Count *request*, once for each cGPU, and drop the oldest request if there are more than the limit."""
         kind = request.with_(count=1, locality=ANY, hosts=ANY, host=None, consumer_host=None)
-        with self._lock:
-            self._last.append((kind, request.count))
-            self._counts[kind] += request.count
-            if len(self._last) > self._limit:
-                oldest, count = self._last.popleft()
-                self._counts[oldest] -= count
-                if not self._counts[oldest]:
-                    del self._counts[oldest]
+        self._last.append((kind, request.count))
+        self._counts[kind] += request.count
+        if len(self._last) > self._limit:
+            oldest, count = self._last.popleft()
+            self._counts[oldest] -= count
+            if not self._counts[oldest]:
+                del self._counts[oldest]
 
     def show(self, policy: Policy, pool: IndexedGpus) -> None:
         """Let *policy* see the mix in *pool*, if it is one that looks at it. To be called before each choice."""
@@ -40,5 +37,4 @@ class RecentRequests:
     @property
     def mix(self) -> Mix:
         """Return requests for one cGPU, and how often each was made."""
-        with self._lock:
-            return tuple(self._counts.items())
+        return tuple(self._counts.items())

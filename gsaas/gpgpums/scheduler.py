@@ -67,6 +67,8 @@ class GpuScheduler:
         self._database = database
         self._cache = cache
         self._recent = RecentRequests(request_mix)
+        self._recording = threading.Lock()
+        """Guards the recent requests: a request is recorded while claims before it are written."""
         self._reading = threading.Lock()
         self._returned: deque[tuple[Sequence[tuple[Gpu, Gpu]], int | None]] = deque()
         """GPUs before and after returns that are committed, and not in the cache yet; and their change numbers."""
@@ -74,11 +76,13 @@ class GpuScheduler:
     @property
     def mix(self) -> Mix:
         """Return the recent requests of this process."""
-        return self._recent.mix
+        with self._recording:
+            return self._recent.mix
 
     def record_request(self, request: Request) -> None:
         """Remember *request* for the policies that look at recent requests."""
-        self._recent.add(request)
+        with self._recording:
+            self._recent.add(request)
 
     def check(
         self, request: Request, policy_name: str | None, priority: int
@@ -223,7 +227,8 @@ class GpuScheduler:
         policy = self.policies.of(name, self._cache.default_policy)
         if policy.looks_at_utilisation:
             self._cache.read_utilisation(connection)
-        self._recent.show(policy, self._cache.pool)
+        with self._recording:
+            self._recent.show(policy, self._cache.pool)
         return policy
 
     def known(self, uuid: str) -> Gpu | None:
