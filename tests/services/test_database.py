@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import event, insert, select, update
 
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, leases, migration
@@ -69,6 +69,41 @@ def test_a_writer_sees_what_others_commit_meanwhile(database: Database):
         with database.writing() as second:
             second.execute(update(HostRow).values(disabled=True))
         assert first.scalars(select(HostRow.disabled)).all() == [True]
+
+
+def test_threads_open_no_more_connections_than_the_pool_keeps(server: Server, database_url: str):
+    if database_url.startswith("sqlite"):
+        pytest.skip("its connections are those of its threads")
+    migration.upgrade(database_url)
+    database = Database.open(database_url, max_pool_size=2, max_overflow=50)
+    opened = list[object]()
+    event.listen(database.engine, "connect", lambda *_: opened.append(_))
+
+    def read_often(_: int) -> None:
+        for _ in range(20):
+            with database.reading() as connection:
+                connection.execute(select(HostRow.name)).all()
+
+    at_once(read_often)
+    database.close()
+
+    assert len(opened) <= 2
+
+
+def test_a_transaction_does_not_wait_for_long_ones(server: Server, database_url: str):
+    if database_url.startswith("sqlite"):
+        pytest.skip("its connections are those of its threads")
+    migration.upgrade(database_url)
+    database = Database.open(database_url, max_pool_size=1, max_overflow=1)
+    with database.writing() as long, ThreadPoolExecutor(1) as threads:
+        long.execute(insert(HostRow), [{"name": "gpu1"}])
+
+        def read() -> list[str]:
+            with database.reading() as connection:
+                return list(connection.scalars(select(HostRow.name)))
+
+        assert threads.submit(read).result(timeout=30) == []
+    database.close()
 
 
 def test_a_transaction_that_failed_leaves_nothing_to_the_next_one_of_its_connection(

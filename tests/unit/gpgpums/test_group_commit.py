@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What threads write while one of them is writing is written together, and each gets what is its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from oslo_db import exception as db_exception
+
+from gsaas.db.database import OvertakenError
+from gsaas.gpgpums.group_commit import MOST, GroupCommit
+
+PATIENCE = 30
+MANY = 5
+
+
+class Writer:
+    """Writes calls that are numbers as their squares; the first group is not done before `go`."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.threads: list[threading.Thread] = []
+        self.go = threading.Event()
+        self.answer: Callable[[int], int | Exception] = lambda call: call**2
+
+    def __call__(self, calls: Sequence[int]) -> list[int | Exception]:
+        self.groups.append(list(calls))
+        self.threads.append(threading.current_thread())
+        if len(self.groups) == 1:
+            assert self.go.wait(PATIENCE)
+        return [self.answer(call) for call in calls]
+
+
+@pytest.fixture
+def writer() -> Writer:
+    return Writer()
+
+
+@pytest.fixture
+def group(writer: Writer) -> GroupCommit[int, int]:
+    return GroupCommit(writer)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2 * MOST) as threads:
+        yield threads
+
+
+def start(
+    threads: ThreadPoolExecutor, group: GroupCommit[int, int], writer: Writer, many: int = MANY
+) -> list[Future[int]]:
+    """Start a call 0 that is being written, and then so *many* others, one after the other, which wait for it."""
+    started = [threads.submit(group.together, 0)]
+    until(lambda: writer.groups == [[0]])
+    for call in range(1, many + 1):
+        started.append(threads.submit(group.together, call))
+        until(lambda: len(group._waiting) == len(started) - 1)
+    return started
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_call_with_no_other_is_written_at_once(writer: Writer, group: GroupCommit[int, int]):
+    writer.go.set()
+
+    assert [group.together(3), group.together(4)] == [9, 16]
+
+    assert writer.groups == [[3], [4]]
+
+
+def test_calls_that_come_while_one_is_written_are_written_together_in_their_order(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer)
+    writer.go.set()
+
+    assert [one.result(PATIENCE) for one in started] == [0, 1, 4, 9, 16, 25]
+    assert writer.groups == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_no_group_is_larger_than_the_most(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer, many=MOST + 2)
+    writer.go.set()
+
+    assert [one.result(PATIENCE) for one in started] == [call**2 for call in range(MOST + 3)]
+    assert [len(calls) for calls in writer.groups] == [1, MOST, 2]
+
+
+def test_each_group_is_written_by_one_of_its_own_threads(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer)
+    writer.go.set()
+    for one in started:
+        one.result(PATIENCE)
+
+    assert writer.threads[0] is not writer.threads[1]
+
+
+def test_an_exception_is_raised_to_its_own_caller_alone(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer)
+    writer.answer = lambda call: ValueError(call) if call == 2 else call
+    writer.go.set()
+
+    with pytest.raises(ValueError, match="2"):
+        started[2].result(PATIENCE)
+    assert [started[place].result(PATIENCE) for place in (0, 1, 3, 4, 5)] == [0, 1, 3, 4, 5]
+
+
+def fail(error: BaseException) -> Callable[[int], int]:
+    """Return what a writer answers when it fails at any call but the first."""
+
+    def answer(call: int) -> int:
+        if call:
+            raise error
+        return call
+
+    return answer
+
+
+def test_after_an_error_of_the_group_each_caller_tries_again_alone(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer)
+    writer.answer = fail(db_exception.DBDuplicateEntry())
+    writer.go.set()
+
+    for one in started[1:]:
+        with pytest.raises(OvertakenError):
+            one.result(PATIENCE)
+
+
+def test_every_caller_of_a_group_learns_that_the_database_is_away(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer)
+    writer.answer = fail(db_exception.DBConnectionError())
+    writer.go.set()
+
+    for one in started[1:]:
+        with pytest.raises(db_exception.DBConnectionError):
+            one.result(PATIENCE)
+
+
+def test_the_error_of_a_single_call_is_its_own(writer: Writer, group: GroupCommit[int, int]):
+    writer.go.set()
+    writer.answer = fail(db_exception.DBDuplicateEntry())
+
+    for write in (group.together, group.alone):
+        with pytest.raises(db_exception.DBDuplicateEntry):
+            write(1)
+
+
+def test_a_call_alone_waits_for_no_group(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer)
+
+    assert group.alone(7) == 49
+
+    assert not any(one.done() for one in started)
+    writer.go.set()
+
+
+def test_nobody_waits_for_a_thread_that_was_ended(
+    writer: Writer, group: GroupCommit[int, int], threads: ThreadPoolExecutor
+):
+    started = start(threads, group, writer)
+    writer.answer = fail(SystemExit())
+    writer.go.set()
+
+    with pytest.raises(SystemExit):
+        started[1].result(PATIENCE)
+    for one in started[2:]:
+        with pytest.raises(RuntimeError):
+            one.result(PATIENCE)
+    writer.answer = lambda call: call
+    assert group.together(8) == 8
