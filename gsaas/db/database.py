@@ -61,6 +61,10 @@ def retried(function: F) -> F:
 
 READS = {"postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}}
 """Dialect -> options with which all queries of a reader see one snapshot."""
+MARIADB_SKIPS_LOCKED = (10, 6)
+MYSQL_SKIPS_LOCKED = (8, 0, 1)
+"""The first versions with `SKIP LOCKED`; PostgreSQL has had it since 9.5."""
+
 READS_FIRST = {"mysql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"}
 """Dialect -> the first statement of a reader that has the same effect, and is faster there."""
 
@@ -253,6 +257,17 @@ class Database:
                 self._storage.sync()
         if noted and self.on_commit is not None:
             self.on_commit(noted)
+
+    @property
+    def can_skip_locked(self) -> bool:
+        """Whether a statement can leave out rows that other transactions have locked (`SKIP LOCKED`)."""
+        dialect = self.engine.dialect
+        if dialect.name != "mysql":
+            return dialect.name == "postgresql"
+        since = (
+            MARIADB_SKIPS_LOCKED if getattr(dialect, "is_mariadb", False) else MYSQL_SKIPS_LOCKED
+        )
+        return (dialect.server_version_info or ()) >= since
 
     def now(self) -> datetime.datetime:
         """Return the time (UTC) by the clock of the database, for those who have no connection at hand.

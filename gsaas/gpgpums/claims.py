@@ -22,8 +22,9 @@
    write one after the other, a return need not advance a queue that it found empty: a lease that joins later sees what
    was returned.
 10. A lease without a server that needs nothing but its claims is ACTIVE with them, and RELEASED with their return.
-11. On a database server, claims that threads make at once are written as a group (`gsaas.gpgpums.claim_groups`), in one
-    transaction that keeps these rules for each of them. One that was overtaken is tried again alone.
+11. Claims that threads make at once are written as a group (`gsaas.gpgpums.claim_groups`), in one transaction that
+    keeps these rules for each of them; one that was overtaken is tried again alone. That is so on servers that can
+    leave out locked rows. On SQLite, where a statement is a function call, a group would only be more work.
 """
 
 from __future__ import annotations
@@ -262,8 +263,7 @@ class Claims:
         watch.start()
         self.scheduler.record_request(request)
         claim = NewClaim(lease, request, policy_name, quota, watch)
-        # Where one transaction writes at a time, the database is in the process, and a group would only be more work.
-        can_be_grouped = not self._database.one_writer and lease.reservation_id is None
+        can_be_grouped = self._database.can_skip_locked and lease.reservation_id is None
 
         changed: set[str] = set()
         """GPUs that other transactions changed first."""

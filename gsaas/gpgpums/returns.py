@@ -129,11 +129,9 @@ class Returns:
             return False
 
     def _end(self, call: _Call) -> _Written:
-        # Where one transaction writes at a time, the database is in the process, and a group would only be more work.
-        can_be_grouped = not self._database.one_writer
 
         def write(overtaken: bool) -> _Written:
-            if can_be_grouped and not overtaken:
+            if self._database.can_skip_locked and not overtaken:
                 return self._group.together(call)
             return self._group.alone(call)
 

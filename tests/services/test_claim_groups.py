@@ -176,6 +176,17 @@ def test_claims_made_at_once_are_one_transaction_and_so_are_their_returns(databa
     assert_all_returned(database, MANY + 1)
 
 
+def test_a_server_that_cannot_skip_locked_rows_gets_each_claim_in_its_own_transaction(
+    database, claims, monkeypatch
+):
+    monkeypatch.setattr(Database, "can_skip_locked", False)
+
+    with commits(database) as committed, ThreadPoolExecutor(MANY) as threads:
+        made = [threads.submit(claim, claims, f"lease-{number}", WHOLE) for number in range(MANY)]
+
+    assert len(committed) == len({one.result().claims[0].gpu_uuid for one in made}) == MANY
+
+
 def return_together(database: Database, claims: Claims, names: Sequence[str]) -> None:
     """Return the claims of these leases in one group, after that of another one."""
     claim(claims, "last", PART, remoting="lupine", has_server=False)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from gsaas.db import clock, models
 from gsaas.db.database import Database
@@ -127,3 +128,23 @@ def test_a_database_that_did_not_tell_the_time_is_asked_again(database, monkeypa
         database.now()
     broken = False
     assert database.now().year == 2030
+
+
+@pytest.mark.parametrize(
+    ("url", "is_mariadb", "version", "can"),
+    [
+        ("mysql+pymysql://", True, (10, 5, 29), False),
+        ("mysql+pymysql://", True, (10, 6, 4), True),
+        ("mysql+pymysql://", True, (11, 4), True),
+        ("mysql+pymysql://", False, (5, 7, 44), False),
+        ("mysql+pymysql://", False, (8, 0, 36), True),
+        ("postgresql+psycopg://", False, (13, 2), True),
+        ("sqlite://", False, (3, 40, 1), False),
+    ],
+)
+def test_which_servers_can_skip_locked_rows(url, is_mariadb, version, can):
+    engine = sqlalchemy.create_engine(url)
+    engine.dialect.is_mariadb = is_mariadb
+    engine.dialect.server_version_info = version
+
+    assert Database(engine).can_skip_locked is can
