@@ -8,6 +8,7 @@ all. So a single caller never waits for others to come, and the more callers the
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
@@ -46,6 +47,7 @@ class GroupCommit(Generic[Call, Result]):
             caller.leads, self._is_writing = not self._is_writing, True
         if not caller.leads:
             caller.woken.wait()
+            time.sleep(0)  # lets the threads of the last group go first: they may have the next call already
         if caller.leads:
             self._write_group()
         return cast(Result, _result(caller.outcome))
