@@ -47,7 +47,8 @@ class GroupCommit(Generic[Call, Result]):
             caller.leads, self._is_writing = not self._is_writing, True
         if not caller.leads:
             caller.woken.wait()
-            time.sleep(0)  # lets the threads of the last group go first: they may have the next call already
+            # The threads of the last group go first: they may have the next call already.
+            time.sleep(0)
         if caller.leads:
             self._write_group()
         return cast(Result, _result(caller.outcome))
