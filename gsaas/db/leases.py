@@ -399,18 +399,16 @@ def write_all(
         [(lease, columns)] = changed
         return [write(connection, lease, *columns)] if columns else [lease]
     now = clock.now(connection)
-    same: dict[tuple[tuple[str, Any], ...], list[str]] = defaultdict(list)
+    same: dict[str, tuple[dict[str, Any], list[str]]] = {}
     written = []
     for lease, columns in changed:
         if columns:
             lease = lease.with_(updated_at=now)
-            values = tuple(
-                (name, getattr(lease, name)) for name in sorted({*columns, "updated_at"})
-            )
-            same[values].append(lease.id)
+            values = {name: getattr(lease, name) for name in sorted({*columns, "updated_at"})}
+            same.setdefault(repr(values), (values, []))[1].append(lease.id)
         written.append(lease)
-    for values, ids in same.items():
-        connection.execute(update_rows(_LEASES).where(_LEASES.c.id.in_(ids)).values(dict(values)))
+    for values, ids in same.values():
+        connection.execute(update_rows(_LEASES).where(_LEASES.c.id.in_(ids)).values(values))
     return written
 
 

@@ -459,3 +459,33 @@ def test_a_lease_that_is_ended_twice_in_a_group_is_ended_once(database, claims):
         events = [one.event for one in leases.events(connection, name)]
     assert (events.count(Event.RELEASE), events.count(Event.FINISH)) == (1, 1)
     assert_all_returned(database, 2)
+
+
+def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database, claims):
+    claim(claims, "holder", Request(8), has_server=False, remoting="lupine")
+    names = ["one", "two"]
+    for name in names:
+        waiting = new_lease(name, WHOLE).with_(server_request={"adminPass": "secret"})
+        claims.queue.join(waiting, WHOLE)
+    entered, go = threading.Event(), threading.Event()
+
+    def stop(_: Lease) -> bool:
+        entered.set()
+        return not go.wait(PATIENCE)
+
+    group = claims.returns._group
+    with ThreadPoolExecutor(3) as threads:
+        threads.submit(claims.returns.terminate, "holder", if_=stop)
+        assert entered.wait(PATIENCE)
+        with commits(database) as committed:
+            ended = []
+            for number, name in enumerate(names, start=1):
+                ended.append(threads.submit(claims.returns.terminate, name))
+                until(lambda number=number: len(group._waiting) == number)
+            go.set()
+            assert [one.result(PATIENCE).status for one in ended] == [Status.RELEASED] * 2
+
+    assert len(committed) == 1
+    with database.reading() as connection:
+        assert [leases.get(connection, name).server_request for name in names] == [{}, {}]
+        assert leases.get(connection, "one").released_at is not None
