@@ -101,10 +101,16 @@ _SELECT = select(*(_LEASES.c[name] for name in COLUMNS))
 _ONE = _SELECT.where(_LEASES.c.id == bindparam("this"))
 _READ = Prepared(_ONE)
 _LOCK = Prepared(_ONE.with_for_update())
+_LOCK_FREE = (
+    _SELECT.where(_LEASES.c.id.in_(bindparam("these", expanding=True)))
+    .order_by(_LEASES.c.id)
+    .with_for_update(skip_locked=True)
+)
 _INSERT_LEASE = Prepared(insert_rows(_LEASES))
 _INSERT_CLAIMS = Prepared(insert_rows(_CLAIMS))
 _INSERT_EVENTS = Prepared(insert_rows(_EVENTS))
 _UPDATE_LEASE = Prepared(update_rows(_LEASES).where(_LEASES.c.id == bindparam("this")))
+_UPDATE_LEASES = update_rows(_LEASES).where(_LEASES.c.id.in_(bindparam("these", expanding=True)))
 
 _CLAIM_COLUMNS = tuple(
     _CLAIMS.c[field.name] for field in dataclasses.fields(Claim) if field.name != "claimed_gpu"
@@ -116,12 +122,17 @@ _CLAIMS_OF = Prepared(
     .where(_CLAIMS.c.lease_id == bindparam("this"))
     .order_by(_CLAIMS.c.position)
 )
+_OF_THESE = _CLAIMS.c.lease_id.in_(bindparam("these", expanding=True))
+_CLAIMS_OF_ALL = (
+    select(*_CLAIM_COLUMNS).where(_OF_THESE).order_by(_CLAIMS.c.lease_id, _CLAIMS.c.position)
+)
 _CLAIMS_WITH_GPUS = select(
     *_CLAIM_COLUMNS, _GPUS.c.host_name, _GPUS.c.daemon_port, _GPUS.c.withdrawn_reason
 ).join_from(_CLAIMS, _GPUS)
 _LOCATED_CLAIMS_OF = Prepared(
     _CLAIMS_WITH_GPUS.where(_CLAIMS.c.lease_id == bindparam("this")).order_by(_CLAIMS.c.position)
 )
+_LOCATED_CLAIMS_OF_ALL = _CLAIMS_WITH_GPUS.where(_OF_THESE).order_by(_CLAIMS.c.position)
 _LOCATED_CLAIM_OF = Prepared(
     select(*_CLAIMS_WITH_GPUS.selected_columns, *_HOST_COLUMNS)
     .select_from(_CLAIMS.join(_GPUS).join(_HOSTS, _HOSTS.c.name == _GPUS.c.host_name))
@@ -139,6 +150,7 @@ _HOSTS_OF = Prepared(
         )
     )
 )
+_HOSTS_NAMED = select(*_HOST_COLUMNS).where(_HOSTS.c.name.in_(bindparam("these", expanding=True)))
 _EVENTS_OF = (
     select(_EVENTS.c.event, _EVENTS.c.status, _EVENTS.c.detail, _EVENTS.c.at)
     .where(_EVENTS.c.lease_id == bindparam("this"))
@@ -176,13 +188,10 @@ def lock(connection: Connection, lease_id: str) -> Lease:
 
 def lock_free(connection: Connection, lease_ids: Collection[str]) -> list[Lease]:
     """Lock several leases as `lock` does; leave out those that other transactions have locked, and unknown ones."""
-    mine = _SELECT.where(_LEASES.c.id.in_(lease_ids)).order_by(_LEASES.c.id)
-    locked = [Lease(*row) for row in connection.execute(mine.with_for_update(skip_locked=True))]
+    rows = connection.execute(_LOCK_FREE, {"these": list(lease_ids)})
+    locked = [Lease(*row) for row in rows]
     claims: dict[str, list[Claim]] = defaultdict(list)
-    theirs = _CLAIMS.c.lease_id.in_([lease.id for lease in locked])
-    for row in connection.execute(
-        select(*_CLAIM_COLUMNS).where(theirs).order_by(_CLAIMS.c.lease_id, _CLAIMS.c.position)
-    ):
+    for row in connection.execute(_CLAIMS_OF_ALL, {"these": [lease.id for lease in locked]}):
         claim = Claim(*row)
         claims[claim.lease_id].append(claim)
     return [lease.with_(claims=tuple(claims[lease.id])) for lease in locked]
@@ -252,16 +261,30 @@ def located_all(connection: Connection, leases: Sequence[Lease]) -> list[Lease]:
     hosts: dict[str, GpuHost] = {}
     for first in range(0, len(leases), _AT_ONCE):
         ids = [lease.id for lease in leases[first : first + _AT_ONCE]]
-        rows = connection.execute(
-            _CLAIMS_WITH_GPUS.where(_CLAIMS.c.lease_id.in_(ids)).order_by(_CLAIMS.c.position)
-        ).all()
-        unread = {row.host_name for row in rows} - hosts.keys()
-        if unread:
-            found = connection.execute(select(*_HOST_COLUMNS).where(_HOSTS.c.name.in_(unread)))
-            hosts.update((row.name, GpuHost(*row)) for row in found)
+        rows = connection.execute(_LOCATED_CLAIMS_OF_ALL, {"these": ids}).all()
+        hosts.update(_hosts(connection, {row.host_name for row in rows} - hosts.keys()))
         for row in rows:
             claims[row.lease_id].append(_claim(row, hosts))
     return [lease.with_(claims=tuple(claims[lease.id])) for lease in leases]
+
+
+def locate(
+    connection: Connection, leases: Sequence[Lease], places: Mapping[str, tuple[str, int]]
+) -> list[Lease]:
+    """Return *leases* as `located` returns each of them, without reading the claims, which are those that are stored.
+
+    *places* are the host and the daemon's port of each claimed GPU, by UUID; the GPUs are locked, and not withdrawn.
+    """
+    hosts = _hosts(connection, {host for host, _ in places.values()})
+    gpus = {
+        uuid: ClaimedGpu(uuid, port, None, hosts[host]) for uuid, (host, port) in places.items()
+    }
+    return [
+        lease.with_(
+            claims=tuple(replace(one, claimed_gpu=gpus[one.gpu_uuid]) for one in lease.claims)
+        )
+        for lease in leases
+    ]
 
 
 def select_leases(*conditions: Any) -> Select[Any]:
@@ -408,7 +431,7 @@ def write_all(
             same.setdefault(repr(values), (values, []))[1].append(lease.id)
         written.append(lease)
     for values, ids in same.values():
-        connection.execute(update_rows(_LEASES).where(_LEASES.c.id.in_(ids)).values(values))
+        connection.execute(_UPDATE_LEASES, {"these": ids, **values})
     return written
 
 
@@ -635,6 +658,14 @@ def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
 
 def _oldest_first(query: Select[Any]) -> Select[Any]:
     return query.order_by(_LEASES.c.created_at, _LEASES.c.id)
+
+
+def _hosts(connection: Connection, names: Collection[str]) -> dict[str, GpuHost]:
+    """Return hosts of GPUs by name."""
+    if not names:
+        return {}
+    rows = connection.execute(_HOSTS_NAMED, {"these": list(names)})
+    return {row[0]: GpuHost(*row) for row in rows}
 
 
 def _claim(row: Sequence[Any], hosts: Mapping[str, GpuHost]) -> Claim:

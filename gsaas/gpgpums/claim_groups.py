@@ -89,16 +89,22 @@ class ClaimGroups:
     def _try(self, claims: Sequence[NewClaim]) -> list[Lease | Exception]:
         """Write *claims* in one transaction; return the lease of each, or why it has none. Call it in `with_pool`."""
         before: dict[str, Gpu] = {}
+        ports: dict[str, int] = {}
         try:
             with self._database.writing(async_commit=True) as connection:
-                outcomes = self._choose(connection, claims, before)
+                outcomes = self._choose(connection, claims, before, ports)
                 written = [one for one in outcomes if isinstance(one, Allocation)]
                 number = None
                 stored: list[Lease] = []
                 if written:
                     self._allocator.write_group(connection, written)
                     number = change_number(connection)
-                    stored = leases.located_all(connection, [one.lease for one in written])
+                    places = {
+                        uuid: (gpu.host, ports[uuid])
+                        for one in written
+                        for uuid, gpu in one.after.items()
+                    }
+                    stored = leases.locate(connection, [one.lease for one in written], places)
         except BaseException:
             self._show(before, [])
             raise
@@ -108,17 +114,23 @@ class ClaimGroups:
         return [found[one.lease.id] if isinstance(one, Allocation) else one for one in outcomes]
 
     def _choose(
-        self, connection: Connection, claims: Sequence[NewClaim], before: dict[str, Gpu]
+        self,
+        connection: Connection,
+        claims: Sequence[NewClaim],
+        before: dict[str, Gpu],
+        ports: dict[str, int],
     ) -> list[Allocation | Exception]:
         """Return what each of *claims* is to get, with its GPUs locked, or why it gets nothing.
 
-        The pool shows what was chosen; *before* gets the GPUs as they were, by UUID.
+        The pool shows what was chosen. By UUID, *before* gets the GPUs as they were, and *ports* the ports of the
+        daemons of those that are locked.
         """
         used = self._used(connection, claims)
         outcomes: list[Allocation | Exception] = []
         for claim in claims:
             outcomes.append(self._plan(connection, claim, used, outcomes, before))
-        changed = before.keys() - claim_rows.lock_unchanged(connection, before)
+        ports.update(claim_rows.lock_unchanged(connection, before))
+        changed = before.keys() - ports
         lost = _lost(outcomes, changed)
         for place in lost:
             _count(used, outcomes[place], -1)
@@ -126,7 +138,7 @@ class ClaimGroups:
         self._show(before, outcomes)
         for place in lost:
             one = self._plan(connection, claims[place], used, outcomes, before, changed)
-            if isinstance(one, Allocation) and not self._is_locked(connection, one, outcomes):
+            if isinstance(one, Allocation) and not self._lock(connection, one, outcomes, ports):
                 _count(used, one, -1)
                 one = OvertakenError(min(one.before))
                 self._show(before, outcomes)
@@ -197,18 +209,24 @@ class ClaimGroups:
             connection, lease, request, placement, policy, claim.watch, beside
         )
 
-    def _is_locked(
+    def _lock(
         self,
         connection: Connection,
         planned: Allocation,
         outcomes: Sequence[Allocation | Exception],
+        ports: dict[str, int],
     ) -> bool:
-        """Lock the GPUs of *planned* that no allocation among *outcomes* has; return whether all are as planned."""
+        """Lock the GPUs of *planned* that no allocation among *outcomes* has; return whether all are as planned.
+
+        *ports* gets those of their daemons.
+        """
         own = dict(planned.before)
         for one in outcomes:
             if isinstance(one, Allocation):
                 own = {uuid: gpu for uuid, gpu in own.items() if uuid not in one.after}
-        return not own or claim_rows.lock_unchanged(connection, own) == own.keys()
+        if own:
+            ports.update(claim_rows.lock_unchanged(connection, own))
+        return own.keys() <= ports.keys()
 
     def _show(
         self, before: Mapping[str, Gpu], outcomes: Sequence[Allocation | Exception]
