@@ -2,12 +2,13 @@
 """Claims of several threads in one transaction (`gsaas.gpgpums.group_commit`).
 
 1. The claims of a group choose one after the other, each from the pool as those before it leave it, and are written
-   together. What the pool shows of them is undone if the transaction fails.
+   together, in the order in which they chose. What the pool shows of them is undone if the transaction fails.
 2. All their GPUs are locked before anything is written, except those that another transaction has locked or changed. A
-   claim of such a GPU is lost, and so is one that has chosen after it and shares a GPU with it: they choose once more,
-   other GPUs. Since no group waits for the lock of a GPU, it does not matter in which order they lock them.
-3. A claim that is lost twice leaves its group: it has been overtaken, and is tried again as `gsaas.gpgpums.claims`
-   describes, alone.
+   claim of such a GPU is lost, and so is one that has chosen after it and shares a GPU with it: they choose again,
+   after the others, and other GPUs. Since no group waits for the lock of a GPU, it does not matter in which order they
+   lock them.
+3. A claim that is lost `CHOICES` times leaves its group: it has been overtaken, and is tried again as
+   `gsaas.gpgpums.claims` describes, alone.
 4. A claim is refused for lack of GPUs or for its quota only if all that were counted before it are written.
 """
 
@@ -37,6 +38,10 @@ from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
+
+
+CHOICES = 4
+"""How often a claim may choose within its group. Each choice after the first one costs a statement more."""
 
 
 class NewClaim(NamedTuple):
@@ -88,65 +93,55 @@ class ClaimGroups:
 
     def _try(self, claims: Sequence[NewClaim]) -> list[Lease | Exception]:
         """Write *claims* in one transaction; return the lease of each, or why it has none. Call it in `with_pool`."""
-        before: dict[str, Gpu] = {}
-        ports: dict[str, int] = {}
+        group = _Group()
         try:
             with self._database.writing(async_commit=True) as connection:
-                outcomes = self._choose(connection, claims, before, ports)
-                written = [one for one in outcomes if isinstance(one, Allocation)]
+                self._choose(connection, claims, group)
                 number = None
-                stored: list[Lease] = []
-                if written:
-                    self._allocator.write_group(connection, written)
+                stored: dict[str, Lease] = {}
+                if allocations := group.allocations:
+                    self._allocator.write_group(connection, allocations)
                     number = change_number(connection)
-                    places = {
-                        uuid: (gpu.host, ports[uuid])
-                        for one in written
-                        for uuid, gpu in one.after.items()
-                    }
-                    stored = leases.locate(connection, [one.lease for one in written], places)
+                    new = [one.lease for one in allocations]
+                    located = leases.locate(connection, new, group.places())
+                    stored = {lease.id: lease for lease in located}
         except BaseException:
-            self._show(before, [])
+            self._scheduler.assume(group.before.values())
             raise
         if number is not None:
-            self._scheduler.put(self._show(before, outcomes), number)
-        found = {lease.id: lease for lease in stored}
-        return [found[one.lease.id] if isinstance(one, Allocation) else one for one in outcomes]
+            self._scheduler.put(group.after().values(), number)
+        outcomes = [group.outcomes[place] for place in range(len(claims))]
+        return [stored[one.lease.id] if isinstance(one, Allocation) else one for one in outcomes]
 
-    def _choose(
-        self,
-        connection: Connection,
-        claims: Sequence[NewClaim],
-        before: dict[str, Gpu],
-        ports: dict[str, int],
-    ) -> list[Allocation | Exception]:
-        """Return what each of *claims* is to get, with its GPUs locked, or why it gets nothing.
+    def _choose(self, connection: Connection, claims: Sequence[NewClaim], group: _Group) -> None:
+        """Say in *group* what each of *claims* is to get, with its GPUs locked, or why it gets nothing.
 
-        The pool shows what was chosen. By UUID, *before* gets the GPUs as they were, and *ports* the ports of the
-        daemons of those that are locked.
+        The pool shows what was chosen.
         """
-        used = self._used(connection, claims)
-        outcomes: list[Allocation | Exception] = []
-        for claim in claims:
-            outcomes.append(self._plan(connection, claim, used, outcomes, before))
-        ports.update(claim_rows.lock_unchanged(connection, before))
-        changed = before.keys() - ports
-        lost = _lost(outcomes, changed)
-        for place in lost:
-            _count(used, outcomes[place], -1)
-            outcomes[place] = OvertakenError()
-        self._show(before, outcomes)
-        for place in lost:
-            one = self._plan(connection, claims[place], used, outcomes, before, changed)
-            if isinstance(one, Allocation) and not self._lock(connection, one, outcomes, ports):
-                _count(used, one, -1)
-                one = OvertakenError(min(one.before))
-                self._show(before, outcomes)
-            outcomes[place] = one
-        if any(isinstance(one, OvertakenError) for one in outcomes):
+        group.used = self._used(connection, claims)
+        places: Sequence[int] = range(len(claims))
+        changed = set[str]()
+        for _ in range(CHOICES):
+            for place in places:
+                outcome = self._plan(connection, claims[place], group, changed)
+                group.outcomes[place] = outcome
+                if isinstance(outcome, Allocation):
+                    self._scheduler.assume(outcome.after.values())
+            unlocked = group.unlocked()
+            if unlocked:
+                group.ports.update(claim_rows.lock_unchanged(connection, unlocked))
+            changed |= unlocked.keys() - group.ports.keys()
+            places = group.take_back(changed)
+            self._scheduler.assume({**group.before, **group.after()}.values())
+            if not places:
+                break
+        for place in places:
+            group.outcomes[place] = OvertakenError()
+        if any(isinstance(one, OvertakenError) for one in group.outcomes.values()):
             # What was counted before a claim that was refused is not all written.
-            return [one if isinstance(one, Allocation) else _overtaken(one) for one in outcomes]
-        return outcomes
+            for place, one in group.outcomes.items():
+                if not isinstance(one, (Allocation, OvertakenError)):
+                    group.outcomes[place] = OvertakenError()
 
     def _used(self, connection: Connection, claims: Sequence[NewClaim]) -> dict[str, Counter[str]]:
         """Lock the projects that have a quota, and bring the pool up to date; return what these projects use."""
@@ -162,34 +157,29 @@ class ClaimGroups:
         self,
         connection: Connection,
         claim: NewClaim,
-        used: Mapping[str, Counter[str]],
-        outcomes: Sequence[Allocation | Exception],
-        before: dict[str, Gpu],
-        changed: Collection[str] = (),
+        group: _Group,
+        changed: Collection[str],
     ) -> Allocation | Exception:
         """Choose GPUs for a claim, none of those that have *changed*; return what it is to get, or why nothing.
 
-        *used* is what projects have with the allocations among *outcomes*, and the pool shows these.
+        The pool shows what *group* has chosen so far.
         """
-        beside = [one.lease for one in outcomes if isinstance(one, Allocation)]
         try:
-            planned = self._planned(connection, claim, used, beside, changed)
+            planned = self._planned(connection, claim, group, changed)
         except (db_exception.DBError, OutdatedPoolError):
             raise  # the transaction can do nothing more, for any claim
         except Exception as error:  # noqa: BLE001 - it is raised to its caller
             return error
         for uuid, gpu in planned.before.items():
-            before.setdefault(uuid, gpu)
-        self._scheduler.assume(planned.after.values())
-        _count(used, planned, 1)
+            group.before.setdefault(uuid, gpu)
+        group.count(planned, 1)
         return planned
 
     def _planned(
         self,
         connection: Connection,
         claim: NewClaim,
-        used: Mapping[str, Counter[str]],
-        beside: Sequence[Lease],
+        group: _Group,
         changed: Collection[str],
     ) -> Allocation:
         lease, request, priority = claim.lease, claim.request, claim.lease.priority
@@ -204,61 +194,61 @@ class ClaimGroups:
         else:
             placement = placed(self._scheduler.propose(connection, request, policy, priority))
         if limits.limited(claim.quota):
-            limits.check(claim.quota, used[lease.project_id], amounts_of(placement))
+            limits.check(claim.quota, group.used[lease.project_id], amounts_of(placement))
+        beside = [one.lease for one in group.allocations]
         return self._allocator.plan(
             connection, lease, request, placement, policy, claim.watch, beside
         )
 
-    def _lock(
-        self,
-        connection: Connection,
-        planned: Allocation,
-        outcomes: Sequence[Allocation | Exception],
-        ports: dict[str, int],
-    ) -> bool:
-        """Lock the GPUs of *planned* that no allocation among *outcomes* has; return whether all are as planned.
 
-        *ports* gets those of their daemons.
+class _Group:
+    """What the claims of a group are to get, as far as they have chosen."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[int, Allocation | Exception] = {}
+        """By the place of the claim in its group, in the order in which they chose."""
+        self.before: dict[str, Gpu] = {}
+        """The GPUs as they were before the group, by UUID; also those that it does not get."""
+        self.ports: dict[str, int] = {}
+        """The TCP ports of the daemons of the GPUs that are locked, by UUID."""
+        self.used: Mapping[str, Counter[str]] = {}
+        """What projects with a quota use, the allocations included."""
+
+    @property
+    def allocations(self) -> list[Allocation]:
+        """Return the allocations, each planned with the GPUs as those before it leave them."""
+        return [one for one in self.outcomes.values() if isinstance(one, Allocation)]
+
+    def after(self) -> dict[str, Gpu]:
+        """Return the GPUs of the allocations as these leave them, by UUID."""
+        return {uuid: gpu for one in self.allocations for uuid, gpu in one.after.items()}
+
+    def places(self) -> dict[str, tuple[str, int]]:
+        """Return the host and the daemon's port of each GPU of the allocations, by UUID."""
+        return {uuid: (gpu.host, self.ports[uuid]) for uuid, gpu in self.after().items()}
+
+    def unlocked(self) -> dict[str, Gpu]:
+        """Return the GPUs of the allocations that are not locked, as they were before, by UUID."""
+        return {uuid: self.before[uuid] for uuid in self.after() if uuid not in self.ports}
+
+    def take_back(self, changed: Collection[str]) -> list[int]:
+        """Take back the allocations of GPUs that have *changed*, and those that share a GPU with one before them.
+
+        Returns the places of their claims.
         """
-        own = dict(planned.before)
-        for one in outcomes:
-            if isinstance(one, Allocation):
-                own = {uuid: gpu for uuid, gpu in own.items() if uuid not in one.after}
-        if own:
-            ports.update(claim_rows.lock_unchanged(connection, own))
-        return own.keys() <= ports.keys()
+        gone, places = set(changed), []
+        for place, one in self.outcomes.items():
+            if isinstance(one, Allocation) and gone & one.after.keys():
+                gone |= one.after.keys()
+                self.count(one, -1)
+                places.append(place)
+        for place in places:
+            del self.outcomes[place]
+        return places
 
-    def _show(
-        self, before: Mapping[str, Gpu], outcomes: Sequence[Allocation | Exception]
-    ) -> list[Gpu]:
-        """Have the pool show the allocations among *outcomes*, and no others; return the GPUs that these have."""
-        after = {
-            uuid: gpu
-            for one in outcomes
-            if isinstance(one, Allocation)
-            for uuid, gpu in one.after.items()
-        }
-        self._scheduler.assume({**before, **after}.values())
-        return list(after.values())
-
-
-def _lost(outcomes: Sequence[Allocation | Exception], changed: Collection[str]) -> list[int]:
-    """Return the places of the allocations with GPUs that have *changed*, or that one before them has lost."""
-    gone, places = set(changed), []
-    for place, one in enumerate(outcomes):
-        if isinstance(one, Allocation) and gone & one.after.keys():
-            gone |= one.after.keys()
-            places.append(place)
-    return places
-
-
-def _count(used: Mapping[str, Counter[str]], planned: Allocation | Exception, sign: int) -> None:
-    """Add what an allocation uses to its project's usage, if that is known; take it away with a *sign* of -1."""
-    if isinstance(planned, Allocation) and planned.lease.project_id in used:
-        own = limits.lease([claim.memory_mb for claim in planned.lease.claims])
-        for name, amount in own.items():
-            used[planned.lease.project_id][name] += sign * amount
-
-
-def _overtaken(error: Exception) -> OvertakenError:
-    return error if isinstance(error, OvertakenError) else OvertakenError()
+    def count(self, planned: Allocation, sign: int) -> None:
+        """Add what an allocation uses to its project's usage, if that is known; take it away with a *sign* of -1."""
+        if planned.lease.project_id in self.used:
+            own = limits.lease([claim.memory_mb for claim in planned.lease.claims])
+            for name, amount in own.items():
+                self.used[planned.lease.project_id][name] += sign * amount

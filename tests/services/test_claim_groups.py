@@ -24,6 +24,7 @@ from gsaas.gpgpums import policies
 from gsaas.gpgpums.allocation import Allocator
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.group_commit import GroupCommit
+from gsaas.gpgpums.policies.base import Policy
 from gsaas.limits import base as limits
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
@@ -337,6 +338,65 @@ def test_a_claim_of_a_group_whose_gpu_others_took_meanwhile_gets_another_in_the_
     assert len(committed) == 2  # the rival's, and the group's
     claims.check(WHOLE)
     assert_books_are_right(database, claims, held=5)
+
+
+class Fixed(Policy):
+    """Has some GPUs in mind for each size of a cGPU; the first time it thinks, somebody else acts."""
+
+    name = "fixed"
+
+    def __init__(self, other: Callable[[], object], wanted: dict[int | None, list[str]]) -> None:
+        self.others = iter([other])
+        self.wanted = wanted
+
+    def order(self, candidates, request):
+        next(self.others, lambda: None)()
+        by_uuid = {gpu.uuid: gpu for gpu in candidates}
+        return [by_uuid[uuid] for uuid in self.wanted[request.memory_mb] if uuid in by_uuid]
+
+
+def test_a_claim_that_lost_its_gpu_shares_another_with_a_later_claim_of_its_group(
+    database, claims, monkeypatch
+):
+    rival = open_claims(database)
+    wanted = {500: ["GPU-0-0", "GPU-0-1"], 300: ["GPU-0-1"], 100: ["GPU-0-0"]}
+    policy = Fixed(lambda: claim(rival, "quick", PART, Fixed.name), wanted)
+    monkeypatch.setitem(policies.installed(), policy.name, policy)
+
+    made = claim_together(
+        claims,
+        ("loser", Request(1, "shared", 500), policy.name),
+        ("winner", Request(1, "shared", 300), policy.name),
+    )
+
+    assert {one.result().claims[0].gpu_uuid for one in made} == {"GPU-0-1"}
+    claims.check(WHOLE)
+    assert_books_are_right(database, claims, held=3)
+    assert stored(database)["GPU-0-1"][0] == 800
+
+
+def test_claims_of_a_group_that_lose_gpu_after_gpu_stay_in_it(database, claims, monkeypatch):
+    rival = open_claims(database)
+    choices = [f"GPU-{host}-{number}" for host in range(2) for number in range(4)]
+    policy = Fixed(lambda: None, {None: choices, 100: choices})
+    rivals = iter(range(2))
+
+    def order(candidates: Any, request: Request) -> Any:
+        if request.mode == "exclusive" and (number := next(rivals, None)) is not None:
+            claim(rival, f"quick-{number}", PART, "best-fit")
+            rival.check(WHOLE)
+        return Fixed.order(policy, candidates, request)
+
+    monkeypatch.setattr(policy, "order", order)
+    monkeypatch.setitem(policies.installed(), policy.name, policy)
+
+    with commits(database) as committed:
+        made = claim_together(claims, *((f"lease-{n}", WHOLE, policy.name) for n in range(2)))
+
+    assert [one.exception() for one in made] == [None] * 2
+    assert len(committed) == 3  # the rival's two, and the group's
+    claims.check(WHOLE)
+    assert_books_are_right(database, claims, held=4)
 
 
 def test_nobody_is_refused_for_gpus_that_another_claim_of_the_group_has_lost(
