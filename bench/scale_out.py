@@ -323,7 +323,9 @@ def start_and_claim(url: str) -> dict[str, Any]:
 def open_claims(database: Database) -> Claims:
     """Return the claims of a process, as it has them by default."""
     masked = MaskedAddresses("169.254.71.0/24", 8308)
-    return Claims(database, attempts=20, heartbeat_timeout=24 * 3600, masked=masked, subset_size=64)
+    return Claims(
+        database, attempts=20, heartbeat_timeout=24 * 3600, masked=masked, subset_size=1024
+    )
 
 
 def new_lease() -> Lease:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 from gsaas.gpgpums.index import TieBreak
@@ -58,13 +58,13 @@ class Candidates:
 
     def most_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, descending; ties in pool order. In exclusive mode all memory is free."""
-        slots = self._gpus.by_memory(self._view).descending(self._at_least)
-        return self._pick(self._any_of_equal_first(slots))
+        index = self._gpus.by_memory(self._view)
+        return self._pick(index.descending(self._at_least, self._gpus.choose))
 
     def least_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, ascending; ties in pool order."""
-        slots = self._gpus.by_memory(self._view).ascending(self._at_least)
-        return self._pick(self._any_of_equal_first(slots))
+        index = self._gpus.by_memory(self._view)
+        return self._pick(index.ascending(self._at_least, self._gpus.choose))
 
     def groups(
         self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER
@@ -74,11 +74,8 @@ class Candidates:
         *key* must be the same function each time: the pool keeps an index for it.
         """
         index = self._gpus.by_key(self._view, key, ties)
-        for value, slots in index.groups(self._at_least):
-            if ties is TieBreak.POOL_ORDER:
-                yield value, self._pick(self._gpus.any_first(slots))
-            else:
-                yield value, self._pick(self._any_of_equal_first(slots))
+        for value, slots in index.groups(self._at_least, self._gpus.choose):
+            yield value, self._pick(slots)
 
     def by(self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER) -> Iterator[Gpu]:
         """Yield GPUs by *key*, ascending, and those with equal keys in the order *ties*; see `groups`."""
@@ -107,13 +104,6 @@ class Candidates:
             and gpu.host not in self._excluded
             and (not self._local or gpu.host in self._gpus.compute_hosts)
         )
-
-    def _any_of_equal_first(self, slots: Iterator[int]) -> Iterator[int]:
-        """Return *slots*, which are in the order of free memory, with any of those that have the same first."""
-        if self._gpus.subset_size == 1:
-            return slots
-        alike = groupby(slots, lambda slot: self._gpus.slots[slot].free_mb)
-        return chain.from_iterable(self._gpus.any_first(equal) for _, equal in alike)
 
     def _pick(self, slots: Iterable[int]) -> Iterator[Gpu]:
         for slot in slots:

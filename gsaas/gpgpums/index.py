@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
 
 from sortedcontainers import SortedDict, SortedList
+
+
+Choose: TypeAlias = Callable[[int], int]
+"""Returns which of a number of equal slots comes first: a number from 0 that is less than its argument."""
 
 
 class TieBreak(enum.Enum):
@@ -84,6 +89,21 @@ class SlotIndex:
             if node == 2 * self._width:
                 return
 
+    def around(self, at_least: int, choose: Choose) -> Iterator[int]:
+        """Yield the slots that have *at_least* (1 or more), beginning at a chosen one; valid until the next `set`.
+
+        *choose* is asked of all slots from the first one that has enough, whether or not they have.
+        """
+        first = next(self.ascending(at_least), self._width)
+        if first == self._width:
+            return
+        start = first + choose(self._width - first)
+        yield from self.ascending(at_least, start)
+        for slot in self.ascending(at_least, first):
+            if slot >= start:
+                return
+            yield slot
+
     def _first_from(self, node: int, at_least: int) -> int | None:
         """Return the first leaf with enough at or to the right of *node*; None if there is none."""
         tree = self._tree
@@ -131,21 +151,32 @@ class AmountIndex:
         else:
             del self._amounts[slot]
 
-    def descending(self, at_least: int) -> Iterator[int]:
-        """Yield the slots with *at_least* (1 or more), most first; valid until the next `set`."""
-        for negative, slot in self._sorted:
+    def descending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
+        """Yield the slots with *at_least* (1 or more), most first; valid until the next `set`.
+
+        With *choose*, the chosen one of the slots with equal amounts comes first of them, then those after and before.
+        """
+        first = 0
+        while first < len(self._sorted):
+            negative = self._sorted[first][0]
             if -negative < at_least:
                 return
-            yield slot
+            end = self._sorted.bisect_right((negative, math.inf))
+            yield from self._equal(first, end, choose)
+            first = end
 
-    def ascending(self, at_least: int) -> Iterator[int]:
-        """Yield the slots with *at_least* (1 or more), least first; valid until the next `set`."""
-        below: tuple[float, ...] = (-at_least, math.inf)
-        while (last := next(self._sorted.irange(maximum=below, reverse=True), None)) is not None:
-            negative = last[0]
-            for _, slot in self._sorted.irange((negative,), (negative, math.inf)):
-                yield slot
-            below = (negative,)
+    def ascending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
+        """Yield the slots with *at_least* (1 or more), least first; as `descending`."""
+        end = self._sorted.bisect_right((-at_least, math.inf))
+        while end:
+            first = self._sorted.bisect_left((self._sorted[end - 1][0],))
+            yield from self._equal(first, end, choose)
+            end = first
+
+    def _equal(self, first: int, end: int, choose: Choose | None) -> Iterator[int]:
+        start = first + choose(end - first) if choose else first
+        slots = chain(self._sorted.islice(start, end), self._sorted.islice(first, start))
+        return (slot for _, slot in slots)
 
 
 class GroupIndex:
@@ -179,16 +210,25 @@ class GroupIndex:
             group.set(slot, amount)
             self._key_of[slot] = key
 
-    def groups(self, at_least: int) -> Iterator[tuple[Any, Iterator[int]]]:
-        """Yield (key, its slots with *at_least*) for each key that has such slots; valid until the next `set`."""
+    def groups(
+        self, at_least: int, choose: Choose | None = None
+    ) -> Iterator[tuple[Any, Iterator[int]]]:
+        """Yield (key, its slots with *at_least*) for each key that has such slots; valid until the next `set`.
+
+        With *choose*, the chosen one of equal slots comes first of them.
+        """
         for key, group in self._groups.items():
             if group.largest >= at_least:
-                yield key, self._in_order(group, at_least)
+                yield key, self._in_order(group, at_least, choose)
 
-    def _in_order(self, group: SlotIndex | AmountIndex, at_least: int) -> Iterator[int]:
-        if self._ties is TieBreak.MOST_FREE and isinstance(group, AmountIndex):
-            return group.descending(at_least)
-        return group.ascending(at_least)
+    def _in_order(
+        self, group: SlotIndex | AmountIndex, at_least: int, choose: Choose | None
+    ) -> Iterator[int]:
+        if isinstance(group, SlotIndex):
+            return group.around(at_least, choose) if choose else group.ascending(at_least)
+        if self._ties is TieBreak.MOST_FREE:
+            return group.descending(at_least, choose)
+        return group.ascending(at_least, choose)
 
 
 def _width(slots: int) -> int:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, TieBreak
+from gsaas.gpgpums.index import AmountIndex, Choose, GroupIndex, SlotIndex, TieBreak
 from gsaas.objects.gpu import Gpu, Kind
 from gsaas.objects.request import Request
 
@@ -48,8 +47,8 @@ class IndexedGpus:
     ) -> None:
         """*compute_hosts* can run VMs; *mix* are the recent requests of the whole cloud.
 
-        Where a policy finds GPUs equal, one of the first *subset_size* in pool order goes first; *randrange* chooses
-        it: it returns a number from 0 that is less than its argument.
+        Where a policy finds GPUs equal, the order begins at one of the first *subset_size* in pool order; *randrange*
+        chooses it: it returns a number from 0 that is less than its argument.
         """
         self.mix = mix
         self.subset_size = subset_size
@@ -99,6 +98,14 @@ class IndexedGpus:
         if hosts != self._compute_hosts:
             self._compute_hosts = hosts
             self._indexes.clear()
+
+    @property
+    def choose(self) -> Choose | None:
+        """Return what chooses the first one of equal GPUs, or hosts; None if that is the first in pool order."""
+        return None if self.subset_size == 1 else self._choose_any
+
+    def _choose_any(self, number: int) -> int:
+        return self._randrange(min(number, self.subset_size))
 
     def put(self, gpu: Gpu) -> None:
         """Add *gpu*, or replace the known value of it."""
@@ -184,18 +191,9 @@ class IndexedGpus:
 
     def hosts_by_leases(self, view: RequestView, at_least: int) -> Iterator[str]:
         """Yield the hosts with a GPU that offers *view* that many MiB, those with fewest leases on their GPUs first."""
-        for _, numbers in self._index(_HostsByLeases, view).index.groups(at_least):
-            for number in self.any_first(numbers):
+        for _, numbers in self._index(_HostsByLeases, view).index.groups(at_least, self.choose):
+            for number in numbers:
                 yield self._hosts[number]
-
-    def any_first(self, equal: Iterable[int]) -> Iterator[int]:
-        """Return an iterator over *equal* that begins with one of the first `subset_size`, and goes around in these."""
-        rest = iter(equal)
-        if self.subset_size == 1:
-            return rest
-        subset = list(islice(rest, self.subset_size))
-        start = self._randrange(len(subset)) if subset else 0
-        return chain(subset[start:], subset[:start], rest)
 
     def host_number(self) -> dict[str, int]:
         """Return the number of each host, in the order of their names."""
