@@ -78,10 +78,7 @@ _LOCK_FREE = (
     .with_for_update(skip_locked=True)
 )
 _LOCK = (
-    select(_GPUS.c.uuid, _GPUS.c.generation)
-    .where(_THESE)
-    .order_by(_GPUS.c.uuid)
-    .with_for_update()
+    select(_GPUS.c.uuid, _GPUS.c.generation).where(_THESE).order_by(_GPUS.c.uuid).with_for_update()
 )
 _GIVE_BACK_ALL = (
     update(_GPUS)

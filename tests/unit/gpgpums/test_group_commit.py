@@ -12,7 +12,7 @@ import pytest
 from oslo_db import exception as db_exception
 
 from gsaas.db.database import OvertakenError
-from gsaas.gpgpums.group_commit import MOST, GroupCommit
+from gsaas.gpgpums.group_commit import MOST, MOST_PAUSE, GroupCommit
 
 PATIENCE = 30
 MANY = 5
@@ -86,6 +86,51 @@ def test_calls_that_come_while_one_is_written_are_written_together_in_their_orde
 
     assert [one.result(PATIENCE) for one in started] == [0, 1, 4, 9, 16, 25]
     assert writer.groups == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_a_group_that_would_be_smaller_than_the_last_one_waits_a_moment_for_the_others(
+    writer: Writer, threads: ThreadPoolExecutor
+):
+    pauses: list[float] = []
+    coming: list[int] = []
+    came: list[Future[int]] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        for call in coming:
+            came.append(threads.submit(group.together, call))
+            until(lambda: len(group._waiting) == 1 + len(came))
+        coming.clear()
+
+    group = GroupCommit(writer, sleep)
+    started = start(threads, group, writer)
+    writer.go.set()
+    for one in started:
+        one.result(PATIENCE)
+    assert pauses == []
+
+    coming[:] = [7, 8]
+    assert group.together(6) == 36
+
+    assert [one.result(PATIENCE) for one in came] == [49, 64]
+    assert writer.groups[2:] == [[6, 7, 8]]
+    [pause] = pauses
+    assert 0 < pause <= MOST_PAUSE
+
+
+def test_a_caller_that_goes_on_alone_waits_once_at_most(
+    writer: Writer, threads: ThreadPoolExecutor
+):
+    pauses: list[float] = []
+    group = GroupCommit(writer, pauses.append)
+    started = start(threads, group, writer)
+    writer.go.set()
+    for one in started:
+        one.result(PATIENCE)
+
+    assert [group.together(call) for call in range(5)] == [0, 1, 4, 9, 16]
+
+    assert len(pauses) == 1
 
 
 def test_no_group_is_larger_than_the_most(
