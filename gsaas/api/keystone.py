@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import flask
-import webob
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_log import log
+from werkzeug.datastructures import Headers
 
 from gsaas import exceptions
 from gsaas.api import microversions
@@ -36,6 +36,8 @@ _VALIDATED = "gsaas.validated"
 _FIXED = {
     "service_type": microversions.SERVICE,  # for application credentials that are restricted to some requests
     "delay_auth_decision": False,
+    # GSaaS finds services with its own token, and of the caller's catalogue a header would be made for each request.
+    "include_service_catalog": False,
     # Before keystonemiddleware 13 the default lets a service token pass whose user is no service.
     "service_token_roles_required": True,
 }
@@ -74,21 +76,37 @@ class Keystone:
     def _validate(self, request: flask.Request) -> RequestContext:
         environ = dict(request.environ)  # the middleware writes into it
         environ.pop(_VALIDATED, None)
+        answer = _Answer()
         try:
-            response = webob.Request(environ).get_response(self._middleware)
+            self._middleware(environ, answer.start)
         except keystone_exceptions.ClientException as error:
             LOG.error("Keystone could not validate a token: %s", error)
             raise exceptions.IdentityUnavailable from error
-        if response.status_int >= 500:
+        if answer.status.startswith("5"):
             raise exceptions.IdentityUnavailable
         if not environ.get(_VALIDATED):
             if HEADER in request.headers:
                 reason = f"the token in {HEADER} is not valid or has expired"
             else:
                 reason = f"this request needs a token in the header {HEADER}"
-            challenge = response.headers.get("WWW-Authenticate", "Keystone")
+            challenge = answer.headers.get("WWW-Authenticate", "Keystone")
             raise exceptions.Unauthorized(reason=reason, challenge=challenge)
         return RequestContext.from_environ(environ)
+
+
+class _Answer:
+    """What the middleware answers to a request, without the body."""
+
+    status = ""
+    """It begins with the code."""
+
+    def __init__(self) -> None:
+        self.headers = Headers()
+
+    def start(self, status: str, headers: list[tuple[str, str]], *_: Any) -> Callable[..., Any]:
+        """Be told status and headers, as PEP 3333 has it."""
+        self.status, self.headers = status, Headers(headers)
+        return lambda _: None
 
 
 def _mark_valid(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

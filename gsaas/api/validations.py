@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TypeVar
 
 from gsaas import exceptions
@@ -17,13 +16,24 @@ from gsaas import exceptions
 T = TypeVar("T")
 
 
+class _Validation:
+    """One that runs now."""
+
+    __slots__ = ("answered", "running")
+
+    def __init__(self) -> None:
+        self.answered = True
+        """Whether Keystone has answered; it is known once *running* can be acquired."""
+        self.running = threading.Lock()
+        self.running.acquire()
+
+
 class Validations:
     """The validations that run now, by token. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: dict[str, Future[bool]] = {}
-        """Each will say whether Keystone has answered."""
+        self._running: dict[str, _Validation] = {}
 
     def run(self, token: str, validate: Callable[[], T]) -> T:
         """Return what *validate* returns; call it once no other thread does so for the same token.
@@ -31,20 +41,21 @@ class Validations:
         If that one found Keystone away, raises `IdentityUnavailable` as it did: otherwise threads would wait for
         Keystone one after the other.
         """
-        own: Future[bool] = Future()
+        own = _Validation()
         with self._lock:
             other = self._running.setdefault(token, own)
         if other is not own:
-            if not other.result():
+            with other.running:
+                pass
+            if not other.answered:
                 raise exceptions.IdentityUnavailable
             return validate()
-        answered = True
         try:
             return validate()
         except exceptions.IdentityUnavailable:
-            answered = False
+            own.answered = False
             raise
         finally:
             with self._lock:
                 del self._running[token]
-            own.set_result(answered)
+            own.running.release()

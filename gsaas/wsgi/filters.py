@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+import webob
 from oslo_config import cfg
 from oslo_middleware import cors as oslo_cors
 from oslo_middleware import http_proxy_to_wsgi as oslo_proxy
@@ -59,15 +60,41 @@ def api(_global_conf: dict[str, str]) -> Wsgi:
 
 
 def cors(_global_conf: dict[str, str]) -> Filter:
-    """Return oslo.middleware's CORS, as `[cors]` configures it (`paste.filter_factory`)."""
+    """Return oslo.middleware's CORS, as `[cors]` configures it (`paste.filter_factory`).
+
+    It makes objects of each request and each response, so only requests of browsers come to it, and `OPTIONS`.
+    """
     conf = _surrounded.get()[1]
-    return lambda app: oslo_cors.CORS(app, conf)
+
+    def around(app: Wsgi) -> Wsgi:
+        for_browsers = oslo_cors.CORS(app, conf)
+
+        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            from_browser = "HTTP_ORIGIN" in environ or environ["REQUEST_METHOD"] == "OPTIONS"
+            return (for_browsers if from_browser else app)(environ, start_response)
+
+        return answer
+
+    return around
 
 
 def http_proxy_to_wsgi(_global_conf: dict[str, str]) -> Filter:
-    """Return what reads the headers of proxies, as `[oslo_middleware]` configures it (`paste.filter_factory`)."""
+    """Return what reads the headers of proxies, as `[oslo_middleware]` configures it (`paste.filter_factory`).
+
+    What oslo.middleware does with a request is done to its environment, without an object of the response.
+    """
     conf = _surrounded.get()[1]
-    return lambda app: oslo_proxy.HTTPProxyToWSGI(app, conf)
+
+    def around(app: Wsgi) -> Wsgi:
+        proxies = oslo_proxy.HTTPProxyToWSGI(app, conf)
+
+        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            proxies.process_request(webob.Request(environ))
+            return app(environ, start_response)
+
+        return answer
+
+    return around
 
 
 def _file(conf: cfg.ConfigOpts) -> Path | None:
