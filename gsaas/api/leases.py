@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from oslo_db import exception as db_exception
 from sqlalchemy import Connection
 
 from gsaas import exceptions
@@ -26,6 +27,9 @@ from gsaas.db.readings import Intervals
 from gsaas.metrics import counted
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
+
+_LAUNCHES = 5
+"""Attempts at a launch whose key was in use and is not any more."""
 
 
 def create(request: ApiRequest) -> ApiResponse:
@@ -55,19 +59,28 @@ def create(request: ApiRequest) -> ApiResponse:
 
 
 def _launch_once(request: ApiRequest) -> tuple[Lease, list[str]]:
-    """Return the lease of a request and the cloud's notes; launch unless a request with the same key has done so."""
-    if (known := idempotency.launched_before(request)) is not None:
+    """Return the lease of a request and the cloud's notes; launch unless a request with the same key has done so.
+
+    That is looked up once a launch is refused, be it for its key: nearly every key is new. It is looked up before only
+    if the launch would ask the cloud, which takes longer.
+    """
+    asks_cloud = request.body["lease"].get("server", {}) is not None
+    if asks_cloud and (known := idempotency.launched_before(request)) is not None:
         return known, []
-    try:
-        with counted.refusals():
-            lease, notes = launch(request)
-    except idempotency.REFUSALS as refusal:
-        if (known := idempotency.launched_before(request)) is not None:
-            return known, []
-        if isinstance(refusal, exceptions.QuotaExceeded):
-            cgpus = request.body["lease"]["cgpus"]
-            request.service.notifications.quota_exceeded(request.context, refusal, cgpus)
-        raise
+    with counted.refusals():
+        for attempt in range(1, _LAUNCHES + 1):
+            try:
+                lease, notes = launch(request)
+                break
+            except idempotency.REFUSALS as refusal:
+                if (known := idempotency.launched_before(request)) is not None:
+                    return known, []
+                if isinstance(refusal, db_exception.DBDuplicateEntry) and attempt < _LAUNCHES:
+                    continue  # the lease that had the key is so old that the key is free now
+                if isinstance(refusal, exceptions.QuotaExceeded):
+                    cgpus = request.body["lease"]["cgpus"]
+                    request.service.notifications.quota_exceeded(request.context, refusal, cgpus)
+                raise
     if lease.queued_at is None and lease.policy is not None:
         counted.granted(lease.policy)
         if lease.status == Status.ACTIVE:

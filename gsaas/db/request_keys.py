@@ -7,6 +7,7 @@ A unique index decides which of several requests with one key makes a lease.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection
 from typing import NamedTuple
 
 from oslo_utils import timeutils
@@ -24,6 +25,9 @@ _FIND = Prepared(
     select(_LEASES.c.id, _LEASES.c.request_digest, _LEASES.c.created_at).where(
         _LEASES.c.request_key == bindparam("key")
     )
+)
+_USED = select(_LEASES.c.request_key).where(
+    _LEASES.c.request_key.in_(bindparam("keys", expanding=True))
 )
 _FORGOTTEN = {
     "request_key": None,
@@ -50,6 +54,13 @@ def find(connection: Connection, key: str) -> Launched | None:
     """Return what the request with *key* has made, however long ago; None if there is nothing."""
     rows = _FIND.rows(connection, key=key)
     return Launched(*rows[0]) if rows else None
+
+
+def used(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Return those of *keys* that belong to a lease, however long ago."""
+    if not keys:
+        return set()
+    return {key for (key,) in connection.execute(_USED, {"keys": list(keys)})}
 
 
 def forget(connection: Connection, key: str) -> None:

@@ -10,6 +10,8 @@
 3. A claim that is lost `CHOICES` times leaves its group: it has been overtaken, and is tried again as
    `gsaas.gpgpums.claims` describes, alone.
 4. A claim is refused for lack of GPUs or for its quota only if all that were counted before it are written.
+5. A claim whose request key belongs to another lease is refused with the error of the index that keeps the keys unique,
+   before the index would refuse the whole group.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import leases
+from gsaas.db import leases, request_keys
 from gsaas.db import limits as limit_rows
 from gsaas.db.database import Database, OvertakenError
 from gsaas.db.models import change_number
@@ -38,7 +40,6 @@ from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
-
 
 CHOICES = 4
 """How often a claim may choose within its group. Each choice after the first one costs a statement more."""
@@ -119,7 +120,8 @@ class ClaimGroups:
         The pool shows what was chosen.
         """
         group.used = self._used(connection, claims)
-        places: Sequence[int] = range(len(claims))
+        group.outcomes.update(_with_used_keys(connection, claims))
+        places = [place for place in range(len(claims)) if place not in group.outcomes]
         changed = set[str]()
         for _ in range(CHOICES):
             for place in places:
@@ -199,6 +201,25 @@ class ClaimGroups:
         return self._allocator.plan(
             connection, lease, request, placement, policy, claim.watch, beside
         )
+
+
+def _with_used_keys(connection: Connection, claims: Sequence[NewClaim]) -> dict[int, Exception]:
+    """Return the errors of the claims whose key a lease or a claim before them has, by their place."""
+    keys = {
+        place: claim.lease.request_key
+        for place, claim in enumerate(claims)
+        if claim.lease.request_key is not None
+    }
+    stored = request_keys.used(connection, {*keys.values()})
+    errors: dict[int, Exception] = {}
+    before = set[str]()
+    for place, key in keys.items():
+        if key in stored:
+            errors[place] = db_exception.DBDuplicateEntry()
+        elif key in before:
+            errors[place] = OvertakenError()  # once it is known what becomes of that one
+        before.add(key)
+    return errors
 
 
 class _Group:

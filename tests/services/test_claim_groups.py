@@ -322,6 +322,26 @@ def test_two_requests_of_a_group_with_one_key_make_one_lease_and_the_others_thei
     assert_books_are_right(database, claims, held=3)
 
 
+def test_a_request_whose_key_has_made_a_lease_before_does_not_break_its_group(database, claims):
+    claim(claims, "known", WHOLE, request_key="k", request_digest="d")
+    calls = [
+        lambda name=name, key=key: claim(claims, name, WHOLE, request_key=key, request_digest="d")
+        for name, key in (("one", "l"), ("again", "k"), ("other", "m"))
+    ]
+
+    def first() -> None:
+        with pytest.raises(exceptions.NeverFits):
+            claim(claims, "first", Request(999))
+
+    with commits(database) as committed:
+        made = together(claims, claims._groups._group, first, calls)
+
+    errors = [type(one.exception()) for one in made]
+    assert errors == [type(None), db_exception.DBDuplicateEntry, type(None)]
+    assert len(committed) == 1
+    assert_books_are_right(database, claims, held=3)
+
+
 def test_a_claim_of_a_group_whose_gpu_others_took_meanwhile_gets_another_in_the_same_transaction(
     database, claims, monkeypatch
 ):
