@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 from sortedcontainers import SortedDict, SortedList
 
-
 Choose: TypeAlias = Callable[[int], int]
 """Returns which of a number of equal slots comes first: a number from 0 that is less than its argument."""
 

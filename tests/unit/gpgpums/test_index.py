@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,10 +108,10 @@ def test_of_slots_with_equal_amounts_the_chosen_one_comes_first(
         for amount in sorted({amount for amount in amounts if amount >= at_least})
     }
     wanted = [around(slots, chosen % len(slots)) for slots in equal.values()]
-    assert list(order.ascending(at_least, lambda number: chosen % number)) == sum(wanted, [])
-    assert list(order.descending(at_least, lambda number: chosen % number)) == sum(
-        reversed(wanted), []
-    )
+    assert list(order.ascending(at_least, lambda number: chosen % number)) == [*chain(*wanted)]
+    assert list(order.descending(at_least, lambda number: chosen % number)) == [
+        *chain(*reversed(wanted))
+    ]
 
 
 @given(changed(), st.integers(1, 6), st.integers(0, 9))
