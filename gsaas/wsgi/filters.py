@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import webob
 from oslo_config import cfg
+from oslo_middleware import base
 from oslo_middleware import cors as oslo_cors
 from oslo_middleware import http_proxy_to_wsgi as oslo_proxy
 from paste import deploy
@@ -23,7 +24,9 @@ from gsaas import conf as gsaas_conf
 from gsaas.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from gsaas.api.microversions import HEADER as VERSION_HEADER
 
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+Wsgi = Callable[[Environ, StartResponse], Iterable[bytes]]
 Filter = Callable[[Wsgi], Wsgi]
 
 REQUEST_ID = "X-OpenStack-Request-ID"
@@ -59,42 +62,42 @@ def api(_global_conf: dict[str, str]) -> Wsgi:
     return _surrounded.get()[0]
 
 
-def cors(_global_conf: dict[str, str]) -> Filter:
-    """Return oslo.middleware's CORS, as `[cors]` configures it (`paste.filter_factory`).
+class Cors(oslo_cors.CORS):
+    """oslo.middleware's CORS for requests of browsers, and `OPTIONS`; it makes objects of a request and its response.
 
-    It makes objects of each request and each response, so only requests of browsers come to it, and `OPTIONS`.
+    It does nothing with any other.
     """
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if "HTTP_ORIGIN" in environ or environ["REQUEST_METHOD"] == "OPTIONS":
+            answer: Iterable[bytes] = super().__call__(environ, start_response)
+            return answer
+        return _behind(self)(environ, start_response)
+
+
+class HTTPProxyToWSGI(oslo_proxy.HTTPProxyToWSGI):
+    """oslo.middleware's reading of the headers of proxies, without an object of the response."""
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        self.process_request(webob.Request(environ))  # which changes the environment
+        return _behind(self)(environ, start_response)
+
+
+def cors(_global_conf: dict[str, str]) -> Filter:
+    """Return CORS as `[cors]` configures it (`paste.filter_factory`)."""
     conf = _surrounded.get()[1]
-
-    def around(app: Wsgi) -> Wsgi:
-        for_browsers = oslo_cors.CORS(app, conf)
-
-        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            from_browser = "HTTP_ORIGIN" in environ or environ["REQUEST_METHOD"] == "OPTIONS"
-            return (for_browsers if from_browser else app)(environ, start_response)
-
-        return answer
-
-    return around
+    return lambda app: Cors(app, conf)
 
 
 def http_proxy_to_wsgi(_global_conf: dict[str, str]) -> Filter:
-    """Return what reads the headers of proxies, as `[oslo_middleware]` configures it (`paste.filter_factory`).
-
-    What oslo.middleware does with a request is done to its environment, without an object of the response.
-    """
+    """Return what reads the headers of proxies, as `[oslo_middleware]` configures it (`paste.filter_factory`)."""
     conf = _surrounded.get()[1]
+    return lambda app: HTTPProxyToWSGI(app, conf)
 
-    def around(app: Wsgi) -> Wsgi:
-        proxies = oslo_proxy.HTTPProxyToWSGI(app, conf)
 
-        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            proxies.process_request(webob.Request(environ))
-            return app(environ, start_response)
-
-        return answer
-
-    return around
+def _behind(middleware: base.ConfigurableMiddleware) -> Wsgi:
+    """Return the application that a filter is around."""
+    return cast(Wsgi, middleware.application)
 
 
 def _file(conf: cfg.ConfigOpts) -> Path | None:

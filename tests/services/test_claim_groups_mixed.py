@@ -21,11 +21,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from oslo_db import exception as db_exception
 from sqlalchemy import Connection, func, select
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import endpoints, gpus, leases, models
+from gsaas.db import endpoints, gpus, leases, models, request_keys
 from gsaas.db import limits as limit_rows
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
@@ -84,6 +85,11 @@ QUOTAS: Mapping[str, limits.Amounts] = {
 """By project; most requests are of the first one."""
 PROJECTS = ("free", "free", "free", "few-leases", "little")
 
+KEYS = 40
+"""Different request keys, so that many requests have one that has made a lease, or is just making one."""
+WITH_KEY = 0.2
+"""The part of the requests that have a key."""
+
 LOCAL_SHARE = 5
 """Masked addresses that a project may have on the host of its consumers."""
 CONSUMERS: Sequence[Mapping[str, Any]] = (
@@ -101,7 +107,8 @@ REFUSALS = (
     exceptions.NoDaemonPort,
     exceptions.LocalShareExceeded,
 )
-"""What may happen to a claim here. Anything else, `ClaimConflict` for one, is an error."""
+"""What may happen to a claim here, besides that its key has made a lease. Anything else, `ClaimConflict` for one, is an
+error."""
 
 
 @pytest.fixture
@@ -162,7 +169,9 @@ def test_claims_that_differ_in_everything_get_no_more_than_there_is(
     outcome = cloud.run()
 
     assert cloud.wrong == [], f"seed {seed}"
-    assert outcome.keys() >= {"claimed", "NoCapacity", "QuotaExceeded"}, f"seed {seed}"
+    assert outcome.keys() >= {"claimed", "NoCapacity", "QuotaExceeded", "DBDuplicateEntry"}, (
+        f"seed {seed}"
+    )
     # Otherwise this has tried nothing.
     assert gpus_of_groups["chosen"] > gpus_of_groups["lost"] > 0, f"seed {seed}: {gpus_of_groups}"
 
@@ -281,6 +290,12 @@ class Actor:
         except REFUSALS as error:
             self.outcome[type(error).__name__] += 1
             return
+        except db_exception.DBDuplicateEntry as error:
+            self.outcome[type(error).__name__] += 1
+            with self._claims.scheduler._database.reading() as connection:
+                found = request_keys.find(connection, wanted.request_key or "")
+            assert found is not None and found.lease_id != wanted.id
+            return
         self.outcome["claimed"] += 1
         self.held.append(lease)
         assert (lease.id, lease.project_id) == (wanted.id, wanted.project_id)
@@ -305,6 +320,9 @@ class Claiming(Actor):
         fields = self._chance.choice(CONSUMERS)
         if request.locality != ANY:
             fields = {}
+        if self._chance.random() < WITH_KEY:
+            key = f"key-{self._chance.randrange(KEYS)}"
+            fields = {**fields, "request_key": key, "request_digest": "d"}
         self.claim(
             request,
             self._chance.choice(policies.names()),

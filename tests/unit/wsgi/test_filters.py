@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from oslo_middleware import cors, http_proxy_to_wsgi, sizelimit
+from oslo_middleware import sizelimit
+from werkzeug.test import EnvironBuilder
 
 import gsaas.conf
 from gsaas.wsgi import filters
@@ -44,7 +45,7 @@ def chain(surrounded):
     return types, confs
 
 
-DEFAULT = [cors.CORS, http_proxy_to_wsgi.HTTPProxyToWSGI]
+DEFAULT = [filters.Cors, filters.HTTPProxyToWSGI]
 
 
 def test_without_a_file_the_api_has_the_filters_that_it_always_had(load):
@@ -61,7 +62,7 @@ def test_a_file_beside_the_configuration_is_used(load, tmp_path):
     text = SHIPPED.read_text().replace("cors http_proxy_to_wsgi api", "http_proxy_to_wsgi api")
     (tmp_path / "api-paste.ini").write_text(text)
     surrounded, _ = load()
-    assert chain(surrounded)[0] == [http_proxy_to_wsgi.HTTPProxyToWSGI]
+    assert chain(surrounded)[0] == [filters.HTTPProxyToWSGI]
 
 
 def test_the_example_of_the_operators_guide_works(load, tmp_path, monkeypatch):
@@ -103,3 +104,59 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(load, tmp_path, tex
 def test_a_configured_file_that_does_not_exist_is_an_error(load):
     with pytest.raises(ValueError, match=r"/nonexistent/paste\.ini cannot be used"):
         load("/nonexistent/paste.ini")
+
+
+def ask(application, **environ):
+    """Return what the application's environment has become, and the headers of the response."""
+    seen, headers = {}, {}
+
+    def api(environ, start_response):
+        seen.update(environ)
+        return app(environ, start_response)
+
+    def start_response(_status, given, *_):
+        headers.update(given)
+
+    innermost = application
+    while innermost.application is not app:
+        innermost = innermost.application
+    innermost.application = api
+    list(application(EnvironBuilder("/v1/leases").get_environ() | environ, start_response))
+    innermost.application = app
+    return seen, headers
+
+
+@pytest.fixture
+def behind_proxy(load):
+    """The API behind a proxy, which a dashboard may ask from a browser."""
+    _, conf = load()
+    conf.set_override("enable_proxy_headers_parsing", True, "oslo_middleware")
+    conf.set_override("allowed_origin", ["https://dashboard.example.org"], "cors")
+    return filters.surround(app, conf)
+
+
+def test_the_headers_of_a_proxy_are_read(behind_proxy):
+    seen, _ = ask(behind_proxy, HTTP_X_FORWARDED_PROTO="https", HTTP_X_FORWARDED_HOST="gpu.org")
+    assert (seen["wsgi.url_scheme"], seen["HTTP_HOST"]) == ("https", "gpu.org")
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        ("https://dashboard.example.org", "https://dashboard.example.org"),
+        ("https://elsewhere.example.org", None),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+def test_a_browser_is_told_whether_it_may_show_the_response(behind_proxy, method, origin, allowed):
+    asked = {"HTTP_ORIGIN": origin, "REQUEST_METHOD": method}
+    if method == "OPTIONS":
+        asked["HTTP_ACCESS_CONTROL_REQUEST_METHOD"] = "GET"
+    _, headers = ask(behind_proxy, **asked)
+    assert headers.get("Access-Control-Allow-Origin") == allowed
+
+
+def test_a_request_without_an_origin_is_passed_on_as_it_is(behind_proxy):
+    seen, headers = ask(behind_proxy)
+    assert "webob.adhoc_attrs" not in seen
+    assert headers == {}
