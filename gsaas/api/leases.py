@@ -75,8 +75,11 @@ def _launch_once(request: ApiRequest) -> tuple[Lease, list[str]]:
             except idempotency.REFUSALS as refusal:
                 if (known := idempotency.launched_before(request)) is not None:
                     return known, []
-                if isinstance(refusal, db_exception.DBDuplicateEntry) and attempt < _LAUNCHES:
-                    continue  # the lease that had the key is so old that the key is free now
+                is_key_free_now = request.idempotency_key is not None and isinstance(
+                    refusal, db_exception.DBDuplicateEntry
+                )
+                if is_key_free_now and attempt < _LAUNCHES:
+                    continue  # the lease that had it was so old that it was forgotten
                 if isinstance(refusal, exceptions.QuotaExceeded):
                     cgpus = request.body["lease"]["cgpus"]
                     request.service.notifications.quota_exceeded(request.context, refusal, cgpus)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
@@ -77,9 +77,9 @@ _LOCK_FREE = (
     .order_by(_GPUS.c.uuid)
     .with_for_update(skip_locked=True)
 )
-_LOCK = (
-    select(_GPUS.c.uuid, _GPUS.c.generation).where(_THESE).order_by(_GPUS.c.uuid).with_for_update()
-)
+_GENERATIONS = select(_GPUS.c.uuid, _GPUS.c.generation).where(_THESE).order_by(_GPUS.c.uuid)
+_LOCK = _GENERATIONS.with_for_update()
+_LOCK_UNLOCKED = _GENERATIONS.with_for_update(skip_locked=True)
 _GIVE_BACK_ALL = (
     update(_GPUS)
     .where(_THESE)
@@ -149,12 +149,24 @@ def take(connection: Connection, taken: Sequence[tuple[Gpu, Sequence[str]]]) -> 
     _TAKE.run_all(connection, rows)
 
 
+def lock_unlocked(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
+    """Lock those of these GPUs that no other transaction has locked; return their generations by UUID."""
+    if not uuids:
+        return {}
+    rows = connection.execute(_LOCK_UNLOCKED, {"these": list(uuids)})
+    return {row.uuid: row.generation for row in rows}
+
+
 def give_back(
-    connection: Connection, claims: Sequence[Claim], known: Callable[[str], Gpu | None]
+    connection: Connection,
+    claims: Sequence[Claim],
+    known: Callable[[str], Gpu | None],
+    locked: Mapping[str, int] | None = None,
 ) -> tuple[list[tuple[Gpu, Gpu]], int | None]:
     """Give back *claims*, all those of leases whose rows are locked, and delete them.
 
-    *known* returns a GPU by its UUID as the caller knows it. Returns the GPUs that are as the caller knows them, each
+    *known* returns a GPU by its UUID as the caller knows it; *locked* are the generations of the GPUs, by UUID, if
+    these are locked already. Returns the GPUs that are as the caller knows them, each
     before and after; and the number of the change if that is all that it has changed, else None.
     """
     if not claims:
@@ -169,7 +181,10 @@ def give_back(
     if len(shares) == 1:
         unchanged = _give_back_one(connection, gpus, shares, number)
     else:
-        unchanged = _give_back_several(connection, gpus, shares, number)
+        if locked is None:
+            rows = connection.execute(_LOCK, {"these": list(shares)})
+            locked = {row.uuid: row.generation for row in rows}
+        unchanged = _give_back_several(connection, gpus, shares, number, locked)
     # One by one: deleting a range would lock the gaps around it, where others insert.
     _DELETE.run_all(connection, [{"lease": one.lease_id, "this": one.position} for one in claims])
     changed = []
@@ -194,10 +209,13 @@ def _give_back_one(
 
 
 def _give_back_several(
-    connection: Connection, gpus: Mapping[str, Gpu | None], shares: Shares, number: int
+    connection: Connection,
+    gpus: Mapping[str, Gpu | None],
+    shares: Shares,
+    number: int,
+    generations: Mapping[str, int],
 ) -> list[Gpu]:
-    """Give back shares of several GPUs; return those that were as in *gpus*."""
-    locked = connection.execute(_LOCK, {"these": list(shares)}).all()
+    """Give back shares of several locked GPUs, which have these *generations*; return those that were as in *gpus*."""
     same = defaultdict[tuple[int, int], list[str]](list)
     for uuid, share in shares.items():
         same[share].append(uuid)
@@ -206,8 +224,8 @@ def _give_back_several(
         connection.execute(_GIVE_BACK_ALL, values)
     return [
         gpu
-        for uuid, generation in locked
-        if (gpu := gpus[uuid]) is not None and gpu.generation == generation
+        for uuid in shares
+        if (gpu := gpus[uuid]) is not None and gpu.generation == generations.get(uuid)
     ]
 
 

@@ -9,7 +9,8 @@
    lock them.
 3. A claim that is lost `CHOICES` times leaves its group: it has been overtaken, and is tried again as
    `gsaas.gpgpums.claims` describes, alone.
-4. A claim is refused for lack of GPUs or for its quota only if all that were counted before it are written.
+4. A claim is refused for lack of GPUs or for its quota only if all that were counted before it are written, with the
+   GPUs that they had then.
 5. A claim whose request key belongs to another lease is refused with the error of the index that keeps the keys unique,
    before the index would refuse the whole group.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from oslo_db import exception as db_exception
@@ -97,20 +99,19 @@ class ClaimGroups:
         group = _Group()
         try:
             with self._database.writing(async_commit=True) as connection:
+                # It may have to wait for the number: it does so before it has locked anything.
+                number = change_number(connection)
                 self._choose(connection, claims, group)
-                number = None
                 stored: dict[str, Lease] = {}
                 if allocations := group.allocations:
                     self._allocator.write_group(connection, allocations)
-                    number = change_number(connection)
                     new = [one.lease for one in allocations]
                     located = leases.locate(connection, new, group.places())
                     stored = {lease.id: lease for lease in located}
         except BaseException:
             self._scheduler.assume(group.before.values())
             raise
-        if number is not None:
-            self._scheduler.put(group.after().values(), number)
+        self._scheduler.put(group.after().values(), number)
         outcomes = [group.outcomes[place] for place in range(len(claims))]
         return [stored[one.lease.id] if isinstance(one, Allocation) else one for one in outcomes]
 
@@ -120,6 +121,11 @@ class ClaimGroups:
         The pool shows what was chosen.
         """
         group.used = self._used(connection, claims)
+        for (
+            claim
+        ) in claims:  # before what the pool shows is to be undone: it may read how busy GPUs are
+            with suppress(exceptions.GsaasError):
+                self._scheduler.policy(connection, claim.policy_name)
         group.outcomes.update(_with_used_keys(connection, claims))
         places = [place for place in range(len(claims)) if place not in group.outcomes]
         changed = set[str]()
@@ -139,8 +145,8 @@ class ClaimGroups:
                 break
         for place in places:
             group.outcomes[place] = OvertakenError()
-        if any(isinstance(one, OvertakenError) for one in group.outcomes.values()):
-            # What was counted before a claim that was refused is not all written.
+        if changed or any(isinstance(one, OvertakenError) for one in group.outcomes.values()):
+            # What was counted before a claim that was refused is not written, or not where it was counted.
             for place, one in group.outcomes.items():
                 if not isinstance(one, (Allocation, OvertakenError)):
                     group.outcomes[place] = OvertakenError()

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar, cast
 
 from oslo_db import exception as db_exception
@@ -33,6 +33,10 @@ PAUSE = 0.2
 
 MOST_PAUSE = 0.01
 """Seconds for which a group waits at most."""
+
+PATIENCE = 0.5
+"""Seconds for which a call waits for the group before it; then it is written beside that one, whose transaction waits
+for the lock of somebody else."""
 
 
 class GroupCommit(Generic[Call, Result]):
@@ -53,7 +57,8 @@ class GroupCommit(Generic[Call, Result]):
         self._sleep = sleep
         self._lock = threading.Lock()
         self._waiting: deque[_Caller[Call]] = deque()
-        self._is_writing = False
+        self._leaders = 0
+        """Threads that write a group, or are about to."""
         self._last_size = 0
         self._last_took = 0.0
         """Seconds."""
@@ -61,29 +66,42 @@ class GroupCommit(Generic[Call, Result]):
     def together(self, call: Call) -> Result:
         """Write *call*, with those of other threads if there are any; return its result, or raise its exception."""
         caller = _Caller(call)
-        with self._lock:
-            self._waiting.append(caller)
-            leads, self._is_writing = not self._is_writing, True
-        outcome: object = _LEAD if leads else caller.outcomes.get()
-        if outcome is _LEAD:
-            self._write_group()
-            outcome = caller.outcomes.get()
-        return cast(Result, _result(outcome))
+        try:
+            with self._lock:
+                self._waiting.append(caller)
+                if not self._leaders:
+                    self._let_lead(caller)
+            while True:
+                if caller.leads:
+                    self._write_group(caller)
+                try:
+                    outcome = caller.outcomes.get(timeout=PATIENCE)
+                except Empty:
+                    self._lose_patience(caller)
+                    continue
+                if outcome is not _LEAD:
+                    return cast(Result, _result(outcome))
+        except BaseException:
+            self._forget(caller)
+            raise
 
     def alone(self, call: Call) -> Result:
         """Write *call* in a transaction of its own, without waiting for other threads."""
         [outcome] = self._write([call])
         return cast(Result, _result(outcome))
 
-    def _write_group(self) -> None:
-        """Write for those that wait, the first of which is this thread; then have the next one of them do so."""
-        if len(self._waiting) < self._last_size:
-            self._sleep(min(self._last_took * PAUSE, MOST_PAUSE))
+    def _write_group(self, leader: _Caller[Call]) -> None:
+        """Write for those that wait; then have the next one of them do so."""
+        group: list[_Caller[Call]] = []
+        outcomes: Sequence[object] = ()
         begun = time.monotonic()
-        with self._lock:
-            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
-        outcomes: Sequence[object] = [_NOT_WRITTEN] * len(group)
         try:
+            if len(self._waiting) < self._last_size:
+                self._sleep(min(self._last_took * PAUSE, MOST_PAUSE))
+            with self._lock:
+                group += [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
+            begun = time.monotonic()
+            outcomes = [_NOT_WRITTEN] * len(group)
             outcomes = self._write([caller.call for caller in group])
         except Exception as error:  # noqa: BLE001 - it is raised to the callers
             is_of_all = len(group) == 1 or isinstance(error, db_exception.DBConnectionError)
@@ -91,15 +109,40 @@ class GroupCommit(Generic[Call, Result]):
         finally:
             self._last_size, self._last_took = len(group), time.monotonic() - begun
             with self._lock:
-                self._is_writing = bool(self._waiting)
-                if self._waiting:
-                    self._waiting[0].outcomes.put(_LEAD)
+                self._pass_on(leader)
             for caller, outcome in zip(group, outcomes, strict=True):
                 caller.outcomes.put(outcome)
 
+    def _let_lead(self, caller: _Caller[Call]) -> None:
+        """Have *caller* write the next group. Call it with the lock acquired."""
+        caller.leads = True
+        self._leaders += 1
+
+    def _pass_on(self, leader: _Caller[Call]) -> None:
+        """Have the next one lead instead of *leader*, if nobody else does. Call it with the lock acquired."""
+        leader.leads = False
+        self._leaders -= 1
+        if self._waiting and not self._leaders:
+            self._let_lead(self._waiting[0])
+            self._waiting[0].outcomes.put(_LEAD)
+
+    def _lose_patience(self, caller: _Caller[Call]) -> None:
+        """Have *caller* lead beside others, if it is in no group yet."""
+        with self._lock:
+            if caller in self._waiting and not caller.leads:
+                self._let_lead(caller)
+
+    def _forget(self, caller: _Caller[Call]) -> None:
+        """Have nobody wait for a caller whose thread goes on with an exception."""
+        with self._lock:
+            if caller in self._waiting:
+                self._waiting.remove(caller)
+            if caller.leads:
+                self._pass_on(caller)
+
 
 _LEAD = object()
-"""What a thread gets instead of an outcome when it is its turn to write for all that wait."""
+"""What wakes a thread when it is its turn to write for all that wait."""
 
 _NOT_WRITTEN = RuntimeError("the thread that was to write this has ended")
 
@@ -107,10 +150,12 @@ _NOT_WRITTEN = RuntimeError("the thread that was to write this has ended")
 class _Caller(Generic[Call]):
     """A thread that waits for what becomes of its call."""
 
-    __slots__ = ("call", "outcomes")
+    __slots__ = ("call", "leads", "outcomes")
 
     def __init__(self, call: Call) -> None:
         self.call = call
+        self.leads = False
+        """Whether it is its turn to write for all that wait."""
         self.outcomes: SimpleQueue[object] = SimpleQueue()
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Returning what leases have claimed, and ending leases that have nothing else.
 
-Returns of several threads are written as groups (`gsaas.gpgpums.group_commit`). A group leaves out leases whose rows
-others have locked, so that nobody waits for the lock of another one's lease; a lease that was left out, and one in a
-reservation, is returned alone.
+Returns of several threads are written as groups (`gsaas.gpgpums.group_commit`). A group leaves out leases whose rows,
+or whose GPUs' rows, others have locked, so that nobody waits for the locks of another one's lease; a lease that was
+left out, and one in a reservation, is returned alone.
 """
 
 from __future__ import annotations
@@ -143,11 +143,11 @@ class Returns:
         The first one that is written tells whether the queue is to be advanced, for all of them.
         """
         with self._database.writing(async_commit=True) as connection:
-            locked = self._lock(connection, calls)
+            locked, gpus = self._lock(connection, calls)
             decided = [_decide(connection, call, locked.pop(call.lease_id, None)) for call in calls]
             endings = [one for one in decided if isinstance(one, _Ending)]
             returning = [one.before for one in endings if one.returns_claims]
-            returned, may_serve_queue = self._return_claims(connection, returning)
+            returned, may_serve_queue = self._return_claims(connection, returning, gpus)
             leases.record_events_of(connection, {one.before.id: one.events for one in endings})
             written = iter(
                 leases.write_all(connection, [(one.lease, one.columns) for one in endings])
@@ -162,18 +162,33 @@ class Returns:
                 outcomes.append(_Written(None) if one is None else one)
         return outcomes
 
-    def _lock(self, connection: Connection, calls: Sequence[_Call]) -> dict[str, Lease]:
-        """Lock the leases of *calls* and return them by id; of a group, those that can be returned together."""
+    def _lock(
+        self, connection: Connection, calls: Sequence[_Call]
+    ) -> tuple[dict[str, Lease], dict[str, int] | None]:
+        """Lock the leases of *calls* and return them by id; of a group, those that can be returned together.
+
+        The GPUs of a group are locked, too, and their generations are returned by UUID; None for a single lease.
+        """
         if len(calls) == 1:
             [call] = calls
-            return {call.lease_id: leases.lock(connection, call.lease_id)}
+            return {call.lease_id: leases.lock(connection, call.lease_id)}, None
         found = leases.lock_free(connection, {call.lease_id for call in calls})
-        return {lease.id: lease for lease in found if lease.reservation_id is None}
+        found = [lease for lease in found if lease.reservation_id is None]
+        wanted = {claim.gpu_uuid for lease in found for claim in lease.claims}
+        gpus = claim_rows.lock_unlocked(connection, wanted)
+        return {
+            lease.id: lease
+            for lease in found
+            if all(claim.gpu_uuid in gpus for claim in lease.claims)
+        }, gpus
 
     def _return_claims(
-        self, connection: Connection, returning: Sequence[Lease]
+        self,
+        connection: Connection,
+        returning: Sequence[Lease],
+        gpus: Mapping[str, int] | None,
     ) -> tuple[Returned, bool]:
-        """Return the claims of locked leases.
+        """Return the claims of locked leases; *gpus* are the generations of their GPUs, if these are locked, too.
 
         Returns what has changed, and whether the queue is to be advanced. Where several transactions write at once
         (`Database.one_writer` is false), this one may not see a lease that is just joining the queue, so the queue is
@@ -183,7 +198,7 @@ class Returns:
             return ([], None), False
         may_serve_queue = not self._database.one_writer or not queue.is_empty(connection)
         claims = [claim for lease in returning for claim in lease.claims]
-        returned = claim_rows.give_back(connection, claims, self._scheduler.known)
+        returned = claim_rows.give_back(connection, claims, self._scheduler.known, gpus)
         for lease in returning:
             if lease.reservation_id is not None and lease.claims:
                 reservations.give_back(connection, lease.id)

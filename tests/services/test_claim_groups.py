@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 
 import pytest
 from oslo_db import exception as db_exception
-from sqlalchemy import event, func, select
+from sqlalchemy import event, func, insert, select
 
 from gsaas import exceptions
-from gsaas.db import gpus, leases, models
+from gsaas.db import claims as claim_rows
+from gsaas.db import clock, gpus, leases, models
 from gsaas.db.database import Database
-from gsaas.gpgpums import policies
+from gsaas.gpgpums import claim_groups, group_commit, policies
+from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.group_commit import GroupCommit
@@ -28,6 +30,7 @@ from gsaas.gpgpums.policies.base import Policy
 from gsaas.limits import base as limits
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 from tests.services.test_claims_race import (
     BOOKS,
@@ -50,6 +53,12 @@ WHOLE = Request(1)
 PART = Request(1, "shared", 100)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody loses patience, however busy the machine is."""
+    monkeypatch.setattr(group_commit, "PATIENCE", PATIENCE)
+
+
 @pytest.fixture
 def claims(database: Database) -> Claims:
     """Claims that have read the pool of two hosts with four GPUs each, of 1000 MiB."""
@@ -69,7 +78,7 @@ def together(
     with ThreadPoolExecutor(len(calls) + 1) as threads:
         with claims.scheduler.lock:
             started = [threads.submit(first)]
-            until(lambda: group._is_writing and not group._waiting)
+            until(lambda: group._leaders and not group._waiting)
             for number, call in enumerate(calls, start=1):
                 started.append(threads.submit(call))
                 until(lambda number=number: len(group._waiting) == number)
@@ -569,3 +578,126 @@ def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database
     with database.reading() as connection:
         assert [leases.get(connection, name).server_request for name in names] == [{}, {}]
         assert leases.get(connection, "one").released_at is not None
+
+
+def test_nobody_is_refused_while_a_gpu_has_room_that_a_claim_before_it_moved_away_from(
+    database, claims, monkeypatch
+):
+    rival = open_claims(database)
+    small = {number: Request(1, "shared", number) for number in (100, 400, 600, 700)}
+    order = {400: ["GPU-0-1"], 100: ["GPU-0-0"], 600: ["GPU-0-0", "GPU-0-1"], 700: ["GPU-0-0"]}
+    policy = Fixed(lambda: None, order)
+    monkeypatch.setitem(policies.installed(), policy.name, policy)
+    claim(claims, "before", small[400], policy.name)  # leaves 600 of 1000 MiB
+    policy.others = iter([lambda: claim(rival, "quick", small[100], policy.name)])
+
+    made = claim_together(
+        claims, ("moves", small[600], policy.name), ("fits then", small[700], policy.name)
+    )
+
+    assert [one.result().claims[0].gpu_uuid for one in made] == ["GPU-0-1", "GPU-0-0"]
+    claims.check(WHOLE)
+    assert_books_are_right(database, claims, held=4)
+
+
+def test_nobody_is_refused_for_the_quota_of_a_claim_that_was_not_written(database, monkeypatch):
+    report_cloud(database, hosts=2, gpus_each=2)
+    claims, rival = (
+        Claims(
+            database,
+            attempts=20,
+            heartbeat_timeout=3600,
+            masked=MaskedAddresses("169.254.71.0/24", 8308),
+            daemon_ports={"rcuda": PortRange(20000, 20000)},  # one for each host
+        )
+        for _ in range(2)
+    )
+    claims.check(WHOLE)
+    plain = {"remoting": "lupine", "has_server": False}
+    order = {500: ["GPU-0-0", "GPU-1-0"], 100: ["GPU-0-0"], 200: ["GPU-1-1"], 300: ["GPU-1-0"]}
+    policy = Fixed(lambda: None, order)
+    monkeypatch.setitem(policies.installed(), policy.name, policy)
+    claim(claims, "has the port", Request(1, "shared", 200), policy.name, project_id="p")
+    others = {"project_id": "p", **plain}
+    policy.others = iter([lambda: claim(rival, "quick", PART, policy.name, **others)])
+    quota = {**limits.NO_LIMITS, "cgpus": 1}
+
+    def first() -> None:
+        with pytest.raises(exceptions.NeverFits):
+            claim(claims, "first", Request(999))
+
+    made = together(
+        claims,
+        claims._groups._group,
+        first,
+        [
+            lambda: claim(claims, "no port", Request(1, "shared", 500), policy.name, quota),
+            lambda: claim(claims, "fine", Request(1, "shared", 300), policy.name, quota, **plain),
+        ],
+    )
+
+    # Whichever tries again first; before, both were refused although the project had nothing.
+    assert [one.exception() is None for one in made].count(True) == 1
+    assert_books_are_right(database, claims, held=3)
+
+
+def test_a_group_keeps_what_the_pool_learns_of_utilisation(database, claims):
+    with database.writing() as connection:
+        now = clock.now(connection)
+        connection.execute(
+            insert(models.GpuReadingRow),
+            [{"gpu_uuid": gpu, "at": now, "mean_utilisation": 80.0} for gpu in stored(database)],
+        )
+
+    claim_together(claims, ("one", PART, "best-fit"), ("two", WHOLE, "best-fit-utilisation"))
+
+    assert {gpu.utilisation for gpu in claims.scheduler._cache.pool} == {80.0}
+
+
+def test_a_group_of_claims_has_no_gpu_locked_while_it_waits_for_its_number(
+    database, claims, monkeypatch
+):
+    waited, number = list[bool](), claim_groups.change_number
+
+    def wait(connection: Any) -> int:
+        with database.writing() as other:
+            free = claim_rows.lock_unlocked(other, stored(database))
+        waited.append(free.keys() == stored(database).keys())
+        return number(connection)
+
+    monkeypatch.setattr(claim_groups, "change_number", wait)
+
+    claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(3)))
+
+    assert waited == [True]
+
+
+def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, claims, monkeypatch):
+    monkeypatch.setattr(group_commit, "PATIENCE", 0.1)
+    stuck, other = (claim(claims, name, WHOLE) for name in ("stuck", "other"))
+
+    with ThreadPoolExecutor(1) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_unlocked(connection, [stuck.claims[0].gpu_uuid])
+            waiting = threads.submit(claims.returns.release, stuck.id)
+            until(lambda: claims.returns._group._leaders == 1)
+            claims.returns.release(other.id)
+            assert released(database) == {other.id}
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 2)
+
+
+def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_of_its_group_waiting(
+    database, claims
+):
+    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(3)]
+    names = [lease.id for lease in made]
+
+    with ThreadPoolExecutor(1) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_unlocked(connection, [made[0].claims[0].gpu_uuid])
+            waiting = threads.submit(return_together, database, claims, names)
+            until(lambda: released(database) == {"last", *names[1:]})
+            assert not waiting.done()
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 4)

@@ -200,6 +200,7 @@ class MariaDB(Daemon):
             self.find("mariadb-install-db"),
             "--no-defaults",
             f"--datadir={self.directory / 'data'}",
+            f"--tmpdir={self.directory}",  # two servers have been seen to use one name in /tmp
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             "--skip-name-resolve",
@@ -210,6 +211,7 @@ class MariaDB(Daemon):
             self.find(self.program),
             "--no-defaults",
             f"--datadir={self.directory / 'data'}",
+            f"--tmpdir={self.directory}",
             f"--socket={self.directory / 'socket'}",
             f"--pid-file={self.directory / 'pid'}",
             "--skip-networking",

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 
 import pytest
 from oslo_db import exception as db_exception
 
 from gsaas.db.database import OvertakenError
+from gsaas.gpgpums import group_commit
 from gsaas.gpgpums.group_commit import MOST, MOST_PAUSE, GroupCommit
 
 PATIENCE = 30
@@ -33,6 +35,12 @@ class Writer:
         if len(self.groups) == 1:
             assert self.go.wait(PATIENCE)
         return [self.answer(call) for call in calls]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody loses patience, however busy the machine is."""
+    monkeypatch.setattr(group_commit, "PATIENCE", PATIENCE)
 
 
 @pytest.fixture
@@ -235,3 +243,85 @@ def test_nobody_waits_for_a_thread_that_was_ended(
             one.result(PATIENCE)
     writer.answer = lambda call: call
     assert group.together(8) == 8
+
+
+def test_a_group_that_takes_long_keeps_no_other_waiting(
+    writer: Writer,
+    group: GroupCommit[int, int],
+    threads: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(group_commit, "PATIENCE", 0.01)
+    stuck = threads.submit(group.together, 0)
+    until(lambda: writer.groups == [[0]])
+
+    assert [group.together(call) for call in (2, 3)] == [4, 9]
+
+    assert not stuck.done()
+    writer.go.set()
+    assert stuck.result(PATIENCE) == 0
+    assert group._leaders == 0
+    assert group.together(4) == 16
+
+
+def test_nobody_waits_for_a_thread_that_was_ended_in_its_pause(
+    writer: Writer, threads: ThreadPoolExecutor
+):
+    pauses: list[float] = []
+
+    def end(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            raise SystemExit
+
+    group = GroupCommit(writer, end)
+    started = start(threads, group, writer)
+    writer.go.set()
+    for one in started:
+        one.result(PATIENCE)
+
+    with pytest.raises(SystemExit):
+        group.together(6)
+
+    assert group.together(7) == 49
+    assert writer.groups[2:] == [[7]]
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_nobody_waits_for_a_thread_that_was_ended_while_it_waited(
+    writer: Writer,
+    group: GroupCommit[int, int],
+    threads: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    leads: bool,
+):
+    """A signal handler ends it, before it is its turn to lead or just then."""
+    waits = threading.Event()
+
+    class Interrupted:
+        def __init__(self) -> None:
+            self.told: SimpleQueue[object] = SimpleQueue()
+
+        def put(self, told: object) -> None:
+            self.told.put(told)
+
+        def get(self, timeout: float) -> object:
+            waits.set()
+            if leads:
+                self.told.get(timeout=timeout)
+            raise SystemExit
+
+    first = threads.submit(group.together, 0)
+    until(lambda: writer.groups == [[0]])
+    with monkeypatch.context() as patched:
+        patched.setattr(group_commit, "SimpleQueue", Interrupted)
+        ended = threads.submit(group.together, 1)
+        assert waits.wait(PATIENCE)
+    last = threads.submit(group.together, 2)
+    until(lambda: 2 in [caller.call for caller in group._waiting])
+    writer.go.set()
+
+    with pytest.raises(SystemExit):
+        ended.result(PATIENCE)
+    assert [first.result(PATIENCE), last.result(PATIENCE)] == [0, 4]
+    assert writer.groups == [[0], [2]]
