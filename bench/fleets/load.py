@@ -16,8 +16,8 @@ from typing import Any
 from bench.fleets.rows import SHARE_MB
 from bench.report import median
 
-LOOK_EVERY = 0.05
-"""Seconds between two looks at a lease."""
+LONG_POLL = 30
+"""Seconds that the API may wait for a lease to change before it answers, as for `gsaas run`."""
 PATIENCE = 60.0
 
 
@@ -79,22 +79,19 @@ def _one(connection: http.client.HTTPConnection, token: str, host: str) -> float
             raise RuntimeError(f"{method} {path}: {answer.status} {text!r}")
         return json.loads(text) if text else None
 
-    def until(status: str) -> None:
+    def until(status: str, now: str) -> None:
         deadline = time.monotonic() + PATIENCE
-        while True:
-            now = ask("GET", f"/v1/leases/{lease}")["lease"]["status"]
-            if now == status:
-                return
+        while now != status:
             if now == "ERROR" or time.monotonic() > deadline:
-                raise RuntimeError(f"{lease} is {now} instead of {status}")
-            time.sleep(LOOK_EVERY)
+                raise RuntimeError(f"{lease['id']} is {now} instead of {status}")
+            query = f"while_status={now}&timeout={LONG_POLL}"
+            now = ask("GET", f"/v1/leases/{lease['id']}?{query}")["lease"]["status"]
 
     begun = time.monotonic()
     cgpus = {"count": 1, "mode": "shared", "memory_mb": SHARE_MB}
     wanted = {"lease": {"cgpus": cgpus, "server": None, "consumer": {"host": host}}}
-    lease = ask("POST", "/v1/leases", wanted)["lease"]["id"]
-    until("ACTIVE")
+    lease = ask("POST", "/v1/leases", wanted)["lease"]
+    until("ACTIVE", lease["status"])
     took = time.monotonic() - begun
-    ask("DELETE", f"/v1/leases/{lease}")
-    until("RELEASED")
+    until("RELEASED", ask("DELETE", f"/v1/leases/{lease['id']}")["lease"]["status"])
     return took

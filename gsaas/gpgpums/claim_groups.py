@@ -120,12 +120,7 @@ class ClaimGroups:
 
         The pool shows what was chosen.
         """
-        group.used = self._used(connection, claims)
-        for (
-            claim
-        ) in claims:  # before what the pool shows is to be undone: it may read how busy GPUs are
-            with suppress(exceptions.GsaasError):
-                self._scheduler.policy(connection, claim.policy_name)
+        group.used = self._prepare(connection, claims)
         group.outcomes.update(_with_used_keys(connection, claims))
         places = [place for place in range(len(claims)) if place not in group.outcomes]
         changed = set[str]()
@@ -147,16 +142,20 @@ class ClaimGroups:
             group.outcomes[place] = OvertakenError()
         if changed or any(isinstance(one, OvertakenError) for one in group.outcomes.values()):
             # What was counted before a claim that was refused is not written, or not where it was counted.
-            for place, one in group.outcomes.items():
-                if not isinstance(one, (Allocation, OvertakenError)):
-                    group.outcomes[place] = OvertakenError()
+            group.withdraw_refusals()
 
-    def _used(self, connection: Connection, claims: Sequence[NewClaim]) -> dict[str, Counter[str]]:
+    def _prepare(
+        self, connection: Connection, claims: Sequence[NewClaim]
+    ) -> dict[str, Counter[str]]:
         """Lock the projects that have a quota, and bring the pool up to date; return what these projects use."""
         projects = {one.lease.project_id for one in claims if limits.limited(one.quota)}
         for project_id in sorted(projects):
             limit_rows.lock_project(connection, project_id)
         self._scheduler.refresh(connection)
+        for claim in claims:
+            # A policy may have the pool read how busy GPUs are: now, because nothing is to be undone in it yet.
+            with suppress(exceptions.GsaasError):
+                self._scheduler.policy(connection, claim.policy_name)
         return {
             project_id: Counter(limit_rows.usage(connection, project_id)) for project_id in projects
         }
@@ -272,6 +271,12 @@ class _Group:
         for place in places:
             del self.outcomes[place]
         return places
+
+    def withdraw_refusals(self) -> None:
+        """Have claims that were refused tried again."""
+        for place, one in self.outcomes.items():
+            if not isinstance(one, Allocation):
+                self.outcomes[place] = OvertakenError()
 
     def count(self, planned: Allocation, sign: int) -> None:
         """Add what an allocation uses to its project's usage, if that is known; take it away with a *sign* of -1."""
