@@ -83,7 +83,7 @@ class HostRow(Base):
     __tablename__ = "hosts"
 
     name: Mapped[str] = mapped_column(Name, primary_key=True)
-    gpu_address: Mapped[str | None] = mapped_column(String(45))
+    gpu_address: Mapped[str | None] = mapped_column(String(45), index=True)
     """Its address on the GPU network, where its daemons listen; None for a host without GPUs."""
     disabled: Mapped[bool] = mapped_column(default=False)
     """Set by an operator: its GPUs are not offered. Leases that claim them keep them."""
@@ -116,7 +116,7 @@ class EndpointRow(Base):
     seen_at: Mapped[datetime.datetime] = mapped_column(Timestamp, default=timeutils.utcnow)
     report: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     """`gsaas.objects.endpoint_report.EndpointReport.to_dict()`: bindings, dropped packets, problems."""
-    gpu_address: Mapped[str | None] = mapped_column(String(45))
+    gpu_address: Mapped[str | None] = mapped_column(String(45), index=True)
     """Its host's address on the GPU network, which fences admit; the last that it reported."""
 
     host: Mapped[HostRow] = relationship(back_populates="endpoint", lazy="joined", innerjoin=True)
