@@ -37,6 +37,7 @@ from sqlalchemy import update as update_rows
 
 from gsaas import exceptions
 from gsaas.db import changes as committed
+from gsaas.db import claims as claim_rows
 from gsaas.db import clock
 from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow, table_of
 from gsaas.db.ordering import order_of
@@ -151,7 +152,6 @@ _HOSTS_OF = Prepared(
     )
 )
 _HOSTS_NAMED = select(*_HOST_COLUMNS).where(_HOSTS.c.name.in_(bindparam("these", expanding=True)))
-_GPUS_ON = select(_GPUS.c.uuid).where(_GPUS.c.host_name == bindparam("host"))
 _LEASES_ON_GPUS = (
     select(_CLAIMS.c.lease_id)
     .where(_CLAIMS.c.gpu_uuid.in_(bindparam("these", expanding=True)))
@@ -632,8 +632,7 @@ def bindings_on(connection: Connection, host: str) -> list[tuple[str, str | None
 
 def on_gpus_of(connection: Connection, host: str) -> list[Lease]:
     """Return the leases that claim something of the GPUs of *host*, oldest first."""
-    # One index after the other: asked at once, MariaDB looks at every lease of the cloud when its statistics are old.
-    gpus = connection.scalars(_GPUS_ON, {"host": host}).all()
+    gpus = claim_rows.gpus_on(connection, host)
     there = connection.scalars(_LEASES_ON_GPUS, {"these": gpus}).all() if gpus else ()
     return read(connection, select_leases(_LEASES.c.id.in_(there))) if there else []
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -26,10 +27,10 @@ from sqlalchemy import (
     select,
 )
 
+from gsaas.db import claims as claim_rows
 from gsaas.db.models import (
     CgpuReadingRow,
     ClaimRow,
-    GpuRow,
     LeaseRow,
     PathReadingRow,
     table_of,
@@ -49,10 +50,15 @@ from gsaas.objects.readings import (
 )
 
 _CGPUS, _PATHS = table_of(CgpuReadingRow), table_of(PathReadingRow)
-_CLAIMS, _GPUS, _LEASES = table_of(ClaimRow), table_of(GpuRow), table_of(LeaseRow)
+_CLAIMS, _LEASES = table_of(ClaimRow), table_of(LeaseRow)
 
 _ZERO: ColumnElement[int] = literal_column("0")
 _QUIET: ColumnElement[int] = literal_column(str(QUIET_BYTES))
+_CLAIMED = (
+    select(_CLAIMS.c.lease_id, _CLAIMS.c.position, _CLAIMS.c.gpu_uuid, _LEASES.c.claimed_at)
+    .join_from(_CLAIMS, _LEASES)
+    .where(_CLAIMS.c.gpu_uuid.in_(bindparam("gpus", expanding=True)))
+)
 KEPT = datetime.timedelta(days=1)
 _SLICE = datetime.timedelta(minutes=10)
 """Rows that were last written within so long are deleted at once: a cluster limits the size of a transaction."""
@@ -192,13 +198,8 @@ def whole(connection: Connection, lease_ids: Collection[str]) -> dict[str, Inter
 
 def claimed_on(connection: Connection, host: str) -> list[ClaimedCgpu]:
     """Return the cGPUs of leases that claim GPUs of *host*."""
-    query = (
-        select(_CLAIMS.c.lease_id, _CLAIMS.c.position, _CLAIMS.c.gpu_uuid, _LEASES.c.claimed_at)
-        .join_from(_GPUS, _CLAIMS, _CLAIMS.c.gpu_uuid == _GPUS.c.uuid)
-        .join(_LEASES, _LEASES.c.id == _CLAIMS.c.lease_id)
-        .where(_GPUS.c.host_name == host)
-    )
-    return [ClaimedCgpu(*row) for row in connection.execute(query)]
+    gpus = claim_rows.gpus_on(connection, host)
+    return [ClaimedCgpu(*row) for row in connection.execute(_CLAIMED, {"gpus": gpus})]
 
 
 def forget_some(connection: Connection, now: datetime.datetime) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, orm
 
 from bench.fleets import rows
-from gsaas.db import hosts, leases
+from gsaas.db import hosts, leases, readings
 from gsaas.db.database import Database
 
 pytestmark = [
@@ -52,6 +52,15 @@ def test_the_leases_of_one_gpu_host_are_found_without_those_of_others(cloud):
     assert len(found) == LEASES / HOSTS
     assert {claim.gpu.host_name for lease in found for claim in lease.claims} == {"gpu00007"}
     assert found == sorted(found, key=lambda lease: (lease.created_at, lease.id))
+    assert looked_at < LEASES / 2
+
+
+def test_the_cgpus_of_one_gpu_host_are_found_without_those_of_others(cloud):
+    found, looked_at = examined(
+        cloud, lambda connection: readings.claimed_on(connection, "gpu00007")
+    )
+
+    assert len(found) == LEASES / HOSTS
     assert looked_at < LEASES / 2
 
 
