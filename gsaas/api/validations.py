@@ -45,7 +45,7 @@ class Validations:
         with self._lock:
             other = self._running.setdefault(token, own)
         if other is not own:
-            with other.running:
+            with other.running:  # once it has ended
                 pass
             if not other.answered:
                 raise exceptions.IdentityUnavailable

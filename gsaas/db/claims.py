@@ -69,7 +69,7 @@ _GIVE_BACK_KNOWN = Prepared(_RETURN.where(_GPUS.c.generation == bindparam("known
 
 _THESE = _GPUS.c.uuid.in_(bindparam("these", expanding=True))
 """A statement that is built once with a list for a parameter costs a fraction of one that is built for each list."""
-_LOCK_FREE = (
+_LOCK_UNCHANGED = (
     select(
         _GPUS.c.uuid, _GPUS.c.daemon_port, _GPUS.c.generation, _GPUS.c.used_mb, _GPUS.c.reserved_mb
     )
@@ -80,7 +80,7 @@ _LOCK_FREE = (
 _GPUS_ON = select(_GPUS.c.uuid).where(_GPUS.c.host_name == bindparam("host"))
 _GENERATIONS = select(_GPUS.c.uuid, _GPUS.c.generation).where(_THESE).order_by(_GPUS.c.uuid)
 _LOCK = _GENERATIONS.with_for_update()
-_LOCK_UNLOCKED = _GENERATIONS.with_for_update(skip_locked=True)
+_LOCK_FREE = _GENERATIONS.with_for_update(skip_locked=True)
 _GIVE_BACK_ALL = (
     update(_GPUS)
     .where(_THESE)
@@ -127,7 +127,9 @@ def lock_unchanged(connection: Connection, known: Mapping[str, Gpu]) -> dict[str
     """
     return {
         uuid: daemon_port
-        for uuid, daemon_port, *stored in connection.execute(_LOCK_FREE, {"these": list(known)})
+        for uuid, daemon_port, *stored in connection.execute(
+            _LOCK_UNCHANGED, {"these": list(known)}
+        )
         if stored == [known[uuid].generation, known[uuid].used_mb, known[uuid].reserved_mb]
     }
 
@@ -150,11 +152,11 @@ def take(connection: Connection, taken: Sequence[tuple[Gpu, Sequence[str]]]) -> 
     _TAKE.run_all(connection, rows)
 
 
-def lock_unlocked(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
+def lock_free(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
     """Lock those of these GPUs that no other transaction has locked; return their generations by UUID."""
     if not uuids:
         return {}
-    rows = connection.execute(_LOCK_UNLOCKED, {"these": list(uuids)})
+    rows = connection.execute(_LOCK_FREE, {"these": list(uuids)})
     return {row.uuid: row.generation for row in rows}
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Group commit: what several threads want to write at once is written in one transaction.
 
-A thread that finds no group being written writes at once. Those that come meanwhile wait, and one of them writes for
-all. So a single caller never waits for others to come, and the more callers there are, the larger are the groups.
-
-The threads of one group come again at about the same time, and the first of them would write alone. So a group that is
-smaller than the last one waits a moment for the others, a part of the time that the last one took.
+1. A thread that finds no group being written writes at once. Those that come meanwhile wait, and one of them, the
+   leader, writes for all. So the more callers there are, the larger are the groups.
+2. The threads of one group come again at about the same time, and the first of them would write alone. So a group that
+   is smaller than the last one waits a moment for the others, a part of the time that the last one took. A caller that
+   goes on alone waits once at most.
+3. A call that has waited for long for the group before it is written beside that one. So there may be several leaders,
+   and one of them may find that another has written its call.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ Result = TypeVar("Result")
 
 MOST = 32
 """Calls of a group: its transaction must not hold so many locks that others wait for long."""
-
 
 PAUSE = 0.2
 """The part of the time of the last group for which the next one waits for more calls, if it would be smaller."""
@@ -102,12 +103,14 @@ class GroupCommit(Generic[Call, Result]):
                 group += [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
             begun = time.monotonic()
             outcomes = [_NOT_WRITTEN] * len(group)
-            outcomes = self._write([caller.call for caller in group])
+            if group:
+                outcomes = self._write([caller.call for caller in group])
         except Exception as error:  # noqa: BLE001 - it is raised to the callers
             is_of_all = len(group) == 1 or isinstance(error, db_exception.DBConnectionError)
             outcomes = [error if is_of_all else OvertakenError() for _ in group]
         finally:
-            self._last_size, self._last_took = len(group), time.monotonic() - begun
+            if group:
+                self._last_size, self._last_took = len(group), time.monotonic() - begun
             with self._lock:
                 self._pass_on(leader)
             for caller, outcome in zip(group, outcomes, strict=True):

@@ -175,7 +175,7 @@ class Returns:
         found = leases.lock_free(connection, {call.lease_id for call in calls})
         found = [lease for lease in found if lease.reservation_id is None]
         wanted = {claim.gpu_uuid for lease in found for claim in lease.claims}
-        gpus = claim_rows.lock_unlocked(connection, wanted)
+        gpus = claim_rows.lock_free(connection, wanted)
         return {
             lease.id: lease
             for lease in found

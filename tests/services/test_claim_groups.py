@@ -661,7 +661,7 @@ def test_a_group_of_claims_has_no_gpu_locked_while_it_waits_for_its_number(
 
     def wait(connection: Any) -> int:
         with database.writing() as other:
-            free = claim_rows.lock_unlocked(other, stored(database))
+            free = claim_rows.lock_free(other, stored(database))
         waited.append(free.keys() == stored(database).keys())
         return number(connection)
 
@@ -678,7 +678,7 @@ def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, c
 
     with ThreadPoolExecutor(1) as threads:
         with database.writing() as connection:
-            claim_rows.lock_unlocked(connection, [stuck.claims[0].gpu_uuid])
+            claim_rows.lock_free(connection, [stuck.claims[0].gpu_uuid])
             waiting = threads.submit(claims.returns.release, stuck.id)
             until(lambda: claims.returns._group._leaders == 1)
             claims.returns.release(other.id)
@@ -695,7 +695,7 @@ def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_of_its_group
 
     with ThreadPoolExecutor(1) as threads:
         with database.writing() as connection:
-            claim_rows.lock_unlocked(connection, [made[0].claims[0].gpu_uuid])
+            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
             waiting = threads.submit(return_together, database, claims, names)
             until(lambda: released(database) == {"last", *names[1:]})
             assert not waiting.done()

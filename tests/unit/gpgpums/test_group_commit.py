@@ -264,6 +264,30 @@ def test_a_group_that_takes_long_keeps_no_other_waiting(
     assert group.together(4) == 16
 
 
+def test_a_leader_whose_call_another_has_written_writes_nothing(
+    writer: Writer, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    """Another call loses patience while the leader pauses for it, and takes the leader's call with it."""
+    others: list[Future[int]] = []
+
+    def sleep(_: float) -> None:
+        if not others:
+            monkeypatch.setattr(group_commit, "PATIENCE", 0.01)
+            others.append(threads.submit(group.together, 7))
+            assert others[0].result(PATIENCE) == 49
+
+    group = GroupCommit(writer, sleep)
+    started = start(threads, group, writer)
+    writer.go.set()
+    for one in started:
+        one.result(PATIENCE)
+
+    assert group.together(6) == 36
+
+    assert writer.groups[2:] == [[6, 7]]
+    assert group._leaders == 0
+
+
 def test_nobody_waits_for_a_thread_that_was_ended_in_its_pause(
     writer: Writer, threads: ThreadPoolExecutor
 ):
