@@ -97,11 +97,14 @@ def test_an_interrupt_gives_up_the_place(desk):
         stderr=subprocess.PIPE,
         text=True,
     )
-    thread = when_a_client_waits(desk, lambda _: client.send_signal(signal.SIGINT))
+    waits = (
+        client.stderr.readline()
+    )  # from here on it knows its place; before, it gives back what it may have got
+    assert waits == "QUEUED: 1 of 1\n"
+    client.send_signal(signal.SIGINT)
 
     out, err = client.communicate(timeout=60)
 
-    thread.join()
     assert (client.returncode, out) == (130, "")
     assert "interrupted; the place in the queue is given back" in err
     assert waiting(desk) == []
