@@ -22,6 +22,17 @@ CA_IN_BUILD = "/run/pip-ca.crt"
 """Where Containerfiles mount the certificates of pip."""
 LOCATIONS = ("find-links", "index-url", "extra-index-url")
 """Settings of pip that name places, of which folders of this machine do not exist within a build."""
+KEPT = (
+    *LOCATIONS,
+    "cert",
+    "default-timeout",
+    "no-index",
+    "proxy",
+    "retries",
+    "timeout",
+    "trusted-host",
+)
+"""Settings of pip that say how packages are reached. The others say which are installed, and how, on this machine."""
 
 
 def pip_settings(listed: Iterable[str]) -> dict[str, str]:
@@ -35,9 +46,11 @@ def pip_settings(listed: Iterable[str]) -> dict[str, str]:
 
 
 def pip_conf(settings: Mapping[str, str]) -> str:
-    """Return a `pip.conf` with these *settings*, as it is within a build."""
+    """Return a `pip.conf` with those of the *settings* that a build needs: how packages are reached (`KEPT`)."""
     lines = ["[global]"]
     for name, value in settings.items():
+        if name not in KEPT:
+            continue
         if name == "cert":
             value = CA_IN_BUILD
         elif name in LOCATIONS:

@@ -34,6 +34,18 @@ def test_a_build_gets_the_indexes_but_no_folder_of_this_machine():
     )
 
 
+def test_what_this_machine_installs_says_nothing_of_what_an_image_does():
+    own = ["global.constraint='/etc/pip/own.txt'", "install.user='true'", ":env:.no-binary='lxml'"]
+    assert pip_conf(pip_settings(LISTED + own)) == pip_conf(pip_settings(LISTED))
+
+
+def test_how_packages_are_reached_is_told_to_a_build():
+    reached = ["global.proxy='http://proxy.example.org:3128'", ":env:.default-timeout='180'"]
+    assert pip_conf(pip_settings(reached)) == (
+        "[global]\nproxy = http://proxy.example.org:3128\ndefault-timeout = 180\n"
+    )
+
+
 def test_settings_of_pip_are_secrets_of_the_build():
     command = build_command("api", "localhost/debian", {"pip": Path("/run/pip.conf")})
     assert "--secret=id=pip,src=/run/pip.conf" in command
