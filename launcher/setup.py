@@ -107,7 +107,8 @@ def library_flags(*libraries: str) -> list[str]:
         raise CannotBuildError(f"{tool} cannot be run: {error.strerror}") from error
     if found.returncode:
         raise CannotBuildError(" ".join(found.stderr.split()) or f"{tool} has failed")
-    return found.stdout.split()
+    # libevent_openssl brings the whole libevent along, which has in it once more what is in libevent_core.
+    return [argument for argument in found.stdout.split() if argument != "-levent"]
 
 
 setup(scripts=SOURCES, cmdclass={"build_scripts": BuildLauncher, "bdist_wheel": Wheel})
