@@ -268,12 +268,12 @@ class Claims:
         changed: set[str] = set()
         """GPUs that other transactions changed first."""
 
-        def write(overtaken: bool) -> Lease:
+        def write(attempt: int) -> Lease:
             counted.claim_attempt()
             try:
-                if can_be_grouped and not overtaken:
+                if can_be_grouped and attempt == 0:
                     return self._groups.claim(claim)
-                return self._write_alone(claim, overtaken, changed)
+                return self._write_alone(claim, attempt > 0, changed)
             except OvertakenError as error:
                 if error.gpu is not None:
                     changed.add(error.gpu)

@@ -75,7 +75,7 @@ class Reservations:
         `UnknownPolicy`; `PolicyNotAllowed`; `ClaimConflict` if other transactions were faster each time.
         """
 
-        def write(_: bool) -> Reservation:
+        def write(_: int) -> Reservation:
             with self._database.writing() as connection:
                 rows.prepare_placing(connection)
             return self._scheduler.with_pool(

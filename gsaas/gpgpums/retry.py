@@ -28,15 +28,15 @@ _LOST = (OvertakenError, db_exception.DBError)
 """Errors that may mean only that another transaction was faster."""
 
 
-def retry(attempts: int, write: Callable[[bool], Written]) -> Written:
+def retry(attempts: int, write: Callable[[int], Written]) -> Written:
     """Return what *write* returns, tried up to *attempts* times while other transactions are faster.
 
-    *write* is called with True if an attempt before was overtaken. Raises `ClaimConflict` when other transactions were
-    faster each time; any other error of *write* is raised at once.
+    *write* is called with the number of attempts before, which were overtaken. Raises `ClaimConflict` when other
+    transactions were faster each time; any other error of *write* is raised at once.
     """
     for attempt in range(attempts):
         try:
-            return write(attempt > 0)
+            return write(attempt)
         except (*_LOST, exceptions.GsaasError) as error:
             _raise_unless_overtaken(error)
         _pause(attempt)

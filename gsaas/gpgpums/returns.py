@@ -2,8 +2,8 @@
 """Returning what leases have claimed, and ending leases that have nothing else.
 
 Returns of several threads are written as groups (`gsaas.gpgpums.group_commit`). A group leaves out leases whose rows,
-or whose GPUs' rows, others have locked, so that nobody waits for the locks of another one's lease; a lease that was
-left out, and one in a reservation, is returned alone.
+or whose GPUs' rows, others have locked, so that nobody waits for the locks of another one's lease. A lease that was
+left out is tried again with the next groups, and after `TOGETHER` attempts alone, as is one in a reservation.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
 """Lease id, its status now, the policy that chose its GPUs if it has any, and how long each phase took."""
 
 
+TOGETHER = 3
+"""Attempts at a return with others: what has locked its rows is mostly a claim, which is soon written."""
+
+
 class _Ending(NamedTuple):
     """What is to become of a locked lease."""
 
@@ -55,6 +59,8 @@ class _Call(NamedTuple):
     decide: Callable[[Connection, Lease], _Ending | None]
     """Returns what is to become of the locked lease, None for nothing. It writes nothing; what it raises is raised to
     the thread."""
+    again: bool = False
+    """Whether a group has left it out: the next one does not wait for its rows, either, even if it is nobody else's."""
 
 
 class _Written(NamedTuple):
@@ -130,9 +136,9 @@ class Returns:
 
     def _end(self, call: _Call) -> _Written:
 
-        def write(overtaken: bool) -> _Written:
-            if self._database.can_skip_locked and not overtaken:
-                return self._group.together(call)
+        def write(attempt: int) -> _Written:
+            if self._database.can_skip_locked and attempt < TOGETHER:
+                return self._group.together(call._replace(again=attempt > 0))
             return self._group.alone(call)
 
         return retry(self._attempts, write)
@@ -167,11 +173,12 @@ class Returns:
     ) -> tuple[dict[str, Lease], dict[str, int] | None]:
         """Lock the leases of *calls* and return them by id; of a group, those that can be returned together.
 
-        The GPUs of a group are locked, too, and their generations are returned by UUID; None for a single lease.
+        The GPUs of a group are locked, too, and their generations are returned by UUID; None for a single lease, whose
+        rows are waited for.
         """
-        if len(calls) == 1:
-            [call] = calls
-            return {call.lease_id: leases.lock(connection, call.lease_id)}, None
+        if len(calls) == 1 and not calls[0].again:
+            lease_id = calls[0].lease_id
+            return {lease_id: leases.lock(connection, lease_id)}, None
         found = leases.lock_free(connection, {call.lease_id for call in calls})
         found = [lease for lease in found if lease.reservation_id is None]
         wanted = {claim.gpu_uuid for lease in found for claim in lease.claims}

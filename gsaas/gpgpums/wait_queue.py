@@ -174,7 +174,7 @@ class WaitQueue:
             end_each([head.id], lambda lease_id: self.leave(lease_id, why))
 
     def _leave(self, lease_id: str, why: str | None) -> bool:
-        def write(_: bool) -> bool:
+        def write(_: int) -> bool:
             with self._database.writing() as connection:
                 return queue_rows.leave(connection, lease_id, why)
 
@@ -199,13 +199,13 @@ class WaitQueue:
         changed: set[str] = set()
         """GPUs that other transactions changed first."""
 
-        def write(overtaken: bool) -> Lease | None:
+        def write(attempt: int) -> Lease | None:
             with self._database.reading(snapshot=False) as connection:
                 if queue_rows.is_empty(connection):
                     return None
             self._keep_reserved()
             try:
-                served = self._scheduler.with_pool(lambda: self._try_next(overtaken, changed))
+                served = self._scheduler.with_pool(lambda: self._try_next(attempt > 0, changed))
             except OvertakenError as error:
                 if error.gpu is not None:
                     changed.add(error.gpu)

@@ -21,7 +21,7 @@ from gsaas import exceptions
 from gsaas.db import claims as claim_rows
 from gsaas.db import clock, gpus, leases, models
 from gsaas.db.database import Database
-from gsaas.gpgpums import claim_groups, group_commit, policies
+from gsaas.gpgpums import claim_groups, group_commit, policies, retry
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
 from gsaas.gpgpums.claims import Claims
@@ -687,17 +687,49 @@ def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, c
     assert_all_returned(database, 2)
 
 
-def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_of_its_group_waiting(
-    database, claims
-):
-    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(3)]
+def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_waiting(database, claims):
+    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(4)]
     names = [lease.id for lease in made]
 
     with ThreadPoolExecutor(1) as threads:
         with database.writing() as connection:
             claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
-            waiting = threads.submit(return_together, database, claims, names)
-            until(lambda: released(database) == {"last", *names[1:]})
+            waiting = threads.submit(return_together, database, claims, names[:3])
+            until(lambda: released(database) == {"last", *names[1:3]})
+            claims.returns.release(names[3])
             assert not waiting.done()
         waiting.result(PATIENCE)
-    assert_all_returned(database, 4)
+    assert_all_returned(database, 5)
+
+
+def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
+    database, claims, monkeypatch
+):
+    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(3)]
+    names = [lease.id for lease in made]
+    claim(claims, "before", WHOLE, remoting="lupine", has_server=False)
+    left_out, go = threading.Event(), threading.Event()
+
+    def pause(_: int) -> None:
+        left_out.set()
+        assert go.wait(PATIENCE)
+
+    monkeypatch.setattr(retry, "_pause", pause)
+    group = claims.returns._group
+    with ThreadPoolExecutor(3) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            returned = threads.submit(return_together, database, claims, names[:2])
+            assert left_out.wait(PATIENCE)
+
+        def decide(_: Lease) -> bool:
+            threads.submit(claims.returns.release, names[2])
+            go.set()
+            until(lambda: len(group._waiting) == 2)
+            return True
+
+        with commits(database) as committed:
+            claims.returns.terminate("before", if_=decide)
+            returned.result(PATIENCE)
+    assert len(committed) == 2  # that of the one before, and that of names[0] with names[2]
+    assert_all_returned(database, 5)
