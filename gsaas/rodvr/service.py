@@ -63,6 +63,8 @@ class EndpointService:
         self._reported: dict[str, Any] = {}
         """The last report; empty before the first."""
         self._reported_at: float | None = None
+        self._traffic_at: float | None = None
+        """When the last report with traffic was taken."""
         self._server = rpc.agent_server(bus, rpc.RODVR, host, self)
         self._reporter = threading.Thread(
             target=self._run_reporter, name=f"endpoint-{host}", daemon=True
@@ -131,24 +133,30 @@ class EndpointService:
         finally:
             self._call_lock.release()
         reports = pace.ReportPace()
-        traffic_at: float | None = None
         while not self._stopping.is_set():
             self._report_due.clear()
-            answered = True
+            answered = False
             try:
-                now = time.monotonic()
-                with_traffic = traffic_at is None or now - traffic_at >= TRAFFIC_INTERVAL
-                report = self._endpoint.report(traffic=with_traffic)
-                self._reported = report.to_dict() | {"release": version.RELEASE}
-                self._reported_at = now
-                self._engine.endpoint_report(self.host, self._reported)
-                if with_traffic:
-                    traffic_at = now
+                self._send_report()
+                answered = True
             except rpc.BusError as error:
-                answered = False
                 LOG.warning("the endpoint of %s could not report: %s", self.host, error)
+            except (
+                Exception
+            ):  # the thread must survive: without reports no binding is known to be installed
+                LOG.exception("the endpoint of %s could not report", self.host)
             pause = reports.next_pause(self._report_interval, answered=answered)
             reports.news = self._report_due.wait(pause)
+
+    def _send_report(self) -> None:
+        now = time.monotonic()
+        with_traffic = self._traffic_at is None or now - self._traffic_at >= TRAFFIC_INTERVAL
+        report = self._endpoint.report(traffic=with_traffic)
+        self._reported = report.to_dict() | {"release": version.RELEASE}
+        self._reported_at = now
+        self._engine.endpoint_report(self.host, self._reported)
+        if with_traffic:
+            self._traffic_at = now
 
     def _fetch_bindings(self) -> None:
         """Get the desired bindings of this host from the engine; return when that succeeded or the service stops."""
@@ -156,14 +164,14 @@ class EndpointService:
         while not self._stopping.is_set():
             try:
                 desired = self._engine.endpoint_started(self.host)
-                if self._stopping.is_set():
-                    return
-                self._serials.replace(desired.serial)
-                self._endpoint.replace(desired.bindings)
-            except (rpc.BusError, ValueError, KeyError) as error:
+                if not self._stopping.is_set():
+                    self._serials.replace(desired.serial)
+                    self._endpoint.replace(desired.bindings)
+                return
+            except rpc.BusError as error:
                 LOG.warning(
                     "the endpoint of %s has no bindings from the engine yet: %s", self.host, error
                 )
-                self._stopping.wait(back_off.next_pause())
-            else:
-                return
+            except Exception:  # the thread must survive, as above
+                LOG.exception("the endpoint of %s cannot be as the engine says", self.host)
+            self._stopping.wait(back_off.next_pause())

@@ -302,36 +302,45 @@ class DaemonService:
         reports = pace.ReportPace()
         while not self._stopping.is_set():
             self._report_due.clear()
-            with self._lock:
-                self._try_fence("set", self._set_fence)
-                self._try_fence(_TELL, self._set_listeners)
-                report = self._reported = self._report().to_dict() | {"release": version.RELEASE}
-            answered = True
+            answered = False
             try:
-                self._engine.daemons_report(self.host, report)
+                self._send_report()
+                answered = True
             except rpc.BusError as error:
-                answered = False
                 LOG.warning("the daemons of %s could not be reported: %s", self.host, error)
+            except Exception:  # the thread must survive: without reports nobody is given a daemon
+                LOG.exception("the daemons of %s could not be reported", self.host)
             pause = reports.next_pause(self._report_interval, answered=answered)
             reports.news = self._report_due.wait(pause)
+
+    def _send_report(self) -> None:
+        with self._lock:
+            self._try_fence("set", self._set_fence)
+            self._try_fence(_TELL, self._set_listeners)
+            report = self._reported = self._report().to_dict() | {"release": version.RELEASE}
+        self._engine.daemons_report(self.host, report)
 
     def _synchronise(self) -> None:
         """Fetch the desired state from the engine, however long that takes, and apply it."""
         back_off = pace.BackOff()
         while not self._stopping.is_set():
             try:
-                desired = self._engine.daemons_started(self.host)
-            except (rpc.BusError, ValueError, TypeError, KeyError) as error:
-                LOG.warning("the daemons of %s wait for the engine: %s", self.host, error)
-                self._stopping.wait(back_off.next_pause())
-                continue
-            if self._stopping.is_set():
+                self._fetch_desired()
                 return
-            with self._lock:
-                self._desired = desired
-                self._reconcile()
-            self._synchronised.set()
+            except rpc.BusError as error:
+                LOG.warning("the daemons of %s wait for the engine: %s", self.host, error)
+            except Exception:  # the thread must survive, as above
+                LOG.exception("the daemons of %s cannot be made as the engine says", self.host)
+            self._stopping.wait(back_off.next_pause())
+
+    def _fetch_desired(self) -> None:
+        desired = self._engine.daemons_started(self.host)
+        if self._stopping.is_set():
             return
+        with self._lock:
+            self._desired = desired
+            self._reconcile()
+        self._synchronised.set()
 
 
 def _daemon_ports(snapshot: GpuSnapshot) -> dict[str, int]:

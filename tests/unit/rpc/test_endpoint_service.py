@@ -271,6 +271,24 @@ def test_a_report_that_no_engine_took_is_repeated_soon(wired, monkeypatch):
     assert turns == [False], "after an attempt the interval of all hosts is left to chance"
 
 
+@pytest.mark.parametrize("method", ["replace", "report"])
+def test_an_endpoint_goes_on_after_a_defect(wired, monkeypatch, method):
+    monkeypatch.setattr(pace, "FIRST_PAUSE", 0.01)
+    works = getattr(MemoryEndpoint, method)
+    failures = iter(range(3))
+
+    def fail(endpoint: MemoryEndpoint, *arguments: object, **more: object) -> object:
+        if next(failures, None) is not None:
+            raise OSError("the kernel would not")
+        return works(endpoint, *arguments, **more)
+
+    monkeypatch.setattr(MemoryEndpoint, method, fail)
+    wired.start()
+    until(lambda: wired.engine.reports, "a report in spite of the defect")
+    assert list(wired.engine.reports[0]) == ["known"]
+    assert next(failures, None) is None
+
+
 def test_a_report_that_fails_never_waits_longer_than_the_interval(bus, running, monkeypatch):
     monkeypatch.setattr(pace, "FIRST_PAUSE", 3600.0)
     engine = MemoryEngine()

@@ -160,6 +160,23 @@ def test_a_report_that_no_engine_took_is_repeated_soon(make, engine):
     until(lambda: engine.reports, "a report that was taken")
 
 
+@pytest.mark.parametrize("method", ["statuses", "set_desired"])
+def test_it_goes_on_after_a_defect(make, engine, monkeypatch, method):
+    works = getattr(FakeSupervisor, method)
+    failures = iter(range(3))
+
+    def fail(supervisor: FakeSupervisor, *arguments: object) -> object:
+        if threading.current_thread().name == "daemons-gpu1" and next(failures, None) is not None:
+            raise AttributeError("a defect")
+        return works(supervisor, *arguments)
+
+    monkeypatch.setattr(FakeSupervisor, method, fail)
+    _, supervisor, _ = make()
+    until(lambda: engine.reports, "a report in spite of the defect")
+    assert next(failures, None) is None
+    assert supervisor.daemons == {DAEMON}
+
+
 def test_until_it_was_told_nothing_is_ended_and_nobody_shut_out(make, engine):
     engine.desired = None
     _, supervisor, fake_fence = make("per-gpu", left=[DAEMON])
