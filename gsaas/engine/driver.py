@@ -15,6 +15,7 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_utils import timeutils
+from sqlalchemy.orm import Session
 
 from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Owner, Server
@@ -23,6 +24,7 @@ from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.engine import desired_state, host_reports, processes, real_addresses, steps
 from gsaas.engine.callers import Callers
+from gsaas.engine.desired_state import GpuHostsState
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
@@ -252,14 +254,23 @@ class LeaseDriver:
             leases.release_ownership(connection, lease_id, self.engine, seconds)
 
     def _observe(self, lease_id: str, state: _DriveState) -> tuple[Lease, steps.ObservedState]:
-        with self._database.reading() as connection:
-            lease = leases.get(connection, lease_id)
+        gpu_hosts, bindings = GpuHostsState(), None
+        with self._database.read() as session:
+            lease = leases.get(session.connection(), lease_id)
+            if lease.claimed_at is not None:
+                gpu_hosts = self.gpu_hosts.observe(session, lease)
+                if not lease.has_server:
+                    bindings = _bindings_on(session, lease.bound_host, state)
         state.status = lease.status
         if lease.claimed_at is None:  # it is or was in the queue, and never had anything
             return lease, self._observe_waiting(lease)
+        if lease.has_server:
+            observed = self._observe_server(lease, state)
+        else:
+            observed = steps.ObservedState(None, _installed(bindings), state.endpoint_unconfirmed)
         observed = replace(
-            self._observe_server(lease, state),
-            gpu_hosts=self.gpu_hosts.observe(lease),
+            observed,
+            gpu_hosts=gpu_hosts,
             unconfirmed_gpu_hosts=frozenset(state.unconfirmed_gpu_hosts),
             cleanup_requested=state.cleanup_requested,
         )
@@ -276,11 +287,8 @@ class LeaseDriver:
         return steps.ObservedState(server, None, cloud_error=cloud_error)
 
     def _observe_server(self, lease: Lease, state: _DriveState) -> steps.ObservedState:
-        """Observe the server of *lease*, if it has one, and the bindings on its host."""
+        """Observe the server of *lease*, and the bindings on its host."""
         unconfirmed = state.endpoint_unconfirmed
-        if not lease.has_server:
-            bindings = self._bindings_installed(lease.bound_host, state)
-            return steps.ObservedState(None, bindings, unconfirmed)
         can_create = not self.cloud.needs_caller or self._caller(lease) is not None
         to_create = lease.status == Status.CLAIMED and lease.plain_server_id is None
         if to_create and can_create:
@@ -295,29 +303,19 @@ class LeaseDriver:
             LOG.warning("lease %s: %s", lease.id, error)
             state.failed = True
             return steps.ObservedState(None, None, unconfirmed, can_create, str(error))
-        bindings = self._bindings_installed(None if server is None else server.host, state)
-        return steps.ObservedState(server, bindings, unconfirmed, can_create)
+        bindings = self._bindings_on(None if server is None else server.host, state)
+        return steps.ObservedState(server, _installed(bindings), unconfirmed, can_create)
 
     def _find_server(self, lease: Lease, state: _DriveState) -> Server | None:
         """Return the server of *lease*; raises `_WatchedElsewhereError` if that is for another engine to ask."""
         self._watch(lease, state)
         return self.cloud.find(owner_of(lease))
 
-    def _bindings_installed(self, host: str | None, state: _DriveState) -> dict[str, bool] | None:
-        """Return port id -> whether its binding is in the kernel of *host*; None if the host has no endpoint."""
-        bindings = self._bindings_on(host, state)
-        return None if bindings is None else installed_bindings({"bindings": bindings})
-
     def _bindings_on(self, host: str | None, state: _DriveState) -> dict[str, Any] | None:
-        """Return the bindings of *host* as its endpoint reported them, by port id; None if it has no endpoint."""
         if host is None:
             return None
         with self._database.read() as session:
-            try:
-                report = endpoints.get(session, host).report
-            except exceptions.NotFound:
-                return None
-        return {**report.get("bindings", {}), **state.confirmed_bindings}
+            return _bindings_on(session, host, state)
 
     def _execute(self, lease: Lease, step: steps.Step, state: _DriveState) -> None:
         match step:
@@ -539,6 +537,22 @@ def _has_lost_server(lease: Lease) -> bool:
         return False  # the lease ends when the server does
     had = lease.plain_server_id is not None or timings.CREATION in (lease.timings or {})
     return lease.server_id is None and had
+
+
+def _bindings_on(session: Session, host: str | None, state: _DriveState) -> dict[str, Any] | None:
+    """Return the bindings of *host* as its endpoint reported them, by port id; None if it has no endpoint."""
+    if host is None:
+        return None
+    try:
+        report = endpoints.get(session, host).report
+    except exceptions.NotFound:
+        return None
+    return {**report.get("bindings", {}), **state.confirmed_bindings}
+
+
+def _installed(bindings: dict[str, Any] | None) -> dict[str, bool] | None:
+    """Return port id -> whether its binding is in the kernel, of what `_bindings_on` returns."""
+    return None if bindings is None else installed_bindings({"bindings": bindings})
 
 
 def installed_bindings(report: Mapping[str, Any]) -> dict[str, bool]:

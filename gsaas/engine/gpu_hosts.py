@@ -119,14 +119,13 @@ class GpuHosts:
             state = self._desired(session, host, report["serial"])
         return desired_state.has_excess_admissions(report, state)
 
-    def observe(self, lease: Lease) -> GpuHostsState:
+    def observe(self, session: Session, lease: Lease) -> GpuHostsState:
         """Return the state of *lease* on its GPU hosts, according to their last stored reports."""
         names = {claim.gpu.host_name for claim in lease.claims}
         if not names:
             return GpuHostsState()
-        with self._database.read() as session:
-            reports = hosts.monitor_reports(session, names)
-            return desired_state.observed(lease, reports, _addresses(session, [lease]))
+        reports = hosts.monitor_reports(session, names)
+        return desired_state.observed(lease, reports, _addresses(session, [lease]))
 
     def _desired(self, session: Session, host: str, serial: int) -> DesiredState:
         there = leases.on_gpus_of(session.connection(), host)
