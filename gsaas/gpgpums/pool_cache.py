@@ -7,7 +7,8 @@
 2. What no number of a GPU shows is rare: a GPU is deleted, a host disabled, an endpoint added. Each of these renews a
    version (`gsaas.db.pool_versions`), which the same statement reads.
 3. Silence of a monitor is no change of any row. The statement counts the monitors that were not heard for long, at one
-   end of an index; which they are is read when that number changes, and every `SILENCE_TTL` seconds.
+   end of an index, and says when the last of them was heard. Which they are is read when one of the two changes, and
+   every `SILENCE_TTL` seconds.
 4. All GPUs are read at the start, after a GPU was deleted, before a refusal if that was long ago, and when there are
    many new writers: then the copy remembers those only that rows have. `read` does it without the lock of the
    scheduler, and `take_over` keeps what `refresh` has found meanwhile.
@@ -21,7 +22,7 @@ import functools
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from oslo_utils import timeutils
 from sqlalchemy import Connection, and_, bindparam, exists, func, or_, select
@@ -67,6 +68,10 @@ _STATE = select(
     .where(HostRow.monitor_seen_at < bindparam("seen_after"))
     .scalar_subquery()
     .label("silent"),
+    select(func.max(HostRow.monitor_seen_at))
+    .where(HostRow.monitor_seen_at < bindparam("seen_after"))
+    .scalar_subquery()
+    .label("last_heard"),
     queue.TOP_PRIORITY.scalar_subquery().label("top_priority"),
     select(SettingRow.value)
     .where(SettingRow.name == DEFAULT_POLICY)
@@ -129,7 +134,8 @@ READINGS_TTL = 5.0
 COMPUTE_HOSTS = select(EndpointRow.host_name)
 
 SILENCE_TTL = 1.0
-"""Seconds for which the hosts whose monitors are silent are not read again while their number stays the same."""
+"""Seconds for which the hosts whose monitors are silent are not read again while `Silence` stays the same: one whose
+monitor reports more rarely than others may fall silent later."""
 
 FEW_WRITERS = 64
 """Writers that a copy may always remember; beyond these, twice as many as it found when it last read all GPUs."""
@@ -143,14 +149,18 @@ class OutdatedPoolError(Exception):
     """All GPUs have to be read again (`PoolCache.read`), which is not done with the scheduler's lock acquired."""
 
 
+Silence: TypeAlias = tuple[int, Any]
+"""The number of monitors that were not heard for long, and when the last of them was heard. If one falls silent while
+another is heard again, the number stays the same, and the time does not."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """All GPUs and hosts as they were at one moment."""
 
     versions: tuple[int | None, ...]
     """Of the set of GPUs, of the disabled hosts, and of the endpoints."""
-    silent: int
-    """The number of monitors that were not heard for long."""
+    silent: Silence
     withheld_hosts: dict[str, WithheldReason]
     compute_hosts: Collection[str]
     gpus: dict[str, Gpu]
@@ -184,7 +194,7 @@ class PoolCache:
         self._seen = SeenChanges()
         self._most_writers = FEW_WRITERS
         self._versions: tuple[int | None, ...] = ()
-        self._silent = 0
+        self._silent: Silence = (0, None)
         self._silence_age = timeutils.StopWatch(SILENCE_TTL)
         self._withheld_hosts: dict[str, WithheldReason] = {}
         self._put_since: set[str] | None = None
@@ -204,8 +214,8 @@ class PoolCache:
         """
         rows = self._read_changes(connection)
         [first, *_] = rows
-        versions, silent = tuple(first[:3]), int(first[3])
-        self.top_priority, self.default_policy = first[4:_FIRST_GPU_COLUMN]
+        versions, silent = tuple(first[:3]), (int(first[3]), first[4])
+        self.top_priority, self.default_policy = first[5:_FIRST_GPU_COLUMN]
         outdated = not self._versions or versions[0] != self._versions[0]
         if outdated or len(self._seen) > self._most_writers:
             self.is_outdated = True
@@ -251,7 +261,8 @@ class PoolCache:
         for row in connection.execute(GPUS):
             gpus[row[0]] = self._gpu(row, withheld)
             seen.see(row[-1])
-        return Snapshot(tuple(state[:3]), int(state[3]), withheld, compute_hosts, gpus, seen)
+        silent = (int(state[3]), state[4])
+        return Snapshot(tuple(state[:3]), silent, withheld, compute_hosts, gpus, seen)
 
     def take_over(self, snapshot: Snapshot) -> None:
         """Make this the copy that *snapshot* was read for, after `begin_reading`; newer values stay."""
@@ -352,9 +363,9 @@ class PoolCache:
             reserved_mb,
         )
 
-    def _silence_changed(self, silent: int) -> bool:
-        """Return whether other hosts may be silent than before; *silent* have not been heard for long."""
-        return silent != self._silent or (silent > 0 and self._silence_age.expired())
+    def _silence_changed(self, silent: Silence) -> bool:
+        """Return whether other hosts may be silent than before."""
+        return silent != self._silent or (silent[0] > 0 and self._silence_age.expired())
 
     def _read_withheld_hosts(self, connection: Connection) -> dict[str, WithheldReason]:
         now = clock.now(connection)

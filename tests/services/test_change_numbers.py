@@ -474,3 +474,20 @@ def test_rows_that_were_changed_by_hand_are_found_before_a_request_is_refused(cl
     answers = iter([False])
     monkeypatch.setattr(PoolCache, "may_refuse", property(lambda _: next(answers, True)))
     assert claims.check(PART).memory_by_gpu().keys() == {"b2"}
+
+
+def test_a_host_that_is_heard_again_is_offered_at_once_though_another_falls_silent(cloud):
+    claims = open_claims(cloud)
+    silence(cloud, "b")
+    assert isinstance(claims.check(Request(5)), Refusal)
+    silence(cloud, "a")
+    report(cloud, "b", 4)
+
+    placed = claims.check(Request(4))
+
+    assert {share.gpu_uuid[0] for share in placed.shares} == {"b"}
+
+
+def silence(database: Database, host: str) -> None:
+    with database.write() as session:
+        session.get_one(models.HostRow, host).monitor_seen_at -= datetime.timedelta(seconds=36)
