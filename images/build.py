@@ -53,9 +53,10 @@ def pip_conf(settings: Mapping[str, str]) -> str:
             continue
         if name == "cert":
             value = CA_IN_BUILD
-        elif name in LOCATIONS:
-            value = " ".join(word for word in value.split() if not word.startswith(("/", "file:")))
-        if value:
+        words = value.split()  # a value of several lines is one of several words
+        if name in LOCATIONS:
+            words = [word for word in words if not word.startswith(("/", "file:"))]
+        if value := " ".join(words):
             lines.append(f"{name} = {value}")
     return "\n".join([*lines, ""])
 

@@ -40,9 +40,14 @@ def test_what_this_machine_installs_says_nothing_of_what_an_image_does():
 
 
 def test_how_packages_are_reached_is_told_to_a_build():
-    reached = ["global.proxy='http://proxy.example.org:3128'", ":env:.default-timeout='180'"]
+    reached = [
+        "global.proxy='http://proxy.example.org:3128'",
+        "global.trusted-host='\\na.example.org\\nb.example.org'",
+        ":env:.default-timeout='180'",
+    ]
     assert pip_conf(pip_settings(reached)) == (
-        "[global]\nproxy = http://proxy.example.org:3128\ndefault-timeout = 180\n"
+        "[global]\nproxy = http://proxy.example.org:3128\n"
+        "trusted-host = a.example.org b.example.org\ndefault-timeout = 180\n"
     )
 
 
