@@ -74,7 +74,7 @@ class _DriveState:
     watches: bool = False
     """This engine is the one that looks at the server of this lease."""
     status: str | None = None
-    """The status of the lease when it was last observed."""
+    """The status of the lease when it was last observed; None if it could not be read yet."""
 
 
 class _WatchedElsewhereError(Exception):
@@ -147,10 +147,14 @@ class LeaseDriver:
         except _WatchedElsewhereError as error:
             LOG.debug("lease %s is left to %s", lease_id, error)
             state.refused, requeue_after = True, error.after
+        except exceptions.NotFound:
+            if state.status is None:  # it is the lease that was not found
+                self.callers.forget(lease_id)
+            raise
         finally:
             if state.told and state.refused:
                 self._still_told.add(lease_id)
-            if state.status not in (Status.QUEUED, Status.CLAIMED):
+            if state.status not in (None, Status.QUEUED, Status.CLAIMED):
                 self.callers.forget(lease_id)
                 self._end_ownership(lease_id, state, waits=requeue_after is not None)
         return requeue_after
@@ -257,11 +261,11 @@ class LeaseDriver:
         gpu_hosts, bindings = GpuHostsState(), None
         with self._database.read() as session:
             lease = leases.get(session.connection(), lease_id)
+            state.status = lease.status
             if lease.claimed_at is not None:
                 gpu_hosts = self.gpu_hosts.observe(session, lease)
                 if not lease.has_server:
                     bindings = _bindings_on(session, lease.bound_host, state)
-        state.status = lease.status
         if lease.claimed_at is None:  # it is or was in the queue, and never had anything
             return lease, self._observe_waiting(lease)
         if lease.has_server:

@@ -11,6 +11,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from oslo_db import exception as db_exception
 
 from gsaas import exceptions
 from gsaas.cloud.base import ServerStatus
@@ -177,6 +178,25 @@ def test_an_engine_that_was_told_of_the_caller_makes_the_server_and_forgets_the_
     engine.drive(lease_id)
     world_with_tokens.check_active(lease_id)
     assert engine.callers.get(lease_id, "u", "p") is None
+
+
+@pytest.mark.parametrize("what", ["leases.get", "hosts.monitor_reports"])
+def test_the_caller_is_not_forgotten_because_the_database_failed(
+    world_with_tokens, monkeypatch, what
+):
+    lease_id = world_with_tokens.launch()
+    engine = world_with_tokens.engine()
+    engine.callers.keep(lease_id, CALLER)
+
+    def fail(*_: object) -> None:
+        raise db_exception.DBConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"gsaas.db.{what}", fail)
+        with pytest.raises(db_exception.DBConnectionError):
+            engine.drive(lease_id)
+    engine.drive(lease_id)
+    world_with_tokens.check_active(lease_id)
 
 
 def test_only_the_token_of_its_own_caller_makes_the_server_of_a_lease(world_with_tokens):
