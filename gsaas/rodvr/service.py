@@ -164,14 +164,17 @@ class EndpointService:
         while not self._stopping.is_set():
             try:
                 desired = self._engine.endpoint_started(self.host)
-                if not self._stopping.is_set():
-                    self._serials.replace(desired.serial)
-                    self._endpoint.replace(desired.bindings)
-                return
-            except rpc.BusError as error:
+            except (rpc.BusError, ValueError, TypeError, KeyError) as error:
                 LOG.warning(
                     "the endpoint of %s has no bindings from the engine yet: %s", self.host, error
                 )
-            except Exception:  # the thread must survive, as above
-                LOG.exception("the endpoint of %s cannot be as the engine says", self.host)
-            self._stopping.wait(back_off.next_pause())
+                self._stopping.wait(back_off.next_pause())
+                continue
+            if self._stopping.is_set():
+                return
+            self._serials.replace(desired.serial)
+            try:
+                self._endpoint.replace(desired.bindings)
+            except Exception:  # calls must be served: the engine makes one for each binding that reports do not show
+                LOG.exception("the endpoint of %s could not take over its bindings", self.host)
+            return

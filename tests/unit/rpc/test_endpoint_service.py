@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -271,22 +271,37 @@ def test_a_report_that_no_engine_took_is_repeated_soon(wired, monkeypatch):
     assert turns == [False], "after an attempt the interval of all hosts is left to chance"
 
 
-@pytest.mark.parametrize("method", ["replace", "report"])
-def test_an_endpoint_goes_on_after_a_defect(wired, monkeypatch, method):
+def test_an_endpoint_whose_report_fails_of_a_defect_reports_later(wired, monkeypatch):
     monkeypatch.setattr(pace, "FIRST_PAUSE", 0.01)
-    works = getattr(MemoryEndpoint, method)
-    failures = iter(range(3))
-
-    def fail(endpoint: MemoryEndpoint, *arguments: object, **more: object) -> object:
-        if next(failures, None) is not None:
-            raise OSError("the kernel would not")
-        return works(endpoint, *arguments, **more)
-
-    monkeypatch.setattr(MemoryEndpoint, method, fail)
+    failures = fail_first(monkeypatch, "report", times=3)
     wired.start()
     until(lambda: wired.engine.reports, "a report in spite of the defect")
     assert list(wired.engine.reports[0]) == ["known"]
     assert next(failures, None) is None
+
+
+def test_an_endpoint_that_cannot_take_over_its_bindings_serves_calls_and_reports(
+    wired, monkeypatch
+):
+    fail_first(monkeypatch, "replace", times=1)
+    wired.start()
+    until(lambda: wired.engine.reports == [{}], "a report without bindings")
+    answer = wired.client.apply(HOST, binding("known"), STARTED + 1)
+    assert answer["bindings"]["known"]["installed"] is True
+
+
+def fail_first(monkeypatch: pytest.MonkeyPatch, method: str, times: int) -> Iterator[int]:
+    """Have a method of `MemoryEndpoint` fail so many *times*; return an iterator of the failures left."""
+    works = getattr(MemoryEndpoint, method)
+    failures = iter(range(times))
+
+    def fail(endpoint: MemoryEndpoint, *arguments: object, **more: object) -> object:
+        if next(failures, None) is not None:
+            raise AttributeError("a defect")
+        return works(endpoint, *arguments, **more)
+
+    monkeypatch.setattr(MemoryEndpoint, method, fail)
+    return failures
 
 
 def test_a_report_that_fails_never_waits_longer_than_the_interval(bus, running, monkeypatch):
