@@ -3,7 +3,8 @@
 
 Returns of several threads are written as groups (`gsaas.gpgpums.group_commit`). A group leaves out leases whose rows,
 or whose GPUs' rows, others have locked, so that nobody waits for the locks of another one's lease. A lease that was
-left out is tried again with the next groups, and after `TOGETHER` attempts alone, as is one in a reservation.
+left out is returned alone, as is one in a reservation; but if only a GPU of it was locked, it is tried with the next
+groups before.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Announce = Callable[[str, str, str | None, Mapping[str, float] | None], None]
 
 
 TOGETHER = 3
-"""Attempts at a return with others: what has locked its rows is mostly a claim, which is soon written."""
+"""Attempts at a return with others while a GPU of it is locked: mostly by a claim, which is soon written."""
 
 
 class _Ending(NamedTuple):
@@ -60,7 +61,11 @@ class _Call(NamedTuple):
     """Returns what is to become of the locked lease, None for nothing. It writes nothing; what it raises is raised to
     the thread."""
     again: bool = False
-    """Whether a group has left it out: the next one does not wait for its rows, either, even if it is nobody else's."""
+    """Whether a group has left it out: the next one does not wait for its GPUs, either, even if it is nobody else's."""
+
+
+class _GpuLockedError(OvertakenError):
+    """The lease could be returned, but for a GPU of it that another transaction has locked."""
 
 
 class _Written(NamedTuple):
@@ -135,11 +140,21 @@ class Returns:
             return False
 
     def _end(self, call: _Call) -> _Written:
+        together = (
+            max(1, min(TOGETHER, self._attempts - 1)) if self._database.can_skip_locked else 0
+        )
+        again = False
 
         def write(attempt: int) -> _Written:
-            if self._database.can_skip_locked and attempt < TOGETHER:
+            nonlocal again
+            if attempt >= together or not (again or attempt == 0):
+                return self._group.alone(call)
+            again = False
+            try:
                 return self._group.together(call._replace(again=attempt > 0))
-            return self._group.alone(call)
+            except _GpuLockedError:
+                again = True
+                raise
 
         return retry(self._attempts, write)
 
@@ -170,9 +185,10 @@ class Returns:
 
     def _lock(
         self, connection: Connection, calls: Sequence[_Call]
-    ) -> tuple[dict[str, Lease], dict[str, int] | None]:
+    ) -> tuple[dict[str, Lease | _GpuLockedError], dict[str, int] | None]:
         """Lock the leases of *calls* and return them by id; of a group, those that can be returned together.
 
+        Instead of one that could but for a locked GPU, the error of its caller is returned.
         The GPUs of a group are locked, too, and their generations are returned by UUID; None for a single lease, whose
         rows are waited for.
         """
@@ -185,8 +201,9 @@ class Returns:
         gpus = claim_rows.lock_free(connection, wanted)
         return {
             lease.id: lease
-            for lease in found
             if all(claim.gpu_uuid in gpus for claim in lease.claims)
+            else _GpuLockedError()
+            for lease in found
         }, gpus
 
     def _return_claims(
@@ -214,11 +231,13 @@ class Returns:
 
 
 def _decide(
-    connection: Connection, call: _Call, before: Lease | None
+    connection: Connection, call: _Call, before: Lease | _GpuLockedError | None
 ) -> _Ending | Exception | None:
     """Return what is to become of a locked lease, or what is to be raised to its caller."""
     if before is None:
         return OvertakenError()  # it is not written with this group: it is tried again, alone
+    if isinstance(before, _GpuLockedError):
+        return before
     try:
         return call.decide(connection, before)
     except db_exception.DBError:

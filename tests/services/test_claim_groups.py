@@ -21,7 +21,7 @@ from gsaas import exceptions
 from gsaas.db import claims as claim_rows
 from gsaas.db import clock, gpus, leases, models
 from gsaas.db.database import Database
-from gsaas.gpgpums import claim_groups, group_commit, policies, retry
+from gsaas.gpgpums import claim_groups, group_commit, policies, retry, returns
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
 from gsaas.gpgpums.claims import Claims
@@ -687,19 +687,43 @@ def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, c
     assert_all_returned(database, 2)
 
 
-def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_waiting(database, claims):
+def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_waiting(
+    database, claims, monkeypatch
+):
+    monkeypatch.setattr(group_commit, "PATIENCE", 3600)
+    attempts = list[int]()
+    monkeypatch.setattr(retry, "_pause", attempts.append)
     made = [claim(claims, f"lease-{number}", WHOLE) for number in range(4)]
     names = [lease.id for lease in made]
+
+    with ThreadPoolExecutor(2) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            waiting = threads.submit(return_together, database, claims, names[:3])
+            until(lambda: attempts == [*range(returns.TOGETHER)])  # now it waits alone
+            threads.submit(claims.returns.release, names[3]).result(PATIENCE)
+            assert released(database) == {"last", *names[1:]}
+            assert not waiting.done()
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 5)
+
+
+@pytest.mark.parametrize("attempts", [2, 3])
+def test_what_a_group_leaves_out_is_returned_alone_however_few_attempts_there_are(
+    database, attempts
+):
+    report_cloud(database, hosts=2, gpus_each=4)
+    claims = open_claims(database, reserve_for=0, attempts=attempts)
+    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(2)]
 
     with ThreadPoolExecutor(1) as threads:
         with database.writing() as connection:
             claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
-            waiting = threads.submit(return_together, database, claims, names[:3])
-            until(lambda: released(database) == {"last", *names[1:3]})
-            claims.returns.release(names[3])
-            assert not waiting.done()
+            names = [*(lease.id for lease in made), "unknown"]
+            waiting = threads.submit(return_together, database, claims, names)
+            until(lambda: released(database) == {"last", names[1]})
         waiting.result(PATIENCE)
-    assert_all_returned(database, 5)
+    assert_all_returned(database, 3)
 
 
 def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
