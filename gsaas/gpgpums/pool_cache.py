@@ -214,7 +214,7 @@ class PoolCache:
         """
         rows = self._read_changes(connection)
         [first, *_] = rows
-        versions, silent = tuple(first[:3]), (int(first[3]), first[4])
+        versions, silent = tuple(first[:3]), _silence(first)
         self.top_priority, self.default_policy = first[5:_FIRST_GPU_COLUMN]
         outdated = not self._versions or versions[0] != self._versions[0]
         if outdated or len(self._seen) > self._most_writers:
@@ -261,8 +261,7 @@ class PoolCache:
         for row in connection.execute(GPUS):
             gpus[row[0]] = self._gpu(row, withheld)
             seen.see(row[-1])
-        silent = (int(state[3]), state[4])
-        return Snapshot(tuple(state[:3]), silent, withheld, compute_hosts, gpus, seen)
+        return Snapshot(tuple(state[:3]), _silence(state), withheld, compute_hosts, gpus, seen)
 
     def take_over(self, snapshot: Snapshot) -> None:
         """Make this the copy that *snapshot* was read for, after `begin_reading`; newer values stay."""
@@ -392,3 +391,7 @@ class PoolCache:
 
 
 _capability = functools.cache(parse_capability)
+
+
+def _silence(state: Sequence[Any]) -> Silence:
+    return int(state[3]), state[4]

@@ -61,7 +61,7 @@ class _Call(NamedTuple):
     """Returns what is to become of the locked lease, None for nothing. It writes nothing; what it raises is raised to
     the thread."""
     again: bool = False
-    """Whether a group has left it out: the next one does not wait for its GPUs, either, even if it is nobody else's."""
+    """Whether a group has left it out. Then nobody waits for the lock of its GPU in a group of it alone, either."""
 
 
 class _GpuLockedError(OvertakenError):
@@ -140,20 +140,19 @@ class Returns:
             return False
 
     def _end(self, call: _Call) -> _Written:
-        together = (
-            max(1, min(TOGETHER, self._attempts - 1)) if self._database.can_skip_locked else 0
-        )
-        again = False
+        is_grouped = self._database.can_skip_locked
+        # Of two attempts or more, the last one is made alone.
+        last_grouped = min(TOGETHER, self._attempts - 1) - 1
 
         def write(attempt: int) -> _Written:
-            nonlocal again
-            if attempt >= together or not (again or attempt == 0):
+            nonlocal is_grouped
+            if not is_grouped:
                 return self._group.alone(call)
-            again = False
+            is_grouped = False
             try:
                 return self._group.together(call._replace(again=attempt > 0))
             except _GpuLockedError:
-                again = True
+                is_grouped = attempt < last_grouped
                 raise
 
         return retry(self._attempts, write)
@@ -188,9 +187,8 @@ class Returns:
     ) -> tuple[dict[str, Lease | _GpuLockedError], dict[str, int] | None]:
         """Lock the leases of *calls* and return them by id; of a group, those that can be returned together.
 
-        Instead of one that could but for a locked GPU, the error of its caller is returned.
-        The GPUs of a group are locked, too, and their generations are returned by UUID; None for a single lease, whose
-        rows are waited for.
+        For a lease that could be, but for a locked GPU, the error for its caller is returned. The GPUs of a group are
+        locked, too, and their generations are returned by UUID; None for a single lease, whose rows are waited for.
         """
         if len(calls) == 1 and not calls[0].again:
             lease_id = calls[0].lease_id

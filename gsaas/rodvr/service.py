@@ -141,9 +141,7 @@ class EndpointService:
                 answered = True
             except rpc.BusError as error:
                 LOG.warning("the endpoint of %s could not report: %s", self.host, error)
-            except (
-                Exception
-            ):  # the thread must survive: without reports no binding is known to be installed
+            except Exception:  # the thread must survive: nothing else says what is installed
                 LOG.exception("the endpoint of %s could not report", self.host)
             pause = reports.next_pause(self._report_interval, answered=answered)
             reports.news = self._report_due.wait(pause)
@@ -175,6 +173,6 @@ class EndpointService:
             self._serials.replace(desired.serial)
             try:
                 self._endpoint.replace(desired.bindings)
-            except Exception:  # calls must be served: the engine makes one for each binding that reports do not show
+            except Exception:  # calls must be served: the engine makes one for each that is missing
                 LOG.exception("the endpoint of %s could not take over its bindings", self.host)
             return
