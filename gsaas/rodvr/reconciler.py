@@ -96,6 +96,8 @@ class Reconciler:
             if change.operations or not intact:
                 self._execute_all(change, base, attachments, keep, rebuild=not intact)
                 self._executor.load(datapath.read().state)
+            if not intact:
+                datapath.forget_replies()
             self._ports.record_installed(self._executor.state, attachments)
             self._local.record_installed(self._executor.state)
             if connections:

@@ -103,16 +103,33 @@ class Conntrack:
             and entry.client.ip == identity  # kernels before 5.8 do not filter
         ]
         if not self._delete_by_filter(port_cuts):
-            for entry in entries:
-                self._delete(entry)
+            self._delete_all(entries)
         resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
+
+    def forget(self, *networks: ipaddress.IPv4Network) -> None:
+        """Delete all TCP connections from or to an address of *networks*, and reset none at its client."""
+        self._delete_all(
+            entry
+            for entry in self._entries()
+            if any(
+                _is_in(end, network) for end in (entry.client, entry.masked) for network in networks
+            )
+        )
+
+    def forget_replies(self, network: ipaddress.IPv4Network) -> None:
+        """Delete the TCP connections that seem to have been opened to *network*, the identity network.
+
+        Nobody opens such connections. But a reply that arrives while the tables are missing is tracked as the beginning
+        of one, and for five minutes the VM cannot connect from the same port: its packets belong to that.
+        """
+        self._delete_all(entry for entry in self._entries() if _is_in(entry.masked, network))
 
     def connections(self, network: ipaddress.IPv4Network) -> list[Connection]:
         """Return all TCP connections that were opened from *network*, the identity network."""
         return [
             Connection(entry.client.ip, entry.masked, entry.real)
             for entry in self._entries()
-            if ipaddress.IPv4Address(entry.client.ip) in network
+            if _is_in(entry.client, network)
         ]
 
     def count_by_client(self, network: ipaddress.IPv4Network) -> dict[str, int]:
@@ -128,9 +145,7 @@ class Conntrack:
     def connections_to(self, network: ipaddress.IPv4Network) -> list[tuple[Address, Address]]:
         """Return all TCP connections that were opened to *network*, the local prefix, as (masked, real)."""
         return [
-            (entry.masked, entry.real)
-            for entry in self._entries()
-            if ipaddress.IPv4Address(entry.masked.ip) in network
+            (entry.masked, entry.real) for entry in self._entries() if _is_in(entry.masked, network)
         ]
 
     def _cut_local(self, masked: Set[Address]) -> None:
@@ -141,8 +156,7 @@ class Conntrack:
         if not masked:
             return
         entries = [entry for entry in self._entries() if entry.masked in masked]
-        for entry in entries:
-            self._delete(entry)
+        self._delete_all(entries)
         resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
 
     def _delete_by_filter(self, cuts: Iterable[Cut]) -> bool:
@@ -158,6 +172,10 @@ class Conntrack:
                 raise
             self._filtered = False  # this kernel does not support filters; do not ask again
         return self._filtered
+
+    def _delete_all(self, entries: Iterable[_TrackedConnection]) -> None:
+        for entry in list(entries):  # the socket can do nothing else while it reads the table
+            self._delete(entry)
 
     def _delete(self, entry: _TrackedConnection) -> None:
         body = wire.nested(_TUPLE_ORIGINAL, entry.original)
@@ -209,6 +227,10 @@ def _ends(tuple_: bytes) -> tuple[Address, Address]:
         _address(ip[_IP_SOURCE], protocol[_PORT_SOURCE]),
         _address(ip[_IP_DESTINATION], protocol[_PORT_DESTINATION]),
     )
+
+
+def _is_in(address: Address, network: ipaddress.IPv4Network) -> bool:
+    return ipaddress.IPv4Address(address.ip) in network
 
 
 def _address(ip: bytes, port: bytes) -> Address:

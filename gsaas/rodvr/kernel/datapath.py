@@ -218,6 +218,10 @@ class Datapath:
         """
         self._conntrack.cut(cuts, silently=silently)
 
+    def forget_replies(self) -> None:
+        """Have the kernel forget the replies to VMs that it took for new connections while the tables were missing."""
+        self._conntrack.forget_replies(self._identity_network)
+
     def connections(self) -> list[plan.Connection]:
         """Return all tracked connections of VM ports."""
         return self._conntrack.connections(self._identity_network)
@@ -299,12 +303,11 @@ class Datapath:
         self._take_over(tables)  # only their owner may delete them
         if tables:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
-        # After the tables: no new connections are translated any more.
-        identities = {connection.identity for connection in self.connections()}
-        self._conntrack.cut(plan.Cut(identity) for identity in sorted(identities))
-        local = {masked for masked, _ in self.local_connections()}
-        self._conntrack.cut(plan.LocalCut(masked) for masked in sorted(local))
+        # After the tables: no new connections are translated any more. Nothing is reset: without the tables, what
+        # provokes a reset reaches no VM, and would itself be tracked.
+        self._conntrack.forget(self._identity_network, self._local_prefix)
         self._links.remove(self._local_prefix)
+        self.forget_replies()  # to those that were under way
         self._config = self._encoder = None
 
     def _tables(self) -> dict[int, _Table]:

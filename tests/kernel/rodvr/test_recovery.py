@@ -230,8 +230,7 @@ def test_identities_that_run_out_are_a_problem_until_one_is_released(
     endpoint.remove("port-vm1")
     eventually(lambda: endpoint.report().bindings["port-vm3"].installed)
     assert endpoint.report().problems == ()
-    # On a busy machine, what it sends while its address was just another VM's may be lost for longer than it waits.
-    eventually(lambda: lab.reaches("vm3", A) == "g1:8308")
+    assert lab.reaches("vm3", A) == "g1:8308"
 
 
 def test_two_bindings_of_one_tap_are_a_problem_and_the_later_one_has_it(
