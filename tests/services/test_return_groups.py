@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Returns that threads make at once share a transaction, and none of them notices it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import select
+
+from gsaas import exceptions
+from gsaas.db import claims as claim_rows
+from gsaas.db import leases, models
+from gsaas.db.database import Database
+from gsaas.gpgpums import group_commit, retry, returns
+from gsaas.gpgpums.claims import Claims
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.request import Request
+from tests.services import groups
+from tests.services.groups import PATIENCE, WHOLE, claim, commits, return_together, until
+from tests.services.test_claims_race import (
+    assert_all_returned,
+    new_lease,
+    open_claims,
+    report_cloud,
+)
+
+pytestmark = [
+    pytest.mark.services,
+    pytest.mark.parametrize("server", ["mariadb", "postgresql"], indirect=True),
+]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups.patient(monkeypatch)
+
+
+@pytest.fixture
+def claims(database: Database) -> Claims:
+    return groups.open_pool(database)
+
+
+def test_a_lease_whose_row_others_have_locked_keeps_no_other_return_waiting(database, claims):
+    names = [claim(claims, f"lease-{number}", WHOLE).id for number in range(3)]
+
+    with ThreadPoolExecutor(1) as threads:
+        with database.writing() as connection:
+            leases.lock(connection, names[0])
+            waiting = threads.submit(return_together, database, claims, names)
+            until(lambda: released(database) == {"last", *names[1:]})
+            assert not waiting.done()
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 4)
+
+
+def released(database: Database) -> set[str]:
+    with database.read() as session:
+        ended = models.LeaseRow.released_at.is_not(None)
+        return set(session.scalars(select(models.LeaseRow.id).where(ended)))
+
+
+def test_the_queue_is_served_after_a_group_although_its_first_return_was_refused(database, claims):
+    plain = {"remoting": "lupine", "has_server": False}
+    names = [claim(claims, f"lease-{number}", Request(4), **plain).id for number in range(2)]
+    claims.queue.join(new_lease("waiting", Request(4)), Request(4))
+    entered, go = threading.Event(), threading.Event()
+
+    def stop(_: Lease) -> bool:
+        entered.set()
+        return not go.wait(PATIENCE)
+
+    def refuse(_: Lease) -> bool:
+        raise exceptions.LeaseReleased(id="lease-0")
+
+    group = claims.returns._group
+    with ThreadPoolExecutor(3) as threads:
+        threads.submit(claims.returns.terminate, names[0], if_=stop)
+        assert entered.wait(PATIENCE)
+        refused = threads.submit(claims.returns.terminate, names[0], if_=refuse)
+        until(lambda: len(group._waiting) == 1)
+        fine = threads.submit(claims.returns.terminate, names[1])
+        until(lambda: len(group._waiting) == 2)
+        go.set()
+
+    assert isinstance(refused.exception(), exceptions.LeaseReleased)
+    assert fine.result().id == names[1]
+    with database.reading() as connection:
+        assert leases.get(connection, "waiting").claims != ()
+
+
+def test_a_lease_that_is_ended_twice_in_a_group_is_ended_once(database, claims):
+    name, other = (
+        claim(claims, name, WHOLE, remoting="lupine", has_server=False).id
+        for name in ("lease", "other")
+    )
+    entered, go = threading.Event(), threading.Event()
+
+    def stop(_: Lease) -> bool:
+        entered.set()
+        return go.wait(PATIENCE)
+
+    group = claims.returns._group
+    with ThreadPoolExecutor(3) as threads:
+        threads.submit(claims.returns.terminate, other, if_=stop)
+        assert entered.wait(PATIENCE)
+        ended = []
+        for number in range(1, 3):
+            ended.append(threads.submit(claims.returns.terminate, name))
+            until(lambda number=number: len(group._waiting) == number)
+        go.set()
+
+    assert ended[0].result().status == Status.RELEASED
+    assert isinstance(ended[1].exception(), exceptions.IllegalTransition)
+    with database.reading() as connection:
+        events = [one.event for one in leases.events(connection, name)]
+    assert (events.count(Event.RELEASE), events.count(Event.FINISH)) == (1, 1)
+    assert_all_returned(database, 2)
+
+
+def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database, claims):
+    claim(claims, "holder", Request(8), has_server=False, remoting="lupine")
+    names = ["one", "two"]
+    for name in names:
+        waiting = new_lease(name, WHOLE).with_(server_request={"adminPass": "secret"})
+        claims.queue.join(waiting, WHOLE)
+    entered, go = threading.Event(), threading.Event()
+
+    def stop(_: Lease) -> bool:
+        entered.set()
+        return not go.wait(PATIENCE)
+
+    group = claims.returns._group
+    with ThreadPoolExecutor(3) as threads:
+        threads.submit(claims.returns.terminate, "holder", if_=stop)
+        assert entered.wait(PATIENCE)
+        with commits(database) as committed:
+            ended = []
+            for number, name in enumerate(names, start=1):
+                ended.append(threads.submit(claims.returns.terminate, name))
+                until(lambda number=number: len(group._waiting) == number)
+            go.set()
+            assert [one.result(PATIENCE).status for one in ended] == [Status.RELEASED] * 2
+
+    assert len(committed) == 1
+    with database.reading() as connection:
+        assert [leases.get(connection, name).server_request for name in names] == [{}, {}]
+        assert leases.get(connection, "one").released_at is not None
+
+
+def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, claims, monkeypatch):
+    monkeypatch.setattr(group_commit, "PATIENCE", 0.1)
+    stuck, other = (claim(claims, name, WHOLE) for name in ("stuck", "other"))
+
+    with ThreadPoolExecutor(1) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_free(connection, [stuck.claims[0].gpu_uuid])
+            waiting = threads.submit(claims.returns.release, stuck.id)
+            until(lambda: claims.returns._group._leaders == 1)
+            claims.returns.release(other.id)
+            assert released(database) == {other.id}
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 2)
+
+
+def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_waiting(
+    database, claims, monkeypatch
+):
+    monkeypatch.setattr(group_commit, "PATIENCE", 3600)
+    attempts = list[int]()
+    monkeypatch.setattr(retry, "_pause", attempts.append)
+    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(4)]
+    names = [lease.id for lease in made]
+
+    with ThreadPoolExecutor(2) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            waiting = threads.submit(return_together, database, claims, names[:3])
+            until(lambda: attempts == [*range(returns.TOGETHER)])  # now it waits alone
+            threads.submit(claims.returns.release, names[3]).result(PATIENCE)
+            assert released(database) == {"last", *names[1:]}
+            assert not waiting.done()
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 5)
+
+
+@pytest.mark.parametrize("attempts", [2, 3])
+def test_what_a_group_leaves_out_is_returned_alone_however_few_attempts_there_are(
+    database, attempts
+):
+    report_cloud(database, hosts=2, gpus_each=4)
+    claims = open_claims(database, reserve_for=0, attempts=attempts)
+    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(2)]
+
+    with ThreadPoolExecutor(1) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            names = [*(lease.id for lease in made), "unknown"]
+            waiting = threads.submit(return_together, database, claims, names)
+            until(lambda: released(database) == {"last", names[1]})
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 3)
+
+
+def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
+    database, claims, monkeypatch
+):
+    made = [claim(claims, f"lease-{number}", WHOLE) for number in range(3)]
+    names = [lease.id for lease in made]
+    claim(claims, "before", WHOLE, remoting="lupine", has_server=False)
+    left_out, go = threading.Event(), threading.Event()
+
+    def pause(_: int) -> None:
+        left_out.set()
+        assert go.wait(PATIENCE)
+
+    monkeypatch.setattr(retry, "_pause", pause)
+    group = claims.returns._group
+    with ThreadPoolExecutor(3) as threads:
+        with database.writing() as connection:
+            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            returned = threads.submit(return_together, database, claims, names[:2])
+            assert left_out.wait(PATIENCE)
+
+        def decide(_: Lease) -> bool:
+            threads.submit(claims.returns.release, names[2])
+            go.set()
+            until(lambda: len(group._waiting) == 2)
+            return True
+
+        with commits(database) as committed:
+            claims.returns.terminate("before", if_=decide)
+            returned.result(PATIENCE)
+    assert len(committed) == 2  # that of the one before, and that of names[0] with names[2]
+    assert_all_returned(database, 5)
