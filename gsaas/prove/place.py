@@ -215,7 +215,6 @@ class Units(Place):
 
     def start(self, daemon: Daemon, words: Sequence[str] | None) -> Job:
         from gsaas.gpu_host.daemons import devices
-        from gsaas.gpu_host.daemons.systemd import SystemdRefused
 
         command = self._command(daemon, words, PYTHON)
         nodes = None
@@ -229,11 +228,28 @@ class Units(Place):
         name = unit_name(daemon)
         wanted = unit_properties(daemon, command, nodes, self._confinement)
         folder = unit.temporary_files(daemon, self._confinement)
+        if not _wait(lambda: self._started(name, wanted, folder), GRACE):
+            raise Unusable(
+                f"systemd still has {folder[0]}, of another program at port {daemon.port}"
+            )
+        return _Unit(self, name)
+
+    def _started(
+        self,
+        name: str,
+        wanted: list[unit.Property],
+        folder: tuple[str, list[unit.Property]],
+    ) -> bool:
+        """Have systemd start a unit; return False while it has the folder of the one before at this port."""
+        from gsaas.gpu_host.daemons.systemd import UNIT_EXISTS, SystemdRefused
+
         try:
             self.systemd.start_transient(name, wanted, [folder])
         except SystemdRefused as refusal:
+            if refusal.error == UNIT_EXISTS:
+                return False
             raise Unusable(f"systemd refuses it: {refusal}") from None
-        return _Unit(self, name)
+        return True
 
 
 def unit_name(daemon: Daemon) -> str:

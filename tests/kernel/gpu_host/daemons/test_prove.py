@@ -72,6 +72,23 @@ def test_a_daemon_answers_and_is_killed_with_all_that_it_started(units, host):
     assert host.processes() == set()
 
 
+def test_programs_at_one_port_follow_each_other_at_once(units, host):
+    daemon = units.daemon(driver.FIRST, free_port(), None)
+    for _ in range(5):
+        ran = units.start(daemon, ["look"]).result()
+        assert ran.result is not None, ran.problem
+
+
+def test_two_programs_cannot_run_at_one_port(units, host, monkeypatch):
+    monkeypatch.setattr(place, "GRACE", 0.5)
+    daemon = units.daemon(driver.FIRST, free_port(), None)
+    job = units.start(daemon, None)
+    with pytest.raises(place.Unusable, match=f"of another program at port {daemon.port}"):
+        units.start(daemon, ["look"])
+    assert job.lives()
+    job.kill()
+
+
 def test_a_limit_that_would_have_no_effect_starts_nothing(units, host):
     (host.folder / driver.NAME).unlink()
     with pytest.raises(Unusable, match="would have no effect"):
