@@ -97,7 +97,7 @@ def _clean(endpoint: Endpoint) -> None:
         endpoint.teardown()
     except OSError as error:
         raise service.Unstartable(
-            f"the kernel refuses to remove the tables ({error.strerror}): stop gsaas-rodvr first"
+            f"the kernel refuses to remove everything ({error}): stop gsaas-rodvr, if it runs, and try again"
         ) from error
 
 

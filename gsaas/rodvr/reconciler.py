@@ -58,6 +58,8 @@ class Reconciler:
         self._audit_interval = audit_interval
         self.audit_at = 0.0
         """When the next audit is due, as `time.monotonic` counts."""
+        self._strays_possible = True
+        """The tables were missing, maybe before this process, and strays have not been forgotten since."""
 
     # -- everything ---------------------------------------------------------------------------------
 
@@ -89,6 +91,7 @@ class Reconciler:
             found = datapath.read()
             self._executor.load(found.state)
             intact = matching and found.intact
+            self._strays_possible |= not intact
             attachments, keep = self._ports.plan_all(found.state, datapath.index)
             base = found.state if intact else plan.DatapathState()
             change = plan.reconcile(base, attachments, keep=keep)
@@ -96,8 +99,6 @@ class Reconciler:
             if change.operations or not intact:
                 self._execute_all(change, base, attachments, keep, rebuild=not intact)
                 self._executor.load(datapath.read().state)
-            if not intact:
-                datapath.forget_replies()
             self._ports.record_installed(self._executor.state, attachments)
             self._local.record_installed(self._executor.state)
             if connections:
@@ -105,6 +106,9 @@ class Reconciler:
             self._executor.cut()
             self._release_identities()
             self._find_obstacles()
+            if self._strays_possible:
+                datapath.forget_strays()
+                self._strays_possible = False
         except OSError as error:
             LOG.warning("the datapath of %s: %s", self._host, error)
             self._problems.add("datapath", f"the datapath is not as it should be: {error}")

@@ -103,26 +103,22 @@ class Conntrack:
             and entry.client.ip == identity  # kernels before 5.8 do not filter
         ]
         if not self._delete_by_filter(port_cuts):
-            self._delete_all(entries)
+            self._delete(entries)
         resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
 
-    def forget(self, *networks: ipaddress.IPv4Network) -> None:
-        """Delete all TCP connections from or to an address of *networks*, and reset none at its client."""
-        self._delete_all(
+    def forget(self, *networks: ipaddress.IPv4Network, translated: bool = True) -> None:
+        """Delete the TCP connections from or to an address of *networks*, and reset none at its client.
+
+        With *translated* False, only those that are as they were opened: no translation leads them elsewhere.
+        """
+        self._delete(
             entry
             for entry in self._entries()
-            if any(
+            if (translated or entry.masked == entry.real)
+            and any(
                 _is_in(end, network) for end in (entry.client, entry.masked) for network in networks
             )
         )
-
-    def forget_replies(self, network: ipaddress.IPv4Network) -> None:
-        """Delete the TCP connections that seem to have been opened to *network*, the identity network.
-
-        Nobody opens such connections. But a reply that arrives while the tables are missing is tracked as the beginning
-        of one, and for five minutes the VM cannot connect from the same port: its packets belong to that.
-        """
-        self._delete_all(entry for entry in self._entries() if _is_in(entry.masked, network))
 
     def connections(self, network: ipaddress.IPv4Network) -> list[Connection]:
         """Return all TCP connections that were opened from *network*, the identity network."""
@@ -156,7 +152,7 @@ class Conntrack:
         if not masked:
             return
         entries = [entry for entry in self._entries() if entry.masked in masked]
-        self._delete_all(entries)
+        self._delete(entries)
         resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
 
     def _delete_by_filter(self, cuts: Iterable[Cut]) -> bool:
@@ -173,20 +169,17 @@ class Conntrack:
             self._filtered = False  # this kernel does not support filters; do not ask again
         return self._filtered
 
-    def _delete_all(self, entries: Iterable[_TrackedConnection]) -> None:
-        for entry in list(entries):  # the socket can do nothing else while it reads the table
-            self._delete(entry)
-
-    def _delete(self, entry: _TrackedConnection) -> None:
-        body = wire.nested(_TUPLE_ORIGINAL, entry.original)
-        if entry.zone is not None:
-            body += wire.attribute(_ZONE, entry.zone)
-        kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_DELETE
-        try:
-            self._netlink.request(Message(kind, socket.AF_INET, body, 0, "cut connection", 1))
-        except NetlinkRefused as refusal:
-            if refusal.errno != errno.ENOENT:  # it ended by itself meanwhile
-                raise
+    def _delete(self, entries: Iterable[_TrackedConnection]) -> None:
+        for entry in entries:
+            body = wire.nested(_TUPLE_ORIGINAL, entry.original)
+            if entry.zone is not None:
+                body += wire.attribute(_ZONE, entry.zone)
+            kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_DELETE
+            try:
+                self._netlink.request(Message(kind, socket.AF_INET, body, 0, "cut connection", 1))
+            except NetlinkRefused as refusal:
+                if refusal.errno != errno.ENOENT:  # it ended by itself meanwhile
+                    raise
 
     def _entries(self, filter_: bytes = b"") -> Iterator[_TrackedConnection]:
         kind = _SUBSYSTEM | nfct.IPCTNL_MSG_CT_GET

@@ -218,9 +218,14 @@ class Datapath:
         """
         self._conntrack.cut(cuts, silently=silently)
 
-    def forget_replies(self) -> None:
-        """Have the kernel forget the replies to VMs that it took for new connections while the tables were missing."""
-        self._conntrack.forget_replies(self._identity_network)
+    def forget_strays(self) -> None:
+        """Have the kernel forget connections that it began to track while the tables were missing.
+
+        Those are a VM's packet that was not translated, and the reply to one, which looks like the beginning of another
+        connection. As long as the kernel tracks such a connection, for minutes or for days, it takes what a client
+        sends from the same port for a part of it, and `guard` or `local-guard` drops that.
+        """
+        self._conntrack.forget(self._identity_network, self._local_prefix, translated=False)
 
     def connections(self) -> list[plan.Connection]:
         """Return all tracked connections of VM ports."""
@@ -303,12 +308,13 @@ class Datapath:
         self._take_over(tables)  # only their owner may delete them
         if tables:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
-        # After the tables: no new connections are translated any more. Nothing is reset: without the tables, what
-        # provokes a reset reaches no VM, and would itself be tracked.
-        self._conntrack.forget(self._identity_network, self._local_prefix)
-        self._links.remove(self._local_prefix)
-        self.forget_replies()  # to those that were under way
         self._config = self._encoder = None
+        try:
+            # After the tables: no new connections are translated any more. Nothing is reset: without the tables, what
+            # provokes a reset reaches no VM, and would itself be tracked.
+            self._conntrack.forget(self._identity_network, self._local_prefix)
+        finally:
+            self._links.remove(self._local_prefix)
 
     def _tables(self) -> dict[int, _Table]:
         """Return the tables of RODVR that exist, by family."""

@@ -123,6 +123,11 @@ class Lab:
     def connections(self, *filters: str) -> list[str]:
         return self.run("cmp", "conntrack", "-L", *filters, check=False).splitlines()
 
+    def track(self, connection: str) -> None:
+        """Have the compute host track a TCP connection that does not exist; options of conntrack say between whom."""
+        words = f"-I -p tcp {connection} --state ESTABLISHED --timeout 300"
+        self.run("cmp", "conntrack", *words.split())
+
     def sysctl(self, place: str, key: str, value: object | None = None) -> str:
         """Read a setting (a path under net/), after writing *value* if one is given."""
         if value is not None:

@@ -182,7 +182,14 @@ def test_nothing_of_it_is_left_after_a_teardown(lab, make_endpoint):
 
     assert routes(lab) == []
     assert "rodvr" not in lab.nft("list tables")
+    assert [line for line in lab.connections() if X.ip in line] == []
     assert talking.rest() != ["survived"]
+
+
+def test_what_was_tracked_while_there_were_no_tables_is_in_no_programs_way(lab, make_endpoint):
+    lab.track(f"-s {X.ip} --sport {PORT} -d {COMPUTE_IP} --dport 40004")
+    make_endpoint().apply(lease(uid=None, x=G1))
+    assert lab.talk("cmp", X, count=0, source_port=40004).line().startswith("g1")
 
 
 def test_an_address_outside_the_local_prefix_is_refused(endpoint):

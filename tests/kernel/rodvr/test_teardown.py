@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from gsaas.rodvr.endpoint import Endpoint
-from tests.kernel.rodvr.lab import USUAL, A, Lab, binding
+from gsaas.rodvr.kernel import Datapath
+from gsaas.rodvr.kernel.conntrack import Conntrack
+from tests.kernel.rodvr.lab import USUAL, A, Lab, binding, eventually
 
 pytestmark = pytest.mark.kernel
 
@@ -117,14 +120,51 @@ def test_no_connection_is_tracked_that_would_be_in_the_way_of_another(
     assert [line for line in lab.connections() if "240.71." in line] == []
 
 
-def test_a_reply_that_was_tracked_while_there_were_no_tables_is_in_no_vms_way(
-    lab: Lab, make_endpoint: Any
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param("-s 169.254.71.1 --sport 8308 -d 240.71.0.1 --dport 40001", id="a reply"),
+        pytest.param("-s 240.71.0.1 --sport 40002 -d 169.254.71.1 --dport 8308", id="a request"),
+    ],
+)
+def test_what_was_tracked_while_there_were_no_tables_is_in_no_vms_way(
+    lab: Lab, make_endpoint: Any, stray: str
 ) -> None:
-    reply = "-p tcp -s 169.254.71.1 --sport 8308 -d 240.71.0.1 --dport 40001 --state ESTABLISHED --timeout 300"
-    lab.run("cmp", "conntrack", "-I", *reply.split())
-    assert lab.connections("-d", "240.71.0.1") != []
-    bind_all(make_endpoint())
-    assert lab.talk("vm1", A, count=0, source_port=40001).line().startswith("g1:8308")
+    lab.track(stray)
+    make_endpoint().apply(binding("vm1", USUAL["vm1"]))
+    port = int(next(word for word in stray.split() if word.startswith("4000")))
+    assert lab.talk("vm1", A, count=0, source_port=port).line().startswith("g1:8308")
+
+
+def test_what_is_in_the_way_is_forgotten_as_soon_as_the_kernel_allows_it(
+    lab: Lab, make_endpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget, refused = Datapath.forget_strays, list[str]()
+
+    def refuse(datapath: Datapath) -> None:
+        if not refused:
+            refused.append("once")
+            raise OSError(errno.EBUSY, "busy")
+        forget(datapath)
+
+    monkeypatch.setattr(Datapath, "forget_strays", refuse)
+    lab.track("-s 169.254.71.1 --sport 8308 -d 240.71.0.1 --dport 40003")
+    endpoint = make_endpoint(retry_interval=0.1)
+    eventually(lambda: lab.connections("-d", "240.71.0.1") == [])
+    eventually(lambda: endpoint.report().problems == ())
+
+
+def test_a_teardown_that_cannot_forget_connections_says_so_and_removes_the_rest(
+    lab: Lab, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(Conntrack, "forget", refuse)
+    with pytest.raises(OSError, match="busy"):
+        endpoint.teardown()
+    assert "rodvr" not in lab.nft("list tables")
+    assert not [link for link in _links(lab) if link["ifname"].startswith("rodvr")]
 
 
 def test_teardown_twice_or_of_nothing_is_no_error(lab: Lab) -> None:
