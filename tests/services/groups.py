@@ -35,12 +35,14 @@ WHOLE = Request(1)
 PART = Request(1, "shared", 100)
 
 
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have nobody lose patience, however busy the machine is."""
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody loses patience, however busy the machine is."""
     monkeypatch.setattr(group_commit, "PATIENCE", PATIENCE)
 
 
-def open_pool(database: Database) -> Claims:
+@pytest.fixture
+def claims(database: Database) -> Claims:
     """Claims that have read the pool of two hosts with four GPUs each, of 1000 MiB."""
     report_cloud(database, hosts=2, gpus_each=4)
     claims = open_claims(database, reserve_for=0)

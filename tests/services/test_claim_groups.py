@@ -24,7 +24,6 @@ from gsaas.limits import base as limits
 from gsaas.objects.lease import Lease
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
-from tests.services import groups
 from tests.services.groups import (
     PART,
     WHOLE,
@@ -37,6 +36,8 @@ from tests.services.groups import (
     stored,
     together,
 )
+from tests.services.groups import claims as claims
+from tests.services.groups import patience as patience
 from tests.services.test_claims_race import Dawdler, assert_all_returned, open_claims, report_cloud
 
 pytestmark = [
@@ -45,16 +46,6 @@ pytestmark = [
 ]
 
 MANY = 6
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups.patient(monkeypatch)
-
-
-@pytest.fixture
-def claims(database: Database) -> Claims:
-    return groups.open_pool(database)
 
 
 def test_claims_made_at_once_are_one_transaction_and_so_are_their_returns(database, claims):

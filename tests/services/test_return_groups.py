@@ -14,12 +14,12 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import leases, models
 from gsaas.db.database import Database
 from gsaas.gpgpums import group_commit, retry, returns
-from gsaas.gpgpums.claims import Claims
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.request import Request
-from tests.services import groups
 from tests.services.groups import PATIENCE, WHOLE, claim, commits, return_together, until
+from tests.services.groups import claims as claims
+from tests.services.groups import patience as patience
 from tests.services.test_claims_race import (
     assert_all_returned,
     new_lease,
@@ -31,16 +31,6 @@ pytestmark = [
     pytest.mark.services,
     pytest.mark.parametrize("server", ["mariadb", "postgresql"], indirect=True),
 ]
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups.patient(monkeypatch)
-
-
-@pytest.fixture
-def claims(database: Database) -> Claims:
-    return groups.open_pool(database)
 
 
 def test_a_lease_whose_row_others_have_locked_keeps_no_other_return_waiting(database, claims):
