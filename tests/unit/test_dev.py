@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -73,21 +75,23 @@ class Workshop:
     def dev(self, *arguments: str, fail: str = "nothing fails") -> int:
         """Run ./dev in the copy; programs fail whose arguments contain *fail*. Return the exit status."""
         self._journal.write_text("")
-        environment = os.environ | {
-            "PATH": f"{self.root}:{os.environ['PATH']}",
-            "PYTHON": str(self.root / "python"),
-            "JOURNAL": str(self._journal),
-            "FAIL": fail,
-        }
         found = subprocess.run(
             [self.root / "dev", *arguments],
-            env=environment,
+            env=self.environment(fail),
             capture_output=True,
             text=True,
             check=False,
         )
         self.said = found.stdout
         return found.returncode
+
+    def environment(self, fail: str = "nothing fails") -> dict[str, str]:
+        return os.environ | {
+            "PATH": f"{self.root}:{os.environ['PATH']}",
+            "PYTHON": str(self.root / "python"),
+            "JOURNAL": str(self._journal),
+            "FAIL": fail,
+        }
 
     def installed(self) -> list[str]:
         """What the last command had pip install from this source tree, e.g. `-e . --group test`."""
@@ -249,26 +253,77 @@ def test_all_tests_run_even_if_some_fail_under_openstacks_constraints(workshop: 
     assert "tests/slurm" not in str(workshop.tested()), "which takes minutes, a group of its own"
 
 
-@pytest.mark.parametrize("failing", ["unit tests/api", "kernel", "services", "images", "openstack"])
+@pytest.mark.parametrize(
+    "failing", ["unit tests/api", "hostile tests/kernel", "services", "images", "openstack"]
+)
 def test_all_tests_run_even_if_some_fail(workshop: Workshop, failing: str) -> None:
     assert workshop.dev("test", fail=f"tests/{failing}") != 0
     assert len(workshop.tested()) == 6
 
 
-def test_the_last_lines_name_each_test_that_failed(workshop: Workshop) -> None:
-    for cache, failed in ((".pytest_cache", "c"), (".pytest_cache/services", "d")):
+PYTEST_THAT_RECORDS = """\
+#!/bin/bash
+all="-o cache_dir=.pytest_cache $*"
+cache=${all##*cache_dir=}
+cache=${cache%% *}
+echo "said of ${cache##*/}"
+mkdir -p "$cache/v/cache"
+printf '{\n  "tests/%s.py::test[x y]": true,\n  "tests/b.py": true\n}' "${cache##*/}" >"$cache/v/cache/lastfailed"
+exit 1
+"""
+
+
+def test_the_last_lines_name_each_test_that_failed_and_none_of_earlier_runs(
+    workshop: Workshop,
+) -> None:
+    workshop.dev("test")
+    (workshop.root / ".venv/bin/pytest").write_text(PYTEST_THAT_RECORDS)
+    for cache in (".pytest_cache", ".pytest_cache/constrained"):
         recorded = workshop.root / cache / "v/cache/lastfailed"
         recorded.parent.mkdir(parents=True)
-        recorded.write_text(
-            json.dumps({f"tests/a.py::{failed}[x y]": True, "tests/b.py": True}, indent=2)
-        )
-    assert workshop.dev("test", fail="tests/openstack") != 0
-    assert workshop.said.splitlines()[-4:] == [
-        "failed: tests/a.py::c[x y]",
-        "failed: tests/b.py",
-        "failed: tests/a.py::d[x y]",
-        "failed: tests/b.py",
+        recorded.write_text(json.dumps({"tests/former.py": True}, indent=2))
+    assert workshop.dev("test") == 1
+    lines = workshop.said.splitlines()
+    caches = [".pytest_cache", "images", "kernel", "services"]
+    tests = [(f"tests/{cache}.py::test[x y]", "tests/b.py") for cache in caches]
+    assert [line for line in lines if line.startswith("failed:")] == [
+        f"failed: {name}" for names in tests for name in names
     ]
+    assert [line.removeprefix("said of ") for line in lines if "said of" in line] == [
+        *(".pytest_cache", "kernel", "services", "images", ".pytest_cache")
+    ]
+
+
+PYTEST_THAT_WAITS = """\
+#!/bin/bash
+[[ "$*" == *cache_dir=* ]] || exit 0
+trap 'sleep 0.2; echo cleaned up; exit 2' INT
+echo "$PPID" >>waiting
+while :; do sleep 0.05; done
+"""
+
+
+def test_an_interrupt_ends_all_tests_that_run_side_by_side_once_they_have_cleaned_up(
+    workshop: Workshop,
+) -> None:
+    workshop.dev("test")
+    (workshop.root / ".venv/bin/pytest").write_text(PYTEST_THAT_WAITS)
+    waiting = workshop.root / "waiting"
+    with subprocess.Popen(
+        [workshop.root / "dev", "test"],
+        env=workshop.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as dev:
+        while not waiting.exists() or waiting.read_text().count("\n") < 3:
+            assert dev.poll() is None
+            time.sleep(0.05)
+        os.killpg(dev.pid, signal.SIGINT)  # as a terminal does
+        output = dev.communicate(timeout=60)[0]
+    assert output.count("cleaned up") == 3
+    assert dev.returncode == 130
 
 
 def test_the_tests_with_the_tools_of_others_are_a_group_of_their_own(workshop: Workshop) -> None:
