@@ -109,7 +109,7 @@ def image(podman, base) -> Callable[[str], str]:
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """Return the name of a network namespace with a loopback interface and one to the GPU network, gpu0."""
-    name = "gsaas-test-images"
+    name = f"images-{os.getpid()}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
         for command in ("link set lo up", "link add gpu0 type bridge", "link set gpu0 up"):

@@ -47,7 +47,7 @@ def ip(words: str) -> None:
 @pytest.fixture(scope="module")
 def network() -> Iterator[tuple[str, str]]:
     """The namespaces of a VM and of a GPU host that answers at a masked address, with a wire between them."""
-    vm, host = (f"gsaas-{name}-{os.getpid()}" for name in ("vm", "gpu"))
+    vm, host = (f"image-{name}-{os.getpid()}" for name in ("vm", "gpu"))
     ip(f"netns add {vm}")
     ip(f"netns add {host}")
     try:

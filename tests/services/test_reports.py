@@ -168,7 +168,7 @@ def test_a_monitor_reports_its_desired_state_and_its_daemons(folder: Path):
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """A network namespace with an interface gpu0."""
-    name = f"gsaas-reports-{os.getpid()}"
+    name = f"reports-{os.getpid()}"
     ip = ("ip", "-n", name)
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
