@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import time
 from typing import Any
 
 from openstack.connection import Connection
@@ -14,6 +15,7 @@ from tests.openstack.bed import hypervisors, settings
 
 POLL = 0.5
 PATIENCE = 300
+PATIENCE_PLACEMENT = 60
 
 
 class Servers:
@@ -79,10 +81,21 @@ class Servers:
         found = []
         for identity in self._booted:
             found += [f"port {port.id}" for port in self._admin.network.ports(device_id=identity)]
-            answer = self._admin.placement.get(f"/allocations/{identity}").json()
-            found += [f"allocation of {identity}"] if answer["allocations"] else []
+            found += [f"allocation of {identity}"] if self._keeps_allocation(identity) else []
         found += [f"guest {name}" for name in sorted(guests() & set(self._booted))]
         return found + [f"link {name}" for name in links() if name[3:] in self._suffixes]
+
+    def _keeps_allocation(self, identity: str) -> bool:
+        """Whether Placement still holds something for a server after a moment.
+
+        Nova says DELETED once the guest and its port are gone, and only then takes the allocation out of Placement.
+        """
+        deadline = time.monotonic() + PATIENCE_PLACEMENT
+        while self._admin.placement.get(f"/allocations/{identity}").json()["allocations"]:
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(POLL)
+        return False
 
 
 def guests() -> set[str]:
