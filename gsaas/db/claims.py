@@ -3,11 +3,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import (
+    BindParameter,
+    Case,
+    Column,
+    Connection,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
 
 from gsaas.db.models import ClaimRow, GpuRow, LeaseRow, change_number, table_of
 from gsaas.db.prepared import Prepared
@@ -34,7 +47,6 @@ _CLAIMED = (
         change_number=bindparam("change"),
     )
 )
-_TAKE = Prepared(_CLAIMED)
 _SWAP = Prepared(
     _CLAIMED.where(
         _GPUS.c.generation == bindparam("known"),
@@ -45,6 +57,38 @@ _SWAP = Prepared(
         _GPUS.c.withdrawn_reason.is_(None),
     )
 )
+
+
+AT_ONCE = 32
+"""GPUs that one statement writes with different values."""
+
+
+@functools.cache
+def _take(number: int) -> Update:
+    """Return the statement that writes as many locked GPUs as claimed: one round trip, instead of one for each."""
+    these: list[BindParameter[str]] = [bindparam(f"this{place}") for place in range(number)]
+
+    def of_each(column: Column[Any], name: str) -> Case[Any]:
+        """Return the value for *column* of whichever GPU it is."""
+        return case(
+            *(
+                (_GPUS.c.uuid == this, bindparam(f"{name}{place}", type_=column.type))
+                for place, this in enumerate(these)
+            )
+        )
+
+    return (
+        update(_GPUS)
+        .where(_GPUS.c.uuid.in_(these))
+        .values(
+            used_mb=of_each(_GPUS.c.used_mb, "used"),
+            leases=_GPUS.c.leases + of_each(_GPUS.c.leases, "added"),
+            given=of_each(_GPUS.c.given, "next"),
+            generation=of_each(_GPUS.c.generation, "next"),
+            exclusive_lease_id=of_each(_GPUS.c.exclusive_lease_id, "holder"),
+            change_number=bindparam("change"),
+        )
+    )
 
 
 def _returned(size: Any, leases: Any, number: Any) -> dict[str, Any]:
@@ -87,11 +131,8 @@ _GIVE_BACK_ALL = (
     .values(_returned(bindparam("size"), bindparam("ended"), bindparam("change")))
 )
 
-_DELETE = Prepared(
-    delete(_CLAIMS).where(
-        _CLAIMS.c.lease_id == bindparam("lease"), _CLAIMS.c.position == bindparam("this")
-    )
-)
+_DELETE = Prepared(delete(_CLAIMS).where(_CLAIMS.c.lease_id == bindparam("this")))
+_DELETE_ALL = delete(_CLAIMS).where(_CLAIMS.c.lease_id.in_(bindparam("these", expanding=True)))
 
 
 def wait_for_claims(connection: Connection) -> None:
@@ -137,19 +178,18 @@ def lock_unchanged(connection: Connection, known: Mapping[str, Gpu]) -> dict[str
 def take(connection: Connection, taken: Sequence[tuple[Gpu, Sequence[str]]]) -> None:
     """Write locked GPUs as they are when leases have claimed them; the leases are stored already, and here by id."""
     number = change_number(connection)
-    rows = [
-        {
-            "this": gpu.uuid,
-            "used": gpu.used_mb,
-            "reserved": gpu.reserved_mb,
-            "added": len(lease_ids),
-            "next": gpu.generation,
-            "holder": lease_ids[-1] if gpu.exclusive else None,
-            "change": number,
-        }
-        for gpu, lease_ids in taken
-    ]
-    _TAKE.run_all(connection, rows)
+    for first in range(0, len(taken), AT_ONCE):
+        some = taken[first : first + AT_ONCE]
+        values: dict[str, Any] = {"change": number}
+        for place, (gpu, lease_ids) in enumerate(some):
+            values |= {
+                f"this{place}": gpu.uuid,
+                f"used{place}": gpu.used_mb,
+                f"added{place}": len(lease_ids),
+                f"next{place}": gpu.generation,
+                f"holder{place}": lease_ids[-1] if gpu.exclusive else None,
+            }
+        connection.execute(_take(len(some)), values)
 
 
 def lock_free(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
@@ -188,8 +228,7 @@ def give_back(
             rows = connection.execute(_LOCK, {"these": list(shares)})
             locked = {row.uuid: row.generation for row in rows}
         unchanged = _give_back_several(connection, gpus, shares, number, locked)
-    # One by one: deleting a range would lock the gaps around it, where others insert.
-    _DELETE.run_all(connection, [{"lease": one.lease_id, "this": one.position} for one in claims])
+    _delete(connection, {claim.lease_id for claim in claims})
     changed = []
     for gpu in unchanged:
         size, ended = shares[gpu.uuid]
@@ -230,6 +269,14 @@ def _give_back_several(
         for uuid in shares
         if (gpu := gpus[uuid]) is not None and gpu.generation == generations.get(uuid)
     ]
+
+
+def _delete(connection: Connection, lease_ids: Collection[str]) -> None:
+    """Delete all claims of these leases."""
+    if len(lease_ids) == 1:
+        _DELETE.run(connection, this=next(iter(lease_ids)))
+    else:
+        connection.execute(_DELETE_ALL, {"these": sorted(lease_ids)})
 
 
 def gpus_on(connection: Connection, host: str) -> list[str]:

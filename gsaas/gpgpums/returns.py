@@ -9,6 +9,7 @@ groups before.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -57,9 +58,9 @@ class _Call(NamedTuple):
     """What a thread wants to become of a lease."""
 
     lease_id: str
-    decide: Callable[[Connection, Lease], _Ending | None]
-    """Returns what is to become of the locked lease, None for nothing. It writes nothing; what it raises is raised to
-    the thread."""
+    decide: Callable[[Connection, Lease, datetime.datetime], _Ending | None]
+    """Returns what is to become at a moment of the locked lease, None for nothing. It writes nothing; what it raises is
+    raised to the thread."""
     again: bool = False
     """Whether a group has left it out. Then nobody waits for the lock of its GPU in a group of it alone, either."""
 
@@ -122,8 +123,8 @@ class Returns:
         `ClaimConflict` as `release` does.
         """
 
-        def decide(connection: Connection, before: Lease) -> _Ending | None:
-            return _terminate(connection, before, detail) if if_(before) else None
+        def decide(connection: Connection, before: Lease, now: datetime.datetime) -> _Ending | None:
+            return _terminate(connection, before, now, detail) if if_(before) else None
 
         lease, may_serve_queue = self._end(_Call(lease_id, decide))
         if lease is not None and lease.status == Status.RELEASED and lease.claimed_at is None:
@@ -164,7 +165,12 @@ class Returns:
         """
         with self._database.writing(async_commit=True) as connection:
             locked, gpus = self._lock(connection, calls)
-            decided = [_decide(connection, call, locked.pop(call.lease_id, None)) for call in calls]
+            now = clock.now(
+                connection
+            )  # the same for all: rows that get the same values share a statement
+            decided = [
+                _decide(connection, call, locked.pop(call.lease_id, None), now) for call in calls
+            ]
             endings = [one for one in decided if isinstance(one, _Ending)]
             returning = [one.before for one in endings if one.returns_claims]
             returned, may_serve_queue = self._return_claims(connection, returning, gpus)
@@ -229,7 +235,10 @@ class Returns:
 
 
 def _decide(
-    connection: Connection, call: _Call, before: Lease | _GpuLockedError | None
+    connection: Connection,
+    call: _Call,
+    before: Lease | _GpuLockedError | None,
+    now: datetime.datetime,
 ) -> _Ending | Exception | None:
     """Return what is to become of a locked lease, or what is to be raised to its caller."""
     if before is None:
@@ -237,27 +246,31 @@ def _decide(
     if isinstance(before, _GpuLockedError):
         return before
     try:
-        return call.decide(connection, before)
+        return call.decide(connection, before, now)
     except db_exception.DBError:
         raise  # the transaction can do nothing more, for any lease
     except Exception as error:  # noqa: BLE001 - it is raised to its caller
         return error
 
 
-def _release(connection: Connection, before: Lease) -> _Ending:
+def _release(_: Connection, before: Lease, now: datetime.datetime) -> _Ending:
     after = before.with_(claims=())
     if before.released_at is not None:
         return _Ending(before, after, [], returns_claims=True)
-    after = after.with_(released_at=clock.now(connection))
-    return _Ending(before, after, ["released_at"], returns_claims=True)
+    return _Ending(before, after.with_(released_at=now), ["released_at"], returns_claims=True)
 
 
-def _terminate(connection: Connection, before: Lease, detail: str | None) -> _Ending:
+def _terminate(
+    connection: Connection, before: Lease, now: datetime.datetime, detail: str | None
+) -> _Ending:
     lease, event = leases.move(connection, before, Event.RELEASE, detail, waiter_seen_at=None)
     happened = [event]
     returns_claims = before.status == Status.QUEUED or before.has_only_claims
     if returns_claims:
-        lease, event = leases.move(connection, lease.with_(claims=()), Event.FINISH)
+        released_at = lease.released_at or now
+        lease, event = leases.move(
+            connection, lease.with_(claims=()), Event.FINISH, released_at=released_at
+        )
         happened.append(event)
     columns = ("waiter_seen_at", *leases.moved_columns(before, lease))
     return _Ending(before, lease, columns, happened, returns_claims=returns_claims)
