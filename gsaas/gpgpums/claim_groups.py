@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -67,7 +68,10 @@ def placed(answer: Placement | Refusal) -> Placement:
 
 
 class ClaimGroups:
-    """Writes claims as groups. *write_alone* writes one that no other thread's claim is there for."""
+    """Writes claims as groups. *write_alone* writes one that no other thread's claim is there for.
+
+    Not while another group of this process has the *turn*.
+    """
 
     def __init__(
         self,
@@ -75,12 +79,13 @@ class ClaimGroups:
         scheduler: GpuScheduler,
         allocator: Allocator,
         write_alone: Callable[[NewClaim], Lease],
+        turn: threading.Lock,
     ) -> None:
         self._database = database
         self._scheduler = scheduler
         self._allocator = allocator
         self._write_alone = write_alone
-        self._group = GroupCommit[NewClaim, Lease](self._write)
+        self._group = GroupCommit[NewClaim, Lease](self._write, turn=turn)
 
     def claim(self, claim: NewClaim) -> Lease:
         """Write *claim*, together with those that wait; return its lease.

@@ -30,6 +30,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Callable, Collection, Mapping
 
 from oslo_config import cfg
@@ -158,13 +159,17 @@ class Claims:
             is_client_waiting=is_client_waiting,
             keep_reserved=lambda: self.reservations.keep(),
         )
-        self._groups = ClaimGroups(database, self.scheduler, self._allocator, self._write_alone)
+        turn = threading.Lock()
+        self._groups = ClaimGroups(
+            database, self.scheduler, self._allocator, self._write_alone, turn
+        )
         self.returns = Returns(
             database,
             self.scheduler,
             attempts=attempts,
             announce=announce,
             advance_queue=self.queue.advance,
+            turn=turn,
         )
         self.reservations = Reservations(
             database,

@@ -10,6 +10,7 @@ groups before.
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -82,7 +83,8 @@ class Returns:
     """Returns claims, tried up to *attempts* times while other transactions are faster.
 
     *advance_queue* is called after the commit of a return that may let a lease in the queue be served; *announce* is
-    called for each lease that has left the queue.
+    called for each lease that has left the queue. No group of returns is written while another group of this process
+    has the *turn*.
     """
 
     def __init__(
@@ -93,13 +95,14 @@ class Returns:
         attempts: int,
         announce: Announce,
         advance_queue: Callable[[], None],
+        turn: threading.Lock,
     ) -> None:
         self._database = database
         self._scheduler = scheduler
         self._attempts = attempts
         self._announce = announce
         self._advance_queue = advance_queue
-        self._group = GroupCommit[_Call, _Written](self._write)
+        self._group = GroupCommit[_Call, _Written](self._write, turn=turn)
 
     def release(self, lease_id: str) -> None:
         """Return all that a lease claims, and record the time. A second call changes nothing.

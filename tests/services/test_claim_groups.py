@@ -120,6 +120,24 @@ def test_leases_of_a_group_with_several_cgpus_on_one_gpu(database, claims):
     assert_all_returned(database, 4)
 
 
+def test_a_group_may_claim_more_gpus_than_one_statement_writes(database, claims, monkeypatch):
+    monkeypatch.setattr(claim_rows, "AT_ONCE", 3)
+
+    made = claim_together(
+        claims,
+        ("whole", WHOLE, "best-fit"),
+        ("two", Request(2), "best-fit"),
+        ("part", PART, "best-fit"),
+        ("other-part", PART, "best-fit"),
+        ("many", Request(3, "shared", 600)),
+        ("last", WHOLE),
+    )
+
+    used = {uuid for one in made for uuid in {claim.gpu_uuid for claim in one.result().claims}}
+    assert len(used) == 8
+    assert_books_are_right(database, claims, held=9)
+
+
 def test_daemons_of_one_group_have_different_ports(database, claims):
     made = claim_together(
         claims, *((f"lease-{number}", PART, "best-fit") for number in range(MANY))

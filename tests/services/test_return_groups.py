@@ -17,7 +17,16 @@ from gsaas.gpgpums import group_commit, retry, returns
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.request import Request
-from tests.services.groups import PATIENCE, WHOLE, claim, commits, return_together, until
+from tests.services.groups import (
+    PART,
+    PATIENCE,
+    WHOLE,
+    assert_books_are_right,
+    claim,
+    commits,
+    return_together,
+    until,
+)
 from tests.services.groups import claims as claims
 from tests.services.groups import patience as patience
 from tests.services.test_claims_race import (
@@ -44,6 +53,31 @@ def test_a_lease_whose_row_others_have_locked_keeps_no_other_return_waiting(data
             assert not waiting.done()
         waiting.result(PATIENCE)
     assert_all_returned(database, 4)
+
+
+def test_returns_wait_for_a_group_of_claims_and_are_one_transaction_at_one_moment(database, claims):
+    names = [claim(claims, f"lease-{number}", PART).id for number in range(3)]
+    group = claims.returns._group
+
+    with ThreadPoolExecutor(4) as threads, commits(database) as committed:
+        with claims.scheduler.lock:
+            claiming = threads.submit(claim, claims, "claiming", PART)
+            until(lambda: claims._groups._group._leaders and not claims._groups._group._waiting)
+            returning = []
+            for number, name in enumerate(names, start=1):
+                returning.append(threads.submit(claims.returns.release, name))
+                until(lambda number=number: len(group._waiting) == number)
+            assert released(database) == set()
+        for one in [claiming, *returning]:
+            one.result(PATIENCE)
+        assert len(committed) == 2  # the claim, and the returns
+
+    with database.read() as session:
+        lease = models.LeaseRow
+        times = session.scalars(select(lease.released_at).where(lease.id.in_(names))).all()
+    assert len(times) == 3
+    assert len(set(times)) == 1
+    assert_books_are_right(database, claims, held=1)
 
 
 def released(database: Database) -> set[str]:
@@ -138,6 +172,19 @@ def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database
     with database.reading() as connection:
         assert [leases.get(connection, name).server_request for name in names] == [{}, {}]
         assert leases.get(connection, "one").released_at is not None
+
+
+def test_a_group_waits_for_no_claims_of_other_leases(database, claims):
+    """Of a table that is so small that the server might as well look at all of it."""
+    names = [claim(claims, f"lease-{number}", PART).id for number in range(4)]
+    between = [claim(claims, f"lease-{number}-and", PART).id for number in (0, 2)]
+    theirs = models.ClaimRow.lease_id.in_(between)
+
+    with ThreadPoolExecutor(1) as threads, database.writing() as connection:
+        connection.execute(select(models.ClaimRow.lease_id).where(theirs).with_for_update())
+        threads.submit(return_together, database, claims, names).result(PATIENCE)
+
+    assert_books_are_right(database, claims, held=2)
 
 
 def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, claims, monkeypatch):

@@ -54,6 +54,14 @@ def group(writer: Writer) -> GroupCommit[int, int]:
 
 
 @pytest.fixture
+def other() -> Writer:
+    """A second writer, which waits for nothing."""
+    other = Writer()
+    other.go.set()
+    return other
+
+
+@pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(2 * MOST) as threads:
         yield threads
@@ -69,6 +77,12 @@ def start(
         started.append(threads.submit(group.together, call))
         until(lambda: len(group._waiting) == len(started) - 1)
     return started
+
+
+def in_turns(*writers: Writer) -> list[GroupCommit[int, int]]:
+    """Return a group for each of *writers*, all with one turn."""
+    turn = threading.Lock()
+    return [GroupCommit(writer, turn=turn) for writer in writers]
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -262,6 +276,51 @@ def test_a_group_that_takes_long_keeps_no_other_waiting(
     assert stuck.result(PATIENCE) == 0
     assert group._leaders == 0
     assert group.together(4) == 16
+
+
+def test_groups_that_share_a_turn_are_written_one_after_the_other(
+    writer: Writer, other: Writer, threads: ThreadPoolExecutor
+):
+    group, second = in_turns(writer, other)
+    started = [threads.submit(group.together, 0)]
+    until(lambda: writer.groups == [[0]])
+    for call in (1, 2, 3):
+        started.append(threads.submit(second.together, call))
+        until(lambda call=call: len(second._waiting) == call)
+    assert other.groups == []
+    writer.go.set()
+
+    assert [one.result(PATIENCE) for one in started] == [0, 1, 4, 9]
+
+    assert other.groups == [[1, 2, 3]]
+
+
+def test_a_group_that_takes_long_keeps_none_waiting_that_shares_its_turn(
+    writer: Writer, other: Writer, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(group_commit, "PATIENCE", 0.01)
+    group, second = in_turns(writer, other)
+    stuck = threads.submit(group.together, 0)
+    until(lambda: writer.groups == [[0]])
+
+    assert [second.together(call) for call in (2, 3)] == [4, 9]
+
+    assert not stuck.done()
+    writer.go.set()
+    assert stuck.result(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("error", [db_exception.DBConnectionError(), SystemExit()])
+def test_a_group_that_fails_ends_its_turn(
+    writer: Writer, other: Writer, threads: ThreadPoolExecutor, error: BaseException
+):
+    group, second = in_turns(writer, other)
+    writer.answer = fail(error)
+    writer.go.set()
+    with pytest.raises(type(error)):
+        threads.submit(group.together, 1).result(PATIENCE)
+
+    assert threads.submit(second.together, 2).result(PATIENCE) == 4
 
 
 def test_a_leader_whose_call_another_has_written_writes_nothing(
