@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ from gsaas.db import limits as limit_rows
 from gsaas.db.database import Database, OvertakenError
 from gsaas.db.models import change_number
 from gsaas.gpgpums.allocation import Allocation, Allocator
-from gsaas.gpgpums.group_commit import GroupCommit
+from gsaas.gpgpums.group_commit import GroupCommit, Turn
 from gsaas.gpgpums.pool_cache import OutdatedPoolError
 from gsaas.gpgpums.queue_scheduler import amounts_of
 from gsaas.gpgpums.scheduler import GpuScheduler
@@ -79,7 +78,7 @@ class ClaimGroups:
         scheduler: GpuScheduler,
         allocator: Allocator,
         write_alone: Callable[[NewClaim], Lease],
-        turn: threading.Lock,
+        turn: Turn,
     ) -> None:
         self._database = database
         self._scheduler = scheduler

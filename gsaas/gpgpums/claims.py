@@ -30,7 +30,6 @@
 from __future__ import annotations
 
 import datetime
-import threading
 from collections.abc import Callable, Collection, Mapping
 
 from oslo_config import cfg
@@ -51,6 +50,7 @@ from gsaas.gpgpums import reservations
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
 from gsaas.gpgpums.claim_groups import ClaimGroups, NewClaim, placed
+from gsaas.gpgpums.group_commit import Turn
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.policy_selection import PolicySelection
 from gsaas.gpgpums.pool_cache import PoolCache
@@ -159,7 +159,7 @@ class Claims:
             is_client_waiting=is_client_waiting,
             keep_reserved=lambda: self.reservations.keep(),
         )
-        turn = threading.Lock()
+        turn = Turn()
         self._groups = ClaimGroups(
             database, self.scheduler, self._allocator, self._write_alone, turn
         )

@@ -44,6 +44,28 @@ PATIENCE = 0.5
 theirs waits for the lock of somebody else."""
 
 
+class Turn:
+    """Has groups of different kinds written one after the other; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since = 0.0
+        """When the last group got the turn, as `time.monotonic` counts."""
+
+    @contextmanager
+    def wait_for(self, until: float) -> Iterator[None]:
+        """Have the turn during the block, or do without it, at *until*, or when another has had it for `PATIENCE`."""
+        left = min(until, self._since + PATIENCE) - time.monotonic()
+        has_turn = self._lock.acquire(timeout=max(0.0, left))
+        if has_turn:
+            self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            if has_turn:
+                self._lock.release()
+
+
 class GroupCommit(Generic[Call, Result]):
     """Has the calls of several threads written by *write*, in groups; safe to share between threads.
 
@@ -59,10 +81,10 @@ class GroupCommit(Generic[Call, Result]):
         write: Callable[[Sequence[Call]], Sequence[Result | Exception]],
         sleep: Callable[[float], None] = time.sleep,
         *,
-        turn: threading.Lock | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self._write = write
-        self._turn = turn or threading.Lock()
+        self._turn = turn or Turn()
         self._sleep = sleep
         self._lock = threading.Lock()
         self._waiting: deque[_Caller[Call]] = deque()
@@ -105,7 +127,7 @@ class GroupCommit(Generic[Call, Result]):
         outcomes: Sequence[object] = ()
         begun = time.monotonic()
         try:
-            with self._in_turn(leader):
+            with self._turn.wait_for(leader.called_at + PATIENCE):
                 if len(self._waiting) < self._last_size:
                     self._sleep(min(self._last_took * PAUSE, MOST_PAUSE))
                 with self._lock:
@@ -125,17 +147,6 @@ class GroupCommit(Generic[Call, Result]):
                 self._pass_on(leader)
             for caller, outcome in zip(group, outcomes, strict=True):
                 caller.outcomes.put(outcome)
-
-    @contextmanager
-    def _in_turn(self, leader: _Caller[Call]) -> Iterator[None]:
-        """Have the turn during the block; without it if the call of *leader* has waited for `PATIENCE` altogether."""
-        left = leader.called_at + PATIENCE - time.monotonic()
-        has_turn = self._turn.acquire(timeout=max(0.0, left))
-        try:
-            yield
-        finally:
-            if has_turn:
-                self._turn.release()
 
     def _let_lead(self, caller: _Caller[Call]) -> None:
         """Have *caller* write the next group. Call it with the lock acquired."""

@@ -10,7 +10,6 @@ groups before.
 from __future__ import annotations
 
 import datetime
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -22,7 +21,7 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import clock, leases, queue, reservations
 from gsaas.db.database import Database, OvertakenError
 from gsaas.db.leases import LeaseEvent
-from gsaas.gpgpums.group_commit import GroupCommit
+from gsaas.gpgpums.group_commit import GroupCommit, Turn
 from gsaas.gpgpums.retry import retry
 from gsaas.gpgpums.scheduler import GpuScheduler
 from gsaas.objects.gpu import Gpu
@@ -95,7 +94,7 @@ class Returns:
         attempts: int,
         announce: Announce,
         advance_queue: Callable[[], None],
-        turn: threading.Lock,
+        turn: Turn,
     ) -> None:
         self._database = database
         self._scheduler = scheduler

@@ -14,7 +14,7 @@ from oslo_db import exception as db_exception
 
 from gsaas.db.database import OvertakenError
 from gsaas.gpgpums import group_commit
-from gsaas.gpgpums.group_commit import MOST, MOST_PAUSE, GroupCommit
+from gsaas.gpgpums.group_commit import MOST, MOST_PAUSE, GroupCommit, Turn
 
 PATIENCE = 30
 MANY = 5
@@ -81,7 +81,7 @@ def start(
 
 def in_turns(*writers: Writer) -> list[GroupCommit[int, int]]:
     """Return a group for each of *writers*, all with one turn."""
-    turn = threading.Lock()
+    turn = Turn()
     return [GroupCommit(writer, turn=turn) for writer in writers]
 
 
@@ -306,6 +306,20 @@ def test_a_group_that_takes_long_keeps_none_waiting_that_shares_its_turn(
     assert [second.together(call) for call in (2, 3)] == [4, 9]
 
     assert not stuck.done()
+    writer.go.set()
+    assert stuck.result(PATIENCE) == 0
+
+
+def test_a_group_that_has_the_turn_for_long_is_waited_for_once(
+    writer: Writer, other: Writer, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    group, second = in_turns(writer, other)
+    stuck = threads.submit(group.together, 0)
+    until(lambda: writer.groups == [[0]])
+    monkeypatch.setattr(group._turn, "_since", group._turn._since - PATIENCE)
+
+    assert second.together(2) == 4  # although its own patience is not lost
+
     writer.go.set()
     assert stuck.result(PATIENCE) == 0
 
