@@ -69,7 +69,7 @@ def placed(answer: Placement | Refusal) -> Placement:
 class ClaimGroups:
     """Writes claims as groups. *write_alone* writes one that no other thread's claim is there for.
 
-    Not while another group of this process has the *turn*.
+    Groups of this process with the same *turn* wait for each other, but not for long.
     """
 
     def __init__(

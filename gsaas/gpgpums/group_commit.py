@@ -54,7 +54,10 @@ class Turn:
 
     @contextmanager
     def wait_for(self, until: float) -> Iterator[None]:
-        """Have the turn during the block, or do without it, at *until*, or when another has had it for `PATIENCE`."""
+        """Have the turn during the block.
+
+        Do without it from *until* on, or when whoever has it now will have had it for `PATIENCE`.
+        """
         left = min(until, self._since + PATIENCE) - time.monotonic()
         has_turn = self._lock.acquire(timeout=max(0.0, left))
         if has_turn:
@@ -72,8 +75,8 @@ class GroupCommit(Generic[Call, Result]):
     *write* gets the calls of a group, and returns for each its result or an exception, which is raised to its caller.
     If it raises `oslo_db.exception.DBConnectionError` itself, that is raised to all of them: whether the group was
     committed is not known. After any other error, each caller gets an `OvertakenError`: it tries again alone, and fails
-    of its own error, if at all. *sleep* waits for a number of seconds. Groups with the same *turn* are not written at
-    the same time.
+    of its own error, if at all. *sleep* waits for a number of seconds. Groups with the same *turn* are written at
+    the same time only if one of them takes longer than `PATIENCE`.
     """
 
     def __init__(

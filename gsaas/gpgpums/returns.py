@@ -82,8 +82,8 @@ class Returns:
     """Returns claims, tried up to *attempts* times while other transactions are faster.
 
     *advance_queue* is called after the commit of a return that may let a lease in the queue be served; *announce* is
-    called for each lease that has left the queue. No group of returns is written while another group of this process
-    has the *turn*.
+    called for each lease that has left the queue. Groups of this process with the same *turn* wait for each other, but
+    not for long.
     """
 
     def __init__(

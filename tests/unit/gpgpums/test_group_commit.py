@@ -334,6 +334,7 @@ def test_a_group_that_fails_ends_its_turn(
     with pytest.raises(type(error)):
         threads.submit(group.together, 1).result(PATIENCE)
 
+    assert not group._turn._lock.locked()
     assert threads.submit(second.together, 2).result(PATIENCE) == 4
 
 
