@@ -167,9 +167,8 @@ class Returns:
         """
         with self._database.writing(async_commit=True) as connection:
             locked, gpus = self._lock(connection, calls)
-            now = clock.now(
-                connection
-            )  # the same for all: rows that get the same values share a statement
+            # The same for all: rows that get the same values share a statement.
+            now = clock.now(connection)
             decided = [
                 _decide(connection, call, locked.pop(call.lease_id, None), now) for call in calls
             ]

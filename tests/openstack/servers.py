@@ -16,6 +16,7 @@ from tests.openstack.bed import hypervisors, settings
 POLL = 0.5
 PATIENCE = 300
 PATIENCE_PLACEMENT = 60
+"""Seconds within which Nova has taken the allocation of a server that is DELETED out of Placement."""
 
 
 class Servers:
