@@ -137,7 +137,9 @@ class ClaimGroups:
             unlocked = group.unlocked()
             if unlocked:
                 group.ports.update(claim_rows.lock_unchanged(connection, unlocked))
-            changed |= unlocked.keys() - group.ports.keys()
+            if overtaken := unlocked.keys() - group.ports.keys():
+                changed |= overtaken
+                self._scheduler.begin_elsewhere()
             places = group.take_back(changed)
             self._scheduler.assume({**group.before, **group.after()}.values())
             if not places:

@@ -357,6 +357,7 @@ class Claims:
                 )
             elif 0 < len(changed) <= NEXT_CANDIDATES:
                 policy = self.scheduler.policy(connection, policy_name)
+                self.scheduler.begin_elsewhere()
                 answer = self.scheduler.propose_another(
                     connection, request, policy, lease.priority, changed
                 )

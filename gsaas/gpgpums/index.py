@@ -13,12 +13,30 @@ import enum
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from sortedcontainers import SortedDict, SortedList
 
-Choose: TypeAlias = Callable[[int], int]
-"""Returns which of a number of equal slots comes first: a number from 0 that is less than its argument."""
+
+class Start:
+    """Where the order of equal slots begins: at a random one of the first *among*, and there again until `move`.
+
+    *randrange* returns a random number from 0 that is less than its argument.
+    """
+
+    def __init__(self, among: int, randrange: Callable[[int], int]) -> None:
+        self.slot: int | None = None
+        """Those from this slot on come first, then those before it; None if it is yet to be chosen."""
+        self._among = among
+        self._randrange = randrange
+
+    def choose(self, number: int) -> int:
+        """Return which of *number* equal slots is to be the first one, as a number from 0."""
+        return self._randrange(min(number, self._among))
+
+    def move(self) -> None:
+        """Begin elsewhere from now on."""
+        self.slot = None
 
 
 class TieBreak(enum.Enum):
@@ -88,18 +106,20 @@ class SlotIndex:
             if node == 2 * self._width:
                 return
 
-    def around(self, at_least: int, choose: Choose) -> Iterator[int]:
-        """Yield the slots that have *at_least* (1 or more), beginning at a chosen one; valid until the next `set`.
+    def around(self, at_least: int, start: Start) -> Iterator[int]:
+        """Yield the slots that have *at_least* (1 or more), beginning at *start*; valid until the next `set`.
 
-        *choose* is asked of all slots from the first one that has enough, whether or not they have.
+        It is chosen among all slots from the first one that has enough, whether or not they have.
         """
         first = next(self.ascending(at_least), self._width)
         if first == self._width:
             return
-        start = first + choose(self._width - first)
-        yield from self.ascending(at_least, start)
+        if start.slot is None:
+            start.slot = first + start.choose(self._width - first)
+        begin = start.slot
+        yield from self.ascending(at_least, begin)
         for slot in self.ascending(at_least, first):
-            if slot >= start:
+            if slot >= begin:
                 return
             yield slot
 
@@ -150,10 +170,10 @@ class AmountIndex:
         else:
             del self._amounts[slot]
 
-    def descending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
+    def descending(self, at_least: int, start: Start | None = None) -> Iterator[int]:
         """Yield the slots with *at_least* (1 or more), most first; valid until the next `set`.
 
-        With *choose*, the chosen one of the slots with equal amounts comes first of them, then those after and before.
+        Those with equal amounts begin at *start*.
         """
         first = 0
         while first < len(self._sorted):
@@ -161,20 +181,24 @@ class AmountIndex:
             if -negative < at_least:
                 return
             end = self._sorted.bisect_right((negative, math.inf))
-            yield from self._equal(first, end, choose)
+            yield from self._equal(first, end, start)
             first = end
 
-    def ascending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
+    def ascending(self, at_least: int, start: Start | None = None) -> Iterator[int]:
         """Yield the slots with *at_least* (1 or more), least first; as `descending`."""
         end = self._sorted.bisect_right((-at_least, math.inf))
         while end:
             first = self._sorted.bisect_left((self._sorted[end - 1][0],))
-            yield from self._equal(first, end, choose)
+            yield from self._equal(first, end, start)
             end = first
 
-    def _equal(self, first: int, end: int, choose: Choose | None) -> Iterator[int]:
-        start = first + choose(end - first) if choose else first
-        slots = chain(self._sorted.islice(start, end), self._sorted.islice(first, start))
+    def _equal(self, first: int, end: int, start: Start | None) -> Iterator[int]:
+        begin = first
+        if start is not None:
+            if start.slot is None:
+                _, start.slot = self._sorted[first + start.choose(end - first)]
+            begin = self._sorted.bisect_left((self._sorted[first][0], start.slot))
+        slots = chain(self._sorted.islice(begin, end), self._sorted.islice(first, begin))
         return (slot for _, slot in slots)
 
 
@@ -210,24 +234,24 @@ class GroupIndex:
             self._key_of[slot] = key
 
     def groups(
-        self, at_least: int, choose: Choose | None = None
+        self, at_least: int, start: Start | None = None
     ) -> Iterator[tuple[Any, Iterator[int]]]:
         """Yield (key, its slots with *at_least*) for each key that has such slots; valid until the next `set`.
 
-        With *choose*, the chosen one of equal slots comes first of them.
+        Equal slots begin at *start*.
         """
         for key, group in self._groups.items():
             if group.largest >= at_least:
-                yield key, self._in_order(group, at_least, choose)
+                yield key, self._in_order(group, at_least, start)
 
     def _in_order(
-        self, group: SlotIndex | AmountIndex, at_least: int, choose: Choose | None
+        self, group: SlotIndex | AmountIndex, at_least: int, start: Start | None
     ) -> Iterator[int]:
         if isinstance(group, SlotIndex):
-            return group.around(at_least, choose) if choose else group.ascending(at_least)
+            return group.around(at_least, start) if start else group.ascending(at_least)
         if self._ties is TieBreak.MOST_FREE:
-            return group.descending(at_least, choose)
-        return group.ascending(at_least, choose)
+            return group.descending(at_least, start)
+        return group.ascending(at_least, start)
 
 
 def _width(slots: int) -> int:

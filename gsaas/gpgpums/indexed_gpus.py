@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from gsaas.gpgpums.index import AmountIndex, Choose, GroupIndex, SlotIndex, TieBreak
+from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, Start, TieBreak
 from gsaas.objects.gpu import Gpu, Kind
 from gsaas.objects.request import Request
 
@@ -47,12 +47,17 @@ class IndexedGpus:
     ) -> None:
         """*compute_hosts* can run VMs; *mix* are the recent requests of the whole cloud.
 
-        Where a policy finds GPUs equal, the order begins at one of the first *subset_size* in pool order; *randrange*
-        chooses it: it returns a number from 0 that is less than its argument.
+        Where a policy finds GPUs equal, the order begins at one of the first *subset_size* in pool order, and there
+        again until `begin_elsewhere`; *randrange* chooses it: it returns a number from 0 that is less than its
+        argument.
         """
         self.mix = mix
         self.subset_size = subset_size
         self._randrange = randrange
+        self.start, self._start_of_hosts = (
+            None if subset_size == 1 else Start(subset_size, randrange) for _ in range(2)
+        )
+        """Where equal GPUs begin, and equal hosts; None: at the first one in pool order."""
         self.reserved_kinds: frozenset[Kind] = frozenset()
         """Kinds whose GPUs no request gets now."""
         self.slots: list[Gpu] = []
@@ -99,13 +104,11 @@ class IndexedGpus:
             self._compute_hosts = hosts
             self._indexes.clear()
 
-    @property
-    def choose(self) -> Choose | None:
-        """Return what chooses the first one of equal GPUs, or hosts; None if that is the first in pool order."""
-        return None if self.subset_size == 1 else self._choose_any
-
-    def _choose_any(self, number: int) -> int:
-        return self._randrange(min(number, self.subset_size))
+    def begin_elsewhere(self) -> None:
+        """Have equal GPUs, and hosts, begin at other ones from now on."""
+        for start in (self.start, self._start_of_hosts):
+            if start is not None:
+                start.move()
 
     def put(self, gpu: Gpu) -> None:
         """Add *gpu*, or replace the known value of it."""
@@ -147,6 +150,7 @@ class IndexedGpus:
         self._hosts = sorted(self._by_host)
         self.memory_by_kind = _memory_by_kind(self.slots)
         self._indexes.clear()
+        self.begin_elsewhere()
         self._is_stale = False
 
     def view(self, request: Request, local: bool) -> RequestView:
@@ -191,7 +195,8 @@ class IndexedGpus:
 
     def hosts_by_leases(self, view: RequestView, at_least: int) -> Iterator[str]:
         """Yield the hosts with a GPU that offers *view* that many MiB, those with fewest leases on their GPUs first."""
-        for _, numbers in self._index(_HostsByLeases, view).index.groups(at_least, self.choose):
+        index = self._index(_HostsByLeases, view).index
+        for _, numbers in index.groups(at_least, self._start_of_hosts):
             for number in numbers:
                 yield self._hosts[number]
 

@@ -172,7 +172,7 @@ class PoolCache:
 
     *heartbeat_timeout* is how long a GPU host's monitor may be silent before its GPUs are withheld, and
     *utilisation_window* how old a reading of a GPU's utilisation may be, in seconds. Of GPUs that a policy finds equal,
-    the order begins at a random one of the first *subset_size*.
+    the order begins at one of the first *subset_size*, as `IndexedGpus` says.
     """
 
     def __init__(

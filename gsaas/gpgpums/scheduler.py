@@ -168,6 +168,10 @@ class GpuScheduler:
             return None
         return placement
 
+    def begin_elsewhere(self) -> None:
+        """Have claims begin at others of equal GPUs: other processes claim these. Call it in `with_pool`."""
+        self._cache.pool.begin_elsewhere()
+
     def propose_within(
         self, reservation: Reservation, request: Request, policy: Policy
     ) -> Placement | Refusal:

@@ -394,22 +394,56 @@ def test_claims_and_releases_of_two_processes_read_everything_once_each(cloud):
     assert (made, read) == (20, 2)
 
 
-def test_claims_of_gpus_that_are_equal_are_spread_where_transactions_overlap(cloud):
-    claims = open_claims(cloud, subset_size=8)
-    chosen = {
-        claims.claim(new_lease(f"lease-{number}", Request(1)), Request(1)).claims[0].gpu_uuid
-        for number in range(8)
-    }
-    assert len(chosen) == 8
+def chosen(claims: Claims) -> str:
+    """Return the GPU that a claim would get."""
+    [share] = claims.check(Request(1)).shares
+    return share.gpu_uuid
 
-    firsts = set()
+
+def test_processes_begin_at_different_ones_of_equal_gpus_where_transactions_overlap(cloud):
+    begun = {chosen(open_claims(cloud, subset_size=8)) for _ in range(20)}
+    assert (len(begun) > 1) == (not cloud.one_writer)
+    assert {chosen(open_claims(cloud, subset_size=2)) for _ in range(10)} <= {"a0", "a1"}
+
+
+def test_a_process_claims_equal_gpus_one_after_the_other_and_begins_at_the_same_one_again(cloud):
+    claims = open_claims(cloud, subset_size=8)
+    in_order = [f"{host}{index}" for host in "ab" for index in range(4)]
+    first = in_order.index(chosen(claims))
+    for turn in range(2):
+        claimed = [
+            claims.claim(new_lease(f"{turn}-{number}", Request(1)), Request(1)).claims[0].gpu_uuid
+            for number in range(8)
+        ]
+        assert claimed == in_order[first:] + in_order[:first]
+        for number in reversed(range(8)):
+            claims.returns.release(f"{turn}-{number}")
+
+
+@SERVERS_WHERE_TRANSACTIONS_OVERLAP
+def test_a_process_that_meets_another_begins_elsewhere(cloud, monkeypatch):
+    mine = open_claims(cloud, subset_size=8)
+    refresh, begun = PoolCache.refresh, [chosen(mine)]
+    overtake = []
+
+    def overtaken(cache: PoolCache, connection: Connection) -> None:
+        refresh(cache, connection)
+        while overtake:
+            with cloud.writing() as other:
+                use(other, overtake.pop(), 1000)
+
+    monkeypatch.setattr(PoolCache, "refresh", overtaken)
     for number in range(20):
-        lease_id = f"again-{number}"
-        for gone in range(8):
-            claims.returns.release(f"lease-{gone}")
-        firsts.add(claims.claim(new_lease(lease_id), PART).claims[0].gpu_uuid)
-        claims.returns.release(lease_id)
-    assert (len(firsts) > 1) == (not cloud.one_writer)
+        overtake.append(begun[-1])
+        claimed = mine.claim(new_lease(f"lease-{number}", Request(1)), Request(1))
+        assert claimed.claims[0].gpu_uuid != begun[-1]
+        mine.returns.release(claimed.id)
+        with cloud.writing() as connection:
+            use(connection, begun[-1], 0)
+        begun.append(chosen(mine))
+        assert chosen(mine) == begun[-1]
+    # Where it began before is free again each time.
+    assert len({*begun}) > 2
 
 
 def test_gpus_that_are_deleted_are_noticed_and_so_are_hosts_and_endpoints(cloud):

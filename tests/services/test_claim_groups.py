@@ -246,6 +246,25 @@ def test_a_claim_of_a_group_whose_gpu_others_took_meanwhile_gets_another_in_the_
     assert_books_are_right(database, claims, held=5)
 
 
+@pytest.mark.parametrize("is_overtaken", [True, False])
+def test_a_group_whose_gpu_others_took_meanwhile_begins_elsewhere_once(
+    database, claims, monkeypatch, is_overtaken
+):
+    rival = open_claims(database)
+    dawdler = Dawdler(lambda: is_overtaken and claim(rival, "quick", Request(2)))
+    monkeypatch.setitem(policies.installed(), dawdler.name, dawdler)
+    moves = []
+    pool = claims.scheduler._cache.pool
+    monkeypatch.setattr(pool, "begin_elsewhere", lambda: moves.append("elsewhere"))
+
+    made = claim_together(
+        claims, *((f"lease-{number}", WHOLE, dawdler.name) for number in range(3))
+    )
+
+    assert [one.exception() for one in made] == [None] * 3
+    assert moves == ["elsewhere"] * is_overtaken
+
+
 class Fixed(Policy):
     """Has some GPUs in mind for each size of a cGPU; the first time it thinks, somebody else acts."""
 

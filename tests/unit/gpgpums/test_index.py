@@ -8,7 +8,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, TieBreak
+from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, Start, TieBreak
 
 AMOUNTS = st.lists(st.integers(0, 5), max_size=9)
 
@@ -85,16 +85,13 @@ def test_slots_come_in_order_of_their_groups_and_within_a_group_as_asked(
     ]
 
 
-def last_of(number: int) -> int:
-    return number - 1
-
-
 def around(slots: list[int], start: int) -> list[int]:
-    return slots[start:] + slots[:start]
+    """Return *slots*, those from *start* on before the others."""
+    return sorted(slots, key=lambda slot: (slot < start, slot))
 
 
 @given(changed(), st.integers(1, 6), st.integers(0, 9))
-def test_of_slots_with_equal_amounts_the_chosen_one_comes_first(
+def test_slots_with_equal_amounts_may_begin_at_any_of_them_and_go_around(
     amounts_and_changes, at_least, chosen
 ):
     amounts, changes = amounts_and_changes
@@ -107,11 +104,16 @@ def test_of_slots_with_equal_amounts_the_chosen_one_comes_first(
         amount: [slot for slot, other in enumerate(amounts) if other == amount]
         for amount in sorted({amount for amount in amounts if amount >= at_least})
     }
-    wanted = [around(slots, chosen % len(slots)) for slots in equal.values()]
-    assert list(order.ascending(at_least, lambda number: chosen % number)) == [*chain(*wanted)]
-    assert list(order.descending(at_least, lambda number: chosen % number)) == [
-        *chain(*reversed(wanted))
-    ]
+    for found, groups in (
+        (order.ascending, [*equal.values()]),
+        (order.descending, [*reversed(equal.values())]),
+    ):
+        start = Start(len(amounts), lambda number: chosen % number)
+        in_order = list(found(at_least, start))
+        # It is chosen among the first ones; the others begin at the same slot, or after it.
+        begin = groups[0][chosen % len(groups[0])] if groups else 0
+        assert in_order == [*chain(*(around(slots, begin) for slots in groups))]
+        assert list(found(at_least, start)) == in_order
 
 
 @given(changed(), st.integers(1, 6), st.integers(0, 9))
@@ -125,26 +127,44 @@ def test_slots_in_order_of_number_may_begin_anywhere_and_go_around(
         amounts[slot] = amount
 
     enough = [slot for slot, amount in enumerate(amounts) if amount >= at_least]
-    begun: list[int] = []
-
-    def choose(number: int) -> int:
-        begun.append(enough[0] + chosen % number)
-        return chosen % number
-
-    found = list(order.around(at_least, choose))
-    assert sorted(found) == enough
-    start = begun[0] if begun else 0
-    assert found == [
-        *(slot for slot in enough if slot >= start),
-        *(slot for slot in enough if slot < start),
-    ]
+    start = Start(len(amounts), lambda number: chosen % number)
+    found = list(order.around(at_least, start))
+    assert found == around(enough, start.slot or 0)
+    assert list(order.around(at_least, start)) == found
 
 
-def test_each_group_begins_at_a_chosen_one_of_its_slots():
+def test_slots_begin_where_they_have_begun_until_that_is_moved():
+    numbers = iter([2, 0])
+    start = Start(3, lambda _: next(numbers))
+    order = AmountIndex([4, 4, 4, 4])
+
+    assert list(order.descending(1, start)) == [2, 3, 0, 1]
+    order.set(2, 1)
+    assert list(order.descending(1, start)) == [3, 0, 1, 2]
+    order.set(2, 4)
+    assert list(order.descending(1, start)) == [2, 3, 0, 1]
+    start.move()
+    assert list(order.descending(1, start)) == [0, 1, 2, 3]
+
+
+def test_slots_begin_at_one_of_the_first_of_those_that_are_equal():
+    asked = []
+    start = Start(3, lambda number: asked.append(number) or 0)
+    for amounts in ([0, 4, 4], [4, 4, 4, 4, 4]):
+        start.move()
+        list(AmountIndex(amounts).descending(1, start))
+    assert asked == [2, 3]
+
+
+def test_each_group_begins_at_the_same_slot():
     by_amount = GroupIndex([4, 4, 2, 4, 4], [0, 1, 0, 0, 1], TieBreak.MOST_FREE)
     by_number = GroupIndex([4, 4, 2, 4, 4], [0, 1, 0, 0, 1], TieBreak.POOL_ORDER)
 
-    assert [list(slots) for _, slots in by_amount.groups(1, last_of)] == [[3, 0, 2], [4, 1]]
-    # The last of all slots has nothing to offer here, so that the first one that has comes after it.
-    assert [list(slots) for _, slots in by_number.groups(1, last_of)] == [[0, 2, 3], [1, 4]]
-    assert [list(slots) for _, slots in by_number.groups(1, lambda _: 1)] == [[2, 3, 0], [4, 1]]
+    def slots(index: GroupIndex, among: int) -> list[list[int]]:
+        start = Start(among, lambda number: number - 1)
+        return [list(slots) for _, slots in index.groups(1, start)]
+
+    assert slots(by_amount, 5) == [[3, 0, 2], [4, 1]]
+    # Slot 4 has nothing to offer in the first group, so that the first one that has comes after it.
+    assert slots(by_number, 5) == [[0, 2, 3], [4, 1]]
+    assert slots(by_number, 2) == [[2, 3, 0], [1, 4]]

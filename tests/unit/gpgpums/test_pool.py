@@ -161,6 +161,70 @@ def test_a_gpu_that_changes_place_changes_its_position_in_the_order():
     assert (pool.on_host("a"), len(pool.on_host("z"))) == ([], 1)
 
 
+def claimed_hosts(pools: list[Pool], number: int, request: Request, policy: Policy) -> list[str]:
+    """Let *pools*, each of which sees what the others claim, claim in turns; return the host of each claim."""
+    hosts = []
+    for generation in range(1, number + 1):
+        pool = pools[generation % len(pools)]
+        [share] = pool.propose(request, policy).shares
+        after = pool[share.gpu_uuid].claim(
+            share.memory_mb, exclusive=request.exclusive, generation=generation
+        )
+        for each in pools:
+            each.put(after)
+        hosts.append(after.host)
+    return hosts
+
+
+@pytest.mark.parametrize("name", ["least-load-fit", "best-fit", "energy", "fewer-jobs-gpu"])
+@pytest.mark.parametrize("request_", [Request(1), Request(1, "shared", 600)])
+def test_processes_that_begin_at_different_gpus_fill_one_host_after_the_other(name, request_):
+    gpus = [gpu(f"{host}{index}") for host in "abcdefghijklmnopqrstuvwxyz" for index in range(8)]
+    starts = iter([8, 95, 158])  # b0, m0 and u0, each counted among those that are still idle
+    pools = [Pool(gpus, subset_size=200, randrange=lambda _: next(starts)) for _ in range(3)]
+
+    hosts = claimed_hosts(pools, 48, request_, policies.load(name))
+
+    assert {*hosts} == {"b", "c", "m", "n", "u", "v"}
+
+
+def test_a_process_claims_again_what_was_returned_where_it_begins():
+    gpus = [gpu(f"{host}{index}") for host in "abc" for index in range(8)]
+    pool = Pool(gpus, subset_size=20, randrange=lambda _: 10)
+    policy = policies.load("least-load-fit")
+    before = pool["b2"]
+    assert claimed_hosts([pool], 20, Request(1), policy)[:6] == ["b"] * 6
+    pool.put(before.with_(generation=99))
+
+    assert chosen(pool.propose(Request(1), policy)) == ["b2"]
+
+
+def test_a_process_begins_elsewhere_when_it_is_told_to_and_when_gpus_are_added():
+    starts = iter([3, 5, 1])
+    pool = Pool(
+        [gpu(f"a{index}") for index in range(8)], subset_size=8, randrange=lambda _: next(starts)
+    )
+    policy = policies.load("best-fit")
+    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["a3"]] * 2
+    pool.begin_elsewhere()
+    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["a5"]] * 2
+    pool.put(gpu("a8"))
+    assert chosen(pool.propose(Request(1), policy)) == ["a1"]
+
+
+def test_hosts_that_are_equal_begin_at_the_same_one_until_it_is_told_to_begin_elsewhere():
+    starts = iter([2, 0])
+    pool = Pool(
+        [gpu("a0"), gpu("b0"), gpu("c0")],
+        subset_size=3,
+        randrange=lambda number: next(starts) if number == 3 else 0,
+    )
+    policy = policies.load("fewer-jobs-node")
+    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["c0"]] * 2
+    pool.begin_elsewhere()
+    assert chosen(pool.propose(Request(1), policy)) == ["a0"]
+
+
 def test_totals_count_everything_and_what_is_offered():
     pool = Pool([gpu("a0", used_mb=10), gpu("b0", withheld=WithheldReason.DISABLED)])
 
