@@ -57,12 +57,13 @@ OPTS: list[cfg.Opt] = [
         default=1024,
         min=1,
         max=10000,
-        help="Where a policy finds several GPUs equal, a process takes one after the other in pool order, beginning at "
-        "a random one of the first ones, at most this number of them. It begins elsewhere once another process has "
-        "claimed GPUs there at the same moment. At 1, all processes begin at the first one: those that claim at the "
-        "same moment choose the same GPU, and all but one of them have to choose again. Policies that find no two "
-        "GPUs equal, such as round-robin and first-fit, are not affected. On SQLite, where claims are made one after "
-        "the other, the first is always chosen.",
+        help="Where a policy finds several GPUs equal, each process begins to look at a random one of the first ones "
+        "in pool order, at most this number of them, and goes on in pool order. It begins there again with each claim, "
+        "until another transaction has changed the GPU that it chose: then at another random one. At 1, all processes "
+        "begin at the first one: those that claim at the same moment choose the same GPU, and all but one of them have "
+        "to choose again. At a small number that happens often, too; a large one costs nothing. Policies that find no "
+        "two GPUs equal, such as round-robin and first-fit, are not affected. On SQLite, where claims are made one "
+        "after the other, the first is always chosen.",
     ),
     cfg.IntOpt(
         "claim_attempts",

@@ -129,6 +129,7 @@ class Allocator:
             lease = leases.write(connection, lease)
         for uuid, gpu in planned.after.items():  # after the lease, which the row of a GPU refers to
             if not claim_rows.swap(connection, planned.before[uuid], gpu, lease.id):
+                self._cache.pool.begin_elsewhere([uuid])
                 raise OvertakenError(uuid)
         leases.insert_claims(connection, lease)
         leases.record_events(connection, lease.id, planned.events)

@@ -19,7 +19,7 @@ class Candidates:
     Every iterator is lazy. It is valid until the pool changes, which is not before the policy has returned.
 
     "Ties in pool order" are the GPUs that a policy finds equal. The pool may begin in their midst and go around
-    (`IndexedGpus.start`), so that processes that choose at the same time do not all choose the same GPU.
+    (`IndexedGpus.subset_size`), so that processes that choose at the same time do not all choose the same GPU.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Candidates:
     def most_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, descending; ties in pool order. In exclusive mode all memory is free."""
         index = self._gpus.by_memory(self._view)
-        return self._pick(index.descending(self._at_least, self._gpus.start))
+        return self._pick(index.descending(self._at_least, self._gpus.choose))
 
     def least_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, ascending; ties in pool order."""
         index = self._gpus.by_memory(self._view)
-        return self._pick(index.ascending(self._at_least, self._gpus.start))
+        return self._pick(index.ascending(self._at_least, self._gpus.choose))
 
     def groups(
         self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER
@@ -74,7 +74,7 @@ class Candidates:
         *key* must be the same function each time: the pool keeps an index for it.
         """
         index = self._gpus.by_key(self._view, key, ties)
-        for value, slots in index.groups(self._at_least, self._gpus.start):
+        for value, slots in index.groups(self._at_least, self._gpus.choose):
             yield value, self._pick(slots)
 
     def by(self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER) -> Iterator[Gpu]:

@@ -112,8 +112,11 @@ class ClaimGroups:
                     new = [one.lease for one in allocations]
                     located = leases.locate(connection, new, group.places())
                     stored = {lease.id: lease for lease in located}
-        except BaseException:
+        except BaseException as error:
             self._scheduler.assume(group.before.values())
+            if isinstance(error, db_exception.DBError):
+                # Perhaps another transaction has changed one of these first: nothing says which.
+                self._scheduler.begin_elsewhere(group.before)
             raise
         self._scheduler.put(group.after().values(), number)
         outcomes = [group.outcomes[place] for place in range(len(claims))]
@@ -137,11 +140,11 @@ class ClaimGroups:
             unlocked = group.unlocked()
             if unlocked:
                 group.ports.update(claim_rows.lock_unchanged(connection, unlocked))
-            if overtaken := unlocked.keys() - group.ports.keys():
-                changed |= overtaken
-                self._scheduler.begin_elsewhere()
+            overtaken = unlocked.keys() - group.ports.keys()
+            changed |= overtaken
             places = group.take_back(changed)
             self._scheduler.assume({**group.before, **group.after()}.values())
+            self._scheduler.begin_elsewhere(overtaken)
             if not places:
                 break
         for place in places:

@@ -33,6 +33,7 @@ import datetime
 from collections.abc import Callable, Collection, Mapping
 
 from oslo_config import cfg
+from oslo_db import exception as db_exception
 from oslo_utils import timeutils
 from sqlalchemy import Connection
 
@@ -48,7 +49,7 @@ from gsaas.db.database import Database, OvertakenError
 from gsaas.db.models import change_number
 from gsaas.gpgpums import reservations
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.allocation import Allocator
+from gsaas.gpgpums.allocation import Allocation, Allocator
 from gsaas.gpgpums.claim_groups import ClaimGroups, NewClaim, placed
 from gsaas.gpgpums.group_commit import Turn
 from gsaas.gpgpums.policies.base import Policy
@@ -342,47 +343,59 @@ class Claims:
 
         *overtaken* says whether an attempt before was overtaken, *changed* are the GPUs by which.
         """
-        lease, request, policy_name, quota, watch = claim
-        with self._database.writing(async_commit=True) as connection:
-            if limits.limited(quota):
-                limit_rows.lock_project(connection, lease.project_id)
-            answer: Placement | Refusal | None = None
-            reservation: Reservation | None = None
-            if lease.reservation_id is not None:
-                reservation = reservation_rows.get(
-                    connection, lease.reservation_id, lease.project_id, lock=True
-                )
-                policy, answer = self._place_within(
-                    connection, reservation, request, policy_name, changed
-                )
-            elif 0 < len(changed) <= NEXT_CANDIDATES:
-                policy = self.scheduler.policy(connection, policy_name)
-                self.scheduler.begin_elsewhere()
-                answer = self.scheduler.propose_another(
-                    connection, request, policy, lease.priority, changed
-                )
-            if answer is None:
-                # Before the pool is read: after the wait, the latest claims are visible.
-                if overtaken:
-                    claim_rows.wait_for_claims(connection)
-                self.scheduler.refresh(connection)
-                self.scheduler.reread(connection, changed)
-                policy = self.scheduler.policy(connection, policy_name)
-                answer = self.scheduler.propose(connection, request, policy, lease.priority)
-            placement = placed(answer)
-            if limits.limited(quota):
-                used = limit_rows.usage(connection, lease.project_id)
-                limits.check(quota, used, amounts_of(placement))
-            if reservation is not None:
-                shares = reservations.taken_by(reservation, placement)
-                reservation_rows.take(connection, reservation, shares, lease.id)
-            planned = self._allocator.plan(connection, lease, request, placement, policy, watch)
-            claimed = self._allocator.write(connection, planned)
-            if not claimed.has_server:
-                claimed = leases.located(connection, claimed)
-            number = change_number(connection)
+        planned: Allocation | None = None
+        try:
+            with self._database.writing(async_commit=True) as connection:
+                planned = self._plan(connection, claim, overtaken, changed)
+                claimed = self._allocator.write(connection, planned)
+                if not claimed.has_server:
+                    claimed = leases.located(connection, claimed)
+                number = change_number(connection)
+        except db_exception.DBError:
+            # Perhaps another transaction has changed one of these first: nothing says which.
+            if planned is not None:
+                self.scheduler.begin_elsewhere(planned.before)
+            raise
         self.scheduler.put(planned.after.values(), number)
         return claimed
+
+    def _plan(
+        self, connection: Connection, claim: NewClaim, overtaken: bool, changed: Collection[str]
+    ) -> Allocation:
+        """Choose GPUs for a claim, and say what it is to get; as `_try`."""
+        lease, request, policy_name, quota, watch = claim
+        if limits.limited(quota):
+            limit_rows.lock_project(connection, lease.project_id)
+        answer: Placement | Refusal | None = None
+        reservation: Reservation | None = None
+        if lease.reservation_id is not None:
+            reservation = reservation_rows.get(
+                connection, lease.reservation_id, lease.project_id, lock=True
+            )
+            policy, answer = self._place_within(
+                connection, reservation, request, policy_name, changed
+            )
+        elif 0 < len(changed) <= NEXT_CANDIDATES:
+            policy = self.scheduler.policy(connection, policy_name)
+            answer = self.scheduler.propose_another(
+                connection, request, policy, lease.priority, changed
+            )
+        if answer is None:
+            # Before the pool is read: after the wait, the latest claims are visible.
+            if overtaken:
+                claim_rows.wait_for_claims(connection)
+            self.scheduler.refresh(connection)
+            self.scheduler.reread(connection, changed)
+            policy = self.scheduler.policy(connection, policy_name)
+            answer = self.scheduler.propose(connection, request, policy, lease.priority)
+        placement = placed(answer)
+        if limits.limited(quota):
+            used = limit_rows.usage(connection, lease.project_id)
+            limits.check(quota, used, amounts_of(placement))
+        if reservation is not None:
+            shares = reservations.taken_by(reservation, placement)
+            reservation_rows.take(connection, reservation, shares, lease.id)
+        return self._allocator.plan(connection, lease, request, placement, policy, watch)
 
     def _place_within(
         self,

@@ -5,6 +5,10 @@ A slot is the position of a GPU in pool order; its amount is the MiB that the GP
 and finding the first slot with enough both cost O(log n), so 16,384 GPUs cost little more than 16. Where slots are
 grouped, for example by the number of leases on their GPUs, a search costs O(log n) plus one look at each group that
 has no slot with enough.
+
+Where slots are equal, a search may be told to begin at a chosen one, those after it next and then those before it. It
+is chosen once: later searches begin at the same slot, or at the next one that is equal then, until `begin_elsewhere`,
+or until a group has no slot left.
 """
 
 from __future__ import annotations
@@ -13,30 +17,15 @@ import enum
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from sortedcontainers import SortedDict, SortedList
 
+Choose: TypeAlias = Callable[[int], int]
+"""Returns which of a number of equal slots comes first: a number from 0 that is less than its argument."""
 
-class Start:
-    """Where the order of equal slots begins: at a random one of the first *among*, and there again until `move`.
-
-    *randrange* returns a random number from 0 that is less than its argument.
-    """
-
-    def __init__(self, among: int, randrange: Callable[[int], int]) -> None:
-        self.slot: int | None = None
-        """Those from this slot on come first, then those before it; None if it is yet to be chosen."""
-        self._among = among
-        self._randrange = randrange
-
-    def choose(self, number: int) -> int:
-        """Return which of *number* equal slots is to be the first one, as a number from 0."""
-        return self._randrange(min(number, self._among))
-
-    def move(self) -> None:
-        """Begin elsewhere from now on."""
-        self.slot = None
+MOST_STARTS = 1000
+"""Amounts for which an index remembers which slot comes first."""
 
 
 class TieBreak(enum.Enum):
@@ -61,7 +50,10 @@ class SlotIndex:
     """
 
     def __init__(self, amounts: Sequence[int]) -> None:
+        self._slots = len(amounts)
         self._width = _width(len(amounts))
+        self._start: int | None = None
+        """The slot at which `around` begins; None if it is yet to be chosen."""
         self._tree: list[int] | _Zeros = [
             *[0] * self._width,
             *amounts,
@@ -74,6 +66,7 @@ class SlotIndex:
     def empty(cls, slots: int) -> SlotIndex:
         """Return an index of this number of *slots*, all with amount 0, that takes memory only for others."""
         index = cls(())
+        index._slots = slots
         index._width = _width(slots)
         index._tree = _Zeros()
         return index
@@ -106,22 +99,26 @@ class SlotIndex:
             if node == 2 * self._width:
                 return
 
-    def around(self, at_least: int, start: Start) -> Iterator[int]:
-        """Yield the slots that have *at_least* (1 or more), beginning at *start*; valid until the next `set`.
+    def around(self, at_least: int, choose: Choose) -> Iterator[int]:
+        """Yield the slots that have *at_least* (1 or more), beginning at a chosen one; valid until the next `set`.
 
-        It is chosen among all slots from the first one that has enough, whether or not they have.
+        *choose* is asked of all slots from the first one that has enough, whether or not they have.
         """
-        first = next(self.ascending(at_least), self._width)
-        if first == self._width:
+        first = next(self.ascending(at_least), None)
+        if first is None:
             return
-        if start.slot is None:
-            start.slot = first + start.choose(self._width - first)
-        begin = start.slot
-        yield from self.ascending(at_least, begin)
+        if self._start is None:
+            self._start = first + choose(self._slots - first)
+        start = self._start
+        yield from self.ascending(at_least, start)
         for slot in self.ascending(at_least, first):
-            if slot >= begin:
+            if slot >= start:
                 return
             yield slot
+
+    def begin_elsewhere(self, _slot: int) -> None:
+        """Have `around` choose anew."""
+        self._start = None
 
     def _first_from(self, node: int, at_least: int) -> int | None:
         """Return the first leaf with enough at or to the right of *node*; None if there is none."""
@@ -144,6 +141,8 @@ class AmountIndex:
 
     def __init__(self, amounts: Sequence[int]) -> None:
         self._amounts = {slot: amount for slot, amount in enumerate(amounts) if amount}
+        self._starts: dict[int, int] = {}
+        """Amount -> the slot at which those that have it begin."""
         # Negative amounts, so that slots with equal amounts are in ascending order when amounts are descending.
         self._sorted = SortedList((-amount, slot) for slot, amount in self._amounts.items())
 
@@ -170,10 +169,14 @@ class AmountIndex:
         else:
             del self._amounts[slot]
 
-    def descending(self, at_least: int, start: Start | None = None) -> Iterator[int]:
+    def begin_elsewhere(self, slot: int) -> None:
+        """Choose anew among the slots that have as much as *slot*."""
+        self._starts.pop(self._amounts.get(slot, 0), None)
+
+    def descending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
         """Yield the slots with *at_least* (1 or more), most first; valid until the next `set`.
 
-        Those with equal amounts begin at *start*.
+        With *choose*, the chosen one of the slots with equal amounts comes first of them, then those after and before.
         """
         first = 0
         while first < len(self._sorted):
@@ -181,24 +184,28 @@ class AmountIndex:
             if -negative < at_least:
                 return
             end = self._sorted.bisect_right((negative, math.inf))
-            yield from self._equal(first, end, start)
+            yield from self._equal(first, end, choose)
             first = end
 
-    def ascending(self, at_least: int, start: Start | None = None) -> Iterator[int]:
+    def ascending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
         """Yield the slots with *at_least* (1 or more), least first; as `descending`."""
         end = self._sorted.bisect_right((-at_least, math.inf))
         while end:
             first = self._sorted.bisect_left((self._sorted[end - 1][0],))
-            yield from self._equal(first, end, start)
+            yield from self._equal(first, end, choose)
             end = first
 
-    def _equal(self, first: int, end: int, start: Start | None) -> Iterator[int]:
-        begin = first
-        if start is not None:
-            if start.slot is None:
-                _, start.slot = self._sorted[first + start.choose(end - first)]
-            begin = self._sorted.bisect_left((self._sorted[first][0], start.slot))
-        slots = chain(self._sorted.islice(begin, end), self._sorted.islice(first, begin))
+    def _equal(self, first: int, end: int, choose: Choose | None) -> Iterator[int]:
+        start = first
+        if choose and end - first > 1:
+            negative = self._sorted[first][0]
+            slot = self._starts.get(-negative)
+            if slot is None:
+                if len(self._starts) == MOST_STARTS:
+                    self._starts.clear()
+                slot = self._starts[-negative] = self._sorted[first + choose(end - first)][1]
+            start = self._sorted.bisect_left((negative, slot))
+        slots = chain(self._sorted.islice(start, end), self._sorted.islice(first, start))
         return (slot for _, slot in slots)
 
 
@@ -234,24 +241,29 @@ class GroupIndex:
             self._key_of[slot] = key
 
     def groups(
-        self, at_least: int, start: Start | None = None
+        self, at_least: int, choose: Choose | None = None
     ) -> Iterator[tuple[Any, Iterator[int]]]:
         """Yield (key, its slots with *at_least*) for each key that has such slots; valid until the next `set`.
 
-        Equal slots begin at *start*.
+        With *choose*, the chosen one of equal slots comes first of them.
         """
         for key, group in self._groups.items():
             if group.largest >= at_least:
-                yield key, self._in_order(group, at_least, start)
+                yield key, self._in_order(group, at_least, choose)
+
+    def begin_elsewhere(self, slot: int) -> None:
+        """Choose anew among the slots that are equal to *slot*."""
+        if slot in self._key_of:
+            self._groups[self._key_of[slot]].begin_elsewhere(slot)
 
     def _in_order(
-        self, group: SlotIndex | AmountIndex, at_least: int, start: Start | None
+        self, group: SlotIndex | AmountIndex, at_least: int, choose: Choose | None
     ) -> Iterator[int]:
         if isinstance(group, SlotIndex):
-            return group.around(at_least, start) if start else group.ascending(at_least)
+            return group.around(at_least, choose) if choose else group.ascending(at_least)
         if self._ties is TieBreak.MOST_FREE:
-            return group.descending(at_least, start)
-        return group.ascending(at_least, start)
+            return group.descending(at_least, choose)
+        return group.ascending(at_least, choose)
 
 
 def _width(slots: int) -> int:

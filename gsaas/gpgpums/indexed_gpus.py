@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, Start, TieBreak
+from gsaas.gpgpums.index import AmountIndex, Choose, GroupIndex, SlotIndex, TieBreak
 from gsaas.objects.gpu import Gpu, Kind
 from gsaas.objects.request import Request
 
@@ -47,17 +47,13 @@ class IndexedGpus:
     ) -> None:
         """*compute_hosts* can run VMs; *mix* are the recent requests of the whole cloud.
 
-        Where a policy finds GPUs equal, the order begins at one of the first *subset_size* in pool order, and there
-        again until `begin_elsewhere`; *randrange* chooses it: it returns a number from 0 that is less than its
-        argument.
+        Where a policy finds GPUs equal, the order begins at one of the first *subset_size* in pool order; *randrange*
+        chooses it: it returns a number from 0 that is less than its argument. The order begins at the same one again
+        until `begin_elsewhere`, or until GPUs are added or removed.
         """
         self.mix = mix
         self.subset_size = subset_size
         self._randrange = randrange
-        self.start, self._start_of_hosts = (
-            None if subset_size == 1 else Start(subset_size, randrange) for _ in range(2)
-        )
-        """Where equal GPUs begin, and equal hosts; None: at the first one in pool order."""
         self.reserved_kinds: frozenset[Kind] = frozenset()
         """Kinds whose GPUs no request gets now."""
         self.slots: list[Gpu] = []
@@ -104,11 +100,21 @@ class IndexedGpus:
             self._compute_hosts = hosts
             self._indexes.clear()
 
-    def begin_elsewhere(self) -> None:
-        """Have equal GPUs, and hosts, begin at other ones from now on."""
-        for start in (self.start, self._start_of_hosts):
-            if start is not None:
-                start.move()
+    @property
+    def choose(self) -> Choose | None:
+        """Return what chooses the first one of equal GPUs, or hosts; None if that is the first in pool order."""
+        return None if self.subset_size == 1 else self._choose_any
+
+    def _choose_any(self, number: int) -> int:
+        return self._randrange(min(number, self.subset_size))
+
+    def begin_elsewhere(self, uuids: Collection[str]) -> None:
+        """Choose anew which one comes first of the GPUs that are equal to one of these."""
+        if self._is_stale:
+            return  # there will be new indexes
+        for gpu in filter(None, map(self.get, uuids)):
+            for index in self._indexes.values():
+                index.begin_elsewhere(self._slot_of[gpu.uuid], gpu)
 
     def put(self, gpu: Gpu) -> None:
         """Add *gpu*, or replace the known value of it."""
@@ -150,7 +156,6 @@ class IndexedGpus:
         self._hosts = sorted(self._by_host)
         self.memory_by_kind = _memory_by_kind(self.slots)
         self._indexes.clear()
-        self.begin_elsewhere()
         self._is_stale = False
 
     def view(self, request: Request, local: bool) -> RequestView:
@@ -195,8 +200,7 @@ class IndexedGpus:
 
     def hosts_by_leases(self, view: RequestView, at_least: int) -> Iterator[str]:
         """Yield the hosts with a GPU that offers *view* that many MiB, those with fewest leases on their GPUs first."""
-        index = self._index(_HostsByLeases, view).index
-        for _, numbers in index.groups(at_least, self._start_of_hosts):
+        for _, numbers in self._index(_HostsByLeases, view).index.groups(at_least, self.choose):
             for number in numbers:
                 yield self._hosts[number]
 
@@ -229,13 +233,21 @@ class IndexedGpus:
 class _Updated(Protocol):
     """An index of the slots of GPUs that can be updated with one GPU that has changed."""
 
+    index: SlotIndex | AmountIndex | GroupIndex
+
     def update(self, gpus: IndexedGpus, slot: int, gpu: Gpu) -> None: ...
+
+    def begin_elsewhere(self, slot: int, gpu: Gpu) -> None:
+        """Choose anew which one comes first of the GPUs that are equal to this one."""
+        self.index.begin_elsewhere(slot)
 
 
 _Index = TypeVar("_Index", bound=_Updated)
 
 
-class _BySlot:
+class _BySlot(_Updated):
+    index: SlotIndex
+
     def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
         self._view = view
         self.index = SlotIndex([gpus.offered_mb(gpu, view) for gpu in gpus.slots])
@@ -244,7 +256,9 @@ class _BySlot:
         self.index.set(slot, gpus.offered_mb(gpu, self._view))
 
 
-class _ByMemory:
+class _ByMemory(_Updated):
+    index: AmountIndex
+
     def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
         self._view = view
         self.index = AmountIndex([gpus.offered_mb(gpu, view) for gpu in gpus.slots])
@@ -253,7 +267,9 @@ class _ByMemory:
         self.index.set(slot, gpus.offered_mb(gpu, self._view))
 
 
-class _ByKey:
+class _ByKey(_Updated):
+    index: GroupIndex
+
     def __init__(self, gpus: IndexedGpus, view: RequestView, key: Key, ties: TieBreak) -> None:
         self._view = view
         self._key = key
@@ -264,8 +280,10 @@ class _ByKey:
         self.index.set(slot, gpus.offered_mb(gpu, self._view), self._key(gpu))
 
 
-class _ByLastClaim:
+class _ByLastClaim(_Updated):
     """GPUs by the generation of their last claim, which grows with time."""
+
+    index: AmountIndex
 
     def __init__(self, gpus: IndexedGpus) -> None:
         self.index = AmountIndex([gpu.given for gpu in gpus.slots])
@@ -274,8 +292,10 @@ class _ByLastClaim:
         self.index.set(slot, gpu.given)
 
 
-class _HostsByLeases:
+class _HostsByLeases(_Updated):
     """Hosts by the number of leases on their GPUs, each with the most that one of its GPUs offers."""
+
+    index: GroupIndex
 
     def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
         self._view = view
@@ -286,6 +306,9 @@ class _HostsByLeases:
 
     def update(self, gpus: IndexedGpus, _slot: int, gpu: Gpu) -> None:
         self.index.set(self._number[gpu.host], *self._load(gpus, gpu.host))
+
+    def begin_elsewhere(self, _slot: int, gpu: Gpu) -> None:
+        self.index.begin_elsewhere(self._number[gpu.host])
 
     def _load(self, gpus: IndexedGpus, host: str) -> tuple[int, int]:
         """Return the most MiB that one GPU of *host* offers, and the number of leases on its GPUs."""

@@ -168,9 +168,12 @@ class GpuScheduler:
             return None
         return placement
 
-    def begin_elsewhere(self) -> None:
-        """Have claims begin at others of equal GPUs: other processes claim these. Call it in `with_pool`."""
-        self._cache.pool.begin_elsewhere()
+    def begin_elsewhere(self, uuids: Collection[str]) -> None:
+        """Have claims begin at others of the GPUs that are equal to these, which another transaction has changed first.
+
+        Call it in `with_pool`, while the pool has them as they were before.
+        """
+        self._cache.pool.begin_elsewhere(uuids)
 
     def propose_within(
         self, reservation: Reservation, request: Request, policy: Policy

@@ -17,7 +17,7 @@ from oslo_utils import timeutils
 from sqlalchemy import Connection, event, func, select, update
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpu_writers, gpus, hosts, models
+from gsaas.db import endpoints, gpu_writers, gpus, hosts, leases, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
@@ -421,7 +421,7 @@ def test_a_process_claims_equal_gpus_one_after_the_other_and_begins_at_the_same_
 
 
 @SERVERS_WHERE_TRANSACTIONS_OVERLAP
-def test_a_process_that_meets_another_begins_elsewhere(cloud, monkeypatch):
+def test_a_process_whose_gpu_another_takes_first_begins_elsewhere(cloud, monkeypatch):
     mine = open_claims(cloud, subset_size=8)
     refresh, begun = PoolCache.refresh, [chosen(mine)]
     overtake = []
@@ -443,6 +443,26 @@ def test_a_process_that_meets_another_begins_elsewhere(cloud, monkeypatch):
         begun.append(chosen(mine))
         assert chosen(mine) == begun[-1]
     # Where it began before is free again each time.
+    assert len({*begun}) > 2
+
+
+@SERVERS_WHERE_TRANSACTIONS_OVERLAP
+def test_a_process_whose_claim_is_not_committed_begins_elsewhere(cloud, monkeypatch):
+    """As in a Galera cluster, where another node has changed the GPU first: nothing says which it was."""
+    claims = open_claims(cloud, subset_size=8, attempts=1)
+    begun = [chosen(claims)]
+    insert_claims = leases.insert_claims
+
+    def refuse(*_: object) -> None:
+        raise DBDeadlock
+
+    for _ in range(20):
+        monkeypatch.setattr(leases, "insert_claims", refuse)
+        with pytest.raises(exceptions.ClaimConflict):
+            claims.claim(new_lease("refused"), PART)
+        monkeypatch.setattr(leases, "insert_claims", insert_claims)
+        begun.append(chosen(claims))
+        assert chosen(claims) == begun[-1]
     assert len({*begun}) > 2
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -246,23 +246,53 @@ def test_a_claim_of_a_group_whose_gpu_others_took_meanwhile_gets_another_in_the_
     assert_books_are_right(database, claims, held=5)
 
 
+@pytest.fixture
+def given_up(claims, monkeypatch) -> list[str]:
+    """The GPUs that claims do not begin at any more, which the pool has as they were before."""
+    found: list[str] = []
+    pool = claims.scheduler._cache.pool
+
+    def begin_elsewhere(uuids: Collection[str]) -> None:
+        assert not any(pool[uuid].used_mb for uuid in uuids)
+        found.extend(uuids)
+
+    monkeypatch.setattr(pool, "begin_elsewhere", begin_elsewhere)
+    return found
+
+
 @pytest.mark.parametrize("is_overtaken", [True, False])
-def test_a_group_whose_gpu_others_took_meanwhile_begins_elsewhere_once(
-    database, claims, monkeypatch, is_overtaken
+def test_a_group_whose_gpu_others_took_meanwhile_begins_elsewhere(
+    database, claims, monkeypatch, given_up, is_overtaken
 ):
     rival = open_claims(database)
     dawdler = Dawdler(lambda: is_overtaken and claim(rival, "quick", Request(2)))
     monkeypatch.setitem(policies.installed(), dawdler.name, dawdler)
-    moves = []
-    pool = claims.scheduler._cache.pool
-    monkeypatch.setattr(pool, "begin_elsewhere", lambda: moves.append("elsewhere"))
 
     made = claim_together(
         claims, *((f"lease-{number}", WHOLE, dawdler.name) for number in range(3))
     )
 
     assert [one.exception() for one in made] == [None] * 3
-    assert moves == ["elsewhere"] * is_overtaken
+    with database.reading() as connection:
+        taken = leases.get(connection, "quick").claims if is_overtaken else ()
+    assert {*given_up} == {one.gpu_uuid for one in taken}
+
+
+def test_a_group_that_is_not_committed_begins_elsewhere(database, claims, monkeypatch, given_up):
+    """As in a Galera cluster, where another node has changed one of its GPUs first: nothing says which."""
+    locate, refused = leases.locate, iter([True])
+
+    def refuse_once(*arguments: Any) -> Any:
+        if next(refused, False):
+            raise db_exception.DBDeadlock
+        return locate(*arguments)
+
+    monkeypatch.setattr(leases, "locate", refuse_once)
+
+    made = claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(2)))
+
+    assert [one.exception() for one in made] == [None] * 2
+    assert {*given_up} == {one.gpu_uuid for lease in made for one in lease.result().claims}
 
 
 class Fixed(Policy):

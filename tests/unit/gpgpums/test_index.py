@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, Start, TieBreak
+from gsaas.gpgpums.index import MOST_STARTS, AmountIndex, GroupIndex, SlotIndex, TieBreak
 
 AMOUNTS = st.lists(st.integers(0, 5), max_size=9)
 
@@ -104,16 +106,12 @@ def test_slots_with_equal_amounts_may_begin_at_any_of_them_and_go_around(
         amount: [slot for slot, other in enumerate(amounts) if other == amount]
         for amount in sorted({amount for amount in amounts if amount >= at_least})
     }
-    for found, groups in (
-        (order.ascending, [*equal.values()]),
-        (order.descending, [*reversed(equal.values())]),
-    ):
-        start = Start(len(amounts), lambda number: chosen % number)
-        in_order = list(found(at_least, start))
-        # It is chosen among the first ones; the others begin at the same slot, or after it.
-        begin = groups[0][chosen % len(groups[0])] if groups else 0
-        assert in_order == [*chain(*(around(slots, begin) for slots in groups))]
-        assert list(found(at_least, start)) == in_order
+    wanted = [around(slots, slots[chosen % len(slots)]) for slots in equal.values()]
+    assert list(order.ascending(at_least, lambda number: chosen % number)) == [*chain(*wanted)]
+    # It is chosen once.
+    assert list(order.descending(at_least, lambda number: -chosen % number)) == [
+        *chain(*reversed(wanted))
+    ]
 
 
 @given(changed(), st.integers(1, 6), st.integers(0, 9))
@@ -127,44 +125,81 @@ def test_slots_in_order_of_number_may_begin_anywhere_and_go_around(
         amounts[slot] = amount
 
     enough = [slot for slot, amount in enumerate(amounts) if amount >= at_least]
-    start = Start(len(amounts), lambda number: chosen % number)
-    found = list(order.around(at_least, start))
-    assert found == around(enough, start.slot or 0)
-    assert list(order.around(at_least, start)) == found
+    asked: list[int] = []
+
+    def choose(number: int) -> int:
+        asked.append(number)
+        return chosen % number
+
+    wanted: list[int] = []
+    if enough:
+        others = len(amounts) - enough[0]
+        wanted = around(enough, enough[0] + chosen % others)
+    assert list(order.around(at_least, choose)) == wanted
+    assert list(order.around(at_least, choose)) == wanted
+    assert asked == ([others] if enough else [])
 
 
-def test_slots_begin_where_they_have_begun_until_that_is_moved():
-    numbers = iter([2, 0])
-    start = Start(3, lambda _: next(numbers))
-    order = AmountIndex([4, 4, 4, 4])
+def test_equal_slots_begin_at_the_same_one_until_they_are_to_begin_elsewhere():
+    chosen = iter([2, 1, 0])
+    order = AmountIndex([4, 4, 4, 4, 2, 2])
 
-    assert list(order.descending(1, start)) == [2, 3, 0, 1]
+    def slots() -> list[int]:
+        return list(order.descending(1, lambda _: next(chosen)))
+
+    assert slots() == [2, 3, 0, 1, 5, 4]
     order.set(2, 1)
-    assert list(order.descending(1, start)) == [3, 0, 1, 2]
+    order.set(4, 0)
+    assert slots() == [3, 0, 1, 5, 2]
     order.set(2, 4)
-    assert list(order.descending(1, start)) == [2, 3, 0, 1]
-    start.move()
-    assert list(order.descending(1, start)) == [0, 1, 2, 3]
+    order.set(4, 2)
+    assert slots() == [2, 3, 0, 1, 5, 4]
+    order.begin_elsewhere(1)
+    assert slots() == [0, 1, 2, 3, 5, 4]
+    with pytest.raises(StopIteration):
+        next(chosen)
 
 
-def test_slots_begin_at_one_of_the_first_of_those_that_are_equal():
-    asked = []
-    start = Start(3, lambda number: asked.append(number) or 0)
-    for amounts in ([0, 4, 4], [4, 4, 4, 4, 4]):
-        start.move()
-        list(AmountIndex(amounts).descending(1, start))
-    assert asked == [2, 3]
+def test_a_slot_that_has_no_equal_says_nothing_of_where_others_begin():
+    order = AmountIndex([4, 2, 2, 2])
+
+    def choose(number: int) -> int:
+        assert number == 3
+        return 1
+
+    assert list(order.descending(1, choose)) == [0, 2, 3, 1]
+    order.begin_elsewhere(0)
+    order.set(0, 2)
+    assert list(order.descending(1, choose)) == [2, 3, 0, 1]
 
 
-def test_each_group_begins_at_the_same_slot():
+def test_an_index_remembers_where_slots_begin_for_no_more_than_some_amounts():
+    order = AmountIndex([0, 0])
+    for amount in range(1, 3 * MOST_STARTS):
+        order.set(0, amount)
+        order.set(1, amount)
+        assert list(order.ascending(1, lambda _: 1)) == [1, 0]
+        assert list(order.ascending(1, lambda _: 0)) == [1, 0]
+        assert len(order._starts) <= MOST_STARTS
+
+
+def test_each_group_begins_at_a_chosen_one_of_its_slots():
     by_amount = GroupIndex([4, 4, 2, 4, 4], [0, 1, 0, 0, 1], TieBreak.MOST_FREE)
     by_number = GroupIndex([4, 4, 2, 4, 4], [0, 1, 0, 0, 1], TieBreak.POOL_ORDER)
 
-    def slots(index: GroupIndex, among: int) -> list[list[int]]:
-        start = Start(among, lambda number: number - 1)
-        return [list(slots) for _, slots in index.groups(1, start)]
+    def slots(index: GroupIndex, choose: Callable[[int], int]) -> list[list[int]]:
+        return [list(slots) for _, slots in index.groups(1, choose)]
 
-    assert slots(by_amount, 5) == [[3, 0, 2], [4, 1]]
-    # Slot 4 has nothing to offer in the first group, so that the first one that has comes after it.
-    assert slots(by_number, 5) == [[0, 2, 3], [4, 1]]
-    assert slots(by_number, 2) == [[2, 3, 0], [1, 4]]
+    def last_of(number: int) -> int:
+        return number - 1
+
+    assert slots(by_amount, last_of) == [[3, 0, 2], [4, 1]]
+    # The last of all slots has nothing to offer in the first group, so that the first one that has comes after it.
+    assert slots(by_number, last_of) == [[0, 2, 3], [4, 1]]
+    for index in (by_amount, by_number):
+        before = slots(index, last_of)
+        index.begin_elsewhere(0)
+        assert slots(index, lambda _: 0) == [
+            [0, 3, 2] if index is by_amount else [0, 2, 3],
+            before[1],
+        ]

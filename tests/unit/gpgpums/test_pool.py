@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,10 +163,15 @@ def test_a_gpu_that_changes_place_changes_its_position_in_the_order():
     assert (pool.on_host("a"), len(pool.on_host("z"))) == ([], 1)
 
 
-def claimed_hosts(pools: list[Pool], number: int, request: Request, policy: Policy) -> list[str]:
-    """Let *pools*, each of which sees what the others claim, claim in turns; return the host of each claim."""
-    hosts = []
-    for generation in range(1, number + 1):
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def claims_of(
+    pools: list[Pool], number: int, request: Request, policy: Policy, first: int = 1
+) -> list[Gpu]:
+    """Let *pools*, each of which sees what the others claim, claim in turns; return the GPU of each claim."""
+    claimed = []
+    for generation in range(first, first + number):
         pool = pools[generation % len(pools)]
         [share] = pool.propose(request, policy).shares
         after = pool[share.gpu_uuid].claim(
@@ -172,20 +179,52 @@ def claimed_hosts(pools: list[Pool], number: int, request: Request, policy: Poli
         )
         for each in pools:
             each.put(after)
-        hosts.append(after.host)
-    return hosts
+        claimed.append(after)
+    return claimed
 
 
 @pytest.mark.parametrize("name", ["least-load-fit", "best-fit", "energy", "fewer-jobs-gpu"])
 @pytest.mark.parametrize("request_", [Request(1), Request(1, "shared", 600)])
 def test_processes_that_begin_at_different_gpus_fill_one_host_after_the_other(name, request_):
-    gpus = [gpu(f"{host}{index}") for host in "abcdefghijklmnopqrstuvwxyz" for index in range(8)]
+    gpus = [gpu(f"{host}{index}") for host in LETTERS for index in range(8)]
     starts = iter([8, 95, 158])  # b0, m0 and u0, each counted among those that are still idle
     pools = [Pool(gpus, subset_size=200, randrange=lambda _: next(starts)) for _ in range(3)]
 
-    hosts = claimed_hosts(pools, 48, request_, policies.load(name))
+    claimed = claims_of(pools, 48, request_, policies.load(name))
 
-    assert {*hosts} == {"b", "c", "m", "n", "u", "v"}
+    assert {gpu.host for gpu in claimed} == {"b", "c", "m", "n", "u", "v"}
+
+
+@pytest.mark.parametrize(("begins_elsewhere", "hosts"), [(False, 127), (True, 237)])
+def test_four_processes_fill_hosts_if_they_do_not_begin_elsewhere_each_time(
+    begins_elsewhere, hosts
+):
+    """The numbers of doc/policies.md."""
+    gpus = [Gpu(f"{n:05}", f"{n // 8:04}", n % 8, 1000) for n in range(8000)]
+    choices = random.Random(7)  # noqa: S311 - the same course in every run
+    pools = [Pool(gpus, subset_size=1024, randrange=choices.randrange) for _ in range(4)]
+    claimed: list[Gpu] = []
+    for number in range(1000):
+        if begins_elsewhere:
+            idle = next(gpu.uuid for gpu in gpus if not pools[0][gpu.uuid].used_mb)
+            for pool in pools:
+                pool.begin_elsewhere([idle])
+        claimed += claims_of(pools, 1, Request(1), policies.load("best-fit"), number + 1)
+
+    assert len({gpu.host for gpu in claimed}) == hosts
+
+
+def test_one_gpu_that_all_processes_choose_first_does_not_have_them_meet_at_the_next():
+    gpus = [gpu("a0", used_mb=400), *(gpu(f"b{index}") for index in range(100))]
+    pools = [
+        Pool(gpus, subset_size=1024, randrange=lambda _, start=start: start) for start in (30, 60)
+    ]
+    policy, request = policies.load("best-fit"), Request(2, "shared", 600)
+
+    assert [chosen(pool.propose(request, policy)) for pool in pools] == [
+        ["a0", "b30"],
+        ["a0", "b60"],
+    ]
 
 
 def test_a_process_claims_again_what_was_returned_where_it_begins():
@@ -193,36 +232,41 @@ def test_a_process_claims_again_what_was_returned_where_it_begins():
     pool = Pool(gpus, subset_size=20, randrange=lambda _: 10)
     policy = policies.load("least-load-fit")
     before = pool["b2"]
-    assert claimed_hosts([pool], 20, Request(1), policy)[:6] == ["b"] * 6
+    claimed = claims_of([pool], 20, Request(1), policy)
+    assert [gpu.uuid for gpu in claimed[:3]] == ["b2", "b3", "b4"]
     pool.put(before.with_(generation=99))
 
     assert chosen(pool.propose(Request(1), policy)) == ["b2"]
 
 
-def test_a_process_begins_elsewhere_when_it_is_told_to_and_when_gpus_are_added():
-    starts = iter([3, 5, 1])
+@pytest.mark.parametrize("name", ["best-fit", "performance", "fewer-jobs-node"])
+def test_a_process_begins_elsewhere_among_gpus_that_are_equal_to_some(name):
+    starts = iter([3, 5])
+    gpus = [gpu(f"{host}0") for host in "abcdefgh"]
+    pool = Pool(
+        [*gpus, gpu("z0", used_mb=1000)],
+        subset_size=100,
+        randrange=lambda number: next(starts) if number > 1 else 0,
+    )
+    policy = policies.load(name)
+
+    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["d0"]] * 2
+    pool.begin_elsewhere(["z0", "unknown"])
+    assert chosen(pool.propose(Request(1), policy)) == ["d0"]
+    pool.begin_elsewhere(["a0"])
+    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["f0"]] * 2
+
+
+def test_a_process_begins_elsewhere_when_a_gpu_is_added():
+    starts = iter([3, 1])
     pool = Pool(
         [gpu(f"a{index}") for index in range(8)], subset_size=8, randrange=lambda _: next(starts)
     )
     policy = policies.load("best-fit")
-    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["a3"]] * 2
-    pool.begin_elsewhere()
-    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["a5"]] * 2
+    assert chosen(pool.propose(Request(1), policy)) == ["a3"]
     pool.put(gpu("a8"))
+    pool.begin_elsewhere(["a8"])  # it has no place in any order yet
     assert chosen(pool.propose(Request(1), policy)) == ["a1"]
-
-
-def test_hosts_that_are_equal_begin_at_the_same_one_until_it_is_told_to_begin_elsewhere():
-    starts = iter([2, 0])
-    pool = Pool(
-        [gpu("a0"), gpu("b0"), gpu("c0")],
-        subset_size=3,
-        randrange=lambda number: next(starts) if number == 3 else 0,
-    )
-    policy = policies.load("fewer-jobs-node")
-    assert [chosen(pool.propose(Request(1), policy)) for _ in range(2)] == [["c0"]] * 2
-    pool.begin_elsewhere()
-    assert chosen(pool.propose(Request(1), policy)) == ["a0"]
 
 
 def test_totals_count_everything_and_what_is_offered():
