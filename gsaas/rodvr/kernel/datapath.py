@@ -310,11 +310,12 @@ class Datapath:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
         self._config = self._encoder = None
         try:
-            # After the tables: no new connections are translated any more. Nothing is reset: without the tables, what
-            # provokes a reset reaches no VM, and would itself be tracked.
-            self._conntrack.forget(self._identity_network, self._local_prefix)
-        finally:
             self._links.remove(self._local_prefix)
+        finally:
+            # After the tables and the route: nothing is translated any more, and what a program sends to a masked
+            # address goes nowhere and is not tracked. Nothing is reset: without the tables, what provokes a reset
+            # reaches no VM, and would itself be tracked.
+            self._conntrack.forget(self._identity_network, self._local_prefix)
 
     def _tables(self) -> dict[int, _Table]:
         """Return the tables of RODVR that exist, by family."""

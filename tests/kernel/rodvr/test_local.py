@@ -12,6 +12,7 @@ import pytest
 from gsaas.objects.address import Address
 from gsaas.objects.binding import LocalBinding
 from gsaas.rodvr.endpoint import LOCAL_PREFIX
+from gsaas.rodvr.kernel.conntrack import Conntrack
 from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, G2_OTHER, PEERS, PORT, A, eventually
 
 pytestmark = pytest.mark.kernel
@@ -184,6 +185,26 @@ def test_nothing_of_it_is_left_after_a_teardown(lab, make_endpoint):
     assert "rodvr" not in lab.nft("list tables")
     assert [line for line in lab.connections() if X.ip in line] == []
     assert talking.rest() != ["survived"]
+
+
+def test_what_a_program_sends_during_a_teardown_is_not_tracked(lab, make_endpoint, monkeypatch):
+    lab.nft("add table ip firewall")  # of others: without any, the kernel tracks nothing
+    lab.nft("add chain ip firewall out { type filter hook output priority 0 ; }")
+    lab.nft("add rule ip firewall out ct state established accept")
+    endpoint = make_endpoint()
+    endpoint.replace([lease(uid=None, x=G1)])
+    forget, answers = Conntrack.forget, []
+
+    def forget_and_send(*arguments):
+        forget(*arguments)
+        answers.append(ask(lab, X))
+
+    monkeypatch.setattr(Conntrack, "forget", forget_and_send)
+    endpoint.teardown()
+
+    assert answers
+    assert not any(answer.startswith("g1") for answer in answers)
+    assert [line for line in lab.connections() if X.ip in line] == []
 
 
 def test_what_was_tracked_while_there_were_no_tables_is_in_no_programs_way(lab, make_endpoint):
