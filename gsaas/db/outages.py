@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Teaches oslo.db how psycopg says that PostgreSQL is away, so that it raises `DBConnectionError` as for MariaDB.
+"""Teaches oslo.db more of how databases say that they are away, so that it raises `DBConnectionError` for all of it.
 
-oslo.db recognises the texts of psycopg2, and leaves errors of psycopg as SQLAlchemy raises them. What it is taught here
+It recognises the texts of psycopg2, and leaves errors of psycopg as SQLAlchemy raises them. Of a Galera node that has
+lost the others it recognises what a statement gets (1047), and not what a commit gets (1180). What it is taught here
 holds for all engines of the process.
 """
 
@@ -30,3 +31,18 @@ def _raise_outage(
 
 
 exc_filters.filters("postgresql", OperationalError, ".*")(_raise_outage)
+
+
+NOT_COMMITTED = r".*\(1180,"
+"""ER_ERROR_DURING_COMMIT: the server could not commit, as a Galera node outside the primary component
+(https://mariadb.com/kb/en/mariadb-error-code-reference/)."""
+
+
+def _raise_failed_commit(
+    error: OperationalError, _match: object, _dialect: str, _is_disconnect: bool
+) -> None:
+    """Raise `DBConnectionError`: whether others have the transaction is unknown, as with a lost connection."""
+    raise db_exception.DBConnectionError(error)
+
+
+exc_filters.filters("mysql", OperationalError, NOT_COMMITTED)(_raise_failed_commit)

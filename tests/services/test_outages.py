@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -17,6 +19,7 @@ from gsaas.db.database import Database
 from tests.api.test_personas import BODIES
 from tests.api.world import World, address, fill, only_error
 from tests.support.databases import Daemon, MariaDB, PostgreSQL
+from tests.support.galera import DEFAULT, Node, alone, cluster, frozen
 
 pytestmark = pytest.mark.services
 
@@ -33,12 +36,34 @@ def server(request: pytest.FixtureRequest) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def world(server: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world_on(server, tmp_path_factory.mktemp("world")) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[tuple[Node, Node]]:
+    """Galera as it is if nobody sets its periods: a node that stands still for some seconds is missed."""
+    with cluster(DEFAULT) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def clustered(
+    nodes: tuple[Node, Node], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """An API at the first node."""
+    with world_on(nodes[0], tmp_path_factory.mktemp("clustered")) as world:
+        yield world
+
+
+@contextmanager
+def world_on(server: Daemon, folder: Path) -> Iterator[World]:
     url = server.create("outage")
     migration.upgrade(url)
     database = Database.open(url)
     fill(database)
     settings = "[grants]\nkey = test:" + "dGVz" * 11 + "\n"
-    yield World.build(tmp_path_factory.mktemp("world"), settings=settings, database=database)
+    yield World.build(folder, settings=settings, database=database)
     database.close()
 
 
@@ -53,11 +78,23 @@ def ask(world: World, route: Route, lease_id: str):
 def test_every_route_answers_503_without_the_database_and_works_again_with_it(
     server: Daemon, world: World, end: Callable[[Daemon], None]
 ):
+    check_every_route(world, lambda: end(server), server.start)
+
+
+def test_every_route_answers_503_at_a_node_that_has_lost_its_cluster_and_works_again_with_it(
+    nodes: tuple[Node, Node], clustered: World
+):
+    with ExitStack() as outage:
+        check_every_route(clustered, lambda: outage.enter_context(alone(*nodes)), outage.close)
+
+
+def check_every_route(world: World, begin: Callable[[], object], end: Callable[[], object]) -> None:
+    """Check what each route answers before, during and after an outage that *begin* and *end* make."""
     lease_id = world.launch("admin", mode="shared", memory_mb=1)["id"]
     routes = [route for route in ROUTES if route.path != "/v1/grants/redeem"]
     before = {route: ask(world, route, lease_id).status_code for route in routes}
     assert [route.path for route in routes if before[route] >= 500] == []
-    end(server)
+    begin()
     try:
         for route in routes:
             response = ask(world, route, lease_id)
@@ -73,7 +110,7 @@ def test_every_route_answers_503_without_the_database_and_works_again_with_it(
                 if route.path != "/metrics":
                     assert only_error(response)["code"] == expected, route.path
     finally:
-        server.start()
+        end()
     assert world.call(None, "GET", "/healthcheck").status_code == 200
     assert world.launch("member", mode="shared", memory_mb=1)["status"] == "CLAIMED"
     after = {route: ask(world, route, lease_id).status_code for route in routes}
@@ -123,3 +160,17 @@ def test_a_server_that_ends_before_a_commit_is_away(server: Daemon, world: World
             server.kill()
     finally:
         server.start()
+
+
+def test_a_node_that_loses_its_cluster_before_a_commit_is_away(
+    nodes: tuple[Node, Node], clustered: World
+):
+    with (
+        ExitStack() as outage,
+        pytest.raises(db_exception.DBConnectionError, match="1180"),
+        clustered.database.writing() as connection,
+    ):
+        connection.execute(sqlalchemy.text("INSERT INTO projects (id, serial) VALUES ('p', 1)"))
+        outage.enter_context(frozen(*nodes))
+    with clustered.database.reading() as connection:
+        assert connection.scalar(sqlalchemy.text("SELECT 1")) == 1

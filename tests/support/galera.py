@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -12,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import sqlalchemy
+
 from tests.support.databases import START_PATIENCE, MariaDB, MissingServerError
+from tests.support.waiting import until
 
 PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
 
@@ -39,8 +43,17 @@ fi
 """
 
 
+PATIENT = "PT3S", "PT60S", "PT120S"
+"""How often nodes send signs of life, when they suspect one that sends none, and when they go on without it. By default
+a node that a busy machine keeps from running for 5 s is lost, and of two nodes neither works without the other."""
+DEFAULT = "PT1S", "PT5S", "PT15S"
+"""Those that Galera has if nobody sets them."""
+
+
 class Node(MariaDB):
     """One server of a cluster."""
+
+    periods = PATIENT
 
     peers = ""
     """The addresses of the others; empty for the node that makes the cluster."""
@@ -67,8 +80,18 @@ class Node(MariaDB):
         program.chmod(0o755)
 
     def command(self) -> Sequence[str]:
-        options = (
-            f"gmcast.listen_addr=tcp://127.0.0.1:{self.port};gcache.size=16M;pc.recovery=false"
+        keepalive, suspect, inactive = self.periods
+        options = ";".join(
+            [
+                f"gmcast.listen_addr=tcp://127.0.0.1:{self.port}",
+                "gcache.size=16M",
+                "pc.recovery=false",
+                f"evs.keepalive_period={keepalive}",
+                f"evs.suspect_timeout={suspect}",
+                f"evs.inactive_timeout={inactive}",
+                f"evs.install_timeout={inactive}",
+                f"gmcast.peer_timeout={suspect}",
+            ]
         )
         path = f"PATH={self.directory}:{os.environ['PATH']}"
         return (
@@ -86,9 +109,10 @@ class Node(MariaDB):
 
 
 @contextmanager
-def cluster() -> Iterator[tuple[Node, Node]]:
+def cluster(periods: tuple[str, str, str] = PATIENT) -> Iterator[tuple[Node, Node]]:
     """Yield the two nodes of a cluster."""
     first, second = Node(), Node()
+    first.periods = second.periods = periods
     with tempfile.TemporaryDirectory(prefix="gsaas-test-") as folder:
         first.shared = second.shared = Path(folder)
         first.shared.chmod(0o777)
@@ -104,6 +128,36 @@ def cluster() -> Iterator[tuple[Node, Node]]:
             with second:
                 _await_size(first, 2)
                 yield first, second
+
+
+@contextmanager
+def frozen(first: Node, second: Node) -> Iterator[None]:
+    """Have *second* stand still, which *first* notices in a while; both answer queries afterwards."""
+    os.kill(second.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(second.pid, signal.SIGCONT)
+        until(lambda: is_ready(first) and is_ready(second), "the nodes to find each other")
+
+
+@contextmanager
+def alone(first: Node, second: Node) -> Iterator[None]:
+    """Have *second* stand still, and *first* know that it is alone, so that it answers no query.
+
+    Their cluster needs `DEFAULT`.
+    """
+    with frozen(first, second):
+        until(lambda: not is_ready(first), "the node to miss the other")
+        yield
+
+
+def is_ready(node: Node) -> bool:
+    """Return whether *node* answers queries."""
+    try:
+        return node.status("wsrep_ready") == "ON"
+    except sqlalchemy.exc.OperationalError:
+        return False
 
 
 def _await_size(node: Node, size: int) -> None:
