@@ -64,6 +64,8 @@ class Server:
     """The cloud's error message when the status is ERROR."""
     lacks_ipv4: bool = False
     """The port that would carry its binding is there, and has no IPv4 address."""
+    failed_at: datetime.datetime | None = None
+    """When the cloud last changed a server whose status is ERROR, by its own clock, in UTC without a time zone."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import ANY
 from gsaas.objects.timings import ACTIVATION
 
+FAULT_GRACE = 5.0
+"""Seconds that the cloud has to say why a server has failed."""
+
 
 @dataclass(frozen=True)
 class CreateServer:
@@ -223,7 +226,7 @@ def next_step(
     match Status(lease.status):
         case Status.QUEUED:
             # The transaction that returns GPUs also serves the queue.
-            return _leave_queue(lease, observed) or Idle()
+            return _leave_queue(lease, observed, now) or Idle()
         case Status.CLAIMED if not lease.has_server:
             return _activate_without_server(lease, observed, age, timeouts)
         case Status.ACTIVE if not lease.has_server:
@@ -235,7 +238,7 @@ def next_step(
         case Status.BOOTING:
             if observed.gpu_hosts.hopeless:
                 return _daemon_failed(observed)
-            step = _boot(lease, observed)
+            step = _boot(lease, observed, now)
             if isinstance(step, ApplyBinding | UpdateMonitor | Wait) and age > timeouts.boot:
                 return Fail("boot-server", _boot_timeout_message(observed, timeouts.boot))
             return step
@@ -259,7 +262,9 @@ def _create_server(observed: ObservedState, age: float, timeouts: Timeouts) -> S
     return Wait("the engine that has the caller's token makes the server")
 
 
-def _leave_queue(lease: Lease, observed: ObservedState) -> LeaveQueue | None:
+def _leave_queue(
+    lease: Lease, observed: ObservedState, now: datetime.datetime
+) -> LeaveQueue | Wait | None:
     """Return the step that ends the wait of a plain server that is gone; None for any other lease."""
     if lease.plain_server_id is None or observed.cloud_error is not None:
         return None
@@ -267,7 +272,7 @@ def _leave_queue(lease: Lease, observed: ObservedState) -> LeaveQueue | None:
     if server is None:
         return LeaveQueue("its server was deleted")
     if server.status is ServerStatus.ERROR:
-        return LeaveQueue(_server_fault_message(lease, server))
+        return _wait_for_fault(server, now) or LeaveQueue(_server_fault_message(lease, server))
     if server.status is ServerStatus.SHELVED:
         return LeaveQueue("its server was shelved")
     return None
@@ -352,7 +357,7 @@ def _apply_local_binding(lease: Lease, observed: ObservedState) -> Step | None:
     return None
 
 
-def _boot(lease: Lease, observed: ObservedState) -> Step:
+def _boot(lease: Lease, observed: ObservedState, now: datetime.datetime) -> Step:
     server = observed.server
     if observed.cloud_error is not None:
         return Wait("the cloud answers")
@@ -361,7 +366,9 @@ def _boot(lease: Lease, observed: ObservedState) -> Step:
     if server.status is ServerStatus.DELETING:
         return Wait("the cloud deletes the server")
     if server.status is ServerStatus.ERROR:
-        return Fail("boot-server", _server_fault_message(lease, server))
+        return _wait_for_fault(server, now) or Fail(
+            "boot-server", _server_fault_message(lease, server)
+        )
     if server.status is ServerStatus.SHELVED:
         return ReleaseShelved()
     active = server.status is ServerStatus.ACTIVE
@@ -477,6 +484,18 @@ def _is_installed(observed: ObservedState, port: Port) -> bool:
     return observed.bindings is not None and observed.bindings.get(port.id, False)
 
 
+def _wait_for_fault(server: Server, now: datetime.datetime) -> Wait | None:
+    """Return a wait while the cloud may still say why *server* has failed; None after that.
+
+    Nova stores that a server is in state ERROR before it stores the fault. Clocks that differ by more cost the reason
+    only.
+    """
+    if server.fault is not None or server.failed_at is None:
+        return None
+    age = abs((now - server.failed_at).total_seconds())
+    return Wait("the cloud says why the server has failed") if age < FAULT_GRACE else None
+
+
 def _server_fault_message(lease: Lease, server: Server) -> str:
     fault = (server.fault or "it is in state ERROR").rstrip(". ")
     hint = ""
@@ -499,7 +518,9 @@ def _boot_timeout_message(observed: ObservedState, boot_timeout: float) -> str:
             f"the server was not ready within {boot_timeout:g} s, and then the cloud did not answer: "
             f"{observed.cloud_error}; launch again"
         )
-    if server.host is None or server.port is None:
+    if server.status is ServerStatus.ERROR:
+        missing = "it is in state ERROR"
+    elif server.host is None or server.port is None:
         missing = "the cloud chose no host for it or gave it no port"
     elif observed.bindings is None:
         missing = "its compute host has no RODVR endpoint"

@@ -29,6 +29,8 @@ class Fault:
     """Nova is asked, and its answer is lost."""
     hidden: tuple[str, ...] = ()
     """Headers that do not reach Nova."""
+    rewritten: Callable[[bytes], bytes] | None = None
+    """Returns what becomes of the body of Nova's answer."""
     seen: int = 0
 
 
@@ -87,6 +89,8 @@ def _handler(proxy: NovaProxy) -> type[BaseHTTPRequestHandler]:
             if fault is not None and (fault.lost or fault.silent):
                 self.close_connection = True
                 return
+            if fault is not None and fault.rewritten is not None:
+                content = fault.rewritten(content)
             self.send_response(answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in HOP_BY_HOP:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -280,19 +281,40 @@ def test_a_quota_that_others_used_up_meanwhile_ends_the_launch_in_novas_words(
     assert made(lease.id) == []
 
 
+@pytest.fixture
+def huge(admin: Connection) -> Iterator[str]:
+    """The id of a flavor for which no host has room."""
+    name = f"huge-{uuid.uuid4().hex[:8]}"
+    flavor = admin.compute.create_flavor(name=name, ram=1, vcpus=1, disk=10**6)
+    yield flavor.id
+    admin.compute.delete_flavor(flavor.id)
+
+
 def test_a_server_for_which_there_is_no_host_ends_in_error_and_is_deleted(
-    launches: Launches, owner: RequestContext, admin: Connection, made: Callable
+    launches: Launches, owner: RequestContext, huge: str, made: Callable
 ):
-    flavor = admin.compute.create_flavor(
-        name=f"huge-{uuid.uuid4().hex[:8]}", ram=1, vcpus=1, disk=10**6
-    )
-    try:
-        lease = launches.failed(owner, flavorRef=flavor.id)
-    finally:
-        admin.compute.delete_flavor(flavor.id)
+    lease = launches.failed(owner, flavorRef=huge)
     assert lease.fault_step == "boot-server"
     assert "No valid host was found" in lease.fault_message
     launches.await_that(lambda: made(lease.id) == [])
+
+
+def test_a_fault_that_nova_stores_a_moment_after_the_state_is_told(
+    behind: Launches, proxy: NovaProxy, owner: RequestContext, huge: str
+):
+    looks = []
+
+    def without_fault_at_first(content: bytes) -> bytes:
+        answer = json.loads(content)
+        server = answer.get("server", {})  # not in the answer that there is none
+        if server.get("status") == "ERROR" and not looks:
+            looks.append(server.pop("fault", None))
+        return json.dumps(answer).encode()
+
+    proxy.fault(ONE, rewritten=without_fault_at_first)
+    lease = behind.failed(owner, flavorRef=huge)
+    assert len(looks) == 1
+    assert "No valid host was found" in lease.fault_message
 
 
 def test_a_token_that_was_revoked_in_the_middle_asks_to_log_in_again(

@@ -38,12 +38,15 @@ def describe(server: Document, ports: Sequence[Document]) -> Server:
     status = _STATUSES.get(server["status"], ServerStatus.ACTIVE)
     if server.get("OS-EXT-STS:task_state") in DELETING:
         status = ServerStatus.DELETING
-    fault = server.get("fault", {}).get("message") if status is ServerStatus.ERROR else None
+    fault, failed_at = None, None
+    if status is ServerStatus.ERROR:
+        fault = server.get("fault", {}).get("message")
+        failed_at = _time(server["updated"])
     host = server.get("OS-EXT-SRV-ATTR:host")
     first = _first(server, ports)
     port = None if first is None else _port(first)
     lacks_ipv4 = first is not None and port is None
-    return Server(server["id"], status, host or None, port, fault, lacks_ipv4)
+    return Server(server["id"], status, host or None, port, fault, lacks_ipv4, failed_at)
 
 
 def plain(server: Document) -> PlainServer:
@@ -108,7 +111,7 @@ def oldest(servers: Sequence[Document], since: datetime.datetime) -> Document | 
     existing = [
         server
         for server in servers
-        if server["status"] not in GONE and _created(server) >= since - SKEW
+        if server["status"] not in GONE and _time(server["created"]) >= since - SKEW
     ]
     return min(existing, key=lambda server: (server["created"], server["id"]), default=None)
 
@@ -119,8 +122,8 @@ def _extra_specs(server: Document) -> Mapping[str, str]:
     return specs
 
 
-def _created(server: Document) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(server["created"]).replace(tzinfo=None)
+def _time(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def _is_ipv4(address: str) -> bool:

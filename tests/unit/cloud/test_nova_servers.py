@@ -40,6 +40,7 @@ def server_document(status="ACTIVE", macs=("fa:16:3e:00:00:01", "fa:16:3e:00:00:
         "addresses": addresses,
         "OS-EXT-SRV-ATTR:host": "here",
         "created": "2026-01-01T12:00:01Z",
+        "updated": "2026-01-01T12:00:09Z",
         **more,
     }
 
@@ -113,10 +114,11 @@ def test_an_error_of_a_server_that_is_being_deleted_is_no_failure(status, task):
 
 def test_only_a_server_in_error_has_a_fault():
     fault = {"fault": {"message": "No valid host was found.", "details": "File ..."}}
-    assert (
-        servers.describe(server_document("ERROR", **fault), []).fault == "No valid host was found."
-    )
-    assert servers.describe(server_document("ACTIVE", **fault), []).fault is None
+    failed = servers.describe(server_document("ERROR", **fault), [])
+    assert failed.fault == "No valid host was found."
+    assert failed.failed_at == datetime.datetime(2026, 1, 1, 12, 0, 9)
+    working = servers.describe(server_document("ACTIVE", **fault), [])
+    assert (working.fault, working.failed_at) == (None, None)
 
 
 def test_the_placement_of_a_server_is_its_host_unless_it_is_gone():

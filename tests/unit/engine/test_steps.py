@@ -35,6 +35,11 @@ PORTLESS = Server("server-1", ServerStatus.ACTIVE, "here", None)
 ONLY_IPV6 = replace(PORTLESS, lacks_ipv4=True)
 REPLUGGED = Server("server-1", ServerStatus.ACTIVE, "here", OTHER_PORT)
 
+
+def failed_without_a_reason(at: datetime.datetime) -> Server:
+    return Server("server-1", ServerStatus.ERROR, None, None, failed_at=at)
+
+
 RECORDED = {
     "server_id": "server-1",
     "server_host": "here",
@@ -237,6 +242,7 @@ def test_a_lease_that_has_nothing_left_ends_and_one_in_error_waits_for_its_owner
         (BOUND, ACTIVE, NO_BINDINGS, "did not connect it"),
         (BOUND, ACTIVE, WAITS_FOR_THE_TAP, "did not connect it"),
         (BOUND, BUILD, INSTALLED, "still in state BUILD"),
+        (RECORDED, failed_without_a_reason(TOO_LATE), NO_ENDPOINT, "in state ERROR"),
     ],
 )
 def test_a_lease_that_is_not_ready_in_time_fails_and_says_what_was_missing(
@@ -266,6 +272,23 @@ def test_a_claimed_lease_without_a_server_fails_in_the_end():
 
 
 PLAIN = {"plain_server_id": "server-1", "server_id": "server-1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "columns", "end"),
+    [(Status.BOOTING, RECORDED, steps.Fail), (Status.QUEUED, PLAIN, steps.LeaveQueue)],
+)
+def test_the_reason_why_a_server_failed_is_awaited_for_a_moment(status, columns, end):
+    """Nova stores the state before the fault."""
+    failed = lease(status, **columns)
+    for seconds_ago, expected in ((0, steps.Wait), (4, steps.Wait), (6, end)):
+        for ago in (seconds_ago, -seconds_ago):  # clocks may differ
+            server = failed_without_a_reason(IN_TIME - datetime.timedelta(seconds=ago))
+            assert isinstance(next_step(failed, ObservedState(server, NO_ENDPOINT)), expected)
+    explained = replace(failed_without_a_reason(IN_TIME), fault="no disk left")
+    step = next_step(failed, ObservedState(explained, NO_ENDPOINT))
+    assert isinstance(step, end)
+    assert "no disk left" in str(step)
 
 
 @pytest.mark.parametrize(
