@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,10 +18,12 @@ from gsaas.db import migration
 from gsaas.db.database import Database
 from images.build import ROLES
 from tests.api.world import fill, token, write_tokens
+from tests.support import rows
 from tests.support.quadlet import run_options
 
 UID = 10071
 MONITOR_UID = 10072
+LEASE = "0b0e4f6c-61d5-4a56-9c0c-0d8f52d7a3c1"
 PATIENCE = 120
 """Seconds for a process to start on a busy machine."""
 AGENT = "[DEFAULT]\ntransport_url = {bus}\n[remoting]\ndriver = simulated\n"
@@ -141,26 +146,34 @@ def test_kolla_tools_start_an_image_as_root_and_it_becomes_its_user(podman, imag
     assert refused.stderr.startswith("gsaas-start: [Errno 13] Permission denied")
 
 
-def test_the_api_answers_on_loopback_and_ends_when_it_is_told_to(
-    podman, started, namespace, tmp_path
-):
+@pytest.fixture
+def api(podman, image, tmp_path) -> Path:
+    """Return a folder with all that the API needs, and a lease in its database, to mount at /etc/gsaas."""
     etc = configuration(tmp_path, "gsaas.conf", API)
-    ini = podman(
-        "run", "--rm", "localhost/gsaas-api", "cat", "/etc/gsaas/gsaas-api-uwsgi.ini"
-    ).stdout
+    ini = podman("run", "--rm", image("api"), "cat", "/etc/gsaas/gsaas-api-uwsgi.ini").stdout
     (etc / "gsaas-api-uwsgi.ini").write_text(ini)
     write_tokens(etc / "tokens.json")
     migration.upgrade(f"sqlite:///{etc}/gsaas.db")
     database = Database.open(f"sqlite:///{etc}/gsaas.db")
     fill(database)
+    with database.write() as session:
+        session.add(rows.lease(LEASE))
     database.close()
-    give(etc)
-    name = started("api", etc, f"ns:/run/netns/{namespace}")
+    return give(etc)
 
-    def ask(path: str, *options: str) -> str:
+
+def test_the_api_answers_on_loopback_and_answers_what_is_under_way_when_it_is_stopped(
+    podman, started, namespace, api
+):
+    name = started("api", api, f"ns:/run/netns/{namespace}")
+
+    def asking(path: str) -> list[str]:
+        header = f"X-Auth-Token: {token('admin')}"
         url = f"http://127.0.0.1:9870{path}"
-        command = ["ip", "netns", "exec", namespace, "curl", "--silent", *options, url]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return ["ip", "netns", "exec", namespace, "curl", "--silent", "--header", header, url]
+
+    def ask(path: str) -> str:
+        return subprocess.run(asking(path), capture_output=True, text=True, check=False).stdout
 
     def running() -> bool:
         return podman("inspect", "--format={{.State.Running}}", name).stdout == "true\n"
@@ -169,18 +182,57 @@ def test_the_api_answers_on_loopback_and_ends_when_it_is_told_to(
     logs = podman("logs", name)
     assert running(), logs.stdout + logs.stderr
     assert json.loads(ask("/healthcheck")) == {"status": "ok"}
-    listed = json.loads(ask("/v1/gpus", "--header", f"X-Auth-Token: {token('admin')}"))
+    listed = json.loads(ask("/v1/gpus"))
     assert listed["totals"]["gpus"] == len(listed["gpus"]) > 0
     assert podman("healthcheck", "run", name).returncode == 0
+
+    path = f"/v1/leases/{LEASE}?while_status=CLAIMED&timeout=12"
+    long_poll = subprocess.Popen(asking(path), stdout=subprocess.PIPE, text=True)
 
     def reported() -> bool:
         podman("exec", name, "touch", "/run/gsaas-api/report")
         logs = podman("logs", name)
-        return "Guru Meditation" in logs.stdout + logs.stderr
+        said = logs.stdout + logs.stderr
+        return "Guru Meditation" in said and LEASE in said
 
-    wait_for(reported, "no worker has reported")
-    podman("stop", "--time=60", name)
+    wait_for(reported, "no worker has reported the long poll")
+    podman("stop", name)
     assert podman("inspect", "--format={{.State.ExitCode}}", name).stdout == "0\n"
+    assert json.loads(long_poll.communicate()[0])["lease"]["id"] == LEASE
+
+
+def test_an_api_that_is_stopped_while_its_workers_load_ends_at_once(
+    podman, started, namespace, api
+):
+    """They wait for their configuration: from a pipe, into which nobody writes."""
+    (api / "gsaas.conf").unlink()
+    os.mkfifo(api / "gsaas.conf")
+    name = started("api", give(api), f"ns:/run/netns/{namespace}")
+    pipe = wait_for(lambda: opened(api / "gsaas.conf"), "no worker reads its configuration")
+    wait_for(lambda: len(readers(api / "gsaas.conf")) == 4, "not every worker reads it")
+    podman("stop", name)
+    assert podman("inspect", "--format={{.State.ExitCode}}", name).stdout == "0\n"
+    os.close(pipe)
+
+
+def opened(pipe: Path) -> int | None:
+    """Return a descriptor for writing into *pipe*, which keeps its readers waiting; None if it has no reader yet."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        assert error.errno == errno.ENXIO
+        return None
+
+
+def readers(pipe: Path) -> set[str]:
+    """Return the ids of the processes that have *pipe* open, but for this one."""
+    wanted, found = pipe.stat(), set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it has ended meanwhile
+            seen = descriptor.stat()
+            if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
+                found.add(descriptor.parts[2])
+    return found - {str(os.getpid())}
 
 
 def test_the_engine_says_what_is_missing(refusal, tmp_path):
