@@ -33,8 +33,8 @@ def _raise_outage(
 exc_filters.filters("postgresql", OperationalError, ".*")(_raise_outage)
 
 
-NOT_COMMITTED = r".*\(1180,"
-"""ER_ERROR_DURING_COMMIT: the server could not commit, as a Galera node outside the primary component
+COMMIT_FAILED = r".*\(1180,"
+"""ER_ERROR_DURING_COMMIT, which a Galera node outside the primary component raises
 (https://mariadb.com/kb/en/mariadb-error-code-reference/)."""
 
 
@@ -45,4 +45,4 @@ def _raise_failed_commit(
     raise db_exception.DBConnectionError(error)
 
 
-exc_filters.filters("mysql", OperationalError, NOT_COMMITTED)(_raise_failed_commit)
+exc_filters.filters("mysql", OperationalError, COMMIT_FAILED)(_raise_failed_commit)

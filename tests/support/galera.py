@@ -43,17 +43,22 @@ fi
 """
 
 
-PATIENT = "PT3S", "PT60S", "PT120S"
-"""How often nodes send signs of life, when they suspect one that sends none, and when they go on without it. By default
-a node that a busy machine keeps from running for 5 s is lost, and of two nodes neither works without the other."""
-DEFAULT = "PT1S", "PT5S", "PT15S"
-"""Those that Galera has if nobody sets them."""
+PATIENT = (
+    "evs.keepalive_period=PT3S",
+    "evs.suspect_timeout=PT60S",
+    "evs.inactive_timeout=PT120S",
+    "evs.install_timeout=PT120S",
+    "gmcast.peer_timeout=PT60S",
+)
+"""Options with which nodes wait for one that sends no signs of life. By default a node that a busy machine keeps from
+running for 5 s is lost, and of two nodes neither works without the other."""
+DEFAULT = ()
 
 
 class Node(MariaDB):
     """One server of a cluster."""
 
-    periods = PATIENT
+    patience: Sequence[str] = PATIENT
 
     peers = ""
     """The addresses of the others; empty for the node that makes the cluster."""
@@ -80,17 +85,12 @@ class Node(MariaDB):
         program.chmod(0o755)
 
     def command(self) -> Sequence[str]:
-        keepalive, suspect, inactive = self.periods
         options = ";".join(
             [
                 f"gmcast.listen_addr=tcp://127.0.0.1:{self.port}",
                 "gcache.size=16M",
                 "pc.recovery=false",
-                f"evs.keepalive_period={keepalive}",
-                f"evs.suspect_timeout={suspect}",
-                f"evs.inactive_timeout={inactive}",
-                f"evs.install_timeout={inactive}",
-                f"gmcast.peer_timeout={suspect}",
+                *self.patience,
             ]
         )
         path = f"PATH={self.directory}:{os.environ['PATH']}"
@@ -109,10 +109,10 @@ class Node(MariaDB):
 
 
 @contextmanager
-def cluster(periods: tuple[str, str, str] = PATIENT) -> Iterator[tuple[Node, Node]]:
+def cluster(patience: Sequence[str] = PATIENT) -> Iterator[tuple[Node, Node]]:
     """Yield the two nodes of a cluster."""
     first, second = Node(), Node()
-    first.periods = second.periods = periods
+    first.patience = second.patience = patience
     with tempfile.TemporaryDirectory(prefix="gsaas-test-") as folder:
         first.shared = second.shared = Path(folder)
         first.shared.chmod(0o777)
