@@ -487,8 +487,8 @@ def _is_installed(observed: ObservedState, port: Port) -> bool:
 def _wait_for_fault(server: Server, now: datetime.datetime) -> Wait | None:
     """Return a wait while the cloud may still say why *server* has failed; None after that.
 
-    Nova stores that a server is in state ERROR before it stores the fault. Clocks that differ by more cost the reason
-    only.
+    Nova stores that a server is in state ERROR before it stores the fault. If its clock differs from the database's by
+    more than `FAULT_GRACE`, the lease fails at once, perhaps without Nova's reason.
     """
     if server.fault is not None or server.failed_at is None:
         return None

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import requests
 from openstack.connection import Connection
+from oslo_utils import timeutils
 
 from gsaas import exceptions
 from gsaas.cloud import server_tags
@@ -309,6 +310,7 @@ def test_a_fault_that_nova_stores_a_moment_after_the_state_is_told(
         server = answer.get("server", {})  # not in the answer that there is none
         if server.get("status") == "ERROR" and not looks:
             looks.append(server.pop("fault", None))
+            server["updated"] = f"{timeutils.utcnow():%Y-%m-%dT%H:%M:%S}Z"  # the look may come late
         return json.dumps(answer).encode()
 
     proxy.fault(ONE, rewritten=without_fault_at_first)
