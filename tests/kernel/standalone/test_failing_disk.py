@@ -68,7 +68,7 @@ def test_a_disk_that_fails_ends_the_process_and_takes_no_gpus_with_it(cloud: Clo
             answers.append(cloud.call("POST", "/v1/leases", body)[0])
         except (OSError, http.client.HTTPException):
             answers.append("no answer")
-    assert answers[0] == 503
+    # If what the process writes by itself meets the disk first, it may end before it answers anybody.
     assert set(answers) <= {503, "no answer"}
     _, error = cloud.process.communicate(timeout=60)
     assert cloud.process.returncode == 1
