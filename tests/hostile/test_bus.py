@@ -28,7 +28,8 @@ from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
-from tests.support.rabbitmq import ADDRESS, RabbitMQ
+from tests.support.ports import ADDRESS
+from tests.support.rabbitmq import RabbitMQ
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import sqlalchemy
 
 from tests.support.databases import START_PATIENCE, MariaDB, MissingServerError
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
@@ -71,7 +71,7 @@ class Node(MariaDB):
         self.write_transfer(self.shared)
         if not PROVIDER.exists():
             raise MissingServerError(f"{PROVIDER} is missing; apt-get install galera-4")
-        self.port = _free_port()
+        self.port, _ = free_ports(2)  # it listens at the second one now and then
         if self.origin is None:
             super().initialise()
         else:
@@ -165,9 +165,3 @@ def _await_size(node: Node, size: int) -> None:
     while node.status("wsrep_cluster_size") != str(size):
         assert time.monotonic() < deadline, "the nodes have not found each other"
         time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from gsaas.netlink.namespace import entered
 from tests.support.databases import GROUP, USER, MissingServerError
+from tests.support.ports import ADDRESS, free_ports
 from tests.support.waiting import until
 
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in /usr/sbin insists on its user
 CONTROL = PROGRAM.with_name("rabbitmqctl")
 PACKAGE = "rabbitmq-server"
-ADDRESS = "127.0.0.1"
 PATIENCE = 120.0  # seconds
 NO_SPINNING = "+sbwt none +sbwtdcpu none +sbwtdio none"
 """Idle schedulers of Erlang spin otherwise, which a small machine cannot afford."""
@@ -32,7 +32,7 @@ class RabbitMQ:
 
     def __init__(self, netns: str | None = None) -> None:
         self._netns = netns
-        self.port, self._mapper_port, self._node_port = _free_ports(3)
+        self.port, self._mapper_port, self._node_port = free_ports(3)
         self.url = f"rabbit://guest:guest@{ADDRESS}:{self.port}/"
         self._process: subprocess.Popen | None = None
 
@@ -133,14 +133,3 @@ class RabbitMQ:
             "ERL_EPMD_ADDRESS": ADDRESS,
             "ERL_EPMD_PORT": str(self._mapper_port),
         }
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((ADDRESS, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
