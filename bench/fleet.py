@@ -25,7 +25,6 @@ import http.client
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -44,6 +43,7 @@ from bench.report import machine, median, progress
 from gsaas.db import clock, migration
 from gsaas.db.database import Database
 from tests.support.databases import MariaDB
+from tests.support.ports import free_ports
 from tests.support.rabbitmq import RabbitMQ
 
 DIES_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
@@ -243,7 +243,7 @@ class Fleet:
         self._controllers: list[subprocess.Popen[str]] = []
         """All that were started, also those that have ended."""
         self._launched: load.Launched | None = None
-        self._port = free_port()
+        (self._port,) = free_ports(1)
 
     def __enter__(self) -> Fleet:
         with self._stack:
@@ -515,10 +515,3 @@ def end(processes: list[subprocess.Popen[str]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    """Return a TCP port of loopback that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

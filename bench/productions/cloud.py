@@ -20,7 +20,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from bench.productions import free_ports, proxy
+from bench.productions import proxy
 from gsaas.db import gpus, hosts
 from gsaas.db.database import Database
 from gsaas.objects.gpu_report import GpuInfo
@@ -28,6 +28,7 @@ from tests.openstack import cli
 from tests.openstack.bed import database as bed_database
 from tests.openstack.bed import gsaas as bed_gsaas
 from tests.openstack.bed import machines, rest, settings, venv
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 PROCESSES = 2

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.productions import free_ports
 from tests.support import certificates
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 PACKAGE = "haproxy"

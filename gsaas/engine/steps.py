@@ -265,7 +265,10 @@ def _create_server(observed: ObservedState, age: float, timeouts: Timeouts) -> S
 def _leave_queue(
     lease: Lease, observed: ObservedState, now: datetime.datetime
 ) -> LeaveQueue | Wait | None:
-    """Return the step that ends the wait of a plain server that is gone; None for any other lease."""
+    """Return the step that ends the wait of a plain server that is gone or has failed; None for any other lease.
+
+    Before that, a wait for the reason why it has failed.
+    """
     if lease.plain_server_id is None or observed.cloud_error is not None:
         return None
     server = observed.server

@@ -53,13 +53,13 @@ PATIENT = (
 """Options with which nodes wait for one that sends no signs of life. By default a node that a busy machine keeps from
 running for 5 s is lost, and of two nodes neither works without the other."""
 DEFAULT = ()
+"""What Galera does by itself."""
 
 
 class Node(MariaDB):
     """One server of a cluster."""
 
     patience: Sequence[str] = PATIENT
-
     peers = ""
     """The addresses of the others; empty for the node that makes the cluster."""
     shared: Path
