@@ -9,7 +9,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 ADDRESS = "127.0.0.1"
-FIRST = 1024
+BETWEEN_DAEMONS = range(1024, 8308), range(8500, 14833), range(15000, 20000)
+"""Without the ports of the middlewares' daemons: the fence of a GPU host that runs here refuses connections to them."""
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -19,8 +20,10 @@ def free_ports(count: int) -> range:
     They are below those that the kernel gives to connections, so that none takes one while its server is away.
     """
     below = int(EPHEMERAL.read_text().split()[0])
+    ranges = [range(one.start, min(one.stop, below) - count + 1) for one in BETWEEN_DAEMONS]
+    firsts = [first for one in ranges for first in one]
     while True:
-        first = random.randrange(FIRST, below - count + 1)  # noqa: S311 (no secret)
+        first = random.choice(firsts)  # noqa: S311 (no secret)
         found = range(first, first + count)
         with suppress(OSError), ExitStack() as bound:
             for port in found:
