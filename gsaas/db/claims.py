@@ -23,7 +23,6 @@ from sqlalchemy import (
 )
 
 from gsaas.db.models import ClaimRow, GpuRow, LeaseRow, change_number, table_of
-from gsaas.db.prepared import Prepared
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Claim
 
@@ -47,15 +46,13 @@ _CLAIMED = (
         change_number=bindparam("change"),
     )
 )
-_SWAP = Prepared(
-    _CLAIMED.where(
-        _GPUS.c.generation == bindparam("known"),
-        # A database that lost commits may give a generation twice.
-        _GPUS.c.used_mb == bindparam("known_used"),
-        _GPUS.c.reserved_mb == bindparam("known_reserved"),
-        _GPUS.c.disabled.is_(False),
-        _GPUS.c.withdrawn_reason.is_(None),
-    )
+_SWAP = _CLAIMED.where(
+    _GPUS.c.generation == bindparam("known"),
+    # A database that lost commits may give a generation twice.
+    _GPUS.c.used_mb == bindparam("known_used"),
+    _GPUS.c.reserved_mb == bindparam("known_reserved"),
+    _GPUS.c.disabled.is_(False),
+    _GPUS.c.withdrawn_reason.is_(None),
 )
 
 
@@ -102,14 +99,12 @@ def _returned(size: Any, leases: Any, number: Any) -> dict[str, Any]:
     }
 
 
-_RETURN = (
+_GIVE_BACK = (
     update(_GPUS)
     .where(_GPUS.c.uuid == bindparam("this"))
     .values(_returned(bindparam("size"), bindparam("ended"), bindparam("change")))
 )
-
-_GIVE_BACK = Prepared(_RETURN)
-_GIVE_BACK_KNOWN = Prepared(_RETURN.where(_GPUS.c.generation == bindparam("known")))
+_GIVE_BACK_KNOWN = _GIVE_BACK.where(_GPUS.c.generation == bindparam("known"))
 
 _THESE = _GPUS.c.uuid.in_(bindparam("these", expanding=True))
 """A statement that is built once with a list for a parameter costs a fraction of one that is built for each list."""
@@ -131,8 +126,7 @@ _GIVE_BACK_ALL = (
     .values(_returned(bindparam("size"), bindparam("ended"), bindparam("change")))
 )
 
-_DELETE = Prepared(delete(_CLAIMS).where(_CLAIMS.c.lease_id == bindparam("this")))
-_DELETE_ALL = delete(_CLAIMS).where(_CLAIMS.c.lease_id.in_(bindparam("these", expanding=True)))
+_DELETE = delete(_CLAIMS).where(_CLAIMS.c.lease_id.in_(bindparam("these", expanding=True)))
 
 
 def wait_for_claims(connection: Connection) -> None:
@@ -145,20 +139,19 @@ def wait_for_claims(connection: Connection) -> None:
 
 def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool:
     """Write *after* if the GPU is still as it was *before*; return whether. The lease is stored already."""
-    swapped = _SWAP.run(
-        connection,
-        this=before.uuid,
-        known=before.generation,
-        known_used=before.used_mb,
-        known_reserved=before.reserved_mb,
-        used=after.used_mb,
-        reserved=after.reserved_mb,
-        added=1,
-        next=after.generation,
-        holder=lease_id if after.exclusive else None,
-        change=change_number(connection),
-    )
-    return swapped == 1
+    values = {
+        "this": before.uuid,
+        "known": before.generation,
+        "known_used": before.used_mb,
+        "known_reserved": before.reserved_mb,
+        "used": after.used_mb,
+        "reserved": after.reserved_mb,
+        "added": 1,
+        "next": after.generation,
+        "holder": lease_id if after.exclusive else None,
+        "change": change_number(connection),
+    }
+    return connection.execute(_SWAP, values).rowcount == 1
 
 
 def lock_unchanged(connection: Connection, known: Mapping[str, Gpu]) -> dict[str, int]:
@@ -228,7 +221,7 @@ def give_back(
             rows = connection.execute(_LOCK, {"these": list(shares)})
             locked = {row.uuid: row.generation for row in rows}
         unchanged = _give_back_several(connection, gpus, shares, number, locked)
-    _delete(connection, {claim.lease_id for claim in claims})
+    connection.execute(_DELETE, {"these": sorted({claim.lease_id for claim in claims})})
     changed = []
     for gpu in unchanged:
         size, ended = shares[gpu.uuid]
@@ -244,9 +237,11 @@ def _give_back_one(
     [(uuid, (size, ended))] = shares.items()
     change = {"this": uuid, "size": size, "ended": ended, "change": number}
     gpu = gpus[uuid]
-    if gpu and _GIVE_BACK_KNOWN.run(connection, **change, known=gpu.generation):
-        return [gpu]
-    _GIVE_BACK.run(connection, **change)
+    if gpu is not None:
+        known = {**change, "known": gpu.generation}
+        if connection.execute(_GIVE_BACK_KNOWN, known).rowcount:
+            return [gpu]
+    connection.execute(_GIVE_BACK, change)
     return []
 
 
@@ -269,14 +264,6 @@ def _give_back_several(
         for uuid in shares
         if (gpu := gpus[uuid]) is not None and gpu.generation == generations.get(uuid)
     ]
-
-
-def _delete(connection: Connection, lease_ids: Collection[str]) -> None:
-    """Delete all claims of these leases."""
-    if len(lease_ids) == 1:
-        _DELETE.run(connection, this=next(iter(lease_ids)))
-    else:
-        connection.execute(_DELETE_ALL, {"these": sorted(lease_ids)})
 
 
 def gpus_on(connection: Connection, host: str) -> list[str]:

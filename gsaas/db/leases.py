@@ -5,11 +5,10 @@
 2. `lock` keeps the row of a lease until the transaction ends, so two engines cannot both change it. Every change of a
    lease begins with it.
 3. Released leases are history: they are found by their id, and listed only when asked for. `history` deletes them.
-4. The statements of a claim and a release are prepared, because every request waits for them.
-5. An engine takes the steps of a lease only while it owns the lease (`acquire_ownership`, `release_ownership`). The row
+4. An engine takes the steps of a lease only while it owns the lease (`acquire_ownership`, `release_ownership`). The row
    lock of rule 2 covers one change; ownership covers what happens outside the database between two changes. Between
    its steps, the engine may watch the lease: others then need not ask the cloud about it.
-6. What the caller asked of the cloud may contain passwords (`adminPass`, `user_data`). It is stored until the server
+5. What the caller asked of the cloud may contain passwords (`adminPass`, `user_data`). It is stored until the server
    exists or the lease ends, and no longer: `move` removes it.
 """
 
@@ -41,7 +40,6 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import clock
 from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseEventRow, LeaseRow, table_of
 from gsaas.db.ordering import order_of
-from gsaas.db.prepared import Prepared
 from gsaas.objects import lifecycle
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, ClaimedGpu, GpuHost, Lease
@@ -100,17 +98,17 @@ SORT_KEYS = {
 
 _SELECT = select(*(_LEASES.c[name] for name in COLUMNS))
 _ONE = _SELECT.where(_LEASES.c.id == bindparam("this"))
-_READ = Prepared(_ONE)
-_LOCK = Prepared(_ONE.with_for_update())
+_READ = _ONE
+_LOCK = _ONE.with_for_update()
 _LOCK_FREE = (
     _SELECT.where(_LEASES.c.id.in_(bindparam("these", expanding=True)))
     .order_by(_LEASES.c.id)
     .with_for_update(skip_locked=True)
 )
-_INSERT_LEASE = Prepared(insert_rows(_LEASES))
-_INSERT_CLAIMS = Prepared(insert_rows(_CLAIMS))
-_INSERT_EVENTS = Prepared(insert_rows(_EVENTS))
-_UPDATE_LEASE = Prepared(update_rows(_LEASES).where(_LEASES.c.id == bindparam("this")))
+_INSERT_LEASE = insert_rows(_LEASES)
+_INSERT_CLAIMS = insert_rows(_CLAIMS)
+_INSERT_EVENTS = insert_rows(_EVENTS)
+_UPDATE_LEASE = update_rows(_LEASES).where(_LEASES.c.id == bindparam("this"))
 _UPDATE_LEASES = update_rows(_LEASES).where(_LEASES.c.id.in_(bindparam("these", expanding=True)))
 
 _CLAIM_COLUMNS = tuple(
@@ -118,7 +116,7 @@ _CLAIM_COLUMNS = tuple(
 )
 _HOST_COLUMNS = tuple(_HOSTS.c[field.name] for field in dataclasses.fields(GpuHost))
 _HOST_WIDTH = len(_HOST_COLUMNS)
-_CLAIMS_OF = Prepared(
+_CLAIMS_OF = (
     select(*_CLAIM_COLUMNS)
     .where(_CLAIMS.c.lease_id == bindparam("this"))
     .order_by(_CLAIMS.c.position)
@@ -130,25 +128,23 @@ _CLAIMS_OF_ALL = (
 _CLAIMS_WITH_GPUS = select(
     *_CLAIM_COLUMNS, _GPUS.c.host_name, _GPUS.c.daemon_port, _GPUS.c.withdrawn_reason
 ).join_from(_CLAIMS, _GPUS)
-_LOCATED_CLAIMS_OF = Prepared(
-    _CLAIMS_WITH_GPUS.where(_CLAIMS.c.lease_id == bindparam("this")).order_by(_CLAIMS.c.position)
+_LOCATED_CLAIMS_OF = _CLAIMS_WITH_GPUS.where(_CLAIMS.c.lease_id == bindparam("this")).order_by(
+    _CLAIMS.c.position
 )
 _LOCATED_CLAIMS_OF_ALL = _CLAIMS_WITH_GPUS.where(_OF_THESE).order_by(_CLAIMS.c.position)
-_LOCATED_CLAIM_OF = Prepared(
+_LOCATED_CLAIM_OF = (
     select(*_CLAIMS_WITH_GPUS.selected_columns, *_HOST_COLUMNS)
     .select_from(_CLAIMS.join(_GPUS).join(_HOSTS, _HOSTS.c.name == _GPUS.c.host_name))
     .where(_CLAIMS.c.lease_id == bindparam("this"))
 )
 """The claim of a lease that has one, with its GPU and host: one statement instead of two."""
 # Once for each host and not for each claim: a report in JSON is long.
-_HOSTS_OF = Prepared(
-    select(*_HOST_COLUMNS).where(
-        # Not EXISTS, with which SQLite looks at every host.
-        _HOSTS.c.name.in_(
-            select(_GPUS.c.host_name)
-            .select_from(_CLAIMS.join(_GPUS))
-            .where(_CLAIMS.c.lease_id == bindparam("this"))
-        )
+_HOSTS_OF = select(*_HOST_COLUMNS).where(
+    # Not EXISTS, with which SQLite looks at every host.
+    _HOSTS.c.name.in_(
+        select(_GPUS.c.host_name)
+        .select_from(_CLAIMS.join(_GPUS))
+        .where(_CLAIMS.c.lease_id == bindparam("this"))
     )
 )
 _HOSTS_NAMED = select(*_HOST_COLUMNS).where(_HOSTS.c.name.in_(bindparam("these", expanding=True)))
@@ -171,10 +167,10 @@ def get(connection: Connection, lease_id: str, project_id: str | None = None) ->
 
     With *project_id*, another project's lease is as unknown as one that never was: raises `NotFound`.
     """
-    rows = _READ.rows(connection, this=lease_id)
-    if not rows:
+    row = connection.execute(_READ, {"this": lease_id}).first()
+    if row is None:
         raise exceptions.NotFound(noun="lease", id=lease_id)
-    lease = Lease(*rows[0])
+    lease = Lease(*row)
     if project_id is not None and lease.project_id != project_id:
         raise exceptions.NotFound(noun="lease", id=lease_id, foreign=True)
     return located(connection, lease)
@@ -185,11 +181,11 @@ def lock(connection: Connection, lease_id: str) -> Lease:
 
     Raises `NotFound`.
     """
-    rows = _LOCK.rows(connection, this=lease_id)
-    if not rows:
+    row = connection.execute(_LOCK, {"this": lease_id}).first()
+    if row is None:
         raise exceptions.NotFound(noun="lease", id=lease_id)
-    claims = tuple(Claim(*row) for row in _CLAIMS_OF.rows(connection, this=lease_id))
-    return Lease(*rows[0]).with_(claims=claims)
+    claims = connection.execute(_CLAIMS_OF, {"this": lease_id})
+    return Lease(*row).with_(claims=tuple(Claim(*claim) for claim in claims))
 
 
 def lock_free(connection: Connection, lease_ids: Collection[str]) -> list[Lease]:
@@ -206,13 +202,14 @@ def lock_free(connection: Connection, lease_ids: Collection[str]) -> list[Lease]
 def located(connection: Connection, lease: Lease) -> Lease:
     """Return *lease* with its claims as they are stored, each with its GPU and host."""
     if lease.count == 1:
-        rows = _LOCATED_CLAIM_OF.rows(connection, this=lease.id)
-        found = [(row[:-_HOST_WIDTH], GpuHost(*row[-_HOST_WIDTH:])) for row in rows]
+        one = connection.execute(_LOCATED_CLAIM_OF, {"this": lease.id})
+        found = [(row[:-_HOST_WIDTH], GpuHost(*row[-_HOST_WIDTH:])) for row in one]
         return lease.with_(claims=tuple(_claim(row, {host.name: host}) for row, host in found))
-    rows = _LOCATED_CLAIMS_OF.rows(connection, this=lease.id)
+    rows = connection.execute(_LOCATED_CLAIMS_OF, {"this": lease.id}).all()
     if not rows:
         return lease.with_(claims=())
-    hosts = {row[0]: GpuHost(*row) for row in _HOSTS_OF.rows(connection, this=lease.id)}
+    on = connection.execute(_HOSTS_OF, {"this": lease.id})
+    hosts = {row[0]: GpuHost(*row) for row in on}
     return lease.with_(claims=tuple(_claim(row, hosts) for row in rows))
 
 
@@ -372,7 +369,7 @@ def record_events_of(connection: Connection, happened: Mapping[str, Sequence[Lea
     if not each:
         return
     rows = [{"lease_id": lease_id, "at": at, **one._asdict()} for lease_id, one in each]
-    _INSERT_EVENTS.run_all(connection, rows)
+    connection.execute(_INSERT_EVENTS, rows)
     if committed.is_wanted(connection):
         for lease_id, one in each:
             change = committed.LeaseChange(lease_id, one.event, one.status, at)
@@ -381,7 +378,7 @@ def record_events_of(connection: Connection, happened: Mapping[str, Sequence[Lea
 
 def insert(connection: Connection, lease: Lease) -> None:
     """Write a new lease, without its claims."""
-    _INSERT_LEASE.run(connection, **_values(lease))
+    connection.execute(_INSERT_LEASE, _values(lease))
 
 
 def insert_all(connection: Connection, leases: Sequence[Lease]) -> None:
@@ -390,7 +387,7 @@ def insert_all(connection: Connection, leases: Sequence[Lease]) -> None:
     for values in map(_values, leases):
         alike[tuple(values)].append(values)
     for rows in alike.values():
-        _INSERT_LEASE.run_all(connection, rows)
+        connection.execute(_INSERT_LEASE, rows)
 
 
 def _values(lease: Lease) -> dict[str, Any]:
@@ -406,14 +403,14 @@ def insert_claims(connection: Connection, *leases: Lease) -> None:
         for lease in leases
         for claim in lease.claims
     ]
-    _INSERT_CLAIMS.run_all(connection, rows)
+    connection.execute(_INSERT_CLAIMS, rows)
 
 
 def write(connection: Connection, lease: Lease, *columns: str) -> Lease:
     """Write these columns of a `lock`ed lease, all without any; return it with the time of the change."""
     lease = lease.with_(updated_at=clock.now(connection))
     changes = {name: getattr(lease, name) for name in {*(columns or COLUMNS), "updated_at"}}
-    _UPDATE_LEASE.run(connection, this=lease.id, **changes)
+    connection.execute(_UPDATE_LEASE, {"this": lease.id, **changes})
     return lease
 
 

@@ -31,7 +31,6 @@ from sqlalchemy.orm import aliased
 from gsaas.db import clock, leases
 from gsaas.db.models import LeaseRow
 from gsaas.db.ordering import order_of
-from gsaas.db.prepared import Prepared
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import ENTITLED, Event, Status
 
@@ -58,8 +57,6 @@ ORDER = (("priority", True), ("queued_at", False), ("lease_id", False))
 
 TOP_PRIORITY = select(func.max(LeaseRow.priority)).where(_IN_QUEUE)
 """None if the queue is empty; found at the end of an index."""
-
-_TOP_PRIORITY = Prepared(TOP_PRIORITY)
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ _STILL_WAITS = and_(
 )
 """A lease whose time is over, or whose client is silent, stays QUEUED until the next audit; it is served no more."""
 
-_HEAD = Prepared(
+_HEAD = (
     select(*_COLUMNS)
     .where(
         _STILL_WAITS,
@@ -109,15 +106,13 @@ _ALL = (
     .order_by(LeaseRow.priority.desc(), LeaseRow.queued_at, LeaseRow.id)
 )
 
-_WAIT_STATE = Prepared(
-    select(
-        LeaseRow.status,
-        LeaseRow.wait_until,
-        LeaseRow.waiter_seen_at,
-        LeaseRow.user_id,
-        LeaseRow.request_key,
-    ).where(LeaseRow.id == bindparam("this"))
-)
+_WAIT_STATE = select(
+    LeaseRow.status,
+    LeaseRow.wait_until,
+    LeaseRow.waiter_seen_at,
+    LeaseRow.user_id,
+    LeaseRow.request_key,
+).where(LeaseRow.id == bindparam("this"))
 
 
 class WaitState(NamedTuple):
@@ -146,15 +141,15 @@ class Place(NamedTuple):
 
 def wait_state(connection: Connection, lease_id: str) -> WaitState:
     """Return the state of a lease that exists."""
-    status, wait_until, seen_at, user_id, request_key = _WAIT_STATE.rows(connection, this=lease_id)[
-        0
-    ]
+    status, wait_until, seen_at, user_id, request_key = connection.execute(
+        _WAIT_STATE, {"this": lease_id}
+    ).one()
     return WaitState(status, wait_until, seen_at, user_id, request_key, clock.now(connection))
 
 
 def is_empty(connection: Connection) -> bool:
     """Return whether no lease waits."""
-    return _TOP_PRIORITY.rows(connection)[0][0] is None
+    return connection.scalar(TOP_PRIORITY) is None
 
 
 def head(connection: Connection, client_timeout: float) -> QueuedLease | None:
@@ -162,8 +157,8 @@ def head(connection: Connection, client_timeout: float) -> QueuedLease | None:
 
     *client_timeout* is how long a client that announced to poll may be silent, in seconds.
     """
-    rows = _HEAD.rows(connection, **_moments(connection, client_timeout))
-    return QueuedLease(*rows[0]) if rows else None
+    row = connection.execute(_HEAD, _moments(connection, client_timeout)).first()
+    return None if row is None else QueuedLease(*row)
 
 
 def waiting(

@@ -14,17 +14,14 @@ from oslo_utils import timeutils
 from sqlalchemy import Connection, Update, bindparam, select, update
 
 from gsaas.db.models import LeaseRow, table_of
-from gsaas.db.prepared import Prepared
 
 _LEASES = table_of(LeaseRow)
 
 KEPT = datetime.timedelta(days=1)
 """How long a key belongs to the lease that it made."""
 
-_FIND = Prepared(
-    select(_LEASES.c.id, _LEASES.c.request_digest, _LEASES.c.created_at).where(
-        _LEASES.c.request_key == bindparam("key")
-    )
+_FIND = select(_LEASES.c.id, _LEASES.c.request_digest, _LEASES.c.created_at).where(
+    _LEASES.c.request_key == bindparam("key")
 )
 _USED = select(_LEASES.c.request_key).where(
     _LEASES.c.request_key.in_(bindparam("keys", expanding=True))
@@ -52,8 +49,8 @@ class Launched(NamedTuple):
 
 def find(connection: Connection, key: str) -> Launched | None:
     """Return what the request with *key* has made, however long ago; None if there is nothing."""
-    rows = _FIND.rows(connection, key=key)
-    return Launched(*rows[0]) if rows else None
+    row = connection.execute(_FIND, {"key": key}).first()
+    return None if row is None else Launched(*row)
 
 
 def used(connection: Connection, keys: Collection[str]) -> set[str]:

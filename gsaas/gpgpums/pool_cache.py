@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from oslo_utils import timeutils
-from sqlalchemy import Connection, and_, bindparam, exists, func, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, exists, func, or_, select
 
 from gsaas.db import clock, queue
 from gsaas.db.hosts import is_silent
@@ -38,7 +38,6 @@ from gsaas.db.models import (
     SettingRow,
     table_of,
 )
-from gsaas.db.prepared import Prepared
 from gsaas.db.settings import DEFAULT_POLICY
 from gsaas.gpgpums.pool import Pool
 from gsaas.metrics import counted
@@ -58,7 +57,7 @@ WITHHELD_HOSTS = select(
     )
 )
 
-_STATE = select(
+STATE = select(
     *(
         select(column).scalar_subquery().label(f"{column.key}_version")
         for column in (PoolVersionRow.gpus, PoolVersionRow.hosts, PoolVersionRow.endpoints)
@@ -97,20 +96,18 @@ _GPU_COLUMNS = (
     _GPUS.c.change_number,
 )
 
-_FIRST_GPU_COLUMN = len(_STATE.selected_columns)
+_FIRST_GPU_COLUMN = len(STATE.selected_columns)
 
 GPUS = select(*_GPU_COLUMNS)
 
-STATE = Prepared(_STATE)
-
 
 @functools.cache
-def _refresh(intervals: int) -> Prepared:
+def _refresh(intervals: int) -> Select[Any]:
     """Return the statement that reads the state, beside it the GPUs whose numbers are in one of *intervals* intervals.
 
     It returns one row at least.
     """
-    state = _STATE.subquery("state")
+    state = STATE.subquery("state")
     number = _GPUS.c.change_number
     unseen = or_(
         *(
@@ -118,7 +115,7 @@ def _refresh(intervals: int) -> Prepared:
             for place in range(intervals)
         )
     )
-    return Prepared(select(*state.c, *_GPU_COLUMNS).select_from(state.outerjoin(_GPUS, unseen)))
+    return select(*state.c, *_GPU_COLUMNS).select_from(state.outerjoin(_GPUS, unseen))
 
 
 GPU_REASONS = (WithheldReason.DISABLED, WithheldReason.WITHDRAWN)
@@ -253,7 +250,7 @@ class PoolCache:
     def read(self, connection: Connection) -> Snapshot:
         """Return all GPUs and hosts, all of them as of one moment if *connection* is for reading; changes nothing."""
         counted.full_read()
-        [state] = STATE.rows(connection, **self._seen_after(connection))
+        state = connection.execute(STATE, self._seen_after(connection)).one()
         withheld = self._read_withheld_hosts(connection)
         compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
         seen = SeenChanges()
@@ -326,13 +323,13 @@ class PoolCache:
 
     def _read_changes(self, connection: Connection) -> Sequence[Sequence[Any]]:
         unseen = self._seen.unseen()
-        # Few different statements, so that the database and SQLAlchemy have them prepared.
+        # Few different statements, so that SQLAlchemy has them compiled.
         length = len(unseen) if len(unseen) < 4 else 1 << (len(unseen) - 1).bit_length()
         values: dict[str, Any] = self._seen_after(connection)
         for place in range(length):
             after, before = unseen[place] if place < len(unseen) else (END, END)
             values[f"after{place}"], values[f"before{place}"] = after, before
-        return _refresh(length).rows(connection, **values)
+        return connection.execute(_refresh(length), values).all()
 
     def _gpu(self, row: Sequence[Any], withheld_hosts: dict[str, WithheldReason]) -> Gpu:
         uuid, host, index, memory_mb, used_mb, holder, generation, disabled, withdrawn, *rest = row

@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy
+from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event
 
-from gsaas.db.prepared import RUNNER, Prepared
 from gsaas.standalone.sqlite_journal import Journal
-from gsaas.standalone.sqlite_statements import SqliteStatements
 
 PAGE_BYTES = 1024
 """The page size of a new database. A claim changes a little in each of a dozen pages, and whole pages are written, so
@@ -31,9 +30,8 @@ so copying rarely costs less; up to this number, reading is not slower."""
 BUSY_TIMEOUT = 30
 """Seconds for which a connection waits until another one has done its part."""
 
-_STATEMENTS = SqliteStatements()
-_BEGIN_READING = Prepared(sqlalchemy.text("BEGIN"))
-_BEGIN_WRITING = Prepared(sqlalchemy.text("BEGIN IMMEDIATE"))
+_BEGIN_READING = "BEGIN"
+_BEGIN_WRITING = "BEGIN IMMEDIATE"
 
 
 class SqliteStorage:
@@ -74,16 +72,17 @@ class _OpenConnections:
     """Connections to an SQLite file that stay open between transactions, each of which *begin* begins.
 
     oslo.db opens SQLite anew for each transaction, which takes longer than most transactions. Its listeners, which
-    begin transactions, are not used either: SQLAlchemy would look for listeners at every statement.
+    begin transactions, are not used either: they know one way to begin.
     """
 
-    def __init__(self, engine: sqlalchemy.Engine, begin: Prepared) -> None:
+    def __init__(self, engine: sqlalchemy.Engine, begin: str) -> None:
         self._engine = sqlalchemy.Engine(
             engine.pool,
             engine.dialect,
             engine.url,
-            execution_options=engine.get_execution_options().union({RUNNER: _STATEMENTS}),
+            execution_options=engine.get_execution_options(),
         )
+        exc_filters.register_engine(self._engine)
         self._begin = begin
         self._idle: list[sqlalchemy.Connection] = []
         self._owner = os.getpid()
@@ -99,7 +98,7 @@ class _OpenConnections:
             connection = self._engine.connect()
         try:
             with connection.begin():
-                self._begin.run(connection)
+                connection.exec_driver_sql(self._begin)
                 yield connection
         finally:
             if connection.closed or connection.invalidated:

@@ -63,7 +63,7 @@ def age(world: World, column: str, seconds: float) -> None:
 
 
 def overtake_keepalives(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """Have the next keepalives lose a deadlock; their statement is prepared, so that events do not see it."""
+    """Have the next keepalives lose a deadlock."""
     keep, left = leases.keep, iter(range(times))
 
     def lose(*lease):
