@@ -34,8 +34,8 @@ from gsaas.api import (
     routes,
     validation,
 )
+from gsaas.api.decisions import DecisionCache
 from gsaas.api.estimates import QueueEstimates
-from gsaas.api.rbac.decisions import DecisionCache
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.route import PATH_PARAMETER, Route
 from gsaas.api.schemas import common

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.api import cgpus, limits, microversions
-from gsaas.api.rbac import leases as rbac
+from gsaas.api import cgpus, limits, microversions, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.schemas import checks as schemas
 from gsaas.db import gpus
@@ -58,7 +57,7 @@ def _error(error: exceptions.GsaasError) -> dict[str, Any]:
 
 def _placement(request: ApiRequest, placement: Placement) -> dict[str, Any]:
     devices: list[dict[str, Any]] = [{"memory_mb": share.memory_mb} for share in placement.shares]
-    if request.allows(rbac.SHOW_PLACEMENT):
+    if request.allows(rbac.LEASES_SHOW_PLACEMENT):
         with request.service.database.read() as session:
             hosts = gpus.hosts_of(session, {share.gpu_uuid for share in placement.shares})
         for device, share in zip(devices, placement.shares, strict=True):

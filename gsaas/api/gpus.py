@@ -9,8 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gsaas.api import microversions
-from gsaas.api.rbac import gpus as rbac
+from gsaas.api import microversions, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.db import gpus, models
@@ -23,10 +22,10 @@ def index(request: ApiRequest) -> ApiResponse:
     """Show the totals, and list the GPUs if the caller may see them."""
     sort = request.sort
     if sort:
-        request.authorise(rbac.SHOW)  # there is nothing to sort for others
+        request.authorise(rbac.GPUS_SHOW)  # there is nothing to sort for others
     with request.service.database.read() as session:
         body: dict[str, Any] = {"totals": gpus.totals(session)}
-        if request.allows(rbac.SHOW):
+        if request.allows(rbac.GPUS_SHOW):
             found = gpus.page(
                 session,
                 limit=request.page_size + 1,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import orm
 
-from gsaas.api.rbac import hosts as rbac
+from gsaas.api import rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.conf import agent
@@ -21,10 +21,10 @@ def index(request: ApiRequest) -> ApiResponse:
     """Show the totals, and list the hosts if the caller may see them."""
     sort = request.sort
     if sort:
-        request.authorise(rbac.SHOW)  # there is nothing to sort for others
+        request.authorise(rbac.HOSTS_SHOW)  # there is nothing to sort for others
     with request.service.database.read() as session:
         body: dict[str, Any] = {"totals": gpus.totals(session)}
-        if request.allows(rbac.SHOW):
+        if request.allows(rbac.HOSTS_SHOW):
             found = hosts.page(
                 session,
                 limit=request.page_size + 1,

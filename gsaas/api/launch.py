@@ -13,8 +13,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas import exceptions
-from gsaas.api import cgpus, idempotency, limits, microversions, queue
-from gsaas.api.rbac import leases as rbac
+from gsaas.api import cgpus, idempotency, limits, microversions, queue, rbac
 from gsaas.api.request import ApiRequest
 from gsaas.api.schemas import leases as schemas
 from gsaas.api.service import ApiService
@@ -36,7 +35,7 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     """
     service, body = request.service, request.body["lease"]
     if body.get("server", {}) is None:
-        request.authorise(rbac.CREATE_WITHOUT_SERVER)
+        request.authorise(rbac.LEASES_CREATE_WITHOUT_SERVER)
     reservation_id = _reservation(request, body)
     policy = body["cgpus"].get("policy")
     gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))

@@ -8,9 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gsaas.api import cgpus, degraded, microversions, queue, readings
+from gsaas.api import cgpus, degraded, microversions, queue, rbac, readings
 from gsaas.api.endpoints import dropped_packets
-from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest
 from gsaas.api.service import ApiService
 from gsaas.api.times import iso
@@ -39,7 +38,7 @@ def show_lease(
     *connection* may be None for a lease that is not in the queue and has no binding. *newest* are the newest readings
     of it and other leases, which are read here if they are not given.
     """
-    show_placement = request.allows(rbac.SHOW_PLACEMENT, target(lease))
+    show_placement = request.allows(rbac.LEASES_SHOW_PLACEMENT, target(lease))
     server = {"id": lease.server_id}
     if show_placement:
         server["host"] = lease.server_host
@@ -82,7 +81,7 @@ def show_event(request: ApiRequest, event: RecordedEvent) -> dict[str, Any]:
         "at": iso(event.at),
         "event": event.event,
         "status": event.status,
-        "detail": event.detail if request.allows(rbac.SHOW_PLACEMENT) else None,
+        "detail": event.detail if request.allows(rbac.LEASES_SHOW_PLACEMENT) else None,
     }
 
 

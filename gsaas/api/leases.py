@@ -11,11 +11,10 @@ from oslo_db import exception as db_exception
 from sqlalchemy import Connection
 
 from gsaas import exceptions
-from gsaas.api import idempotency, lease_view, long_polls, microversions, queue
+from gsaas.api import idempotency, lease_view, long_polls, microversions, queue, rbac
 from gsaas.api import readings as lease_readings
 from gsaas.api.launch import launch
 from gsaas.api.lease_view import PATH, show_lease
-from gsaas.api.rbac import leases as rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.schemas import leases as schemas
 from gsaas.api.times import iso, parse
@@ -95,11 +94,13 @@ def index(request: ApiRequest) -> ApiResponse:
     """List leases, oldest first unless the query names another order."""
     query, project_id, page_size = request.query, request.context.project_id, request.page_size
     if query.get("all_projects"):
-        request.authorise(rbac.LIST_ALL_PROJECTS)
+        request.authorise(rbac.LEASES_LIST_ALL_PROJECTS)
         project_id = None
     sort = request.sort
     if any(key in schemas.PLACEMENT_SORT_KEYS for key, _ in sort):
-        request.authorise(rbac.SHOW_PLACEMENT)  # the order of the rows tells what is not shown
+        request.authorise(
+            rbac.LEASES_SHOW_PLACEMENT
+        )  # the order of the rows tells what is not shown
     changes_since = query.get("changes-since")
     filters = {name: query[name] for name in ("server_id", "status", "name") if name in query}
     with request.service.database.reading() as connection:
@@ -127,10 +128,10 @@ def show(request: ApiRequest, lease_id: str) -> ApiResponse:
     if (status := request.query.get("while_status")) is not None:
         # The caller's access is checked before the wait, and no transaction stays open during it.
         with request.service.database.reading() as connection:
-            _find(request, connection, lease_id, rbac.SHOW)
+            _find(request, connection, lease_id, rbac.LEASES_SHOW)
         long_polls.wait_for_change(request, lease_id, status, request.query.get("timeout", 0))
     with request.service.database.reading() as connection:
-        lease = _find(request, connection, lease_id, rbac.SHOW)
+        lease = _find(request, connection, lease_id, rbac.LEASES_SHOW)
         shown = show_lease(request, connection, lease)
         shown["events"] = [
             lease_view.show_event(request, event) for event in leases.events(connection, lease_id)
@@ -141,7 +142,7 @@ def show(request: ApiRequest, lease_id: str) -> ApiResponse:
 def environment(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Show the environment variables with which programs find the cGPUs of a lease."""
     with request.service.database.reading() as connection:
-        lease = _find(request, connection, lease_id, rbac.ENVIRONMENT)
+        lease = _find(request, connection, lease_id, rbac.LEASES_ENVIRONMENT)
     if not lease.claims:
         raise exceptions.LeaseHasNoGpus(id=lease_id, status=lease.status)
     variables = lease_view.environment(request.service, lease)
@@ -157,7 +158,7 @@ def environment(request: ApiRequest, lease_id: str) -> ApiResponse:
 def readings(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Show what the cGPUs of a lease did in the last hour and in the last day."""
     with request.service.database.reading() as connection:
-        lease = _find(request, connection, lease_id, rbac.SHOW_READINGS)
+        lease = _find(request, connection, lease_id, rbac.LEASES_SHOW_READINGS)
         intervals = stored_readings.of_lease(connection, lease_id)
         now = clock.now(connection)
     return ApiResponse(200, {"readings": lease_readings.describe(lease, intervals, now)})
@@ -178,7 +179,7 @@ def update(request: ApiRequest, lease_id: str) -> ApiResponse:
     if "priority" in changes:
         queue.check_priority(request, changes["priority"])
     with request.service.database.reading() as connection:
-        _find(request, connection, lease_id, rbac.UPDATE)
+        _find(request, connection, lease_id, rbac.LEASES_UPDATE)
     _change(request.service.database, lease_id, changes)
     if "priority" in changes:
         request.service.claims.queue.advance()  # another request may be the next now
@@ -207,7 +208,7 @@ def delete(request: ApiRequest, lease_id: str) -> ApiResponse:
     """
 
     def may_be_deleted(lease: Lease) -> bool:
-        _check_access(request, lease, rbac.DELETE)
+        _check_access(request, lease, rbac.LEASES_DELETE)
         return lease.status != Status.RELEASING
 
     try:
@@ -225,7 +226,7 @@ def delete(request: ApiRequest, lease_id: str) -> ApiResponse:
 def keepalive(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Keep a lease alive: report that its client still uses it."""
     with request.service.database.reading() as connection:
-        _find(request, connection, lease_id, rbac.KEEP)
+        _find(request, connection, lease_id, rbac.LEASES_KEEP)
     lease = _keep(request.service.database, lease_id)
     if lease.status == Status.RELEASED:
         raise exceptions.LeaseReleased(id=lease_id)
@@ -241,7 +242,7 @@ def _keep(database: Database, lease_id: str) -> Lease:
 
 def _find(request: ApiRequest, connection: Connection, lease_id: str, rule: str) -> Lease:
     """Return a lease that the caller may see and that *rule* allows it to act on; raises `NotFound` or `Forbidden`."""
-    all_projects = request.allows(rbac.LIST_ALL_PROJECTS)
+    all_projects = request.allows(rbac.LEASES_LIST_ALL_PROJECTS)
     lease = leases.get(connection, lease_id, None if all_projects else request.context.project_id)
     request.authorise(rule, lease_view.target(lease))
     return lease
@@ -250,7 +251,7 @@ def _find(request: ApiRequest, connection: Connection, lease_id: str, rule: str)
 def _check_access(request: ApiRequest, lease: Lease, rule: str) -> None:
     """Raise what `_find` raises, for a lease that has been read already."""
     own = lease.project_id == request.context.project_id
-    if not own and not request.allows(rbac.LIST_ALL_PROJECTS):
+    if not own and not request.allows(rbac.LEASES_LIST_ALL_PROJECTS):
         raise exceptions.NotFound(noun="lease", id=lease.id, foreign=True)
     request.authorise(rule, lease_view.target(lease))
 

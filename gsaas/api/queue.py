@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gsaas import exceptions
-from gsaas.api import cgpus
-from gsaas.api.rbac import leases as rbac
+from gsaas.api import cgpus, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.db import clock, queue
@@ -23,7 +22,7 @@ PATH = "/v1/queue"
 
 def index(request: ApiRequest) -> ApiResponse:
     """List the waiting requests in the order of the queue: the caller's project's, or all of them for admins."""
-    all_projects = request.allows(rbac.LIST_ALL_PROJECTS)
+    all_projects = request.allows(rbac.LEASES_LIST_ALL_PROJECTS)
     project_id = None if all_projects else request.project_id
     page_size = request.page_size
     with request.service.database.reading() as connection:
@@ -94,7 +93,7 @@ def check_priority(request: ApiRequest, priority: int) -> None:
             f"{options.highest_priority}"
         )
     if priority > 0:
-        request.authorise(rbac.PRIORITISE)
+        request.authorise(rbac.LEASES_PRIORITISE)
 
 
 def _place(request: ApiRequest, lease: Lease, position: int) -> dict[str, Any]:

@@ -10,9 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gsaas import exceptions
-from gsaas.api import cgpus, degraded
-from gsaas.api.rbac import leases
-from gsaas.api.rbac import reservations as rbac
+from gsaas.api import cgpus, degraded, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso, parse
 from gsaas.db import clock, reservations
@@ -61,7 +59,7 @@ def index(request: ApiRequest) -> ApiResponse:
     """List reservations, the earliest first unless the query names another order."""
     query, project_id, page_size = request.query, request.context.project_id, request.page_size
     if query.get("all_projects"):
-        request.authorise(rbac.LIST_ALL_PROJECTS)
+        request.authorise(rbac.RESERVATIONS_LIST_ALL_PROJECTS)
         project_id = None
     statuses = [query["status"]] if "status" in query else LIVE
     with request.service.database.reading() as connection:
@@ -83,14 +81,14 @@ def index(request: ApiRequest) -> ApiResponse:
 def show(request: ApiRequest, reservation_id: str) -> ApiResponse:
     """Show a reservation."""
     with request.service.database.reading() as connection:
-        found = _find(request, connection, reservation_id, rbac.LIST)
+        found = _find(request, connection, reservation_id, rbac.RESERVATIONS_LIST)
     return ApiResponse(200, _one(request, found))
 
 
 def delete(request: ApiRequest, reservation_id: str) -> ApiResponse:
     """Cancel a reservation. The leases that were launched in it go on; one that is over stays as it is."""
     with request.service.database.reading() as connection:
-        _find(request, connection, reservation_id, rbac.DELETE)
+        _find(request, connection, reservation_id, rbac.RESERVATIONS_DELETE)
     found = request.service.claims.reservations.cancel(reservation_id)
     return ApiResponse(200, _one(request, found))
 
@@ -102,7 +100,7 @@ def _find(
 
     Raises `NotFound` or `Forbidden`.
     """
-    all_projects = request.allows(rbac.LIST_ALL_PROJECTS)
+    all_projects = request.allows(rbac.RESERVATIONS_LIST_ALL_PROJECTS)
     project_id = None if all_projects else request.context.project_id
     found = reservations.get(connection, reservation_id, project_id)
     request.authorise(rule, {"project_id": found.project_id, "user_id": found.user_id})
@@ -143,5 +141,5 @@ def _shown(
 def _degraded(request: ApiRequest, one: Reservation, reasons: list[str]) -> dict[str, Any]:
     """Return whether a reservation is degraded, and why if the caller may see GPUs and hosts."""
     owner = {"project_id": one.project_id, "user_id": one.user_id}
-    why = {"degraded_reasons": reasons} if request.allows(leases.SHOW_PLACEMENT, owner) else {}
+    why = {"degraded_reasons": reasons} if request.allows(rbac.LEASES_SHOW_PLACEMENT, owner) else {}
     return {"degraded": bool(reasons), **why}

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from oslo_config import cfg
 from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension
 
+from gsaas.api.decisions import DecisionCache
 from gsaas.api.estimates import QueueEstimates
-from gsaas.api.rbac.decisions import DecisionCache
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext

@@ -7,8 +7,7 @@ import dataclasses
 import datetime
 
 from gsaas import exceptions
-from gsaas.api import times
-from gsaas.api.rbac import usage as rbac
+from gsaas.api import rbac, times
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.db import usage as history
 from gsaas.objects.usage import ProjectUsage
@@ -19,7 +18,7 @@ def show(request: ApiRequest) -> ApiResponse:
     now = request.service.database.now()
     start, end = _period(request, now)
     own = request.project_id
-    all_projects = request.allows(rbac.SHOW_ALL_PROJECTS)
+    all_projects = request.allows(rbac.USAGE_SHOW_ALL_PROJECTS)
     with request.service.database.reading() as connection:
         used = history.by_project(connection, start, end, now, None if all_projects else own)
     if not all_projects and not used:

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from gsaas import limits, reports, rpc, service
 from gsaas.api import rbac
-from gsaas.api.rbac.decisions import DecisionCache
+from gsaas.api.decisions import DecisionCache
 from gsaas.cloud import base as cloud
 from gsaas.db import processes
 from gsaas.engine.driver import LeaseDriver

@@ -9,7 +9,7 @@ import pytest
 
 import gsaas.conf
 from gsaas.api import rbac
-from gsaas.api.rbac.decisions import MAX_AGE, DecisionCache
+from gsaas.api.decisions import MAX_AGE, DecisionCache
 from gsaas.context import RequestContext
 
 BLUE = {"project_id": "blue", "user_id": "ann"}
@@ -50,7 +50,7 @@ def caller(project_id: str = "blue", *roles: str) -> RequestContext:
 
 
 def test_a_decision_applies_to_one_caller_and_target_only(decisions: DecisionCache):
-    rule = rbac.leases.DELETE
+    rule = rbac.LEASES_DELETE
     assert decisions.allows(rule, BLUE, caller("blue", "member"))
     assert not decisions.allows(rule, BLUE, caller("red", "member"))
     assert not decisions.allows(rule, BLUE, caller("blue", "reader"))
@@ -61,7 +61,7 @@ def test_a_decision_applies_to_one_caller_and_target_only(decisions: DecisionCac
 def test_a_change_of_the_rules_takes_effect_within_the_maximum_age(
     decisions: DecisionCache, clock: Clock, rules: Path
 ):
-    rule = rbac.leases.CREATE
+    rule = rbac.LEASES_CREATE
     assert decisions.allows(rule, BLUE, caller("blue", "member"))
     rules.write_text(f'"{rule}": "role:admin"\n# so that the size differs\n')
     clock.now += MAX_AGE * 1.01

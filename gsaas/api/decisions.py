@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_policy import policy
 
-from gsaas.api.rbac import leases
+from gsaas.api import rbac
 from gsaas.context import RequestContext
 
 MAX_AGE = 1.0
@@ -50,4 +50,4 @@ class DecisionCache:
     def may_launch(self, context: RequestContext) -> bool:
         """Return whether a caller may launch leases in the project of *context*."""
         own = {"project_id": context.project_id, "user_id": context.user_id}
-        return self.allows(leases.CREATE, own, context)
+        return self.allows(rbac.LEASES_CREATE, own, context)
