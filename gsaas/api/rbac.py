@@ -26,7 +26,7 @@ def _persona(name: str, check: str, description: str) -> str:
 
 def _rule(name: str, check: str, description: str, *requests: str) -> str:
     """Add a rule that guards *requests*, each a method and a path; return its name."""
-    operations = [
+    operations: list[policy.Operation] = [
         {"method": method, "path": path} for method, path in (each.split() for each in requests)
     ]
     _RULES.append(
