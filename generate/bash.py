@@ -14,7 +14,7 @@ from generate.commands import Command, Option, Program, Value, by_words, spellin
 
 ENGINE = (Path(__file__).parent / "engine.bash").read_text()
 HEAD = """\
-# Completion of {name} for bash. Written by `./dev generate`: change the commands, or generate/, instead.
+# Completion of {name} for bash, generated from its commands, which are to be changed instead.
 # shellcheck shell=bash disable=SC2034
 
 # Set `commands` and `options` to what the command $1 has. An entry of `options` is v if a value follows and r if it may

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that are generated: their paths, and what they contain now."""
+"""The files that are generated: their paths, and what they contain."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 
 from generate import bash, fish, man, programs, zsh
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 SHARE = "share"
 """The folder of generated files in that of a distribution; it has the structure of /usr/share."""
 
 
 def expected() -> dict[str, str]:
-    """Return what every generated file contains, by its path from the root of the source tree."""
+    """Return the text of every generated file by its path, as if it were in the source tree."""
     known = programs.all_programs()
     found = {}
     for distribution in programs.DISTRIBUTIONS:
@@ -28,22 +27,9 @@ def expected() -> dict[str, str]:
     return found
 
 
-def present() -> dict[str, str]:
-    """Return what the files contain that are in the folders of generated files, by path."""
-    return {
-        path.relative_to(REPOSITORY).as_posix(): path.read_text()
-        for distribution in programs.DISTRIBUTIONS
-        for path in sorted((REPOSITORY / distribution.folder / SHARE).rglob("*"))
-        if path.is_file()
-    }
-
-
-def write() -> None:
-    """Write every generated file, and remove those that are generated no more."""
-    wanted = expected()
-    for path in present().keys() - wanted.keys():
-        (REPOSITORY / path).unlink()
-    for path, text in wanted.items():
-        file = REPOSITORY / path
+def write(folder: Path) -> None:
+    """Write every generated file into *folder*, which may be a copy of the source tree."""
+    for path, text in expected().items():
+        file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

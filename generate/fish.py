@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from generate.commands import Command, Option, Program, Value, spellings, walk
 
 HEAD = """\
-# Completion of {name} for fish. Written by `./dev generate`: change the commands, or generate/, instead.
+# Completion of {name} for fish, generated from its commands, which are to be changed instead.
 
 # Print the command on the line before the cursor, with "--" if another command line follows; and the number of its
 # arguments.

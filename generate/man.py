@@ -19,7 +19,7 @@ def render(program: Program, others: Iterable[Program]) -> str:
     """Return the page of *program*; its SEE ALSO names the pages of *others*."""
     whole = program.command
     lines = [
-        '.\\" Written by `./dev generate`: change the commands, or generate/, instead.',
+        '.\\" Generated from the commands, which are to be changed instead.',
         f'.TH {program.name.upper()} {program.section} "" GSaaS "{MANUAL}"',
         ".SH NAME",
         f"{_text(program.name)} \\- {_text(whole.summary)}",

@@ -10,7 +10,7 @@ from generate.commands import Argument, Command, Option, Program, Value, spellin
 
 HEAD = """\
 #compdef {name}
-# Completion of {name} for zsh. Written by `./dev generate`: change the commands, or generate/, instead.
+# Completion of {name} for zsh, generated from its commands, which are to be changed instead.
 """
 
 

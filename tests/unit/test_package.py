@@ -10,7 +10,9 @@ import email
 import os
 import posixpath
 import re
+import shutil
 import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -18,6 +20,8 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+
+from generate import files
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VERSION = "1.0.0"
@@ -213,11 +217,14 @@ def test_every_sdist_has_the_text_of_the_license(built: Path) -> None:
 def test_the_wheels_bring_man_pages_and_completion_where_programs_look_for_them(
     built: Path,
 ) -> None:
-    for wheel, folder, here in ((SERVER, "share", ""), (CLIENT, "client/share", "client/")):
-        parts = (name.partition(".data/data/") for name in names(built / wheel))
-        brought = {f"{here}{path}" for _, found, path in parts if found}
-        assert tracked(folder)
-        assert tracked(folder) <= brought
+    brought = {
+        f"{here}{path}"
+        for wheel, here in ((SERVER, ""), (CLIENT, "client/"))
+        for _, found, path in (name.partition(".data/data/") for name in names(built / wheel))
+        if found
+    }
+    assert {"share/man/man8/gsaas-engine.8", "client/share/man/man1/gsaas.1"} <= brought
+    assert files.expected().keys() <= brought
 
 
 def test_the_wheel_of_the_client_brings_what_slurm_calls(built: Path) -> None:
@@ -230,7 +237,28 @@ def test_the_wheel_of_the_client_brings_what_slurm_calls(built: Path) -> None:
 def test_the_sdist_of_the_service_has_the_source_of_its_documentation(built: Path) -> None:
     with tarfile.open(built / f"gsaas-{VERSION}.tar.gz") as archive:
         there = {name.partition("/")[2] for name in archive.getnames()}
-    assert tracked("doc", "releasenotes", "etc", "devstack", "share", "gsaas") <= there
+    assert tracked("doc", "releasenotes", "etc", "devstack", "gsaas") <= there
+    assert {path for path in files.expected() if path.startswith("share/")} <= there
+
+
+@pytest.mark.parametrize(("folder", "wheel"), [("", SERVER), ("client", CLIENT)])
+def test_pip_installs_from_a_clone_in_which_nothing_was_generated(
+    folder: str, wheel: str, tmp_path: Path
+) -> None:
+    for name in tracked(folder or "."):
+        copy = tmp_path / "clone" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, copy)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [*command, "--wheel-dir", tmp_path, tmp_path / "clone" / folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any(name.endswith("/METADATA") for name in names(tmp_path / wheel))
+    assert not [name for name in names(tmp_path / wheel) if "/share/man/" in name]
 
 
 def test_no_distribution_is_kept_in_the_repository() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interactive shells, in which completion is asked for as users do: with the key Tab, on a terminal.
 
-They find the generated files where they find those of an installed distribution.
+They find the generated files, which are in the home folder, where they find those of an installed distribution.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-SHARES = (REPOSITORY / "client/share", REPOSITORY / "share")
 PROMPT = "ready> "
 END = "end-of-answer"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|[\x07\r]")
@@ -32,7 +30,7 @@ source /usr/share/bash-completion/bash_completion
 ZSH = f"""\
 PS1='{PROMPT}'
 unsetopt zle_bracketed_paste
-fpath=({" ".join(str(share / "zsh/site-functions") for share in SHARES)} $fpath)
+fpath=($HOME/generated/client/share/zsh/site-functions $HOME/generated/share/zsh/site-functions $fpath)
 autoload -Uz compinit
 compinit -u -d $HOME/compdump
 # Print each match on a line of its own, and add none: the line stays as it was typed.
@@ -46,6 +44,11 @@ compadd() {{
     print -l "" "match "$^found
 }}
 """
+
+
+def shares(home: Path) -> tuple[Path, Path]:
+    """Return the folders of generated files, of both distributions, which have the structure of /usr/share."""
+    return home / "generated/client/share", home / "generated/share"
 
 
 def bash(line: str, home: Path) -> set[str]:
@@ -81,7 +84,7 @@ def _environment(home: Path) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TERM": "dumb",
         "LC_ALL": "C.UTF-8",
-        "XDG_DATA_DIRS": ":".join(map(str, SHARES)),
+        "XDG_DATA_DIRS": ":".join(map(str, shares(home))),
     }
 
 

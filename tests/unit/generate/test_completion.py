@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from generate import files
 from gsaas.objects.lifecycle import Status
 from gsaasclient.cli.commands import COMMANDS, FORMATS
 from tests.unit.generate import shells
@@ -54,17 +55,18 @@ OFFERS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with two files, in which the shells run."""
+    """Return a folder with two files and the generated ones, in which the shells run."""
     folder = tmp_path_factory.mktemp("home")
     for name in ("user-data", "user-data.yaml"):
         (folder / name).touch()
+    files.write(folder / "generated")
     return folder
 
 
-def test_shellcheck_finds_nothing_wrong_with_the_files_for_bash() -> None:
-    files = [path for share in shells.SHARES for path in share.glob("bash-completion/*/*")]
-    assert len(files) == len({path.name for path in files}) >= 4
-    done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
+def test_shellcheck_finds_nothing_wrong_with_the_files_for_bash(home: Path) -> None:
+    found = [path for share in shells.shares(home) for path in share.glob("bash-completion/*/*")]
+    assert len(found) == len({path.name for path in found}) >= 4
+    done = subprocess.run(["shellcheck", *found], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 

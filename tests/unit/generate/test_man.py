@@ -27,9 +27,17 @@ OF_LIBRARIES = {"--shell_completion"}
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 
 
-def shown(page: str) -> str:
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the generated files."""
+    folder = tmp_path_factory.mktemp("generated")
+    files.write(folder)
+    return folder
+
+
+def shown(page: Path) -> str:
     """Return a page as a reader sees it, in one line: words, and what is broken at hyphens, put together."""
-    command = ["groff", "-man", "-Tutf8", "-rLL=200n", "-P-cbou", files.REPOSITORY / page]
+    command = ["groff", "-man", "-Tutf8", "-rLL=200n", "-P-cbou", page]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return " ".join(done.stdout.replace("\N{HYPHEN}", "-").replace("\N{MINUS SIGN}", "-").split())
 
@@ -41,10 +49,10 @@ def options_of(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_mandoc_and_groff_find_nothing_wrong_with_a_page(page: str) -> None:
+def test_mandoc_and_groff_find_nothing_wrong_with_a_page(page: str, generated: Path) -> None:
     lint = subprocess.run(
         ["mandoc", "-Tlint", "-Wwarning", page],
-        cwd=files.REPOSITORY,
+        cwd=generated,
         capture_output=True,
         text=True,
         check=False,
@@ -53,15 +61,15 @@ def test_mandoc_and_groff_find_nothing_wrong_with_a_page(page: str) -> None:
     assert not complaints, lint.stdout
     groff = ["groff", "-man", "-ww", "-z", "-Tutf8", page]
     assert not subprocess.run(
-        groff, cwd=files.REPOSITORY, capture_output=True, text=True, check=True
+        groff, cwd=generated, capture_output=True, text=True, check=True
     ).stderr
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_page_has_every_option_of_the_programs_own_help(
-    name: str, capsys: pytest.CaptureFixture[str]
+    name: str, generated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = shown(next(page for page in PAGES if Path(page).stem == name))
+    page = shown(generated / next(page for page in PAGES if Path(page).stem == name))
     main = importlib.import_module(MODULES[name]).main
     options: set[str] = set()
     for words in [[], *commands_of(name)]:
@@ -86,8 +94,8 @@ def commands_of(name: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_page_of_gsaas_has_the_help_of_every_command(name: str) -> None:
-    page = shown("client/share/man/man1/gsaas.1")
+def test_the_page_of_gsaas_has_the_help_of_every_command(name: str, generated: Path) -> None:
+    page = shown(generated / "client/share/man/man1/gsaas.1")
     command = COMMANDS[name]
     assert command.usage in page
     assert command.example in page
@@ -97,7 +105,7 @@ def test_the_page_of_gsaas_has_the_help_of_every_command(name: str) -> None:
         assert " ".join(paragraph.split()) in page
 
 
-def test_the_page_of_gsaas_has_the_help_of_the_program() -> None:
-    page = shown("client/share/man/man1/gsaas.1")
+def test_the_page_of_gsaas_has_the_help_of_the_program(generated: Path) -> None:
+    page = shown(generated / "client/share/man/man1/gsaas.1")
     for paragraph in (help.NOTATION, help.OUTPUT, help.CREDENTIALS, help.EXIT_STATUSES):
         assert " ".join(paragraph.split()) in page
