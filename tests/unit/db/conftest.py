@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An SQLite database in memory; tests/services repeats these tests on real servers."""
+"""An SQLite database in memory; tests/services/db repeats these tests on real servers."""
 
 from __future__ import annotations
 

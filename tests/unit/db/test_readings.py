@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings are added to the rows of their intervals; tests/services repeats these tests on real servers."""
+"""Readings are added to the rows of their intervals; tests/services/db repeats these tests on real servers."""
 
 from __future__ import annotations
 
