@@ -27,7 +27,6 @@ ODD = [
     *([], {}, [[]], [None], {"": None}, {"\0": "\0"}, {"a": {"a": {"a": []}}}),
 ]
 PROFILE = settings(
-    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gsaas.cloudinit import environment
@@ -112,7 +112,6 @@ def test_the_systemd_system_manager_reads_awkward_values_as_they_are():
     assert assigned(environment.system_conf(AWKWARD)) == AWKWARD
 
 
-@settings(max_examples=50, deadline=None)
 @given(environments)
 def test_all_readers_agree_on_any_environment(env: dict[str, str]):
     environment.validate(env)

@@ -175,9 +175,7 @@ texts = st.lists(pieces | st.text(max_size=5)).map(
 )
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts | st.binary())
 @example(b"\x1f\x8b\x08 gzip only by its first bytes")
 @example("#!/bin/sh\necho Zeile  \n.\nFrom here\n".encode("latin-1"))
@@ -186,9 +184,7 @@ def test_no_byte_of_bare_user_data_is_lost(cloud_init: CloudInit, data: bytes):
         assert without_ours(cloud_init.read(composed(data))) == cloud_init.read(data).parts
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts)
 def test_no_byte_of_a_mime_message_is_lost(cloud_init: CloudInit, body: bytes):
     data = b"MIME-Version: 1.0\nContent-Type: text/plain\n\n" + body
