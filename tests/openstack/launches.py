@@ -34,7 +34,6 @@ from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.request import Request
 from gsaas.remoting.base import load
 from gsaas.rpc.engine import EngineClient
-from tests.openstack.bed import gsaas as bed
 from tests.openstack.bed import keystone, messages, settings
 
 PATIENCE = 300  # seconds
@@ -263,7 +262,7 @@ def caller(user: Connection) -> RequestContext:
 
 def _configuration(directory: Path, nova_url: str | None) -> Path:
     """What an operator writes, with a notification pool of the test's own."""
-    user = keystone.client(bed.USER)
+    user = keystone.client(settings.USER_OF_ENGINES)
     sections = {
         "engine": {"cloud": "nova", "audit_interval": 1},
         "service_user": user,

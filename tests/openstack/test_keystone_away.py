@@ -15,7 +15,7 @@ from gsaas.objects.lifecycle import Status
 from tests.openstack.bed import gsaas, keystone, processes
 from tests.openstack.launches import Launches
 
-pytestmark = [pytest.mark.openstack, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.openstack, pytest.mark.alone, pytest.mark.timeout(900)]
 
 
 @contextmanager

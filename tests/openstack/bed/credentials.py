@@ -7,10 +7,17 @@ import shlex
 from pathlib import Path
 
 from tests.openstack.bed import files
-from tests.openstack.bed.settings import DIR, KEYSTONE_URL, REGION, TENANTS, password
+from tests.openstack.bed.settings import (
+    DIR,
+    KEYSTONE_URL,
+    REGION,
+    TENANT_OF_ENGINES,
+    TENANTS,
+    password,
+)
 from tests.openstack.bed.work import Unit
 
-USERS = ("admin", *TENANTS)
+USERS = ("admin", *TENANTS, TENANT_OF_ENGINES)
 """Each is in the project of its own name."""
 CLOUDS = DIR / "clouds.yaml"
 

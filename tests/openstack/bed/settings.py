@@ -50,6 +50,10 @@ REAL_HOST = "real1"
 FAKE_HOSTS = ("fake1", "fake2", "fake3")
 
 TENANTS = ("tenant-a", "tenant-b")
+TENANT_OF_ENGINES = "tenant-c"
+"""For tests whose engine is not the bed's, and which run beside those of the bed's."""
+USER_OF_ENGINES = "engine-of-tests"
+"""The service user of these engines."""
 IMAGE = "guest"
 FLAVOR = "small"
 """For guests that really boot: 512 MiB, on the real hypervisor only."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tenants, and what each may use: quotas, flavors, a network with a router.
+"""The tenants, and what each may use: quotas, flavors, a network with a router.
 
 Their networks have the same name and the same addresses: what one tenant is given must hold whatever
 the other one chose.
@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from tests.openstack.bed import keystone, processes, rest
 from tests.openstack.bed.hypervisors import FAKE_TRAIT, REAL_TRAIT
-from tests.openstack.bed.settings import FAKE_FLAVOR, FLAVOR, NETWORK, TENANTS
+from tests.openstack.bed.settings import (
+    FAKE_FLAVOR,
+    FLAVOR,
+    NETWORK,
+    TENANT_OF_ENGINES,
+    TENANTS,
+    USER_OF_ENGINES,
+)
 from tests.openstack.bed.work import Unit
 
+ALL = (*TENANTS, TENANT_OF_ENGINES)
 FLAVORS = (
     ({"name": FLAVOR, "ram": 512, "vcpus": 1, "disk": 2}, REAL_TRAIT),
     ({"name": FAKE_FLAVOR, "ram": 64, "vcpus": 1, "disk": 1}, FAKE_TRAIT),
@@ -40,9 +48,10 @@ def units() -> list[Unit]:
 
 
 def add_tenants() -> None:
-    for name in TENANTS:
+    for name in ALL:
         rest.cloud().ensure("identity", "projects", {"name": name, "domain_id": "default"})
         keystone.add_user(name, name, "member")
+    keystone.add_user(USER_OF_ENGINES, keystone.SERVICE_PROJECT, *keystone.SERVICE_ROLES)
 
 
 def add_flavors() -> None:
@@ -97,9 +106,9 @@ def _wired() -> bool:
         for port in rest.cloud().find("network", "ports", project_id=project)
         if port["device_owner"] in ("network:router_interface", "network:dhcp")
     ]
-    return len(ports) >= 2 * len(TENANTS) and all(port["status"] == "ACTIVE" for port in ports)
+    return len(ports) >= 2 * len(ALL) and all(port["status"] == "ACTIVE" for port in ports)
 
 
 def _projects() -> dict[str, str]:
     listed = rest.cloud().find("identity", "projects")
-    return {project["name"]: project["id"] for project in listed if project["name"] in TENANTS}
+    return {project["name"]: project["id"] for project in listed if project["name"] in ALL}

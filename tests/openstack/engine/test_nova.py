@@ -322,7 +322,7 @@ def test_a_fault_that_nova_stores_a_moment_after_the_state_is_told(
 def test_a_token_that_was_revoked_in_the_middle_asks_to_log_in_again(
     launches: Launches, tenant: Connection, admin: Connection, connect: Callable, made: Callable
 ):
-    short = caller(connect(settings.TENANTS[0]))
+    short = caller(connect(settings.TENANT_OF_ENGINES))
     lease_id = launches.launch(short)
     headers = {"X-Subject-Token": short.auth_token}
     admin.identity.delete("/auth/tokens", headers=headers)
@@ -352,6 +352,7 @@ def test_a_token_of_the_service_that_ends_in_the_middle_is_replaced(
     launches.active(owner)
 
 
+@pytest.mark.alone
 def test_a_server_that_never_becomes_active_ends_in_error_and_is_deleted(
     launches: Launches, owner: RequestContext, made: Callable
 ):

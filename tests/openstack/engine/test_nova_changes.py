@@ -203,6 +203,7 @@ def larger(admin: Connection, tenant: Connection) -> Iterator[str]:
     admin.compute.delete_flavor(flavor.id)
 
 
+@pytest.mark.alone
 def test_a_server_that_is_evacuated_takes_its_binding_along(
     active: Callable, running: Launches, admin: Connection
 ):
