@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-
-RUN = os.environ.get("GSAAS_TEST_USERS") == "all"
 
 pytestmark = [
     pytest.mark.openstack,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not RUN, reason="./dev test users runs this"),
+    pytest.mark.users,
     pytest.mark.usefixtures("all_released"),
 ]

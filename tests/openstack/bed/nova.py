@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +109,8 @@ def common(name: str, host: str) -> dict[str, dict[str, Any]]:
             "auth_strategy": "keystone",
             "vendordata_providers": "StaticJSON,DynamicJSON",
             "vendordata_dynamic_targets": f"cloud-init@http://{ADDRESS}:{GSAAS_PORT}/v1/vendordata",
-            # For the tests of plain servers; a guest of another test boots without vendor data, too.
-            "vendordata_dynamic_failure_fatal": os.environ.get("GSAAS_TEST_USERS") == "all",
+            # As doc/plain-servers.md recommends.
+            "vendordata_dynamic_failure_fatal": True,
             # A busy machine answers slowly, and a guest whose vendor data is late would not boot.
             "vendordata_dynamic_connect_timeout": 60,
             "vendordata_dynamic_read_timeout": 60,
