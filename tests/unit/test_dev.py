@@ -6,12 +6,9 @@ A stand-in for Python makes an environment whose programs only record how they w
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +25,7 @@ INPUTS = (
     "launcher/setup.py",
     "launcher/main.c",
     "launcher/api.h",
+    "tests/constraints/upper-constraints-2025.2.txt",
     "tests/constraints/upper-constraints-2026.1.txt",
 )
 
@@ -214,7 +212,20 @@ def test_some_tests_run_under_openstacks_constraints(workshop: Workshop) -> None
     assert workshop.installed() == CONSTRAINED
     (arguments,) = workshop.tested()
     assert "tests/unit/netlink" in arguments
-    assert "tests/kernel/rodvr" in arguments
+    assert "tests/unit/db" not in arguments
+
+
+def test_all_tests_of_another_release_of_openstack_have_an_environment_of_their_own(
+    workshop: Workshop,
+) -> None:
+    workshop.dev("test", "constrained")
+    assert workshop.dev("test", "constrained", "2025.2", "all") == 0
+    assert workshop.installed() == CONSTRAINED
+    (arguments,) = workshop.tested()
+    assert "tests/unit/netlink" in arguments
+    assert "tests/unit/db" in arguments
+    workshop.dev("test", "constrained")
+    assert workshop.installed() == []
 
 
 def test_changed_constraints_of_openstack_are_installed_anew(workshop: Workshop) -> None:
@@ -222,7 +233,7 @@ def test_changed_constraints_of_openstack_are_installed_anew(workshop: Workshop)
     workshop.dev("test", "constrained", "tests/unit/rpc")
     assert workshop.installed() == []
     assert workshop.tested() == [
-        "-o cache_dir=.pytest_cache/constrained --hypothesis-profile=quick tests/unit/rpc"
+        "-o cache_dir=.pytest_cache/constrained-2026.1 --hypothesis-profile=quick tests/unit/rpc"
     ]
     with (workshop.root / "tests/constraints/upper-constraints-2026.1.txt").open("a") as file:
         file.write("# changed\n")
@@ -237,101 +248,37 @@ def test_constraints_that_admit_no_release_end_the_tests(workshop: Workshop) -> 
     assert workshop.installed() == CONSTRAINED
 
 
-def test_all_tests_run_even_if_some_fail_under_openstacks_constraints(workshop: Workshop) -> None:
-    assert workshop.dev("test") == 0
-    assert len(workshop.tested()) == 6
-    assert workshop.dev("test", fail="--hypothesis-profile=quick") != 0
-    constrained, first, *side_by_side, last = workshop.tested()
-    assert "tests/unit" in constrained
-    assert "tests/unit tests/api" in first
-    assert sorted(side_by_side) == [
-        "-o cache_dir=.pytest_cache/images tests/images",
-        "-o cache_dir=.pytest_cache/kernel tests/install tests/hostile tests/kernel",
-        "-o cache_dir=.pytest_cache/services tests/services",
-    ]
-    assert last == "tests/openstack"
-    assert "tests/slurm" not in str(workshop.tested()), "which takes minutes, a group of its own"
-
-
 @pytest.mark.parametrize(
-    "failing", ["unit tests/api", "hostile tests/kernel", "services", "images", "openstack"]
+    ("words", "kind"), [([], "most"), (["ci"], "ci"), (["thorough"], "thorough")]
 )
-def test_all_tests_run_even_if_some_fail(workshop: Workshop, failing: str) -> None:
-    assert workshop.dev("test", fail=f"tests/{failing}") != 0
-    assert len(workshop.tested()) == 6
+def test_all_lists_of_a_kind_are_run(workshop: Workshop, words: list[str], kind: str) -> None:
+    assert workshop.dev("test", *words) == 0
+    assert workshop.ran(f"tests.run {kind}")
 
 
-PYTEST_THAT_RECORDS = """\
-#!/bin/bash
-all="-o cache_dir=.pytest_cache $*"
-cache=${all##*cache_dir=}
-cache=${cache%% *}
-echo "said of ${cache##*/}"
-mkdir -p "$cache/v/cache"
-printf '{\n  "tests/%s.py::test[x y]": true,\n  "tests/b.py": true\n}' "${cache##*/}" >"$cache/v/cache/lastfailed"
-exit 1
-"""
-
-
-def test_the_last_lines_name_each_test_that_failed_and_none_of_earlier_runs(
+def test_quick_tests_are_those_of_the_folders_that_are_named_or_the_fast_ones(
     workshop: Workshop,
 ) -> None:
-    workshop.dev("test")
-    (workshop.root / ".venv/bin/pytest").write_text(PYTEST_THAT_RECORDS)
-    for cache in (".pytest_cache", ".pytest_cache/constrained"):
-        recorded = workshop.root / cache / "v/cache/lastfailed"
-        recorded.parent.mkdir(parents=True)
-        recorded.write_text(json.dumps({"tests/former.py": True}, indent=2))
-    assert workshop.dev("test") == 1
-    lines = workshop.said.splitlines()
-    caches = [".pytest_cache", "images", "kernel", "services"]
-    tests = [(f"tests/{cache}.py::test[x y]", "tests/b.py") for cache in caches]
-    assert [line for line in lines if line.startswith("failed:")] == [
-        f"failed: {name}" for names in tests for name in names
-    ]
-    assert [line.removeprefix("said of ") for line in lines if "said of" in line] == [
-        *(".pytest_cache", "kernel", "services", "images", ".pytest_cache")
-    ]
+    named = workshop.root / "tests/unit/gpgpums"
+    named.mkdir(parents=True)
+    workshop.dev("test", "quick", "tests/unit/gpgpums", "-x")
+    assert workshop.tested() == ["--hypothesis-profile=quick tests/unit/gpgpums -x"]
+    workshop.dev("test", "quick", "-k", "queue")
+    (fast,) = workshop.tested()
+    assert fast.startswith("--hypothesis-profile=quick tests/unit tests/api --ignore=")
+    assert fast.endswith(" -k queue")
 
 
-PYTEST_THAT_WAITS = """\
-#!/bin/bash
-[[ "$*" == *cache_dir=* ]] || exit 0
-trap 'sleep 0.2; echo cleaned up; exit 2' INT
-echo "$PPID" >>waiting
-while :; do sleep 0.05; done
-"""
-
-
-def test_an_interrupt_ends_all_tests_that_run_side_by_side_once_they_have_cleaned_up(
-    workshop: Workshop,
-) -> None:
-    workshop.dev("test")
-    (workshop.root / ".venv/bin/pytest").write_text(PYTEST_THAT_WAITS)
-    waiting = workshop.root / "waiting"
-    with subprocess.Popen(
-        [workshop.root / "dev", "test"],
-        env=workshop.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as dev:
-        while not waiting.exists() or waiting.read_text().count("\n") < 3:
-            assert dev.poll() is None
-            time.sleep(0.05)
-        os.killpg(dev.pid, signal.SIGINT)  # as a terminal does
-        output = dev.communicate(timeout=60)[0]
-    assert output.count("cleaned up") == 3
-    assert dev.returncode == 130
+def test_tests_are_repeated_by_a_program_of_their_own(workshop: Workshop) -> None:
+    workshop.dev("test", "--repeat=5", "--load", "tests/hostile")
+    assert workshop.tested() == []
+    assert workshop.ran("tests.run.repeat --repeat=5 --load tests/hostile")
 
 
 def test_the_tests_with_the_tools_of_others_are_a_group_of_their_own(workshop: Workshop) -> None:
     assert workshop.dev("test", "users", "-x") == 0
-    (tested,) = workshop.tested()
-    assert tested.split()[-1] == "-x"
-    assert all("tests/openstack/test_" in file for file in tested.split()[:-1])
-    assert workshop.dev("test", "users", fail="test_heat") != 0
+    assert workshop.tested() == ["tests/openstack -m users -x"]
+    assert workshop.dev("test", "users", fail="-m users") != 0
 
 
 def test_the_tests_with_slurm_are_a_group_of_their_own(workshop: Workshop) -> None:
