@@ -19,6 +19,7 @@ from bench.report import machine, median
 from gsaas.context import RequestContext
 from gsaas.db import migration
 from gsaas.db.database import Database
+from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
 from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.objects.gpu_report import GpuInfo, GpuReport
@@ -53,9 +54,9 @@ def _measure(per_host: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
         database = Database.open(f"sqlite:///{Path(folder, 'gsaas.db')}")
         migration.upgrade(database)
-        # Reports of GPUs use neither the clients of endpoints and monitors nor the GPU hosts.
+        # Reports of GPUs use neither the clients of endpoints nor those of monitors.
         unused: Any = None
-        endpoint = RpcEndpoint(database, unused, unused, unused, lambda _lease_id: None, Callers())
+        endpoint = RpcEndpoint(database, Agents(unused, unused), lambda _lease_id: None, Callers())
         taken = []
         for _ in range(1 + ROUNDS):  # the first round creates the rows
             began = time.process_time()

@@ -20,37 +20,24 @@ from oslo_context.context import generate_request_id
 from oslo_middleware import request_id
 from werkzeug.exceptions import NotFound
 
-from gsaas import exceptions, limits
+from gsaas import exceptions
 from gsaas.api import (
     audit,
     bodies,
     disconnects,
     errors,
-    health,
     idempotency,
     microversions,
     openapi,
-    rbac,
     routes,
     validation,
 )
-from gsaas.api.decisions import DecisionCache
-from gsaas.api.estimates import QueueEstimates
-from gsaas.api.request import ApiRequest, ApiResponse
+from gsaas.api.request import ApiRequest, ApiResponse, Connection
 from gsaas.api.route import PATH_PARAMETER, Route
 from gsaas.api.schemas import common
-from gsaas.api.service import ApiService, EngineNotifier
-from gsaas.api.subscriptions import LeaseSubscriptions
-from gsaas.cloud.base import Cloud
+from gsaas.api.service import ApiService
 from gsaas.context import RequestContext
-from gsaas.db.database import Database
-from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.plain_servers import PlainServers
-from gsaas.gpgpums.stored_leases import StoredLeases
-from gsaas.grants import keyring
 from gsaas.metrics import counted
-from gsaas.notifications.emitter import Notifications
-from gsaas.remoting.base import RemotingDriver
 
 Authenticate = Callable[[flask.Request], RequestContext]
 """Returns the caller's context, which has the id of the request; raises `Unauthorized`."""
@@ -70,55 +57,15 @@ _NOUNS = {
 """Path parameter -> the kind of resource that it names, for error messages."""
 
 
-def create_app(
-    conf: cfg.ConfigOpts,
-    *,
-    database: Database,
-    claims: Claims,
-    engine: EngineNotifier,
-    cloud: Cloud,
-    remoting: RemotingDriver,
-    authenticate: Authenticate,
-    subscriptions: LeaseSubscriptions | None = None,
-    notifications: Notifications | None = None,
-) -> flask.Flask:
+def create_app(service: ApiService, authenticate: Authenticate) -> flask.Flask:
     """Return the API as a WSGI application.
 
-    *authenticate* is `gsaas.api.auth.TokenFile`, `gsaas.api.keystone.Keystone` or a function like these. All arguments
+    *authenticate* is `gsaas.api.auth.TokenFile`, `gsaas.api.keystone.Keystone` or a function like these. Both arguments
     are shared by all threads.
     """
-    document = openapi.document(routes.ROUTES)
-    quotas, decisions = limits.load(conf), DecisionCache(rbac.enforcer(conf))
-    stored = StoredLeases(database, conf.api.most_leases_stored)
-    service = ApiService(
-        conf,
-        database,
-        claims,
-        engine,
-        cloud,
-        remoting,
-        quotas,
-        decisions,
-        document,
-        subscriptions or LeaseSubscriptions(conf.queue.long_polls),
-        QueueEstimates(database),
-        keyring.from_conf(conf),
-        notifications or Notifications(conf, database),
-        stored,
-        PlainServers.from_conf(
-            conf,
-            database,
-            claims,
-            cloud,
-            remoting,
-            quotas=quotas,
-            stored=stored,
-            may_launch=decisions.may_launch,
-        ),
-        health.load_backends(conf),
-    )
+    service.openapi = openapi.document(routes.ROUTES)
     app = flask.Flask(__name__, static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = conf.api.max_body_bytes
+    app.config["MAX_CONTENT_LENGTH"] = service.conf.api.max_body_bytes
     if isinstance(app.json, DefaultJSONProvider):
         app.json.sort_keys = False
     app.url_map.strict_slashes = False
@@ -146,16 +93,7 @@ def _view(
         flask_request = flask.request
         context = authenticate(flask_request) if route.rule else _anonymous_context(flask_request)
         flask.g.caller = context
-        request = ApiRequest(
-            service,
-            context,
-            base_url=_base_url(service.conf, flask_request),
-            server_port=int(flask_request.environ.get("SERVER_PORT") or 0),
-            began=flask.g.started_at,
-        )
-        request.is_disconnected = functools.partial(
-            disconnects.is_disconnected, flask_request.environ
-        )
+        request = ApiRequest(service, context, _connection(service.conf, flask_request))
         if route.rule:
             _check_project(context)
             request.microversion = microversions.negotiate(
@@ -167,15 +105,15 @@ def _view(
         for parameter, value in path_parameters.items():
             _check_name(_NOUNS[parameter], value)
         request.query = validation.parse_query(
-            route.query_schema, list(flask_request.args.items(multi=True))
+            route.takes.query_schema, list(flask_request.args.items(multi=True))
         )
         if route.rule:
-            microversions.check_query(route.query, request.query, request.microversion)
-        if route.body_schema is not None:
+            microversions.check_query(route.takes.query, request.query, request.microversion)
+        if route.takes.body_schema is not None:
             request.body = bodies.read(flask_request)
-            route.body_schema.check(request.body)
+            route.takes.body_schema.check(request.body)
             flask.g.body = request.body
-        if route.repeatable:
+        if route.takes.repeatable:
             request.idempotency_key = idempotency.check(
                 flask_request.headers.get(idempotency.HEADER)
             )
@@ -205,6 +143,15 @@ def _check_name(noun: str, name: str) -> None:
     """Raise `NotFound`, without a database query, for a string that cannot name any resource."""
     if not (_NAME.fullmatch(name) and common.NAME_MIN <= len(name) <= common.NAME_MAX):
         raise exceptions.NotFound(noun=noun, id=repr(name))
+
+
+def _connection(conf: cfg.ConfigOpts, flask_request: flask.Request) -> Connection:
+    return Connection(
+        _base_url(conf, flask_request),
+        int(flask_request.environ.get("SERVER_PORT") or 0),
+        flask.g.started_at,
+        functools.partial(disconnects.is_disconnected, flask_request.environ),
+    )
 
 
 def _base_url(conf: cfg.ConfigOpts, flask_request: flask.Request) -> str:

@@ -70,7 +70,7 @@ def _event(
         body = flask.g.body["grant"]
         address, target_type = body["address"], cadf.LEASE
         target_id = (refusal and refusal.facts.get("lease_id")) or body.get("lease_id")
-    status = getattr(refusal, "status", route.status)
+    status = getattr(refusal, "status", route.returns.status)
     return SecurityEvent(
         event_type=kind,
         action="authenticate" if kind in (cadf.AUTHENTICATE, cadf.GRANT) else _action(route),

@@ -58,7 +58,7 @@ def wait_for_change(request: ApiRequest, lease_id: str, status: str, seconds: fl
     if lease.status == Status.CLAIMED and status == Status.QUEUED:
         # The engine creates the server with a caller's token; this caller's token is the newest.
         service.engine.lease_changed(request.context, lease_id)
-    if attended and request.is_disconnected():
+    if attended and request.connection.is_disconnected():
         if not lease.is_repeatable and not service.subscriptions.is_client_waiting(lease_id):
             _abandon(request, lease_id)
     elif attended and lease.status != Status.QUEUED:
@@ -82,10 +82,10 @@ def _abandon(request: ApiRequest, lease_id: str) -> None:
 def _wait(request: ApiRequest, subscription: LeaseSubscription, seconds: float) -> bool:
     """Return True once the lease changes or after *seconds*; False as soon as the client is disconnected."""
     deadline = time.monotonic() + seconds
-    while not request.is_disconnected():
+    while not request.connection.is_disconnected():
         left = deadline - time.monotonic()
         if left <= 0 or subscription.wait(min(left, DISCONNECT_CHECK_INTERVAL)):
-            return not request.is_disconnected()
+            return not request.connection.is_disconnected()
     return False
 
 

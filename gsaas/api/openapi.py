@@ -71,8 +71,8 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     if route.rule:
         operation["x-rbac-rule"] = route.rule
-    if route.body is not None:
-        content = {"application/json": {"schema": route.body}}
+    if route.takes.body is not None:
+        content = {"application/json": {"schema": route.takes.body}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -84,9 +84,9 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
     parameters += [
         {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in route.query["properties"].items()
+        for name, schema in route.takes.query["properties"].items()
     ]
-    if route.repeatable:
+    if route.takes.repeatable:
         parameters.append(
             {
                 "name": idempotency.HEADER,
@@ -116,13 +116,13 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 def _responses(route: Route) -> dict[str, Any]:
     content: dict[str, Any] = {}
-    if route.response is not None:
-        content["application/json"] = {"schema": route.response}
-    if route.text:
+    if route.returns.schema is not None:
+        content["application/json"] = {"schema": route.returns.schema}
+    if route.returns.text:
         content["text/plain"] = {"schema": {"type": "string"}}
     success = {"description": "The request succeeded.", "content": content}
     error = {"application/json": {"schema": common.ERRORS}}
-    return {str(status): success for status in (route.status, *route.other_statuses)} | {
+    return {str(status): success for status in route.returns.statuses} | {
         str(status): {"description": ERROR_DESCRIPTIONS[status], "content": error}
         for status in sorted(route.error_statuses())
     }

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,26 +24,33 @@ class ApiResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Connection:
+    """How a request arrived."""
+
+    base_url: str
+    """The start of every link, without a slash at the end."""
+    server_port: int
+    """The TCP port that received it; 0 for a socket without one."""
+    began: float
+    """When it arrived, as `time.perf_counter` counts: before its caller was authenticated."""
+    is_disconnected: Callable[[], bool]
+    """Returns whether the client has closed its connection."""
+
+
 @dataclass
 class ApiRequest:
     """One HTTP request. A handler receives it authenticated, authorised and validated."""
 
     service: ApiService
     context: RequestContext
-    base_url: str
-    """The start of every link, without a slash at the end."""
-    server_port: int
-    """The TCP port that received it; 0 for a socket without one."""
-    began: float = field(default_factory=time.perf_counter)
-    """When it arrived, as `time.perf_counter` counts: before its caller was authenticated."""
+    connection: Connection
     microversion: str = microversions.OLDEST
     """The microversion that it asks for."""
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = None
     idempotency_key: str | None = None
     """What its client calls it, so that it can be repeated without a second effect."""
-    is_disconnected: Callable[[], bool] = lambda: False
-    """Returns whether the client has closed its connection."""
 
     def supports(self, since: str) -> bool:
         """Return whether the request is for microversion *since* or a newer one."""
@@ -95,7 +101,7 @@ class ApiRequest:
 
     def link(self, path: str, rel: str = "self") -> dict[str, str]:
         """Return a link to *path* of this API, as responses contain it: `{"rel": ..., "href": ...}`."""
-        return {"rel": rel, "href": self.base_url + path}
+        return {"rel": rel, "href": self.connection.base_url + path}
 
     def next_page(self, path: str, marker: str) -> list[dict[str, str]]:
         """Return the links to the next page of the same query: the rows after *marker*."""

@@ -19,36 +19,15 @@ PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 
 @dataclass(frozen=True, eq=False)
-class Route:
-    """One method of one URL. The names in braces in *path* are keyword arguments of the handler."""
+class Takes:
+    """What a request to a route may have besides the parameters of its path."""
 
-    method: str
-    path: str
-    handler: Callable[..., ApiResponse]
-    rule: str | None
-    """The access rule that guards it; None: it needs no token."""
-    status: int
-    """The status of a response without an error."""
-    response: Mapping[str, Any] | None
-    """The schema of the response's body; None for a response that is always text."""
     query: Mapping[str, Any] = field(default_factory=lambda: common.query({}))
     """The schema of the query string."""
     body: Mapping[str, Any] | None = None
-    """The schema of the request's body; None if it has none."""
-    errors: tuple[int, ...] = ()
-    """Error statuses other than those that `error_statuses` derives from the other attributes."""
-    other_statuses: tuple[int, ...] = ()
-    """Further statuses of a response without an error."""
-    text: bool = False
-    """Whether the response may also be plain text."""
-    exact: bool = False
-    """Whether it is served in exactly this spelling of its path, without a slash at the end or escapes."""
+    """The schema of the body; None if it has none."""
     repeatable: bool = False
-    """Whether it takes an Idempotency-Key, with which a client may send a request again."""
-    since: str = microversions.OLDEST
-    """The first microversion that has it."""
-    changes: str | None = None
-    """What administrators change with it, such as `hosts/host`: each request is a security event; None: nothing."""
+    """Whether it may have an Idempotency-Key, with which a client may send a request again."""
 
     @cached_property
     def query_schema(self) -> Schema:
@@ -57,16 +36,56 @@ class Route:
 
     @cached_property
     def body_schema(self) -> Schema | None:
-        """The compiled schema of the request's body; None if it has none."""
+        """The compiled schema of the body; None if it has none."""
         return None if self.body is None else Schema(self.body)
 
+
+@dataclass(frozen=True, eq=False)
+class Returns:
+    """What a route answers."""
+
+    status: int
+    """The status of an answer without an error."""
+    schema: Mapping[str, Any] | None = None
+    """The schema of its body; None for one that is always text."""
+    others: tuple[int, ...] = ()
+    """Further statuses of answers without an error."""
+    errors: tuple[int, ...] = ()
+    """Error statuses other than those that `Route.error_statuses` derives from the rest of the route."""
+    text: bool = False
+    """Whether the body may also be plain text."""
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """Every status of an answer without an error."""
+        return (self.status, *self.others)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """One method of one URL. The names in braces in *path* are keyword arguments of the handler."""
+
+    method: str
+    path: str
+    handler: Callable[..., ApiResponse]
+    rule: str | None
+    """The access rule that guards it; None: it needs no token."""
+    returns: Returns
+    takes: Takes = field(default_factory=Takes)
+    since: str = microversions.OLDEST
+    """The first microversion that has it."""
+    changes: str | None = None
+    """What administrators change with it, such as `hosts/host`: each request is a security event; None: nothing."""
+    exact: bool = False
+    """Whether it is served in exactly this spelling of its path, without a slash at the end or escapes."""
+
     def error_statuses(self) -> set[int]:
-        """Return every error status that this route may respond with."""
-        statuses = {400, 500, 503, *self.errors}
+        """Return every error status that this route may answer with."""
+        statuses = {400, 500, 503, *self.returns.errors}
         if self.rule:
             statuses |= {401, 403, 406}
         if PATH_PARAMETER.search(self.path):
             statuses |= {404}
-        if self.body is not None:
+        if self.takes.body is not None:
             statuses |= {413, 415}
         return statuses

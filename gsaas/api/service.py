@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from oslo_config import cfg
-from oslo_middleware.healthcheck.pluginbase import HealthcheckBaseExtension
 
+from gsaas import limits
+from gsaas.api import health_backends, rbac
 from gsaas.api.decisions import DecisionCache
 from gsaas.api.estimates import QueueEstimates
 from gsaas.api.subscriptions import LeaseSubscriptions
@@ -19,11 +19,10 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.plain_servers import PlainServers
 from gsaas.gpgpums.stored_leases import StoredLeases
-from gsaas.grants.keyring import Keyring
-from gsaas.limits.base import Limits
+from gsaas.grants import keyring
 from gsaas.notifications.emitter import Notifications
-from gsaas.remoting import base as remoting
 from gsaas.remoting.base import RemotingDriver
+from gsaas.remoting.base import load as load_remoting
 
 
 class EngineNotifier(Protocol):
@@ -42,32 +41,55 @@ class EngineNotifier(Protocol):
         """
 
 
-@dataclass(frozen=True)
 class ApiService:
-    """The parts that handlers use; one per process, shared by its threads."""
+    """The parts that handlers use; one per process, shared by its threads.
 
-    conf: cfg.ConfigOpts
-    database: Database
-    claims: Claims
-    engine: EngineNotifier
-    cloud: Cloud
-    remoting: RemotingDriver
-    """The remoting driver of new leases; a lease keeps the driver that it was created for."""
-    limits: Limits
-    decisions: DecisionCache
-    openapi: Mapping[str, Any]
-    """The OpenAPI document."""
-    subscriptions: LeaseSubscriptions
-    estimates: QueueEstimates
-    keyring: Keyring
-    """Signs and verifies grants."""
-    notifications: Notifications
-    stored_leases: StoredLeases
-    plain_servers: PlainServers | None
-    """None: servers that GSaaS has not made get no cGPUs."""
-    health_backends: Sequence[HealthcheckBaseExtension]
-    """What the health check asks besides the database."""
+    *remoting* is the remoting driver of new leases; a lease keeps the driver that it was created for.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        *,
+        database: Database,
+        claims: Claims,
+        engine: EngineNotifier,
+        cloud: Cloud,
+        remoting: RemotingDriver,
+        subscriptions: LeaseSubscriptions | None = None,
+        notifications: Notifications | None = None,
+    ) -> None:
+        """Make the other parts as *conf* describes them; raises `ValueError` for one that cannot be used."""
+        self.conf = conf
+        self.database = database
+        self.claims = claims
+        self.engine = engine
+        self.cloud = cloud
+        self.remoting = remoting
+        self.subscriptions = subscriptions or LeaseSubscriptions(conf.queue.long_polls)
+        self.notifications = notifications or Notifications(conf, database)
+        self.limits = limits.load(conf)
+        self.decisions = DecisionCache(rbac.enforcer(conf))
+        self.estimates = QueueEstimates(database)
+        self.keyring = keyring.from_conf(conf)
+        """Signs and verifies grants."""
+        self.stored_leases = StoredLeases(database, conf.api.most_leases_stored)
+        self.plain_servers = PlainServers.from_conf(
+            conf,
+            database,
+            claims,
+            cloud,
+            remoting,
+            quotas=self.limits,
+            stored=self.stored_leases,
+            may_launch=self.decisions.may_launch,
+        )
+        """None: servers that GSaaS has not made get no cGPUs."""
+        self.health_backends = health_backends.load(conf)
+        """What the health check asks besides the database."""
+        self.openapi: Mapping[str, Any] = {}
+        """The OpenAPI document, which follows from the routes."""
 
     def driver(self, name: str) -> RemotingDriver:
         """Return the remoting driver called *name*; raises `ValueError` if it is not installed."""
-        return self.remoting if name == self.remoting.name else remoting.load(name, self.conf)
+        return self.remoting if name == self.remoting.name else load_remoting(name, self.conf)

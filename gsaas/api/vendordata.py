@@ -78,7 +78,7 @@ def _equip(
         return lease
 
     seconds = request.service.conf.plain_servers.vendordata_timeout
-    left = seconds - (time.perf_counter() - request.began)
+    left = seconds - (time.perf_counter() - request.connection.began)
     try:
         return _THREADS.submit(equip).result(max(0.0, left))
     except concurrent.futures.TimeoutError:

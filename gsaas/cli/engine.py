@@ -16,8 +16,8 @@ from gsaas.api import rbac
 from gsaas.api.decisions import DecisionCache
 from gsaas.cloud import base as cloud
 from gsaas.db import processes
+from gsaas.engine.agents import Agents
 from gsaas.engine.driver import LeaseDriver
-from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.plain_servers import PlainServers
@@ -66,7 +66,9 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             f"notifications cannot be sent: {error}; correct transport_url in [oslo_messaging_notifications]"
         ) from error
     parts.callback(notifications.close)
-    endpoint = EndpointClient(bus, conf.engine.endpoint_timeout)
+    agents = Agents(
+        EndpointClient(bus, conf.engine.endpoint_timeout), MonitorClient(bus), gpu_network
+    )
     announcer = Announcer(EngineClient(bus), ApiClient(bus))
     try:
         claims = Claims.from_conf(
@@ -94,20 +96,16 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         claims=claims,
         cloud=servers,
         remoting=load_remoting,
-        endpoint=endpoint,
-        gpu_hosts=GpuHosts(database, MonitorClient(bus)),
-        gpu_network=gpu_network,
+        agents=agents,
         announce=announcer.status_changed,
     )
     engine = Engine(
         conf,
         database=database,
         bus=bus,
-        endpoint=endpoint,
         driver=driver,
         claims=claims,
         keyring=keys,
-        gpu_network=gpu_network,
         audit=notifications.audit,
         plain_servers=plain_servers,
     )

@@ -10,7 +10,7 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from oslo_config import cfg
@@ -23,6 +23,7 @@ from gsaas.context import RequestContext
 from gsaas.db import endpoints, hosts, leases
 from gsaas.db.database import Database, retried
 from gsaas.engine import desired_state, host_reports, processes, real_addresses, steps
+from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
 from gsaas.engine.desired_state import GpuHostsState
 from gsaas.engine.gpu_hosts import GpuHosts
@@ -30,14 +31,12 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
 from gsaas.objects import timings
 from gsaas.objects.binding import Binding, LocalBinding, binding_of
-from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.remoting import user_data
 from gsaas.remoting.base import RemotingDriver
 from gsaas.remoting.devices import devices_of
 from gsaas.rpc.hosts import AgentCallFailed
-from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
@@ -47,34 +46,34 @@ _DELAY = 5.0
 """Seconds that a look may take, or come late."""
 
 
-@dataclass
 class _DriveState:
     """What one drive of a lease has learned that the database does not contain."""
 
-    told: bool = False
-    """A message to this engine is the reason for the drive."""
-    refused: bool = False
-    """Another engine takes steps of the lease, or has just changed it: what the message said is still to be seen."""
-    last_step: steps.Step | None = None
-    """The step before. If the next step is equal to it, it changed nothing, and is not repeated."""
-    confirmed_bindings: dict[str, Any] = field(default_factory=dict)
-    """The bindings in the last answer of an endpoint: newer than its report in the database."""
-    endpoint_unconfirmed: bool = False
-    """An endpoint did not confirm a call."""
-    unconfirmed_gpu_hosts: set[str] = field(default_factory=set)
-    """GPU hosts whose monitors did not confirm a call."""
-    cloud_error: str | None = None
-    """Why a call to the cloud failed; it is not called again."""
-    failed: bool = False
-    """The cloud or an agent did not answer. The reason may be in this engine alone: others are to try."""
-    cleanup_requested: bool = False
-    """The GPU hosts were sent their desired state without the lease."""
-    owned_until: float | None = None
-    """Until then, as `time.monotonic` counts, no other engine executes steps of this lease."""
-    watches: bool = False
-    """This engine is the one that looks at the server of this lease."""
-    status: str | None = None
-    """The status of the lease when it was last observed; None if it could not be read yet."""
+    def __init__(self, *, told: bool) -> None:
+        self.told = told
+        """A message to this engine is the reason for the drive."""
+        self.refused = False
+        """Another engine takes steps of the lease, or has just changed it: the message has not been acted on."""
+        self.last_step: steps.Step | None = None
+        """The step before. If the next step is equal to it, it changed nothing, and is not repeated."""
+        self.confirmed_bindings: dict[str, Any] = {}
+        """The bindings in the last answer of an endpoint: newer than its report in the database."""
+        self.endpoint_unconfirmed = False
+        """An endpoint did not confirm a call."""
+        self.unconfirmed_gpu_hosts: set[str] = set()
+        """GPU hosts whose monitors did not confirm a call."""
+        self.cloud_error: str | None = None
+        """Why a call to the cloud failed; it is not called again."""
+        self.failed = False
+        """The cloud or an agent did not answer. The reason may be in this engine alone: others are to try."""
+        self.cleanup_requested = False
+        """The GPU hosts were sent their desired state without the lease."""
+        self.owned_until: float | None = None
+        """Until then, as `time.monotonic` counts, no other engine executes steps of this lease."""
+        self.watches = False
+        """This engine is the one that looks at the server of this lease."""
+        self.status: str | None = None
+        """The status of the lease when it was last observed; None if it could not be read yet."""
 
 
 class _WatchedElsewhereError(Exception):
@@ -109,9 +108,7 @@ class LeaseDriver:
         claims: Claims,
         cloud: Cloud,
         remoting: Callable[[str], RemotingDriver],
-        endpoint: EndpointClient,
-        gpu_hosts: GpuHosts,
-        gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
+        agents: Agents,
         engine: str | None = None,
         announce: Callable[[str], None] = lambda _lease_id: None,
     ) -> None:
@@ -120,9 +117,8 @@ class LeaseDriver:
         self._claims = claims
         self.cloud = cloud
         self._remoting = remoting
-        self._endpoint = endpoint
-        self.gpu_hosts = gpu_hosts
-        self._gpu_network = gpu_network
+        self.agents = agents
+        self._gpu_hosts = GpuHosts(database, agents.monitors)
         self._announce = announce
         self.engine = engine or processes.own_name()
         self.callers = Callers()
@@ -139,7 +135,7 @@ class LeaseDriver:
         Returns the seconds after which to drive it again; None if a message or the audit asks for that. Raises
         `NotFound`, and what the database raises; the lease is then as it was, and may be driven again.
         """
-        state = _DriveState(told or lease_id in self._still_told)
+        state = _DriveState(told=told or lease_id in self._still_told)
         self._still_told.discard(lease_id)
         requeue_after = None
         try:
@@ -263,7 +259,7 @@ class LeaseDriver:
             lease = leases.get(session.connection(), lease_id)
             state.status = lease.status
             if lease.claimed_at is not None:
-                gpu_hosts = self.gpu_hosts.observe(session, lease)
+                gpu_hosts = self._gpu_hosts.observe(session, lease)
                 if not lease.has_server:
                     bindings = _bindings_on(session, lease.bound_host, state)
         if lease.claimed_at is None:  # it is or was in the queue, and never had anything
@@ -343,7 +339,9 @@ class LeaseDriver:
             case steps.ApplyBinding(host):
                 present, serial = self._next_order(lease, host)
                 binding = binding_of(present)
-                if refusal := real_addresses.binding_refusal(self._gpu_network, present, binding):
+                if refusal := real_addresses.binding_refusal(
+                    self.agents.gpu_network, present, binding
+                ):
                     raise AgentCallFailed(f"the binding is not sent to {host}: {refusal}")
                 report = self._apply_binding(host, binding, serial)
                 missing = {"installed": False}
@@ -351,7 +349,7 @@ class LeaseDriver:
                     binding.port_id: report["bindings"].get(binding.port_id, missing)
                 }
             case steps.UpdateMonitor(host):
-                self.gpu_hosts.reconcile(host)
+                self._gpu_hosts.reconcile(host)
             case steps.CleanUpGpuHosts():
                 self._clean_up_gpu_hosts(lease, state)
             case steps.RecordActivationTime():
@@ -371,7 +369,7 @@ class LeaseDriver:
                 if lease.port_id is None:
                     raise ValueError(f"lease {lease.id} has a binding, but no recorded port")
                 _, serial = self._next_order(lease, host)
-                self._endpoint.remove(host, lease.port_id, serial)
+                self.agents.endpoint.remove(host, lease.port_id, serial)
                 state.confirmed_bindings = {}
                 self._update(lease, bound_host=None)
             case steps.DeleteServer():
@@ -391,7 +389,7 @@ class LeaseDriver:
         self, host: str, binding: Binding | LocalBinding, serial: int
     ) -> dict[str, Any]:
         """Send an endpoint a binding; return its report. Raises `AgentCallFailed`, also for an answer that is none."""
-        answer = self._endpoint.apply(host, binding, serial)
+        answer = self.agents.endpoint.apply(host, binding, serial)
         try:
             return host_reports.endpoint_report(answer)
         except ValueError as error:
@@ -425,13 +423,13 @@ class LeaseDriver:
                 and (daemon := desired_state.daemon_of(lease, claim)) is not None
             }
             try:
-                report = self.gpu_hosts.reconcile(host)
+                report = self._gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
                 LOG.warning("lease %s: %s", lease.id, error)
                 state.failed = True
                 state.unconfirmed_gpu_hosts.add(host)
                 continue
-            if self.gpu_hosts.has_excess_admissions(host, report):
+            if self._gpu_hosts.has_excess_admissions(host, report):
                 LOG.warning("lease %s: the fence of %s admits more than it should", lease.id, host)
                 state.unconfirmed_gpu_hosts.add(host)
                 continue

@@ -20,6 +20,7 @@ from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, hosts, leases, settings
 from gsaas.db.database import Database
 from gsaas.engine import host_reports, readings, real_addresses
+from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
 from gsaas.engine.corrections import Corrections
 from gsaas.engine.driver import installed_bindings
@@ -31,14 +32,11 @@ from gsaas.notifications.cadf import SecurityEvent
 from gsaas.objects import host_names
 from gsaas.objects.binding import Binding, LocalBinding, binding_of
 from gsaas.objects.daemon import DesiredState
-from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.gpu_report import GpuReport
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import ENTITLED, Status
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.hosts import AgentCallFailed
-from gsaas.rpc.monitor import MonitorClient
-from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
@@ -82,29 +80,25 @@ class RpcEndpoint:
     def __init__(
         self,
         database: Database,
-        endpoint: EndpointClient,
-        monitors: MonitorClient,
-        gpu_hosts: GpuHosts,
+        agents: Agents,
         requeue: Callable[[str], None],
         callers: Callers,
+        *,
         advance_queue: Callable[[], None] = lambda: None,
         keyring: Keyring | None = None,
         audit: Callable[[SecurityEvent], None] = lambda _: None,
-        gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
     ) -> None:
         """*requeue* adds a lease to the engine's work queue. *advance_queue* serves the leases that wait for GPUs: a
         host that reports may offer GPUs again. Without *keyring*, no grant can be redeemed. *audit* is called
-        with each grant that is refused. Addresses outside *gpu_network* are not believed."""
+        with each grant that is refused."""
         self._database = database
-        self._endpoint = endpoint
-        self._monitors = monitors
-        self._gpu_hosts = gpu_hosts
+        self._agents = agents
+        self._gpu_hosts = GpuHosts(database, agents.monitors)
         self._requeue = requeue
         self._callers = callers
         self._advance_queue = advance_queue
         self._keyring = keyring or Keyring()
         self._audit = audit
-        self._gpu_network = gpu_network
         self._corrections = Corrections(MOST_CORRECTIONS)
 
     def lease_changed(self, context: RequestContext, lease_id: str) -> None:
@@ -142,7 +136,7 @@ class RpcEndpoint:
         return {"serial": serial, "bindings": sent}
 
     def _may_be_sent(self, lease: Lease, binding: Binding | LocalBinding) -> bool:
-        refusal = real_addresses.binding_refusal(self._gpu_network, lease, binding)
+        refusal = real_addresses.binding_refusal(self._agents.gpu_network, lease, binding)
         if refusal:
             LOG.error("a binding is not sent: %s", refusal)
         return refusal is None
@@ -157,7 +151,7 @@ class RpcEndpoint:
             believed = self._without_refused_address(session, host, report)
             endpoints.register(session, host, believed)
             if believed != report:
-                real_addresses.forget_refused(session, self._gpu_network, host)
+                real_addresses.forget_refused(session, self._agents.gpu_network, host)
             bound = leases.bindings_on(session.connection(), host)
             surplus = reported.keys() - {port_id for _, port_id, _ in bound}
             serial = hosts.next_serial(session, host) if surplus else 0
@@ -179,7 +173,7 @@ class RpcEndpoint:
                 port_id,
             )
             try:
-                self._endpoint.remove(host, port_id, serial)
+                self._agents.endpoint.remove(host, port_id, serial)
             except AgentCallFailed as error:
                 LOG.warning("this is tried again at the next report of %s: %s", host, error)
 
@@ -189,7 +183,7 @@ class RpcEndpoint:
         """Return *report*; if its address is not believed, without that and with a problem."""
         address = report.get("gpu_address")
         refusal = address and real_addresses.report_refusal(
-            session, self._gpu_network, host, address
+            session, self._agents.gpu_network, host, address
         )
         if not refusal:
             return report
@@ -204,7 +198,9 @@ class RpcEndpoint:
         snapshot, address = gpu_report.snapshot, gpu_report.gpu_address
         with self._database.write() as session:
             # Without a known address its GPUs cannot be used. Like GPUs that cannot be read, they keep their leases.
-            refusal = real_addresses.report_refusal(session, self._gpu_network, host, address)
+            refusal = real_addresses.report_refusal(
+                session, self._agents.gpu_network, host, address
+            )
             news = gpus.register(
                 session,
                 host,
@@ -216,7 +212,7 @@ class RpcEndpoint:
                 problems=[*snapshot.problems, *([refusal] if refusal else [])],
             )
             if refusal:  # after its GPUs were withdrawn, so that no lease begins to use them
-                real_addresses.forget_refused(session, self._gpu_network, host)
+                real_addresses.forget_refused(session, self._agents.gpu_network, host)
             interval = settings.get(session, settings.MONITOR_INTERVAL)
         if news:
             self._advance_queue()
@@ -297,7 +293,7 @@ class RpcEndpoint:
         with self._database.read() as session:
             seconds = settings.get(session, settings.MONITOR_INTERVAL)
             names = hosts.with_monitor(session)
-        self._monitors.report_every(names, seconds)
+        self._agents.monitors.report_every(names, seconds)
 
 
 def _check_host(host: object) -> None:

@@ -27,10 +27,7 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.plain_servers import PlainServers
 from gsaas.grants.keyring import Keyring
 from gsaas.notifications.cadf import SecurityEvent
-from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.lifecycle import Status
-from gsaas.rpc.monitor import MonitorClient
-from gsaas.rpc.rodvr import EndpointClient
 
 LOG = logging.getLogger(__name__)
 
@@ -44,8 +41,8 @@ _IDLE_INTERVAL = 60.0
 class Engine:
     """One engine. However suddenly it stops, the next engine can continue with every lease.
 
-    Without *keyring*, no grant can be redeemed. *audit* is called with each grant that is refused. Daemons and compute
-    hosts are in *gpu_network*. Without *plain_servers*, servers that their owners make get no cGPUs.
+    Without *keyring*, no grant can be redeemed. *audit* is called with each grant that is refused. Without
+    *plain_servers*, servers that their owners make get no cGPUs.
     """
 
     def __init__(
@@ -54,11 +51,9 @@ class Engine:
         *,
         database: Database,
         bus: rpc.Bus,
-        endpoint: EndpointClient,
         driver: LeaseDriver,
         claims: Claims,
         keyring: Keyring | None = None,
-        gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
         audit: Callable[[SecurityEvent], None] = lambda _: None,
         plain_servers: PlainServers | None = None,
     ) -> None:
@@ -82,15 +77,12 @@ class Engine:
             socket.gethostname(),
             RpcEndpoint(
                 database,
-                endpoint,
-                MonitorClient(bus),
-                driver.gpu_hosts,
+                driver.agents,
                 self._tell,
                 driver.callers,
-                claims.queue.advance,
-                keyring,
-                audit,
-                gpu_network,
+                advance_queue=claims.queue.advance,
+                keyring=keyring,
+                audit=audit,
             ),
             may_send,
         )

@@ -19,11 +19,12 @@ from oslo_config import cfg
 from gsaas import rpc
 from gsaas.api.app import create_app
 from gsaas.api.auth import TokenFile
+from gsaas.api.service import ApiService
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.db import endpoints, gpus, migration
 from gsaas.db.database import Database
+from gsaas.engine.agents import Agents
 from gsaas.engine.driver import LeaseDriver
-from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpu_host import inventory
@@ -181,17 +182,17 @@ class Standalone:
 
     def _listen(self) -> str:
         """Listen at the API's address and return its URL; requests wait until `serve` runs. Raises `CannotListen`."""
-        app = create_app(
+        service = ApiService(
             self._conf,
             database=self._database,
             claims=self._claims,
             engine=EngineClient(self._bus),
             cloud=self._cloud,
             remoting=self._driver,
-            authenticate=self._authenticate,
             subscriptions=self._subscriptions,
             notifications=self._notifications,
         )
+        app = create_app(service, self._authenticate)
         listen: str = self._conf.standalone.listen
         host, _, port = listen.rpartition(":")
         try:
@@ -208,27 +209,27 @@ class Standalone:
         return f"http://{self._api.host}:{self._api.port}"
 
     def _make_engine(self) -> Engine:
-        endpoint = EndpointClient(self._bus, self._conf.engine.endpoint_timeout)
+        agents = Agents(
+            EndpointClient(self._bus, self._conf.engine.endpoint_timeout),
+            MonitorClient(self._bus),
+            self._gpu_network,
+        )
         driver = LeaseDriver(
             self._conf,
             database=self._database,
             claims=self._claims,
             cloud=self._cloud,
             remoting=self._remoting,
-            endpoint=endpoint,
-            gpu_hosts=GpuHosts(self._database, MonitorClient(self._bus)),
-            gpu_network=self._gpu_network,
+            agents=agents,
             announce=self._announcer.status_changed,
         )
         return Engine(
             self._conf,
             database=self._database,
             bus=self._bus,
-            endpoint=endpoint,
             driver=driver,
             claims=self._claims,
             keyring=keyring.from_conf(self._conf),
-            gpu_network=self._gpu_network,
             audit=self._notifications.audit,
         )
 

@@ -17,6 +17,7 @@ from gsaas import reports, rpc
 from gsaas.api.app import Authenticate, create_app
 from gsaas.api.auth import TokenFile
 from gsaas.api.keystone import Keystone
+from gsaas.api.service import ApiService
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud import base as cloud
 from gsaas.db import processes
@@ -63,17 +64,17 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         ),
         is_client_waiting=subscriptions.is_client_waiting,
     )
-    app = create_app(
+    service = ApiService(
         conf,
         database=database,
         claims=claims,
         engine=EngineClient(bus),
         cloud=servers,
         remoting=driver,
-        authenticate=_authenticator(conf),
         subscriptions=subscriptions,
         notifications=Notifications(conf, database, *notifiers.connect(conf, "gsaas-api")),
     )
+    app = create_app(service, _authenticator(conf))
     reports.prepare(conf)
     reports.add_section(
         "API",

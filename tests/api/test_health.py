@@ -9,7 +9,7 @@ import os
 import pytest
 
 import gsaas.conf
-from gsaas.api import health
+from gsaas.api import health_backends
 from gsaas.db import models
 from tests.api.world import World, only_error
 
@@ -57,7 +57,7 @@ def test_a_backend_learns_the_port_that_was_asked(tmp_path):
 
 def test_without_a_configuration_the_file_is_beside_the_configuration():
     conf = gsaas.conf.load(files=[])
-    (backend,) = health.load_backends(conf)
+    (backend,) = health_backends.load(conf)
     assert type(backend).__name__ == "DisableByFileHealthcheck"
     assert conf.healthcheck.disable_by_file_path == "/etc/gsaas/healthcheck_disable"
 
@@ -68,7 +68,7 @@ def test_a_backend_that_is_not_installed_is_named(tmp_path):
     with pytest.raises(
         ValueError, match=r"\[healthcheck\]backends: not installed: disable_by_flag"
     ):
-        health.load_backends(gsaas.conf.load(files=[str(settings)]))
+        health_backends.load(gsaas.conf.load(files=[str(settings)]))
 
 
 def test_a_disk_that_keeps_nothing_is_unhealthy_and_claims_nothing(

@@ -54,7 +54,7 @@ def test_every_component_is_used(document):
 
 def test_every_input_says_what_it_is_for():
     for route in ROUTES:
-        for name, schema in route.query["properties"].items():
+        for name, schema in route.takes.query["properties"].items():
             assert schema.get("description"), f"{route.path}?{name}"
 
 

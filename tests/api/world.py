@@ -24,6 +24,7 @@ from gsaas.api import app, auth, schemas
 from gsaas.api.app import Authenticate
 from gsaas.api.route import Route
 from gsaas.api.routes import ROUTES
+from gsaas.api.service import ApiService
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.conf.grants import allows_direct
 from gsaas.db import endpoints, gpus, models
@@ -198,17 +199,17 @@ class World:
         )
         cloud = MemoryCloud(["gpu1", "gpu2", "compute1"])
         engine = MemoryEngine(database, claims, cloud)
-        api = app.create_app(
+        service = ApiService(
             conf,
             database=database,
             claims=claims,
             engine=engine,
             cloud=cloud,
             remoting=remoting.load(driver, conf),
-            authenticate=authenticate or _token_file(),
             subscriptions=subscriptions,
             notifications=notifications,
         )
+        api = app.create_app(service, authenticate or _token_file())
         return cls(conf, database, claims, cloud, engine, subscriptions, notifications, api)
 
     def call(
@@ -258,22 +259,22 @@ def _validator(schema: Any) -> jsonschema.Draft202012Validator:
 
 
 REPLIES = {
-    (route.method, route.path): _validator(route.response)
+    (route.method, route.path): _validator(route.returns.schema)
     for route in ROUTES
-    if route.response is not None
+    if route.returns.schema is not None
 }
 ERRORS = _validator(schemas.common.ERRORS)
 
 
 def expect_documented(route: Route, response: Any) -> None:
     """Fail unless the schemas and statuses of *route* allow *response*."""
-    success = response.status_code in (route.status, *route.other_statuses)
+    success = response.status_code in route.returns.statuses
     assert success or response.status_code in route.error_statuses()
     if response.is_json:
         (REPLIES[route.method, route.path] if success else ERRORS).validate(response.json)
     else:
         assert success
-        assert route.text
+        assert route.returns.text
         assert response.mimetype == "text/plain"
 
 

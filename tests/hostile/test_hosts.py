@@ -14,8 +14,8 @@ from gsaas.checkup import agents
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, hosts, leases, metrics
 from gsaas.db.database import Database
+from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
-from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.rpc_endpoint import RpcEndpoint, may_send
 from gsaas.grants.keyring import Keyring
 from gsaas.objects.gpu_network import GpuNetwork
@@ -50,9 +50,7 @@ class Engine:
     def __post_init__(self) -> None:
         monitors = MonitorClient.__new__(MonitorClient)  # nothing here is sent to a monitor
         self.inbox = RpcEndpoint(
-            *(self.database, None, monitors, GpuHosts(self.database, monitors)),
-            *(self.woken.append, Callers()),
-            gpu_network=self.network,
+            self.database, Agents(None, monitors, self.network), self.woken.append, Callers()
         )
 
     def monitor_reports(
@@ -395,8 +393,7 @@ class TestGrants:
             session.add(rows.claim("lease-1"))
             grant = keyring.sign("lease-1", lease.project_id, timeutils.utcnow())
         inbox = RpcEndpoint(
-            *(database, None, Unreachable(), GpuHosts(database, Unreachable())),
-            *(engine.woken.append, Callers()),
+            *(database, Agents(None, Unreachable()), engine.woken.append, Callers()),
             keyring=keyring,
         )
 

@@ -18,6 +18,7 @@ from gsaas.db import endpoints, gpus, hosts, leases, metrics, readings
 from gsaas.db.database import Database
 from gsaas.db.models import LeaseRow
 from gsaas.engine import host_reports
+from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.rpc_endpoint import RpcEndpoint
@@ -86,8 +87,7 @@ def engine(database: Database) -> Callable[..., RpcEndpoint]:
     def make(answer: Callable[[], Any] = silence, removals: Any = None) -> RpcEndpoint:
         monitors = Monitors(answer)
         made = RpcEndpoint(
-            *(database, removals or Removals(), monitors, GpuHosts(database, monitors)),
-            *(lambda _: None, Callers()),
+            *(database, Agents(removals or Removals(), monitors), lambda _: None, Callers()),
         )
         made.monitors = monitors  # for the tests
         return made

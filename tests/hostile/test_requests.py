@@ -89,7 +89,7 @@ def path_of(world: World, route: Any, name: str) -> str:
     return re.sub(r"\{\w+\}", lambda _: name.replace("LEASE", lease), route.path)
 
 
-WITH_BODIES = [route for route in ROUTES if route.body_schema is not None]
+WITH_BODIES = [route for route in ROUTES if route.takes.body_schema is not None]
 READING = [route for route in ROUTES if route.method == "GET" and route.rule]
 
 
@@ -103,7 +103,7 @@ def check(answer: Any) -> None:
 @PROFILE
 @given(data=st.data())
 def test_no_body_is_an_internal_error(world, route, data):
-    body = data.draw(along(route.body_schema.schema))
+    body = data.draw(along(route.takes.body_schema.schema))
     path = path_of(world, route, data.draw(NAMES))
     caller = data.draw(st.sampled_from(CALLERS))
     check(world.call(caller, route.method, path, body))
@@ -114,7 +114,7 @@ def test_no_body_is_an_internal_error(world, route, data):
 @given(data=st.data())
 def test_no_query_and_no_header_is_an_internal_error(world, route, data):
     drawn = data.draw(
-        along(route.query_schema.schema).filter(lambda query: isinstance(query, dict))
+        along(route.takes.query_schema.schema).filter(lambda query: isinstance(query, dict))
     )
     query = {name: value for name, value in drawn.items() if name != "timeout"}
     path = path_of(world, route, data.draw(NAMES))

@@ -22,8 +22,8 @@ from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine import service
+from gsaas.engine.agents import Agents
 from gsaas.engine.driver import LeaseDriver
-from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.binding import Binding
@@ -126,8 +126,7 @@ class Launches:
             claims=self.claims,
             cloud=self.cloud,
             remoting=lambda name: load(name, self.conf),
-            endpoint=self.endpoint,
-            gpu_hosts=GpuHosts(self.database, _NoMonitors()),
+            agents=Agents(self.endpoint, _NoMonitors()),
             engine=name,
         )
 
@@ -139,7 +138,6 @@ class Launches:
             self.conf,
             database=self.database,
             bus=bus,
-            endpoint=self.endpoint,
             driver=self.driver,
             claims=self.claims,
         )

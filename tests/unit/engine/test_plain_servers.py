@@ -255,7 +255,6 @@ def engine(world: World, plain: PlainServers | None) -> Iterator[Engine]:
         world.conf,
         database=world.database,
         bus=bus,
-        endpoint=world.endpoint,
         driver=world.engine(),
         claims=world.claims,
         plain_servers=plain,

@@ -27,7 +27,6 @@ def running(world, driver: LeaseDriver) -> Iterator[Engine]:
         world.conf,
         database=world.database,
         bus=bus,
-        endpoint=world.endpoint,
         driver=driver,
         claims=world.claims,
     )

@@ -23,6 +23,7 @@ from gsaas import exceptions
 from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
 from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
+from gsaas.engine.agents import Agents
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.addresses import MaskedAddresses
@@ -386,8 +387,7 @@ class World:
             claims=self.claims,
             cloud=self.cloud,
             remoting=lambda name: load(name, self.conf),
-            endpoint=self.endpoint,
-            gpu_hosts=self.gpu_hosts,
+            agents=Agents(self.endpoint, self.monitor),
             engine=name,
             announce=self.announced.append,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gsaas import rpc
 from gsaas.context import RequestContext
+from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
 from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.metrics import counted
@@ -25,7 +26,7 @@ class Heard(list):
 
 def inbox_of(database, wake, callers) -> RpcEndpoint:
     """An engine's inbox; nothing comes in here that it would have to pass on."""
-    return RpcEndpoint(database, None, None, None, wake, callers)
+    return RpcEndpoint(database, Agents(None, None), wake, callers)
 
 
 def test_every_api_worker_and_every_engine_hears_of_it(bus, database, running):

@@ -12,8 +12,8 @@ import pytest
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, gpus, hosts, leases, models, settings
+from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
-from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.notifications.cadf import GRANT, LEASE, SecurityEvent
 from gsaas.objects.address import Address
@@ -47,10 +47,9 @@ class Desk:
 @pytest.fixture
 def desk(bus, database, running) -> Desk:
     desk = Desk(EngineClient(bus), None)
-    monitors = MonitorClient(bus, timeout=2.0)
-    gpu_hosts = GpuHosts(database, monitors)
+    agents = Agents(desk, MonitorClient(bus, timeout=2.0))
     desk.inbox = RpcEndpoint(
-        *(database, desk, monitors, gpu_hosts, desk.woken.append, desk.callers),
+        *(database, agents, desk.woken.append, desk.callers),
         audit=desk.audited.append,
     )
     running(rpc.server(bus, rpc.ENGINE, "engine-1", desk.inbox))
