@@ -8,6 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "doc" / "ext")]
 
+from generate import files, schemas  # noqa: E402 - found by what the line above adds
+
+files.write(ROOT, schemas.files())  # to which notifications.md links
+
 _setup = configparser.RawConfigParser()
 _setup.read(ROOT / "setup.cfg")
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from generate import bash, fish, man, programs, zsh
+from generate import bash, fish, man, programs, schemas, zsh
 
 SHARE = "share"
 """The folder of generated files in that of a distribution; it has the structure of /usr/share."""
@@ -14,7 +15,7 @@ SHARE = "share"
 def expected() -> dict[str, str]:
     """Return the text of every generated file by its path, as if it were in the source tree."""
     known = programs.all_programs()
-    found = {}
+    found = schemas.files()
     for distribution in programs.DISTRIBUTIONS:
         share = (Path(distribution.folder) / SHARE).as_posix()
         for program in (make() for make in distribution.programs):
@@ -27,9 +28,9 @@ def expected() -> dict[str, str]:
     return found
 
 
-def write(folder: Path) -> None:
-    """Write every generated file into *folder*, which may be a copy of the source tree."""
-    for path, text in expected().items():
+def write(folder: Path, texts: Mapping[str, str] | None = None) -> None:
+    """Write every generated file, or those of *texts*, into *folder*, which may be the source tree or a copy of it."""
+    for path, text in (expected() if texts is None else texts).items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

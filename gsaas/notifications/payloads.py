@@ -5,7 +5,7 @@
      "gsaas_object.version": "1.0", "gsaas_object.data": {...}}
 
 A version changes with its content: the second number grows with a new field, the first one when a field is removed or
-gets another meaning. The schemas are in doc/notification-schemas/. Payloads are for operators: they name GPUs and
+gets another meaning. `generate/schemas.py` has the JSON Schemas. Payloads are for operators: they name GPUs and
 hosts. They contain no grant, no user data and no environment.
 """
 

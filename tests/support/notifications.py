@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jsonschema
 from referencing import Registry, Resource
 
+from generate import schemas
 from gsaas import rpc
 from tests.support.waiting import until
 
-SCHEMAS = {
-    path.stem: json.loads(path.read_text(encoding="utf-8"))
-    for path in (Path(__file__).parents[2] / "doc" / "notification-schemas").glob("*.json")
-}
+SCHEMAS = schemas.schemas()
 _REGISTRY: Registry = Registry().with_resources(
     (f"{name}.json", Resource.from_contents(schema)) for name, schema in SCHEMAS.items()
 )
