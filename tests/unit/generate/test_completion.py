@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from generate import files
+from gsaas.gpgpums import policies
 from gsaas.objects.lifecycle import Status
 from gsaasclient.cli.commands import COMMANDS, FORMATS
 from tests.unit.generate import shells
@@ -17,6 +18,7 @@ from tests.unit.generate import shells
 SHELLS = (shells.bash, shells.zsh, shells.fish)
 Shell = Callable[[str, Path], set[str]]
 
+POLICIES = policies.names()
 OFFERS = {
     "gsaas l": {"launch", "limits", "list"},
     "gsaas -": {"-l", "-t", "--help", "--version"},
@@ -31,9 +33,8 @@ OFFERS = {
     "gsaas -l -mode=": {"exclusive", "shared"},
     "gsaas -mode=shared -l -locality=": {"any", "local", "remote"},
     "gsaas --launch --hosts ": {"any", "one", "spread"},
-    "gsaas run -policy=best": {"best-fit", "best-fit-utilisation"},
-    "gsaas policy f": {"fewer-jobs-gpu", "fewer-jobs-node", "first-fit", "first-local"}
-    | {"first-remote", "fragmentation-gradient"},
+    "gsaas run -policy=": {*POLICIES},
+    "gsaas policy f": {name for name in POLICIES if name.startswith("f")},
     "gsaas -l -userdata=user-": {"user-data", "user-data.yaml"},
     "gsaas -l -userdata user-": {"user-data", "user-data.yaml"},
     "gsaas run -ncgpus=1 -- cat user-": {"user-data", "user-data.yaml"},
@@ -47,7 +48,7 @@ OFFERS = {
     "gsaas-sim import ": {"api", "csv", "leases", "openb", "swf"},
     "gsaas-sim import swf user-": {"user-data", "user-data.yaml"},
     "gsaas-sim compare one two user-": {"user-data", "user-data.yaml"},
-    "gsaas-sim plan --policy=w": {"worst-fit"},
+    "gsaas-sim plan --policy=": {*POLICIES},
     "gsaas-standalone --inventory user-": {"user-data", "user-data.yaml"},
 }
 """A line -> what may come next."""

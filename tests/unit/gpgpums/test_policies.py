@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -90,6 +91,8 @@ def test_each_policy_takes_the_gpus_that_the_guide_says(row):
 
 def test_every_policy_has_a_row_in_the_guide_and_the_name_of_its_entry_point():
     assert policies.names() == [row["policy"] for row in rows("The choices")]
+    listed = GUIDE.read_text(encoding="utf-8").split("\nAll of them:\n\n")[1].split("\n\n")[0]
+    assert policies.names() == re.findall(r"^\| `([\w-]+)` \|", listed, re.MULTILINE)
     assert [policies.load(name).name for name in policies.names()] == policies.names()
 
 
