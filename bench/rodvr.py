@@ -31,6 +31,8 @@ CGPUS_OF_OTHERS = 25
 ROUNDS = 25
 IPTABLES_ROUNDS = 3
 PORT = 8308
+GPU_ADDRESS = "192.168.0.1/16"
+"""Of the GPU NIC: the real addresses of all mappings are in its network."""
 
 
 def run() -> dict[str, Any]:
@@ -172,7 +174,12 @@ def _node(taps: int) -> Iterator[str]:
     name = f"rodvr-bench-{os.getpid()}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
-        commands = ["link set lo up", "link add gpu0 type veth peer name gpu1", "link set gpu0 up"]
+        commands = [
+            "link set lo up",
+            "link add gpu0 type veth peer name gpu1",
+            f"address add {GPU_ADDRESS} dev gpu0",
+            "link set gpu0 up",
+        ]
         commands += [f"tuntap add dev {_tap(vm)} mode tap" for vm in range(taps)]
         batch = "\n".join(commands)
         subprocess.run(["ip", "-n", name, "-batch", "-"], input=batch, text=True, check=True)
