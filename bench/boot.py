@@ -16,16 +16,29 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from bench.boots import Boot, BootTarget, openstack, standalone
 from bench.report import machine, median, progress
 from gsaas.objects import timings
 
-CGPUS = (1, 25, 50, 75)
-ROUNDS = {"standalone": 9, "OpenStack": 3}
-VMS, STEP = 90, 15
-"""How many VMs are launched one after the other, and of how many each a median is printed."""
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured, and how often."""
+
+    cgpus: tuple[int, ...] = (1, 25, 50, 75)
+    standalone_rounds: int = 9
+    openstack_rounds: int = 3
+    vms: int = 90
+    """Launched one after the other."""
+    step: int = 15
+    """Of so many VMs each a median is printed."""
+
+
+QUICK = Size(cgpus=(1, 75), standalone_rounds=1, openstack_rounds=1, vms=2, step=1)
+PARTS = ("standalone", "openstack")
 
 PUBLISHED = {
     0: (None, 0.6817, 1.2808, 20.6710, None, 22.6335),
@@ -37,33 +50,39 @@ PUBLISHED = {
 STAGES = ("checking_s", "creation_s", "activation_s", "deployment_s", "management_s", "boot_s")
 
 
-def run() -> dict[str, Any]:
-    """Return medians: seconds of each stage, and milliseconds for each of many VMs."""
-    with standalone.running() as target:
-        boots, vms = _boot_sizes(target, CGPUS), _boot_many(target)
-    name = target.name
-    stages, many = _published() + _stage_rows(name, boots), _many_rows(name, vms)
-    reach = _gsaas_work_bound(name, boots[75]) + _growth_bound(name, vms)
-    try:
-        with openstack.running() as bed:
-            boots, vms = _boot_sizes(bed, (0, *CGPUS)), _boot_many(bed)
-    except subprocess.CalledProcessError:
-        progress("the OpenStack test bed does not come up and is left out")
-    else:
-        stages += _stage_rows(bed.name, boots)
-        many += _many_rows(bed.name, vms)
-        reach += _gsaas_work_bound(bed.name, boots[75]) + _share_of_boot_bounds(boots[75])
-        reach += _growth_bound(bed.name, vms)
+def run(*parts: str, quick: bool = False) -> dict[str, Any]:
+    """Return medians: seconds of each stage, and milliseconds for each of many VMs. *quick* boots few of them."""
+    size = QUICK if quick else Size()
+    stages, many, reach = _published(), [], []
+    if "standalone" in (parts or PARTS):
+        with standalone.running() as target:
+            boots = _boot_sizes(target, size.cgpus, size.standalone_rounds)
+            vms = _boot_many(target, size)
+        stages += _stage_rows(target.name, boots)
+        many += _many_rows(target.name, vms, size)
+        reach += _gsaas_work_bound(target.name, boots[75]) + _growth_bound(target.name, vms, size)
+    if "openstack" in (parts or PARTS):
+        try:
+            with openstack.running() as bed:
+                boots = _boot_sizes(bed, (0, *size.cgpus), size.openstack_rounds)
+                vms = _boot_many(bed, size)
+        except subprocess.CalledProcessError:
+            progress("the OpenStack test bed does not come up and is left out")
+        else:
+            stages += _stage_rows(bed.name, boots)
+            many += _many_rows(bed.name, vms, size)
+            reach += _gsaas_work_bound(bed.name, boots[75]) + _share_of_boot_bounds(boots[75])
+            reach += _growth_bound(bed.name, vms, size)
     return {"bench": "boot", "machine": machine(), "rows": stages + many, "reach": reach}
 
 
 # VMs with more and more cGPUs
 
 
-def _boot_sizes(target: BootTarget, sizes: tuple[int, ...]) -> dict[int, list[Boot]]:
+def _boot_sizes(target: BootTarget, sizes: tuple[int, ...], rounds: int) -> dict[int, list[Boot]]:
     """Return boots by number of cGPUs. The sizes take turns, so that a slow moment of the machine affects all."""
     booted: dict[int, list[Boot]] = {size: [] for size in sizes}
-    for turn in range(ROUNDS[target.name]):
+    for turn in range(rounds):
         progress(f"{target.name}: VMs with {', '.join(map(str, sizes))} cGPUs, round {turn + 1}")
         for size in sizes:
             booted[size].append(target.boot(size))
@@ -143,36 +162,40 @@ def _share_of_boot_bounds(boots: list[Boot]) -> list[dict[str, Any]]:
 # Many VMs with one cGPU each
 
 
-def _boot_many(target: BootTarget) -> list[Boot]:
-    """Boot `VMS` VMs one after the other, which all stay until the end; return their boots."""
+def _boot_many(target: BootTarget, size: Size) -> list[Boot]:
+    """Boot VMs one after the other, which all stay until the end; return their boots."""
     booted = []
-    for start in range(0, VMS, STEP):
-        progress(f"{target.name}: VMs {start + 1} to {start + STEP}")
-        booted += [target.add() for _ in range(STEP)]
+    for start in range(0, size.vms, size.step):
+        progress(f"{target.name}: VMs {start + 1} to {start + size.step}")
+        booted += [target.add() for _ in range(size.step)]
     target.clear()
     return booted
 
 
-def _many_rows(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
-    """Return a row for each `STEP` VMs: medians over them, and the number of VMs after them."""
+def _many_rows(cloud: str, booted: list[Boot], size: Size) -> list[dict[str, Any]]:
+    """Return a row for each `size.step` VMs: medians over them, and the number of VMs after them."""
+    steps = {
+        end: booted[end - size.step : end] for end in range(size.step, size.vms + 1, size.step)
+    }
     return [
         {
             "cloud": cloud,
-            "vms": start + STEP,
-            "rodvr_ms": _rodvr_ms(booted[start : start + STEP]),
-            "management_ms": median([boot.gsaas_seconds for boot in booted[start : start + STEP]])
-            * 1000,
-            "boot_s": median([boot.seconds for boot in booted[start : start + STEP]]),
+            "vms": end,
+            "rodvr_ms": _rodvr_ms(boots),
+            "management_ms": median([boot.gsaas_seconds for boot in boots]) * 1000,
+            "boot_s": median([boot.seconds for boot in boots]),
         }
-        for start in range(0, VMS, STEP)
+        for end, boots in steps.items()
     ]
 
 
-def _growth_bound(cloud: str, booted: list[Boot]) -> list[dict[str, Any]]:
+def _growth_bound(cloud: str, booted: list[Boot], size: Size) -> list[dict[str, Any]]:
+    first, last = booted[: size.step], booted[-size.step :]
     return [
         {
-            "what": f"{cloud}: RODVR for VMs {VMS - STEP + 1} to {VMS}, times that for the first {STEP}",
-            "value": _rodvr_ms(booted[-STEP:]) / _rodvr_ms(booted[:STEP]),
+            "what": f"{cloud}: RODVR for VMs {size.vms - size.step + 1} to {size.vms}, "
+            f"times that for the first {size.step}",
+            "value": _rodvr_ms(last) / _rodvr_ms(first),
             "bound": "<= 1.5",
         }
     ]

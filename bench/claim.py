@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,8 @@ from gsaas.objects.placement import Placement
 from gsaas.objects.request import Request
 from tests.api.world import World, token
 
-SIZES = (16, 256, 1024, 16384)
 BUSY = (0.0, 0.9)
 """Fractions of the GPUs that have no free memory: the first ones in pool order, which is the worst case."""
-
-CORE_ROUNDS = 60
-CORE_BATCH = 50
-API_ROUNDS = 120
 
 MEMORY_MB = 8192
 CGPU_MB = 1024
@@ -47,11 +43,33 @@ REQUEST = Request(1, "shared", CGPU_MB)
 Action = Callable[[], object]
 
 
-def run() -> dict[str, Any]:
-    """Return median times of one claim with its release: microseconds in the core, milliseconds through the API."""
-    core = measure_core()
-    different = measure_different()
-    api = measure_api()
+@dataclass(frozen=True)
+class Size:
+    """The numbers of GPUs that are measured, and how often each is."""
+
+    gpus: tuple[int, ...] = (16, 256, 1024, 16384)
+    api_many: int = 1024
+    """What the API's time with the fewest GPUs is compared with."""
+    core_rounds: int = 60
+    core_batch: int = 50
+    different_rounds: int = 10
+    api_rounds: int = 120
+
+
+QUICK = Size(
+    gpus=(16, 64), api_many=64, core_rounds=1, core_batch=1, different_rounds=1, api_rounds=1
+)
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Return median times of one claim with its release: microseconds in the core, milliseconds through the API.
+
+    *quick* has few GPUs.
+    """
+    size = QUICK if quick else Size()
+    core = measure_core(size)
+    different = measure_different(size)
+    api = measure_api(size)
     rows = [
         {"core": policy, "gpus": size, "busy": busy, "median_us": taken * 1e6}
         for (policy, busy, size), taken in core.items()
@@ -64,18 +82,19 @@ def run() -> dict[str, Any]:
         {"api": "least-load-fit", "gpus": size, "busy": busy, "median_ms": taken * 1e3}
         for (busy, size), taken in api.items()
     ]
+    few, many, most = size.gpus[0], size.api_many, size.gpus[-1]
     reach = [
         {
-            "what": f"core, {policy}, {busy:.0%} busy: 16,384 GPUs against 16",
-            "value": core[policy, busy, 16384] / core[policy, busy, 16],
+            "what": f"core, {policy}, {busy:.0%} busy: {most:,} GPUs against {few}",
+            "value": core[policy, busy, most] / core[policy, busy, few],
             "bound": "<= 2.0",
         }
         for policy, busy in itertools.product(policies.names(), BUSY)
     ]
     reach += [
         {
-            "what": f"API, {busy:.0%} busy: 1,024 GPUs against 16",
-            "value": api[busy, 1024] / api[busy, 16],
+            "what": f"API, {busy:.0%} busy: {many:,} GPUs against {few}",
+            "value": api[busy, many] / api[busy, few],
             "bound": "<= 1.2",
         }
         for busy in BUSY
@@ -86,22 +105,22 @@ def run() -> dict[str, Any]:
 # The core
 
 
-def measure_core() -> dict[tuple[str, float, int], float]:
+def measure_core(size: Size) -> dict[tuple[str, float, int], float]:
     """Return the seconds by (policy, fraction of busy GPUs, number of GPUs)."""
     actions = {
-        (name, busy, size): claim_in_core(pool(size, busy), policies.load(name))
-        for name, busy, size in itertools.product(policies.names(), BUSY, SIZES)
+        (name, busy, gpus): claim_in_core(pool(gpus, busy), policies.load(name))
+        for name, busy, gpus in itertools.product(policies.names(), BUSY, size.gpus)
     }
-    return medians(actions, CORE_ROUNDS, CORE_BATCH)
+    return medians(actions, size.core_rounds, size.core_batch)
 
 
-def measure_different() -> dict[tuple[str, int], float]:
+def measure_different(size: Size) -> dict[tuple[str, int], float]:
     """Return the seconds by (policy, number of GPUs), with all GPUs different."""
     actions = {
-        (name, size): claim_in_core(all_different(size), policies.load(name))
-        for name, size in itertools.product(policies.names(), SIZES)
+        (name, gpus): claim_in_core(all_different(gpus), policies.load(name))
+        for name, gpus in itertools.product(policies.names(), size.gpus)
     }
-    return medians(actions, rounds=10, batch=2)
+    return medians(actions, size.different_rounds, batch=2)
 
 
 def pool(size: int, busy: float) -> Pool:
@@ -155,15 +174,15 @@ def claim_in_core(pool: Pool, policy: Policy) -> Action:
 # The API
 
 
-def measure_api() -> dict[tuple[float, int], float]:
+def measure_api(size: Size) -> dict[tuple[float, int], float]:
     """Return the seconds by (fraction of busy GPUs, number of GPUs)."""
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
         worlds = {
-            (busy, size): build_world(Path(folder, f"{size}-{busy}"), size, busy)
-            for busy, size in itertools.product(BUSY, SIZES)
+            (busy, gpus): build_world(Path(folder, f"{gpus}-{busy}"), gpus, busy)
+            for busy, gpus in itertools.product(BUSY, size.gpus)
         }
         actions = {key: claim_through_api(world) for key, world in worlds.items()}
-        found = medians(actions, API_ROUNDS, batch=1)
+        found = medians(actions, size.api_rounds, batch=1)
         for world in worlds.values():
             world.database.close()
     return found

@@ -33,7 +33,7 @@ from tests.support.gpu_machine import GpuMachine
 from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).parents[1]
-ROUNDS = 15
+ROUNDS, QUICK_ROUNDS = 15, 1
 PORT = 19000
 """Of the daemons that are started alone; none of a lease has it."""
 BEGINS_WITHIN = 60
@@ -90,7 +90,7 @@ FAKE = Middleware(
 )
 
 
-def run() -> dict[str, Any]:
+def run(quick: bool = False) -> dict[str, Any]:
     """Return milliseconds of each of the three, and by how much `gsaas run` exceeds the daemon's start."""
     if os.geteuid() != 0:
         raise SystemExit("this benchmark boots a machine: run it as root")
@@ -108,7 +108,7 @@ def run() -> dict[str, Any]:
         )
     with GpuMachine() as booted:
         for middleware in middlewares:
-            taken = _measure(booted, middleware)
+            taken = _measure(booted, middleware, QUICK_ROUNDS if quick else ROUNDS)
             rows += [_row(middleware.name, what, found) for what, found in taken.items()]
             reach.append(_bound(middleware.name, taken))
     return {"bench": "daemons", "machine": machine(), "rows": rows + notes, "reach": reach}
@@ -137,7 +137,7 @@ def _bound(name: str, taken: Mapping[str, list[float]]) -> dict[str, Any]:
     }
 
 
-def _measure(booted: GpuMachine, middleware: Middleware) -> dict[str, list[float]]:
+def _measure(booted: GpuMachine, middleware: Middleware, rounds: int) -> dict[str, list[float]]:
     """Return the seconds of each of the three, which take turns."""
     progress(f"the daemon of {middleware.name}")
     for file in middleware.files:
@@ -146,7 +146,7 @@ def _measure(booted: GpuMachine, middleware: Middleware) -> dict[str, list[float
     taken: dict[str, list[float]] = {PROCESS: [], UNIT: [], BEGUN: []}
     with _standalone(booted), booted.network():
         alone = _Alone(booted)
-        for _ in range(ROUNDS + 1):
+        for _ in range(rounds + 1):
             taken[PROCESS].append(alone.process())
             time.sleep(CALM)
             taken[UNIT].append(alone.unit())

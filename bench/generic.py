@@ -15,28 +15,42 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.generics import Programs, batch, cycles, gsaas_client, service, slurm
 from bench.report import machine, median
 
-SIZES = (16, 256, 1024)
-BATCHES = (1, 16, 64, 256, 1024)
-QUEUED = 256
-"""Concurrent requests for the smallest number of GPUs: most of them wait in the queue."""
-ROUNDS = 3
-ALONE = 10
-"""Requests one after the other in each round of a batch of one."""
-CYCLES = 200
-IDLE = 30.0
-"""Seconds for which the CPU time of an idle service is measured."""
 SRUN = ("srun", "-Q", "-n1", "--gres=gpu:1", "--mpi=none")
 SALLOC = ("salloc", "-Q", "-n1", "--gres=gpu:1")
 
 
-def run() -> dict[str, Any]:
-    """Return milliseconds for each request, and the bounds; those against Slurm only where it is installed."""
+@dataclass(frozen=True)
+class Size:
+    """How much is measured, and how often."""
+
+    gpus: tuple[int, ...] = (16, 256, 1024)
+    batches: tuple[int, ...] = (1, 16, 64, 256, 1024)
+    queued: int = 256
+    """Concurrent requests for the smallest number of GPUs: most of them wait in the queue."""
+    rounds: int = 3
+    alone: int = 10
+    """Requests one after the other in each round of a batch of one."""
+    cycles: int = 200
+    idle: float = 30.0
+    """Seconds for which the CPU time of an idle service is measured."""
+
+
+QUICK = Size(gpus=(16, 64), batches=(1, 16), queued=32, rounds=1, alone=1, cycles=5, idle=1.0)
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Return milliseconds for each request, and the bounds; those against Slurm only where it is installed.
+
+    *quick* has few GPUs.
+    """
+    size = QUICK if quick else Size()
     if os.geteuid() != 0:
         raise SystemExit(
             "this benchmark makes network namespaces, and nodes for Slurm: run it as root"
@@ -46,13 +60,13 @@ def run() -> dict[str, Any]:
         programs = Programs(Path(folder))
         rows: list[dict[str, Any]] = []
         over_one: dict[tuple[str, int], float] = {}
-        for size in SIZES:
-            rows += measure(programs, size, absent is None, over_one)
-        server = measure_server(programs)
+        for gpus in size.gpus:
+            rows += measure(programs, gpus, size, absent is None, over_one)
+        server = measure_server(programs, size)
     notes = [] if absent is None else [{"note": f"only GSaaS was measured: {absent}"}]
     cycle_rows = [
-        {"over_one_connection": name, "gpus": size, "median_ms": taken * 1e3}
-        for (name, size), taken in over_one.items()
+        {"over_one_connection": name, "gpus": gpus, "median_ms": taken * 1e3}
+        for (name, gpus), taken in over_one.items()
     ]
     return {
         "bench": "generic",
@@ -63,9 +77,9 @@ def run() -> dict[str, Any]:
 
 
 def measure(
-    programs: Programs, size: int, beside: bool, over_one: dict[tuple[str, int], float]
+    programs: Programs, gpus: int, size: Size, beside: bool, over_one: dict[tuple[str, int], float]
 ) -> list[dict[str, Any]]:
-    """Return the rows for *size* GPUs; add the medians over one connection to *over_one*.
+    """Return the rows for *gpus* GPUs; add the medians over one connection to *over_one*.
 
     *beside* says whether Slurm is measured too.
     """
@@ -73,38 +87,38 @@ def measure(
     taken: dict[tuple[str, int], list[float]] = {}
     failed: dict[tuple[str, int], int] = {}
     with ExitStack() as stack:
-        gsaas_service = stack.enter_context(service.running(size))
+        gsaas_service = stack.enter_context(service.running(gpus))
         gsaas = str(Path(sys.executable).with_name("gsaas"))
         commands: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
             "gsaas run": ((gsaas, "run", "-ncgpus=1", "--", script), gsaas_service.environment())
         }
         slurm_environment = None
         if beside:
-            slurm_environment = stack.enter_context(slurm.running(size))
+            slurm_environment = stack.enter_context(slurm.running(gpus))
             commands["salloc"] = ((*SALLOC, script), slurm_environment)
             commands["srun"] = ((*SRUN, script), slurm_environment)
-        for turn in range(ROUNDS):
-            for count in [n for n in BATCHES if n <= size] + (
-                [QUEUED] if size == min(SIZES) else []
+        for turn in range(size.rounds):
+            for count in [n for n in size.batches if n <= gpus] + (
+                [size.queued] if gpus == min(size.gpus) else []
             ):
                 for name, (command, environment) in _rotated(commands, turn):
                     words = command
                     if (
-                        count > size and name == "gsaas run"
+                        count > gpus and name == "gsaas run"
                     ):  # Slurm's programs wait without being told
                         words = (*command[:3], "-wait", *command[3:])
-                    repeats = ALONE if count == 1 else 1
+                    repeats = size.alone if count == 1 else 1
                     for _ in range(repeats):
                         if slurm_environment is not None:
                             slurm.wait_until_idle(slurm_environment)
                         result = batch(start_batch, count, *words, environment=environment)
                         taken.setdefault((name, count), []).append(result["seconds"] / count)
                         failed[name, count] = failed.get((name, count), 0) + result["failed"]
-        over_one.update(measure_cycles(programs, gsaas_service, slurm_environment, size))
+        over_one.update(measure_cycles(programs, gsaas_service, slurm_environment, gpus, size))
     return [
         {
             "request": name,
-            "gpus": size,
+            "gpus": gpus,
             "at_once": count,
             "median_ms": median(seconds) * 1e3,
             "least_ms": min(seconds) * 1e3,
@@ -127,7 +141,8 @@ def measure_cycles(
     programs: Programs,
     gsaas_service: service.RunningService,
     slurm_environment: dict[str, str] | None,
-    size: int,
+    gpus: int,
+    size: Size,
 ) -> dict[tuple[str, int], float]:
     """Return the median seconds of one allocation and release over one connection, by system and number of GPUs."""
     found: dict[str, list[float]] = {}
@@ -135,42 +150,44 @@ def measure_cycles(
     slurm_client = None
     if slurm_environment is not None:
         slurm_client = programs.build("slurm_cycle", "-lslurm")
-    for _ in range(ROUNDS):
-        found.setdefault("GSaaS", []).extend(cycles(client, CYCLES, gsaas_service.environment()))
+    for _ in range(size.rounds):
+        found.setdefault("GSaaS", []).extend(
+            cycles(client, size.cycles, gsaas_service.environment())
+        )
         if slurm_client is not None and slurm_environment is not None:
             slurm.wait_until_idle(slurm_environment)
             found.setdefault("Slurm's C API", []).extend(
-                cycles(slurm_client, CYCLES, slurm_environment)
+                cycles(slurm_client, size.cycles, slurm_environment)
             )
-    return {(name, size): median(seconds) for name, seconds in found.items()}
+    return {(name, gpus): median(seconds) for name, seconds in found.items()}
 
 
-def measure_server(programs: Programs) -> list[dict[str, Any]]:
+def measure_server(programs: Programs, size: Size) -> list[dict[str, Any]]:
     """Measure the service alone: a cycle with few and with many GPUs, and CPU and memory when it is idle."""
-    few, many = min(SIZES), max(SIZES)
+    few, many = min(size.gpus), max(size.gpus)
     client = programs.build("gsaas_cycle", *gsaas_client())
     with service.running(few) as small, service.running(many) as large:
         services = {few: small, many: large}
         spent = dict.fromkeys(services, 0.0)
-        taken: dict[int, list[float]] = {size: [] for size in services}
-        for turn in range(2 * ROUNDS + 1):
-            for size, running in services.items():
+        taken: dict[int, list[float]] = {gpus: [] for gpus in services}
+        for turn in range(2 * size.rounds + 1):
+            for gpus, running in services.items():
                 before = running.cpu_seconds()
-                seconds = cycles(client, CYCLES, running.environment())
+                seconds = cycles(client, size.cycles, running.environment())
                 if turn:  # the first round compiles statements and reads everything
-                    taken[size] += seconds
-                    spent[size] += running.cpu_seconds() - before
+                    taken[gpus] += seconds
+                    spent[gpus] += running.cpu_seconds() - before
         rows = [
             {
-                "server_with_gpus": size,
-                "cycle_ms": median(taken[size]) * 1e3,
-                "cpu_ms_per_cycle": spent[size] / len(taken[size]) * 1e3,
+                "server_with_gpus": gpus,
+                "cycle_ms": median(taken[gpus]) * 1e3,
+                "cpu_ms_per_cycle": spent[gpus] / len(taken[gpus]) * 1e3,
             }
-            for size in services
+            for gpus in services
         ]
         before = large.cpu_seconds()
-        time.sleep(IDLE)
-        busy = (large.cpu_seconds() - before) / IDLE
+        time.sleep(size.idle)
+        busy = (large.cpu_seconds() - before) / size.idle
         return [
             *rows,
             {
@@ -203,8 +220,9 @@ def bounds(
             what = f"GSaaS against {name} over one connection, {size} GPUs"
             found.append((what, over_one["GSaaS", size] / taken, "<= 1"))
     cost = {row["server_with_gpus"]: row["cycle_ms"] for row in server if "server_with_gpus" in row}
-    what = f"the server's part, {max(SIZES)} GPUs against {min(SIZES)}"
-    found.append((what, cost[max(SIZES)] / cost[min(SIZES)], "<= 1.1"))
+    few, many = min(cost), max(cost)
+    what = f"the server's part, {many} GPUs against {few}"
+    found.append((what, cost[many] / cost[few], "<= 1.1"))
     return [{"what": what, "value": value, "bound": bound} for what, value, bound in found]
 
 

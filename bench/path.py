@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -29,9 +30,6 @@ from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.limits import ConnectionLimits
 from tests.kernel.rodvr.lab import GPU_HOSTS, Lab, binding
 
-ROUNDS = 9
-CONNECTS = 1500
-ROUND_TRIPS = 3000
 SECONDS = 1
 BEYOND_REACH = ConnectionLimits(1_000_000, 1_000_000, 1_000_000)
 """Checked for every connection, and never reached."""
@@ -46,18 +44,31 @@ MEASURES = {
 }
 
 
-def run() -> dict[str, Any]:
-    """Return the medians of each path, and of the ratios of masked and plain path."""
+@dataclass(frozen=True)
+class Size:
+    """How often each thing is measured."""
+
+    rounds: int = 9
+    connects: int = 1500
+    round_trips: int = 3000
+
+
+QUICK = Size(rounds=1, connects=20, round_trips=20)
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Return the medians of each path, and of the ratios of masked and plain path. *quick* has one round."""
+    size = QUICK if quick else Size()
     taken: dict[str, dict[str, list[float]]] = {
         path: {name: [] for name in MEASURES} for path in ("bare", "plain", "masked")
     }
     with _laboratory() as (lab, vm):
-        for turn in range(ROUNDS):
-            _round(vm, lab, REAL, taken["bare"])
+        for turn in range(size.rounds):
+            _round(vm, lab, REAL, size, taken["bare"])
             with _rodvr(lab):
                 paths = [("plain", REAL), ("masked", MASKED)]
                 for path, ip in paths if turn % 2 else reversed(paths):
-                    _round(vm, lab, ip, taken[path])
+                    _round(vm, lab, ip, size, taken[path])
     ratios = {
         name: median(
             [m / p for m, p in zip(taken["masked"][name], taken["plain"][name], strict=True)]
@@ -97,20 +108,22 @@ def run() -> dict[str, Any]:
     }
 
 
-def _round(vm: ProcessPoolExecutor, lab: Lab, ip: str, results: dict[str, list[float]]) -> None:
-    results["connect_us"].append(vm.submit(_connect, ip).result())
-    results["round_trip_us"].append(vm.submit(_round_trip, ip).result())
+def _round(
+    vm: ProcessPoolExecutor, lab: Lab, ip: str, size: Size, results: dict[str, list[float]]
+) -> None:
+    results["connect_us"].append(vm.submit(_connect, ip, size.connects).result())
+    results["round_trip_us"].append(vm.submit(_round_trip, ip, size.round_trips).result())
     results["up_gbit"].append(_throughput(lab, ip))
     results["down_gbit"].append(_throughput(lab, ip, "-R"))
 
 
-def _connect(ip: str) -> float:
+def _connect(ip: str, count: int) -> float:
     """Return the median microseconds of `connect`.
 
     With a linger time of 0 a connection is closed by a reset, and no socket stays in TIME_WAIT.
     """
     times = []
-    for _ in range(CONNECTS):
+    for _ in range(count):
         with socket.socket() as stream:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             begun = time.perf_counter()
@@ -119,12 +132,12 @@ def _connect(ip: str) -> float:
     return median(times) * 1e6
 
 
-def _round_trip(ip: str) -> float:
+def _round_trip(ip: str, count: int) -> float:
     """Return the median microseconds from sending 64 bytes to receiving them back."""
     times = []
     with socket.create_connection((ip, ECHO)) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(ROUND_TRIPS):
+        for _ in range(count):
             begun = time.perf_counter()
             stream.send(bytes(64))
             stream.recv(64)

@@ -25,17 +25,18 @@ from gsaas.engine.rpc_endpoint import RpcEndpoint
 from gsaas.objects.gpu_report import GpuInfo, GpuReport
 from gsaas.standalone.simulated_gpus import SimulatedGpus
 
-GPUS = 1024
+GPUS, QUICK_GPUS = 1024, 32
 GPUS_PER_HOST = (8, 16)
 INTERVAL = 10.0
-ROUNDS = 5
+ROUNDS, QUICK_ROUNDS = 5, 1
 NGS_PERCENT = 11
 NO_CALLER = RequestContext(overwrite=False)
 
 
-def run() -> dict[str, Any]:
+def run(quick: bool = False) -> dict[str, Any]:
     """Return the engine's CPU time by the number of GPUs per host, and the memory of a monitor."""
-    rows = [_measure(per_host) for per_host in GPUS_PER_HOST]
+    gpus, rounds = (QUICK_GPUS, QUICK_ROUNDS) if quick else (GPUS, ROUNDS)
+    rows = [_measure(gpus, per_host, rounds) for per_host in GPUS_PER_HOST]
     reach = [
         {
             "what": f"percent of a core, {row['gpus_per_host']} GPUs on a host",
@@ -48,8 +49,8 @@ def run() -> dict[str, Any]:
     return {"bench": "reports", "machine": machine(), "rows": [*rows, *agent], "reach": reach}
 
 
-def _measure(per_host: int) -> dict[str, Any]:
-    hosts = GPUS // per_host
+def _measure(gpus: int, per_host: int, rounds: int) -> dict[str, Any]:
+    hosts = gpus // per_host
     texts = {f"gpu{number}": _report(number, per_host) for number in range(hosts)}
     with tempfile.TemporaryDirectory(prefix="gsaas-bench-") as folder:
         database = Database.open(f"sqlite:///{Path(folder, 'gsaas.db')}")
@@ -58,7 +59,7 @@ def _measure(per_host: int) -> dict[str, Any]:
         unused: Any = None
         endpoint = RpcEndpoint(database, Agents(unused, unused), lambda _lease_id: None, Callers())
         taken = []
-        for _ in range(1 + ROUNDS):  # the first round creates the rows
+        for _ in range(1 + rounds):  # the first round creates the rows
             began = time.process_time()
             for host, text in texts.items():
                 endpoint.monitor_report(NO_CALLER, host, json.loads(text))

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from bench.report import machine
@@ -25,76 +26,91 @@ from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
 from gsaas.rodvr.endpoint import Endpoint
 
-SIZES = (1, 25, 50, 75)
-OTHER_VMS = (0, 1000)
 CGPUS_OF_OTHERS = 25
-ROUNDS = 25
-IPTABLES_ROUNDS = 3
 PORT = 8308
 GPU_ADDRESS = "192.168.0.1/16"
 """Of the GPU NIC: the real addresses of all mappings are in its network."""
 
 
-def run() -> dict[str, Any]:
-    """Return the milliseconds for every number of cGPUs and of other VMs."""
-    rows = [row for others in OTHER_VMS for row in _beside(others)]
+@dataclass(frozen=True)
+class Size:
+    """How much is measured, and how often."""
+
+    cgpus: tuple[int, ...] = (1, 25, 50, 75)
+    other_vms: tuple[int, ...] = (0, 1000)
+    rounds: int = 25
+    iptables_rounds: int = 3
+
+
+QUICK = Size(cgpus=(1, 3), other_vms=(0, 2), rounds=2, iptables_rounds=1)
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Return the milliseconds for every number of cGPUs and of other VMs. *quick* has few of both."""
+    size = QUICK if quick else Size()
+    rows = [row for others in size.other_vms for row in _beside(others, size)]
     return {
         "bench": "rodvr",
         "machine": {**machine(), "iptables": _output("iptables", "--version")},
         "rows": rows,
-        "reach": _bounds({(row["other_vms"], row["cgpus"]): row for row in rows}),
+        "reach": _bounds({(row["other_vms"], row["cgpus"]): row for row in rows}, size),
     }
 
 
-def _bounds(rows: dict[tuple[int, int], dict[str, Any]]) -> list[dict[str, Any]]:
-    alone, crowded = rows[0, 75], rows[1000, 75]
+def _bounds(rows: dict[tuple[int, int], dict[str, Any]], size: Size) -> list[dict[str, Any]]:
+    one, many, others = size.cgpus[0], size.cgpus[-1], size.other_vms[-1]
+    alone, crowded = rows[0, many], rows[others, many]
     return [
         {
-            "what": "75 cGPUs on an empty node: times faster than iptables",
+            "what": f"{many} cGPUs on an empty node: times faster than iptables",
             "value": alone["times_faster"],
             "bound": ">= 100",
         },
         {
-            "what": "75 cGPUs beside 1,000 VMs: times faster than iptables",
+            "what": f"{many} cGPUs beside {others:,} VMs: times faster than iptables",
             "value": crowded["times_faster"],
             "bound": ">= 1000",
         },
         {
-            "what": "75 cGPUs on an empty node: times the cost of 1",
-            "value": alone["rodvr_ms"] / rows[0, 1]["rodvr_ms"],
+            "what": f"{many} cGPUs on an empty node: times the cost of {one}",
+            "value": alone["rodvr_ms"] / rows[0, one]["rodvr_ms"],
             "bound": "<= 2.5",
         },
     ]
 
 
-def _beside(others: int) -> list[dict[str, Any]]:
-    with _node(taps=others + ROUNDS) as node:
+def _beside(others: int, size: Size) -> list[dict[str, Any]]:
+    with _node(taps=others + size.rounds) as node:
         endpoint = Endpoint("bench", "gpu0", netns=node, grace=0, audit_interval=3600)
         endpoint.start()
         try:
             report = endpoint.replace(_binding(vm, CGPUS_OF_OTHERS) for vm in range(others))
             assert not report.problems, report.problems
-            rodvr_ms = {size: _rodvr(endpoint, node, others, size) for size in SIZES}
+            rodvr_ms = {
+                cgpus: _rodvr(endpoint, node, others, cgpus, size.rounds) for cgpus in size.cgpus
+            }
             _preload(node, others)
-            iptables_ms = {size: _iptables(node, others, size) for size in SIZES}
+            iptables_ms = {
+                cgpus: _iptables(node, others, cgpus, size.iptables_rounds) for cgpus in size.cgpus
+            }
         finally:
             endpoint.teardown()
     return [
         {
             "other_vms": others,
-            "cgpus": size,
-            "rodvr_ms": rodvr_ms[size],
-            "iptables_ms": iptables_ms[size],
-            "times_faster": iptables_ms[size] / rodvr_ms[size],
+            "cgpus": cgpus,
+            "rodvr_ms": rodvr_ms[cgpus],
+            "iptables_ms": iptables_ms[cgpus],
+            "times_faster": iptables_ms[cgpus] / rodvr_ms[cgpus],
         }
-        for size in SIZES
+        for cgpus in size.cgpus
     ]
 
 
-def _rodvr(endpoint: Endpoint, node: str, others: int, size: int) -> float:
+def _rodvr(endpoint: Endpoint, node: str, others: int, cgpus: int, rounds: int) -> float:
     times = []
-    for vm in range(others, others + ROUNDS):
-        binding = _binding(vm, size)
+    for vm in range(others, others + rounds):
+        binding = _binding(vm, cgpus)
         begun = time.perf_counter()
         report = endpoint.apply(binding)
         times.append(time.perf_counter() - begun)
@@ -105,13 +121,13 @@ def _rodvr(endpoint: Endpoint, node: str, others: int, size: int) -> float:
     return min(times) * 1000
 
 
-def _iptables(node: str, others: int, size: int) -> float:
+def _iptables(node: str, others: int, cgpus: int, rounds: int) -> float:
     times = []
     with entered(node):  # so that the processes start there, without `ip netns exec` before each
-        for turn in range(IPTABLES_ROUNDS):
+        for turn in range(rounds):
             commands = [
                 ["iptables", "-w", "-t", "nat", "-A", "PREROUTING", *_rule(others + turn, cgpu)]
-                for cgpu in range(size)
+                for cgpu in range(cgpus)
             ]
             begun = time.perf_counter()
             for command in commands:

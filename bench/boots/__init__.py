@@ -37,7 +37,7 @@ class BootTarget(Protocol):
     """A cloud whose boots are measured, one after the other."""
 
     name: str
-    """The name in tables: a key of `bench.boot.ROUNDS`."""
+    """The name in tables."""
 
     def boot(self, cgpus: int) -> Boot:
         """Boot a VM with *cgpus* cGPUs, and delete it when it is ready. Returns the boot."""

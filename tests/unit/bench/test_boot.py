@@ -50,6 +50,13 @@ def test_a_boot_without_gsaas_has_the_stages_of_the_cloud_alone():
 
 def test_the_last_vms_are_compared_with_the_first():
     booted = [Boot(1.0, {"rodvr_configuration": 0.001 * (1 + number)}) for number in range(90)]
-    (reach,) = boot._growth_bound("a cloud", booted)
+    (reach,) = boot._growth_bound("a cloud", booted, boot.Size())
     assert reach["value"] == pytest.approx(83 / 8)
-    assert [row["vms"] for row in boot._many_rows("a cloud", booted)] == [15, 30, 45, 60, 75, 90]
+    assert [row["vms"] for row in boot._many_rows("a cloud", booted, boot.Size())] == [
+        15,
+        30,
+        45,
+        60,
+        75,
+        90,
+    ]
