@@ -26,8 +26,8 @@ from typing import Any
 from bench.report import machine, median
 from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
+from gsaas.rodvr.config import ConnectionLimits, DatapathConfig
 from gsaas.rodvr.endpoint import Endpoint
-from gsaas.rodvr.limits import ConnectionLimits
 from tests.kernel.rodvr.lab import GPU_HOSTS, Lab, binding
 
 SECONDS = 1
@@ -168,7 +168,7 @@ def _echo(namespace: str, ready: Connection) -> None:
 
 @contextmanager
 def _rodvr(lab: Lab) -> Iterator[None]:
-    endpoint = Endpoint("cmp", "gpu0", netns=lab.compute, limits=BEYOND_REACH)
+    endpoint = Endpoint("cmp", DatapathConfig("gpu0", lab.compute, limits=BEYOND_REACH))
     endpoint.start()
     try:
         report = endpoint.replace([binding("vm1", MAPPINGS)])

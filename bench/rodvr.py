@@ -24,6 +24,7 @@ from bench.report import machine
 from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
+from gsaas.rodvr.config import DatapathConfig, Periods
 from gsaas.rodvr.endpoint import Endpoint
 
 CGPUS_OF_OTHERS = 25
@@ -81,7 +82,8 @@ def _bounds(rows: dict[tuple[int, int], dict[str, Any]], size: Size) -> list[dic
 
 def _beside(others: int, size: Size) -> list[dict[str, Any]]:
     with _node(taps=others + size.rounds) as node:
-        endpoint = Endpoint("bench", "gpu0", netns=node, grace=0, audit_interval=3600)
+        periods = Periods(audit=3600, grace=0)
+        endpoint = Endpoint("bench", DatapathConfig("gpu0", node), periods=periods)
         endpoint.start()
         try:
             report = endpoint.replace(_binding(vm, CGPUS_OF_OTHERS) for vm in range(others))

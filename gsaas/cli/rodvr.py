@@ -14,8 +14,8 @@ from oslo_config import cfg
 
 from gsaas import reports, rpc, service
 from gsaas.objects.gpu_network import GpuNetwork
+from gsaas.rodvr.config import DatapathConfig, Periods
 from gsaas.rodvr.endpoint import Endpoint
-from gsaas.rodvr.limits import ConnectionLimits
 from gsaas.rodvr.service import EndpointService
 
 DESCRIPTION = """\
@@ -51,28 +51,16 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         make = functools.partial(
             Endpoint,
             service.host_name(conf),
-            options.gpu_device,
-            masked_prefix=options.masked_prefix,
-            identity_network=options.identity_network,
-            local_prefix=options.local_prefix,
-            limits=ConnectionLimits(
-                options.connections_per_vm,
-                options.connections_per_daemon,
-                options.new_connections_per_second,
-            ),
-            conntrack_threshold=options.conntrack_threshold,
+            DatapathConfig.of(options, options.gpu_device),
             gpu_network=GpuNetwork.of(conf.gpu_network.prefixes),
-            audit_interval=options.audit_interval,
-            retry_interval=options.retry_interval,
-            grace=options.grace,
+            periods=Periods.of(options),
         )
-        endpoint = make()  # checks the options; nothing is started
     except ValueError as error:
         raise service.Unstartable(
             f"the sections [rodvr] and [gpu_network] cannot be used: {error}"
         ) from error
     if conf.clean:
-        _clean(endpoint)
+        _clean(make())
         sys.exit(0)
     if options.gpu_device not in (name for _, name in socket.if_nameindex()):
         raise service.Unstartable(

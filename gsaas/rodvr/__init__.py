@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """RODVR, the datapath endpoint of a compute host. Begin with `endpoint`.
 
-endpoint        begins here: the desired bindings  service        the endpoint on the message bus
-port_bindings   those of VM ports                  local_bindings those of the host's own programs
-reconciler      makes the kernel equal to them     event_loop     the thread that reacts to events
-executor        carries out plans                  session        what is open in the kernel
-plan            what to change: pure               identities     node-local addresses of ports: pure
-problems        what is reported and tried again   installations  what is installed, to announce
-forwarding      other programs' firewalls: pure    kernel         nftables, links, connection tracking
-limits          what one VM may take: pure
+endpoint        begins here: orders in, reports out  service        the endpoint on the message bus
+port_bindings   the desired bindings of VM ports     local_bindings those of the host's own programs
+plan            what to change in the kernel: pure   kernel         nftables, links, connection tracking
+problems        what is reported and tried again     installations  what is installed, to announce
+identities      node-local addresses of ports: pure  real_addresses where mappings may lead: pure
+forwarding      other programs' firewalls: pure      order_serials  which order is newer: pure
+config          what an endpoint is configured with
 """

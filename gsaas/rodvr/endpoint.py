@@ -4,8 +4,8 @@
 Its rules:
 
 1. Read the kernel, plan, execute, read again: at start, periodically, and when links change or another
-   program changes the tables (`reconciler`, `event_loop`). A single binding is planned against the state
-   read last; if the kernel disagrees, everything is read again.
+   program changes the tables. A single binding is planned against the state read last; if the kernel disagrees,
+   everything is read again.
 2. What cannot be done now stays desired, is reported as a problem, and is tried again after a pause.
 3. Until `replace` has named all desired bindings, unknown ones are not removed: a binding that a former
    process installed may serve a running job.
@@ -21,33 +21,26 @@ This module knows neither how a binding arrives (by RPC, or from a test) nor net
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from gsaas.objects.binding import Binding, LocalBinding
 from gsaas.objects.endpoint_report import ConntrackLevel, EndpointReport, Traffic
 from gsaas.objects.gpu_network import GpuNetwork
-from gsaas.rodvr.event_loop import EventLoop
-from gsaas.rodvr.executor import PlanExecutor
+from gsaas.rodvr import plan
+from gsaas.rodvr.config import DatapathConfig, Periods
+from gsaas.rodvr.identities import NoIdentityLeft
 from gsaas.rodvr.installations import Installations
-from gsaas.rodvr.kernel import Datapath
-from gsaas.rodvr.limits import USUAL, ConnectionLimits
+from gsaas.rodvr.kernel import DatapathSnapshot, Events, Kernel
 from gsaas.rodvr.local_bindings import LocalBindings, is_in
 from gsaas.rodvr.port_bindings import PortBindings
 from gsaas.rodvr.problems import Problems
 from gsaas.rodvr.real_addresses import RealAddresses
-from gsaas.rodvr.reconciler import Reconciler
-from gsaas.rodvr.session import KernelSession
 
 LOG = logging.getLogger(__name__)
-
-MASKED_PREFIX = "169.254.71.0/24"
-IDENTITY_NETWORK = "240.71.0.0/16"
-LOCAL_PREFIX = "169.254.72.0/21"
-_METADATA = ipaddress.IPv4Address("169.254.169.254")
 
 
 class NotRemoved(Exception):
@@ -59,107 +52,43 @@ def _ignore(port_id: str) -> None:
 
 
 class Endpoint:
-    """All methods may be called from any thread; *netns* is a namespace's name, for simulated hosts.
-
-    *on_installed* is called with the port id of every binding that becomes installed other than by the
-    call that is under way: its tap appeared, or another try succeeded. *grace* is the grace period of
-    rule 4; it and the intervals are in seconds. *limits* hold for each VM port. A table of
-    connections that is filled beyond *conntrack_threshold*, 0 to 1, is a problem. With *protected* or
-    *filtered_cuts* False, the endpoint does without table owners or deletion of connections by filter, as
-    on older kernels.
+    """All methods may be called from any thread.
 
     A binding that leads out of *gpu_network*, or to this host's own addresses, is a problem and is not installed.
-
-    Raises `ValueError` if the prefixes overlap, cover the metadata service, or are no IPv4 networks.
+    *on_installed* is called with the port id of every binding that becomes installed other than by the
+    call that is under way: its tap appeared, or another try succeeded.
     """
 
     def __init__(
         self,
         host: str,
-        gpu_device: str,
+        config: DatapathConfig,
         *,
-        netns: str | None = None,
-        masked_prefix: str = MASKED_PREFIX,
-        identity_network: str = IDENTITY_NETWORK,
-        local_prefix: str = LOCAL_PREFIX,
-        limits: ConnectionLimits = USUAL,
-        conntrack_threshold: float = 0.8,
         gpu_network: GpuNetwork = GpuNetwork(),  # noqa: B008  (immutable)
+        periods: Periods = Periods(),  # noqa: B008  (immutable)
         on_installed: Callable[[str], None] = _ignore,
-        audit_interval: float = 30.0,
-        retry_interval: float = 5.0,
-        grace: float = 60.0,
-        protected: bool = True,
-        filtered_cuts: bool = True,
     ) -> None:
         self.host = host
-        self._gpu_device = gpu_device
-        masked = ipaddress.IPv4Network(masked_prefix)
-        self._identity_network = ipaddress.IPv4Network(identity_network)
-        self._local_prefix = ipaddress.IPv4Network(local_prefix)
-        _check_prefixes(masked, self._local_prefix)
-        self._real_addresses = RealAddresses(
-            gpu_device, gpu_network, (masked, self._local_prefix, self._identity_network)
-        )
+        self._config = config
+        self._periods = periods
         self._on_installed = on_installed
-        self._audit_interval = audit_interval
-        self._retry_interval = retry_interval
-        self._grace = grace
-
-        def open_datapath() -> Datapath:
-            return Datapath(
-                gpu_device,
-                masked,
-                self._identity_network,
-                self._local_prefix,
-                limits=limits,
-                conntrack_threshold=conntrack_threshold,
-                netns=netns,
-                protected=protected,
-                filtered_cuts=filtered_cuts,
-            )
-
         self._lock = threading.RLock()
-        self._session = KernelSession(host, open_datapath)
-        self._create_parts()
+        self._kernel = Kernel(host, config)
+        self._real_addresses = RealAddresses(config.gpu_device, gpu_network, config.networks)
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._audit_at = 0.0
+        """When the next audit is due, as `time.monotonic` counts."""
+        self._forget_bindings()
 
-    def _create_parts(self) -> None:
-        """Create everything that remembers bindings, empty."""
-        self._problems = Problems(self._retry_interval, self._session.wake)
-        self._installations = Installations()
-        self._executor = PlanExecutor(self._session, self._problems)
+    def _forget_bindings(self) -> None:
+        networks, check = self._config.networks, self._real_addresses.check
+        problems = self._problems = Problems(self._periods.retry, self._kernel.wake)
+        installed = self._installations = Installations()
         self._ports = PortBindings(
-            self._identity_network,
-            self._grace,
-            self._problems,
-            self._installations,
-            self._real_addresses.check,
+            networks.identities, self._periods.grace, problems, installed, check
         )
-        self._local = LocalBindings(
-            self._local_prefix, self._installations, self._problems, self._real_addresses.check
-        )
-        self._reconciler = Reconciler(
-            self.host,
-            self._gpu_device,
-            self._session,
-            self._executor,
-            self._ports,
-            self._local,
-            self._problems,
-            self._installations,
-            self._real_addresses,
-            self._audit_interval,
-        )
-        self._loop = EventLoop(
-            self.host,
-            self._lock,
-            self._session,
-            self._executor,
-            self._ports,
-            self._problems,
-            self._reconciler,
-            self._announce,
-        )
+        self._local = LocalBindings(networks.local, problems, installed, check)
 
     # -- life cycle ---------------------------------------------------------------------------------
 
@@ -170,18 +99,27 @@ class Endpoint:
         that the kernel refuses becomes a problem.
         """
         with self._lock:
-            if self._loop.running:
+            if self._thread is not None:
                 raise RuntimeError(f"the endpoint of {self.host} is running")
-            self._session.open()
-            self._reconciler.reconcile()
+            self._kernel.open()
+            self._reconcile()
             self._installations.take_unannounced()  # found installed, not installed now
-            self._loop.start()
+            self._stopping = False
+            self._thread = threading.Thread(
+                target=self._run, name=f"rodvr-{self.host}", daemon=True
+            )
+            self._thread.start()
 
     def stop(self) -> None:
         """End the thread and leave the kernel as it is: packets flow on."""
-        self._loop.stop()
         with self._lock:
-            self._session.close()
+            thread, self._thread = self._thread, None
+            self._stopping = True
+            self._kernel.wake()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        with self._lock:
+            self._kernel.close()
 
     def teardown(self) -> None:
         """Stop, remove everything of RODVR, whichever process made it, and forget all desired bindings.
@@ -190,8 +128,8 @@ class Endpoint:
         """
         self.stop()
         with self._lock:
-            self._session.teardown()
-            self._create_parts()
+            self._kernel.teardown()
+            self._forget_bindings()
 
     # -- desired bindings ---------------------------------------------------------------------------
 
@@ -206,7 +144,7 @@ class Endpoint:
             self._local.replace(one for one in bindings if isinstance(one, LocalBinding))
             port_ids = [binding.port_id for binding in bindings]
             self._installations.keep_only(port_ids)
-            self._reconciler.reconcile(connections=True)
+            self._reconcile(connections=True)
             report = self._report_installed(port_ids)
         self._announce()
         return report
@@ -223,9 +161,9 @@ class Endpoint:
             if isinstance(binding, LocalBinding):
                 self._apply_local(binding)
             elif self._ports.put(binding):
-                self._reconciler.install_port(binding.port_id)
+                self._install_port(binding.port_id)
             else:
-                self._reconciler.reconcile()
+                self._reconcile()
             report = self._report_installed((binding.port_id,))
         self._announce()
         return report
@@ -254,34 +192,34 @@ class Endpoint:
 
     def _remove_port(self, port_id: str) -> None:
         if self._ports.discard(port_id):
-            self._reconciler.reconcile()
+            self._reconcile()
         self._installations.remove(port_id)
         self._problems.resolve(f"port {port_id}")
         identity = self._ports.identities.get(port_id)
-        self._reconciler.start_grace(port_id)
-        if not self._executor.is_cut_off(identity):
-            self._reconciler.reconcile()
-        if not self._executor.is_cut_off(identity):
+        self._start_grace(port_id)
+        if not self._kernel.is_cut_off(identity):
+            self._reconcile()
+        if not self._kernel.is_cut_off(identity):
             reasons = "; ".join(self._problems.texts())
             raise NotRemoved(f"port {port_id} may still be connected on {self.host}: {reasons}")
 
     def _apply_local(self, binding: LocalBinding) -> None:
         self._installations.start_timing()
         former = self._local.put(binding)
-        self._reconciler.replace_local(former, binding)
-        installed = self._executor.synced and is_in(self._executor.state, binding)
+        self._replace_local(former, binding)
+        installed = self._kernel.synced and is_in(self._kernel.state, binding)
         self._installations.record(binding.port_id, installed)
 
     def _remove_local(self, port_id: str) -> None:
         former = self._local.discard(port_id)
         if former is None:
             return
-        self._reconciler.replace_local(former, None)
-        if not self._executor.is_local_cut_off(former):
+        self._replace_local(former, None)
+        if not self._kernel.is_local_cut_off(former):
             self._local.put(former)  # another call of `remove` tries again
             reasons = "; ".join(self._problems.texts())
             raise NotRemoved(f"lease {port_id} may still be connected on {self.host}: {reasons}")
-        self._session.datapath.reset_unmapped_local({masked.ip for masked in former.mappings})
+        self._kernel.datapath.reset_unmapped_local({masked.ip for masked in former.mappings})
 
     # -- reports ------------------------------------------------------------------------------------
 
@@ -297,7 +235,7 @@ class Endpoint:
         unmapped_local: dict[str, int] = {}
         refused: dict[str, int] = {}
         level: ConntrackLevel | None = None
-        datapath = self._session.datapath if self._executor.synced else None
+        datapath = self._kernel.datapath if self._kernel.synced else None
         if count and datapath is not None:
             try:
                 level = datapath.conntrack_level()
@@ -313,9 +251,9 @@ class Endpoint:
 
     def _traffic(self) -> dict[str, Traffic]:
         """Return the traffic of the installed bindings of VMs; none of it if the kernel refuses to tell."""
-        if not self._executor.synced:
+        if not self._kernel.synced:
             return {}
-        datapath = self._session.datapath
+        datapath = self._kernel.datapath
         try:
             sent = {tap: counts.sent_bytes for tap, counts in datapath.tap_counters().items()}
             return self._ports.traffic(sent, datapath.received(), datapath.open_connections())
@@ -337,11 +275,205 @@ class Endpoint:
                     self.host,
                 )
 
+    # -- the kernel, all of it ----------------------------------------------------------------------
 
-def _check_prefixes(masked: ipaddress.IPv4Network, local: ipaddress.IPv4Network) -> None:
-    if _METADATA in masked:
-        raise ValueError(f"the masked prefix {masked} covers the metadata service")
-    if _METADATA in local:
-        raise ValueError(f"the local prefix {local} covers the metadata service")
-    if local.overlaps(masked):
-        raise ValueError(f"the local prefix {local} and the masked prefix {masked} overlap")
+    def _reconcile(self, *, connections: bool = False) -> None:
+        """Read the kernel, plan, execute, read again. All problems are found anew, and nothing is raised.
+
+        With *connections*, also cut connections that no mapping leads where they go.
+        """
+        kernel = self._kernel
+        self._installations.start_timing()
+        self._schedule_audit()
+        self._problems.clear()
+        # Until the kernel was read. If that fails, every later call reads it.
+        kernel.invalidate()
+        try:
+            self._learn_addresses()
+            kernel.refresh()
+            attachments, keep = self._ports.plan_all(kernel.state, kernel.datapath.index)
+            for key, text in kernel.converge(attachments, keep, self._local.plan_all).items():
+                self._problems.add(key, text)
+            self._ports.record_installed(kernel.state, attachments)
+            self._local.record_installed(kernel.state)
+            if connections:
+                kernel.cut_stale()
+            kernel.cut()
+            self._release_identities()
+            self._find_obstacles()
+            kernel.forget_strays()
+        except OSError as error:
+            LOG.warning("the datapath of %s: %s", self.host, error)
+            self._problems.add("datapath", f"the datapath is not as it should be: {error}")
+        self._note_cuts()
+        kernel.watch_tables()
+
+    def _learn_addresses(self) -> None:
+        routes = self._real_addresses.needs_routes
+        self._real_addresses.learn(self._kernel.datapath.host_addresses(routes=routes))
+
+    def _find_obstacles(self) -> None:
+        datapath = self._kernel.datapath
+        obstacles = datapath.obstacles()
+        if datapath.index(datapath.gpu_device) is None:
+            obstacles.append(
+                f"there is no interface {datapath.gpu_device} (option gpu_device); no VM of this host "
+                "reaches its GPUs"
+            )
+        self._problems.set_obstacles(obstacles)
+
+    # -- the kernel, a part of it -------------------------------------------------------------------
+
+    def _install_port(self, port_id: str) -> None:
+        """Make the tap of a desired port what it should be."""
+        self._installations.start_timing()
+        kernel = self._kernel
+        if not kernel.synced or not self._ports.owns_its_tap(port_id):
+            self._reconcile()
+            return
+        try:
+            change, installed = self._ports.plan_port(port_id, kernel.state, kernel.datapath.index)
+            self._execute(change)
+        except (OSError, ValueError, NoIdentityLeft):
+            # This becomes a problem only if it fails again with the state that is read now.
+            self._reconcile()
+        else:
+            self._problems.resolve(f"port {port_id}")
+            self._installations.record(port_id, installed)
+
+    def _start_grace(self, port_id: str) -> None:
+        """Remove the mappings of a port that is not desired; its chains go after the grace period."""
+        for tap, tag in self._ports.start_grace(port_id, self._kernel.state):
+            try:
+                self._execute(plan.attach(self._kernel.state, tap, plan.Attachment(tag)))
+            except OSError:
+                self._reconcile()
+        self._kernel.wake()  # the thread has a new deadline
+
+    def _end_graces(self) -> None:
+        """Remove the chains whose grace period is over."""
+        try:
+            for tap in self._ports.expired_taps():
+                self._execute(plan.detach(self._kernel.state, tap))
+                self._ports.end_grace(tap)
+            if self._kernel.synced:
+                self._release_identities()
+        except OSError:
+            self._reconcile()
+
+    def _release_identities(self) -> None:
+        datapath = self._kernel.datapath
+        for port_id, identity in self._ports.unused_identities(self._kernel.state):
+            # A connection may have been under way while the first cut was made.
+            datapath.cut([plan.Cut(identity)], silently=True)
+            datapath.reset_unmapped(identity)
+            self._ports.identities.release(port_id)
+
+    def _replace_local(self, former: LocalBinding | None, desired: LocalBinding | None) -> None:
+        """Put *desired* into the place of *former*; None stands for no binding."""
+        if not self._kernel.synced:
+            self._reconcile()
+            return
+        try:
+            self._execute(self._local.plan_one(self._kernel.state, former, desired))
+        except (OSError, ValueError):
+            self._reconcile()
+
+    def _execute(self, change: plan.Plan) -> None:
+        """Execute *change*, and report connections that cannot be cut; raises what `Kernel.execute` raises."""
+        self._kernel.execute(change)
+        self._note_cuts()
+
+    def _note_cuts(self) -> None:
+        refusal = self._kernel.cut_refusal
+        if refusal is None:
+            self._problems.resolve("connections")
+        else:
+            self._problems.add("connections", f"connections could not be cut: {refusal}")
+
+    # -- the thread: events and deadlines -----------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                watch = self._kernel.watch
+                if self._stopping or watch is None:
+                    return
+                deadline = self._next_deadline()
+            events = watch.wait(deadline - time.monotonic())
+            if self._stopping:  # `stop` waits for this thread; do not begin anything long
+                return
+            try:
+                with self._lock:
+                    self._react(events)
+                if time.monotonic() >= self._audit_at:
+                    self._audit()
+            except Exception as error:  # a defect must not end the thread
+                LOG.exception("the endpoint of %s failed unexpectedly", self.host)
+                with self._lock:
+                    self._problems.add("endpoint", f"the endpoint failed unexpectedly: {error!r}")
+            self._announce()
+
+    def _next_deadline(self) -> float:
+        """Return when something is to be done even without an event, as `time.monotonic` counts."""
+        deadlines = [self._audit_at, self._problems.retry_at]
+        if self._kernel.synced:  # else the chains whose grace is over cannot be removed now
+            deadlines += self._ports.grace_deadlines()
+        return min(deadlines)
+
+    def _react(self, events: Events) -> None:
+        datapath = self._kernel.datapath
+        changed_by_others = events.tables - {datapath.port_id}
+        names = set(events.links.values())
+        retry = time.monotonic() >= self._problems.retry_at
+        if retry or events.overrun or changed_by_others or names & datapath.own_links:
+            self._reconcile()
+            return
+        self._end_graces()
+        # An event about a renamed tap has its new name only; its index identifies the chain that it had.
+        renamed = {
+            tap
+            for tap, tag in self._kernel.state.chains.items()
+            if tag is not None and tag.ifindex in events.links
+        }
+        for tap in sorted(renamed | names):
+            port_id = self._ports.owner(tap)
+            if port_id is not None:
+                self._install_port(port_id)
+            elif self._ports.in_grace(tap) and datapath.index(tap) is None:
+                self._reconcile()
+
+    def _schedule_audit(self) -> None:
+        self._audit_at = time.monotonic() + self._periods.audit
+
+    def _audit(self) -> None:
+        """Compare the kernel with what it should contain, and reconcile if it differs.
+
+        The tables are read without the lock: that takes a second per hundred thousand mappings, and a
+        VM may be booting meanwhile.
+        """
+        with self._lock:
+            self._schedule_audit()
+            datapath, changes = self._kernel.datapath, self._kernel.changes
+            if not self._kernel.synced or self._problems or self._kernel.pending_cuts:
+                self._reconcile()
+                return
+        found = datapath.read()
+        with self._lock:
+            # What was read before a change is outdated; the change itself has left the kernel as desired.
+            if not self._stopping and changes == self._kernel.changes:
+                self._verify(found)
+
+    def _verify(self, found: DatapathSnapshot) -> None:
+        """Reconcile, unless *found*, which was just read, is what it should be."""
+        datapath = self._kernel.datapath
+        self._learn_addresses()
+        attachments, keep = self._ports.plan_all(self._kernel.state, datapath.index)
+        differs = (
+            plan.reconcile(found.state, attachments, keep=keep).operations
+            or self._local.plan_all(found.state).operations
+        )
+        if not differs and found.intact and datapath.prepare():
+            self._find_obstacles()
+        else:
+            self._reconcile()

@@ -22,8 +22,8 @@ class LocalBindings:
     def __init__(
         self,
         prefix: ipaddress.IPv4Network,
-        installations: Installations,
         problems: Problems,
+        installations: Installations,
         check: Callable[[LocalBinding], None],
     ) -> None:
         """*check* raises `ValueError` for a binding that must not be installed, and says why."""

@@ -42,8 +42,8 @@ from gsaas.netlink.namespace import entered
 from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.remoting.base import load as load_remoting
+from gsaas.rodvr.config import DatapathConfig, Periods
 from gsaas.rodvr.endpoint import Endpoint
-from gsaas.rodvr.limits import ConnectionLimits
 from gsaas.rodvr.service import EndpointService
 from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
@@ -289,21 +289,9 @@ class Standalone:
         make = functools.partial(
             Endpoint,
             host,
-            GPU_DEVICE,
-            netns=self._testbed.netns(host),
-            masked_prefix=options.masked_prefix,
-            identity_network=options.identity_network,
-            local_prefix=options.local_prefix,
-            limits=ConnectionLimits(
-                options.connections_per_vm,
-                options.connections_per_daemon,
-                options.new_connections_per_second,
-            ),
-            conntrack_threshold=options.conntrack_threshold,
+            DatapathConfig.of(options, GPU_DEVICE, self._testbed.netns(host)),
             gpu_network=self._gpu_network,
-            audit_interval=options.audit_interval,
-            retry_interval=options.retry_interval,
-            grace=options.grace,
+            periods=Periods.of(options),
         )
         return EndpointService(
             self._bus,

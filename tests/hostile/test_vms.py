@@ -17,8 +17,8 @@ import pytest
 
 from gsaas.objects.address import Address
 from gsaas.objects.endpoint_report import ConntrackLevel
+from gsaas.rodvr.config import USUAL, ConnectionLimits
 from gsaas.rodvr.endpoint import Endpoint
-from gsaas.rodvr.limits import USUAL, ConnectionLimits
 from tests.hostile import packets
 from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, PORT, VMS, A, B, Lab, binding, eventually
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel's side of RODVR: nftables, links and connection tracking through netlink.
 
-This is the only place in `gsaas.rodvr` that uses netlink. `Datapath` is what the endpoint uses; the other
-modules are its parts:
+This is the only place in `gsaas.rodvr` that uses netlink. `Kernel` is what the endpoint uses, and `Datapath` what it
+changes and reads; the other modules are its parts:
 
     ruleset    RODVR's two tables as data              encoder         the operations of a plan as messages
     links      veth pair, route, sysctls               decoder         the state that dumps describe
@@ -18,6 +18,7 @@ and tests) also needs `CAP_SYS_ADMIN`, to open its sockets there.
 
 from gsaas.netlink.transport import NetlinkRefused
 from gsaas.rodvr.kernel.datapath import Datapath, DatapathSnapshot
-from gsaas.rodvr.kernel.events import Events, Watch
+from gsaas.rodvr.kernel.events import Events
+from gsaas.rodvr.kernel.kernel import Kernel
 
-__all__ = ["Datapath", "DatapathSnapshot", "Events", "NetlinkRefused", "Watch"]
+__all__ = ["Datapath", "DatapathSnapshot", "Events", "Kernel", "NetlinkRefused"]

@@ -10,7 +10,6 @@ them.
 from __future__ import annotations
 
 import errno
-import ipaddress
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
@@ -23,12 +22,12 @@ from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
 from gsaas.objects.endpoint_report import ConntrackLevel
 from gsaas.rodvr import forwarding, plan
+from gsaas.rodvr.config import DatapathConfig
 from gsaas.rodvr.kernel import decoder, encoder, forward_chains, ruleset
 from gsaas.rodvr.kernel.conntrack import Conntrack, table_level
 from gsaas.rodvr.kernel.events import Watch
 from gsaas.rodvr.kernel.links import Links
 from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, RulesetConfig
-from gsaas.rodvr.limits import USUAL, ConnectionLimits
 from gsaas.rodvr.real_addresses import HostAddresses
 
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
@@ -53,38 +52,21 @@ class DatapathSnapshot:
 class Datapath:
     """Both tables, the veth pair and the connections of one host.
 
-    *netns* is the name of its network namespace, None for that of this process. *limits* hold for each VM port. A
-    table of connections that is filled beyond *conntrack_threshold*, 0 to 1, is an obstacle. *protected* asks for table
-    owners, *filtered_cuts* for deletion of connections by filter; kernels without them do without.
     Methods raise `OSError`, mostly as `NetlinkRefused`, if the kernel refuses what they ask for.
     """
 
-    def __init__(
-        self,
-        gpu_device: str,
-        masked_prefix: ipaddress.IPv4Network,
-        identity_network: ipaddress.IPv4Network,
-        local_prefix: ipaddress.IPv4Network,
-        *,
-        limits: ConnectionLimits = USUAL,
-        conntrack_threshold: float = 1.0,
-        netns: str | None = None,
-        protected: bool = True,
-        filtered_cuts: bool = True,
-    ) -> None:
-        self.gpu_device = gpu_device
-        self._masked_prefix = masked_prefix
-        self._identity_network = identity_network
-        self._local_prefix = local_prefix
-        self._limits = limits
-        self._conntrack_threshold = conntrack_threshold
-        self._netns = netns
+    def __init__(self, config: DatapathConfig) -> None:
+        self.gpu_device = config.gpu_device
+        self._networks = config.networks
+        self._limits = config.limits
+        self._conntrack_threshold = config.conntrack_threshold
+        self._netns = netns = config.netns
         self._netlink = Nfnetlink(netns)
         # A socket of its own: a long dump must not delay changes.
         self._reader = Nfnetlink(netns)
         self._links = Links(netns)
-        self._conntrack = Conntrack(self._netlink, netns, filtered=filtered_cuts)
-        self._flags = ex.OWNER | ex.PERSIST if protected else 0
+        self._conntrack = Conntrack(self._netlink, netns, filtered=config.filtered_cuts)
+        self._flags = ex.OWNER | ex.PERSIST if config.protected else 0
         self._config: RulesetConfig | None = None
         self._encoder: encoder.OperationEncoder | None = None
         self._forwarded_before: bool | None = None
@@ -135,14 +117,14 @@ class Datapath:
         Returns False if the tables are missing or of another configuration, so that `apply` has to rebuild
         them. Raises `NetlinkRefused` if another process owns them.
         """
-        outer = self._links.ensure_pair(self._identity_network)
+        outer = self._links.ensure_pair(self._networks.identities)
         tables = self._tables()
         forwarded_before = self._enable_forwarding(tables)
-        self._links.ensure_route(self.gpu_device, self._local_prefix)
+        self._links.ensure_route(self.gpu_device, self._networks.local)
         config = RulesetConfig(
-            self._masked_prefix,
-            self._identity_network,
-            self._local_prefix,
+            self._networks.masked,
+            self._networks.identities,
+            self._networks.local,
             self.gpu_device,
             outer,
             not forwarded_before,
@@ -225,15 +207,15 @@ class Datapath:
         connection. As long as the kernel tracks such a connection, for minutes or for days, it takes what a client
         sends from the same port for a part of it, and `guard` or `local-guard` drops that.
         """
-        self._conntrack.forget(self._identity_network, self._local_prefix, translated=False)
+        self._conntrack.forget(self._networks.identities, self._networks.local, translated=False)
 
     def connections(self) -> list[plan.Connection]:
         """Return all tracked connections of VM ports."""
-        return self._conntrack.connections(self._identity_network)
+        return self._conntrack.connections(self._networks.identities)
 
     def local_connections(self) -> list[tuple[Address, Address]]:
         """Return all tracked connections of the host's own programs to masked addresses, as (masked, real)."""
-        return self._conntrack.connections_to(self._local_prefix)
+        return self._conntrack.connections_to(self._networks.local)
 
     def reset_unmapped(self, identity: str) -> None:
         """Set the count of *identity* in `unmapped` to zero, for the next port that gets it."""
@@ -268,7 +250,7 @@ class Datapath:
 
     def open_connections(self) -> dict[str, int]:
         """Return identity -> how many tracked connections its VM has; without those that have none."""
-        return self._conntrack.count_by_client(self._identity_network)
+        return self._conntrack.count_by_client(self._networks.identities)
 
     def conntrack_level(self) -> ConntrackLevel | None:
         """Return how full the kernel's table of connections is; None while it tracks none."""
@@ -310,12 +292,12 @@ class Datapath:
             self._netlink.transact([ex.delete_table(family, TABLE) for family in tables])
         self._config = self._encoder = None
         try:
-            self._links.remove(self._local_prefix)
+            self._links.remove(self._networks.local)
         finally:
             # After the tables and the route: nothing is translated any more, and what a program sends to a masked
             # address goes nowhere and is not tracked. Nothing is reset: without the tables, what provokes a reset
             # reaches no VM, and would itself be tracked.
-            self._conntrack.forget(self._identity_network, self._local_prefix)
+            self._conntrack.forget(self._networks.identities, self._networks.local)
 
     def _tables(self) -> dict[int, _Table]:
         """Return the tables of RODVR that exist, by family."""

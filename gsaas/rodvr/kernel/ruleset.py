@@ -28,7 +28,7 @@ from gsaas.netlink.expressions import LINK, NETWORK, TRANSPORT, Expression, R
 from gsaas.netlink.pyroute2_releases import Meta
 from gsaas.netlink.wire import Message
 from gsaas.objects.binding import INVALID_UID
-from gsaas.rodvr.limits import ConnectionLimits
+from gsaas.rodvr.config import ConnectionLimits
 
 NETDEV, IPV4 = nft.NFPROTO_NETDEV, nft.NFPROTO_IPV4
 TABLE = "rodvr"

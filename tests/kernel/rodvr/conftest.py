@@ -4,11 +4,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from gsaas.objects.gpu_network import GpuNetwork
+from gsaas.rodvr.config import (
+    IDENTITY_NETWORK,
+    LOCAL_PREFIX,
+    DatapathConfig,
+    Networks,
+    Periods,
+)
 from gsaas.rodvr.endpoint import Endpoint
 from tests.kernel.rodvr.lab import USUAL, Lab, binding
 
@@ -31,7 +39,7 @@ def make_endpoint(lab: Lab) -> Iterator[Any]:
     made: list[Endpoint] = []
 
     def make(**options: Any) -> Endpoint:
-        endpoint = Endpoint("cmp", "gpu0", netns=lab.compute, **options)
+        endpoint = configured(lab, **options)
         made.append(endpoint)
         endpoint.start()
         return endpoint
@@ -42,9 +50,33 @@ def make_endpoint(lab: Lab) -> Iterator[Any]:
     finally:
         for endpoint in made:
             endpoint.stop()
-        Endpoint("cmp", "gpu0", netns=lab.compute).teardown()
+        configured(lab).teardown()
     assert "rodvr" not in lab.nft("list tables")
     assert _settings(lab) == before
+
+
+def configured(
+    lab: Lab,
+    gpu_device: str = "gpu0",
+    *,
+    identity_network: str = IDENTITY_NETWORK,
+    local_prefix: str = LOCAL_PREFIX,
+    audit_interval: float = 30.0,
+    retry_interval: float = 5.0,
+    grace: float = 60.0,
+    gpu_network: GpuNetwork | None = None,
+    on_installed: Callable[[str], None] = lambda _: None,
+    **others: Any,
+) -> Endpoint:
+    """An endpoint of the compute host that is not started; *others* are of `DatapathConfig`."""
+    networks = Networks(identities=identity_network, local=local_prefix)
+    return Endpoint(
+        "cmp",
+        DatapathConfig(gpu_device, lab.compute, networks, **others),
+        gpu_network=gpu_network or GpuNetwork(),
+        periods=Periods(audit_interval, retry_interval, grace),
+        on_installed=on_installed,
+    )
 
 
 @pytest.fixture

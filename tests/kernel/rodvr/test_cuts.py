@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 import pytest
 
-from gsaas.rodvr.endpoint import IDENTITY_NETWORK, LOCAL_PREFIX, MASKED_PREFIX, Endpoint
+from gsaas.rodvr.config import DatapathConfig
+from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.kernel import Datapath
 from gsaas.rodvr.plan import DeleteMappings
 from tests.kernel.rodvr.lab import G1, G2, G2_OTHER, USUAL, A, B, Lab, binding, eventually
@@ -149,8 +149,7 @@ def test_connections_an_endpoint_died_before_cutting_are_cut_by_the_next(
 
 def _delete_mapping_and_die(lab: Lab) -> None:
     """What an endpoint does up to the moment before it cuts."""
-    networks = map(ipaddress.IPv4Network, (MASKED_PREFIX, IDENTITY_NETWORK, LOCAL_PREFIX))
-    datapath = Datapath("gpu0", *networks, netns=lab.compute)
+    datapath = Datapath(DatapathConfig("gpu0", lab.compute))
     assert datapath.prepare()
     datapath.apply([DeleteMappings("240.71.0.1", (A,))])
     datapath.close()

@@ -11,7 +11,7 @@ import pytest
 
 from gsaas.objects.address import Address
 from gsaas.objects.binding import LocalBinding
-from gsaas.rodvr.endpoint import LOCAL_PREFIX
+from gsaas.rodvr.config import LOCAL_PREFIX
 from gsaas.rodvr.kernel.conntrack import Conntrack
 from tests.kernel.rodvr.lab import COMPUTE_IP, G1, G2, G2_OTHER, PEERS, PORT, A, eventually
 

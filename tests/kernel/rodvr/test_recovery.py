@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gsaas.rodvr.config import DatapathConfig
 from gsaas.rodvr.endpoint import Endpoint, NotRemoved
 from tests.kernel.rodvr.lab import (
     G1,
@@ -269,7 +270,7 @@ def namespaces() -> set[str]:
 def test_endpoints_of_several_hosts_share_a_process(lab: Lab, make_endpoint: Any) -> None:
     """Each works in its own namespace, and no thread is left in one."""
     home = namespaces()
-    other = Endpoint("g1", "eth0", netns=lab.name("g1"))
+    other = Endpoint("g1", DatapathConfig("eth0", lab.name("g1")))
     endpoint = make_endpoint()
     other.start()
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gsaas.rodvr.config import DatapathConfig
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.kernel import Datapath
 from gsaas.rodvr.kernel.conntrack import Conntrack
@@ -72,7 +73,7 @@ def test_another_process_restores_what_the_gpu_nic_did_before(
         bind_all(endpoint)
         endpoint.stop()
         assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "1"
-        Endpoint("cmp", "gpu0", netns=lab.compute).teardown()
+        Endpoint("cmp", DatapathConfig("gpu0", lab.compute)).teardown()
         assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == forwarding
     finally:
         lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding", 0)
@@ -85,7 +86,7 @@ def test_the_former_setting_is_known_even_after_the_pair_was_deleted(
     endpoint.stop()
     lab.ip("cmp", "link del rodvr0")
     make_endpoint().stop()
-    Endpoint("cmp", "gpu0", netns=lab.compute).teardown()
+    Endpoint("cmp", DatapathConfig("gpu0", lab.compute)).teardown()
     assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "0"
 
 
@@ -101,7 +102,7 @@ def test_another_gpu_nic_gives_the_former_one_its_setting_back(
     lab: Lab, make_endpoint: Any
 ) -> None:
     make_endpoint().stop()
-    other = Endpoint("cmp", "br-b", netns=lab.compute)
+    other = Endpoint("cmp", DatapathConfig("br-b", lab.compute))
     other.start()
     try:
         assert lab.sysctl("cmp", "ipv4/conf/gpu0/forwarding") == "0"
@@ -169,7 +170,7 @@ def test_a_teardown_that_cannot_forget_connections_says_so_and_removes_the_rest(
 
 def test_teardown_twice_or_of_nothing_is_no_error(lab: Lab) -> None:
     before = host(lab)
-    endpoint = Endpoint("cmp", "gpu0", netns=lab.compute)
+    endpoint = Endpoint("cmp", DatapathConfig("gpu0", lab.compute))
     endpoint.teardown()
     endpoint.teardown()
     assert host(lab) == before

@@ -74,7 +74,7 @@ def test_open_connections_are_counted_and_closed_ones_are_not(lab: Lab, endpoint
 def test_connections_of_others_are_not_counted(lab: Lab, endpoint: Endpoint) -> None:
     lab.ping("vm1", "10.0.0.1")
     network = ipaddress.IPv4Network("240.71.0.0/16")
-    counts = endpoint._session.datapath.open_connections()
+    counts = endpoint._kernel.datapath.open_connections()
     assert all(ipaddress.IPv4Address(identity) in network for identity in counts)
 
 

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 from collections.abc import Iterator
 
 import pytest
 
 from gsaas.objects.address import Address
-from gsaas.rodvr.endpoint import IDENTITY_NETWORK, LOCAL_PREFIX, MASKED_PREFIX
+from gsaas.rodvr.config import DatapathConfig
 from gsaas.rodvr.kernel import Datapath, NetlinkRefused
 from gsaas.rodvr.plan import (
     AddChain,
@@ -30,8 +29,7 @@ IDENTITY = "240.71.0.9"
 
 @pytest.fixture
 def datapath(lab: Lab) -> Iterator[Datapath]:
-    networks = map(ipaddress.IPv4Network, (MASKED_PREFIX, IDENTITY_NETWORK, LOCAL_PREFIX))
-    datapath = Datapath("gpu0", *networks, netns=lab.compute)
+    datapath = Datapath(DatapathConfig("gpu0", lab.compute))
     datapath.apply([], rebuild=not datapath.prepare())
     yield datapath
     datapath.teardown()

@@ -12,6 +12,7 @@ import struct
 import sys
 from pathlib import Path
 
+from gsaas.rodvr.config import DatapathConfig
 from gsaas.rodvr.endpoint import Endpoint
 from tests.kernel.rodvr.lab import G1, G2, A, binding
 
@@ -44,7 +45,7 @@ def write_line(**facts: object) -> None:
 
 
 def main() -> None:
-    endpoint = Endpoint("cmp", "gpu0")
+    endpoint = Endpoint("cmp", DatapathConfig("gpu0"))
     # Once with all privileges, so that every module is loaded: the interpreter's own files may be
     # unreadable for the user nobody.
     endpoint.start()

@@ -15,8 +15,8 @@ from gsaas.gpu_host.fence import layout as fence_layout
 from gsaas.gpu_host.fence import ruleset as fence
 from gsaas.netlink import expressions as ex
 from gsaas.netlink.wire import Message
+from gsaas.rodvr.config import USUAL
 from gsaas.rodvr.kernel import ruleset as rodvr
-from gsaas.rodvr.limits import USUAL
 
 OWNED = ex.OWNER | ex.PERSIST
 FENCE = fence_layout.FenceLayout(

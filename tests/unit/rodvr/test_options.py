@@ -6,7 +6,7 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from gsaas.conf import daemons, rodvr
-from gsaas.rodvr.limits import USUAL
+from gsaas.rodvr.config import USUAL
 
 
 def test_the_grace_period_is_also_read_under_its_former_name(tmp_path) -> None:
