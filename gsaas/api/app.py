@@ -11,7 +11,8 @@ import functools
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import flask
 from flask.json.provider import DefaultJSONProvider
@@ -105,19 +106,20 @@ def _view(
         for parameter, value in path_parameters.items():
             _check_name(_NOUNS[parameter], value)
         request.query = validation.parse_query(
-            route.takes.query_schema, list(flask_request.args.items(multi=True))
+            route.takes.query_schema,
+            list(flask_request.args.items(multi=True)),
+            request.microversion,
         )
-        if route.rule:
-            microversions.check_query(route.takes.query, request.query, request.microversion)
         if route.takes.body_schema is not None:
             request.body = bodies.read(flask_request)
-            route.takes.body_schema.check(request.body)
+            route.takes.body_schema.check(request.body, request.microversion)
             flask.g.body = request.body
         if route.takes.repeatable:
             request.idempotency_key = idempotency.check(
                 flask_request.headers.get(idempotency.HEADER)
             )
-        return _flask_response(route.handler(request, **path_parameters))
+        response = route.handler(request, **path_parameters)
+        return _flask_response(response, route.returns.prune(response.body, request.microversion))
 
     return audit.audited(view, route, service.notifications)
 
@@ -181,8 +183,8 @@ def _refuse_other_spellings(request: flask.Request) -> None:
             raise NotFound
 
 
-def _flask_response(response: ApiResponse) -> flask.Response:
-    body, content_type = response.body, "text/plain; charset=utf-8"
+def _flask_response(response: ApiResponse, body: Mapping[str, Any] | str) -> flask.Response:
+    content_type = "text/plain; charset=utf-8"
     if not isinstance(body, str):
         body, content_type = f"{_JSON.encode(body)}\n", "application/json"
     return flask.Response(body, response.status, {"Content-Type": content_type, **response.headers})

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.api import cgpus, limits, microversions, rbac
+from gsaas.api import cgpus, limits, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
-from gsaas.api.schemas import checks as schemas
 from gsaas.db import gpus
 from gsaas.objects.placement import Placement, Refusal
 
@@ -31,9 +30,6 @@ def _check(request: ApiRequest, body: dict[str, Any]) -> Placement | Refusal:
     gpu_request = cgpus.parse(request.service, body, body.get("consumer"))
     if "reservation" not in body:
         return claims.check(gpu_request, policy)
-    microversions.check_query(
-        schemas.CREATE["properties"]["check"], ["reservation"], request.microversion
-    )
     return claims.check_within(body["reservation"], request.project_id, gpu_request, policy)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gsaas.api import microversions, rbac
+from gsaas.api import rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.db import gpus, models
@@ -32,7 +32,7 @@ def index(request: ApiRequest) -> ApiResponse:
                 marker=request.query.get("marker"),
                 sort=sort,
             )
-            body["gpus"] = _shown(request, session, found[: request.page_size])
+            body["gpus"] = _shown(session, found[: request.page_size])
             if len(found) > request.page_size:
                 body["gpus_links"] = request.next_page(PATH, body["gpus"][-1]["uuid"])
     return ApiResponse(200, body)
@@ -41,7 +41,7 @@ def index(request: ApiRequest) -> ApiResponse:
 def show(request: ApiRequest, uuid: str) -> ApiResponse:
     """Show one GPU."""
     with request.service.database.read() as session:
-        (shown,) = _shown(request, session, [gpus.get(session, uuid)])
+        (shown,) = _shown(session, [gpus.get(session, uuid)])
     return ApiResponse(200, {"gpu": shown})
 
 
@@ -51,7 +51,7 @@ def update(request: ApiRequest, uuid: str) -> ApiResponse:
     body = request.body["gpu"]
     with request.service.database.write() as session:
         gpu = gpus.set_disabled(session, uuid, body["disabled"], body.get("disabled_reason"))
-        (shown,) = _shown(request, session, [gpu])
+        (shown,) = _shown(session, [gpu])
     if not body["disabled"]:
         request.service.claims.queue.advance()  # a queued request may fit now
     return ApiResponse(200, {"gpu": shown})
@@ -62,24 +62,21 @@ def adopt(request: ApiRequest, uuid: str) -> ApiResponse:
     """Consent to the move of a GPU to another host."""
     with request.service.database.write() as session:
         gpu = gpus.adopt(session, uuid, request.body["adopt"]["host"])
-        (shown,) = _shown(request, session, [gpu])
+        (shown,) = _shown(session, [gpu])
     return ApiResponse(200, {"gpu": shown})
 
 
-def _shown(
-    request: ApiRequest, session: Session, found: Sequence[models.GpuRow]
-) -> list[dict[str, Any]]:
+def _shown(session: Session, found: Sequence[models.GpuRow]) -> list[dict[str, Any]]:
     uuids = [gpu.uuid for gpu in found]
     leases, readings = gpus.leases_on(session, uuids), gpus.readings(session, uuids)
-    shown = [_gpu(gpu, leases.get(gpu.uuid, []), readings.get(gpu.uuid)) for gpu in found]
-    if request.supports(microversions.ADOPTION):
-        disputes = gpus.disputes(session, uuids)
-        shown = [{**gpu, "reported_by": disputes.get(gpu["uuid"], [])} for gpu in shown]
-    if request.supports(microversions.RESERVATIONS):
-        shown = [
-            {**one, "reserved_mb": gpu.reserved_mb} for one, gpu in zip(shown, found, strict=True)
-        ]
-    return shown
+    disputes = gpus.disputes(session, uuids)
+    return [
+        {
+            **_gpu(gpu, leases.get(gpu.uuid, []), readings.get(gpu.uuid)),
+            "reported_by": disputes.get(gpu.uuid, []),
+        }
+        for gpu in found
+    ]
 
 
 def _gpu(
@@ -105,6 +102,7 @@ def _gpu(
         "reading": reading and _reading(reading),
         "daemon_address": address and f"{address}:{gpu.daemon_port}",
         "generation": gpu.generation,
+        "reserved_mb": gpu.reserved_mb,
     }
 
 

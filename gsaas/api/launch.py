@@ -13,9 +13,8 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas import exceptions
-from gsaas.api import cgpus, idempotency, limits, microversions, queue, rbac
+from gsaas.api import cgpus, idempotency, limits, queue, rbac
 from gsaas.api.request import ApiRequest
-from gsaas.api.schemas import leases as schemas
 from gsaas.api.service import ApiService
 from gsaas.gpgpums.allocation import UNREACHABLE
 from gsaas.objects import timings
@@ -36,7 +35,7 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     service, body = request.service, request.body["lease"]
     if body.get("server", {}) is None:
         request.authorise(rbac.LEASES_CREATE_WITHOUT_SERVER)
-    reservation_id = _reservation(request, body)
+    reservation_id = _reservation(body)
     policy = body["cgpus"].get("policy")
     gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))
     wait_policy = queue.wait_policy(request, body)
@@ -74,18 +73,13 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     return lease, notes
 
 
-def _reservation(request: ApiRequest, body: Mapping[str, Any]) -> str | None:
+def _reservation(body: Mapping[str, Any]) -> str | None:
     """Return the id of the reservation that a launch names; None if it names none.
 
-    Raises `BadRequest` for an older microversion, and for a launch that would wait for other GPUs.
+    Raises `BadRequest` for a launch that would wait for other GPUs.
     """
     reservation_id: str | None = body.get("reservation")
-    if reservation_id is None:
-        return None
-    microversions.check_query(
-        schemas.CREATE["properties"]["lease"], ["reservation"], request.microversion
-    )
-    if "wait" in body:
+    if reservation_id is not None and "wait" in body:
         raise exceptions.BadRequest(
             reason="a launch in a reservation does not wait in the queue: leave out lease.wait"
         )

@@ -70,7 +70,8 @@ def show_lease(
         "dropped_packets": _dropped_packets(connection, lease),
         "timings": _timings(lease),
         **_readings(request, connection, lease, newest),
-        **_newer(request, lease),
+        "reclaim_at": iso(lease.reclaim_at) if lease.status == Status.ACTIVE else None,
+        "reservation": lease.reservation_id,
         "links": [request.link(f"{PATH}/{lease.id}")],
     }
 
@@ -163,21 +164,10 @@ def _readings(
     lease: Lease,
     newest: Mapping[str, Intervals] | None,
 ) -> dict[str, Any]:
-    """Return the fields that follow from the newest readings; none for an older microversion."""
+    """Return the fields that follow from the newest readings."""
     if not request.supports(microversions.READINGS):
-        return {}
+        return {}  # the answer would not have them: they need not be read
     now = request.service.database.now() if connection is None else clock.now(connection)
     if newest is None:
         newest = {} if connection is None else readings.newest(connection, [lease], now)
     return readings.summary(lease, newest, now)
-
-
-def _newer(request: ApiRequest, lease: Lease) -> dict[str, Any]:
-    """Return when an idle lease loses its GPUs, and its reservation, as far as the microversion has them."""
-    if not request.supports(microversions.RECLAIM):
-        return {}
-    active = lease.status == Status.ACTIVE
-    found: dict[str, Any] = {"reclaim_at": iso(lease.reclaim_at) if active else None}
-    if request.supports(microversions.RESERVATIONS):
-        found["reservation"] = lease.reservation_id
-    return found

@@ -167,9 +167,9 @@ def readings(request: ApiRequest, lease_id: str) -> ApiResponse:
 def _newest_readings(
     request: ApiRequest, connection: Connection, found: Collection[Lease]
 ) -> Mapping[str, Intervals]:
-    """Return the newest readings of these leases, read at once; nothing for a microversion that does not show them."""
+    """Return the newest readings of these leases, read at once."""
     if not request.supports(microversions.READINGS):
-        return {}
+        return {}  # the answer would not have them: they need not be read
     return lease_readings.newest(connection, found, clock.now(connection))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gsaas import exceptions
@@ -33,6 +33,8 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8
 1.7: reservations, and launches in them; GPUs have `reserved_mb`.
 1.8: checks in reservations.
 """
+SORTING = "1.1"
+"""The microversion whose lists can be sorted."""
 ADOPTION = "1.2"
 """The microversion that has the consent to moves of GPUs."""
 CHANGED_LEASES = "1.4"
@@ -43,13 +45,16 @@ RECLAIM = "1.6"
 """The microversion whose leases say when they are reclaimed."""
 RESERVATIONS = "1.7"
 """The microversion that has reservations."""
+CHECKS_IN_RESERVATIONS = "1.8"
+"""The microversion that has checks in reservations."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""
 
 SINCE = "x-openstack"
-"""The keyword of a query parameter's schema that names its first microversion, as OpenStack's own documents write it:
-`{"min-ver": "1.1"}`."""
+"""The keyword of a field's schema that names its first microversion, as OpenStack's own documents write it:
+`{"min-ver": "1.1"}`. Bodies and queries with a newer field are refused, answers leave it out, and the OpenAPI document
+says so."""
 
 
 def format_version(version: tuple[int, int]) -> str:
@@ -96,24 +101,24 @@ def versions_since(since: str) -> list[str]:
     return [version for version in map(format_version, HISTORY) if supports(version, since)]
 
 
+def since_of(schema: Mapping[str, Any]) -> str:
+    """Return the first microversion that has the field with this *schema*."""
+    first: str = schema.get(SINCE, {}).get("min-ver", OLDEST)
+    return first
+
+
+def explain(name: str, since: str, version: str) -> str:
+    """Return why a request for microversion *version* may not use *name*, which is new in *since*."""
+    return (
+        f"{name} needs microversion {since} or newer, and this request is for {version}; "
+        f"ask for it with the header {HEADER}: {SERVICE} {since}"
+    )
+
+
 def check_route(since: str, version: str) -> None:
     """Raise `BadRequest` if an operation that is new in *since* is not in *version*."""
     if not supports(version, since):
-        raise exceptions.BadRequest(
-            reason=f"this operation needs microversion {since} or newer, and this request is for {version}; ask for "
-            f"it with the header {HEADER}: {SERVICE} {since}"
-        )
-
-
-def check_query(schema: Mapping[str, Any], names: Iterable[str], version: str) -> None:
-    """Raise `BadRequest` if one of the query's *names* is, according to its *schema*, newer than *version*."""
-    for name in names:
-        since = schema["properties"].get(name, {}).get(SINCE, {}).get("min-ver", OLDEST)
-        if not supports(version, since):
-            raise exceptions.BadRequest(
-                reason=f"{name} needs microversion {since} or newer, and this request is for {version}; "
-                f"ask for it with the header {HEADER}: {SERVICE} {since}"
-            )
+        raise exceptions.BadRequest(reason=explain("this operation", since, version))
 
 
 @functools.cache  # of microversions that exist: neither routes nor `negotiate` give others

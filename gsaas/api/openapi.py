@@ -129,15 +129,18 @@ def _responses(route: Route) -> dict[str, Any]:
 
 
 def _with_references(value: Any, components: dict[str, Any]) -> Any:
-    """Return *value* with a reference in place of every schema that has a title.
+    """Return *value* with a reference in place of every schema that has a title, and each new field described as new.
 
-    These schemas are added to *components*, by title.
+    The schemas with a title are added to *components*, by title.
     """
     if isinstance(value, list | tuple):
         return [_with_references(item, components) for item in value]
     if not isinstance(value, Mapping):
         return value
     inner = {key: _with_references(item, components) for key, item in value.items()}
+    if microversions.SINCE in inner:
+        note = f"New in microversion {microversions.since_of(inner)}."
+        inner["description"] = f"{inner.get('description', '')} {note}".strip()
     title = inner.get("title")
     if not isinstance(title, str):
         return inner

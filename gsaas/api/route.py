@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gsaas.api import microversions
+from gsaas.api import microversions, newer_fields
 from gsaas.api.request import ApiResponse
 from gsaas.api.schemas import common
 from gsaas.api.validation import Schema
@@ -54,6 +54,20 @@ class Returns:
     """Error statuses other than those that `Route.error_statuses` derives from the rest of the route."""
     text: bool = False
     """Whether the body may also be plain text."""
+
+    @cached_property
+    def _pruners(self) -> Mapping[str, newer_fields.Prune | None]:
+        """Microversion -> what leaves newer fields out of a body; None if it has none."""
+        return {
+            version: newer_fields.pruner(self.schema or {}, version)
+            for version in microversions.versions_since(microversions.OLDEST)
+        }
+
+    def prune(self, body: Mapping[str, Any] | str, version: str) -> Mapping[str, Any] | str:
+        """Return *body* without the fields that microversion *version* does not have."""
+        prune = self._pruners[version]
+        pruned: Mapping[str, Any] | str = body if prune is None else prune(body)
+        return pruned
 
     @property
     def statuses(self) -> tuple[int, ...]:

@@ -10,15 +10,17 @@ end, not before a final line break.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jsonschema
 from jsonschema import Draft202012Validator
 
 from gsaas import exceptions
+from gsaas.api import microversions
 
 MAX_QUOTED_LENGTH = 60
 """Characters of an invalid value that the error message repeats."""
@@ -50,42 +52,83 @@ def _pattern(
         yield jsonschema.ValidationError(f"{text!r} does not match {pattern!r}")
 
 
-_Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # the stubs leave it untyped
-    Draft202012Validator,
-    validators={"pattern": _pattern},
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
-)
+@functools.cache
+def _validator_class(version: str) -> Any:
+    """Return the class of validators that refuse a field which is newer than microversion *version*."""
+
+    def too_new(
+        _validator: Any, _since: Any, _instance: Any, schema: Any
+    ) -> Iterator[jsonschema.ValidationError]:
+        since = microversions.since_of(schema)
+        if not microversions.supports(version, since):
+            yield jsonschema.ValidationError(since)
+
+    return jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # the stubs leave it untyped
+        Draft202012Validator,
+        validators={"pattern": _pattern, microversions.SINCE: too_new},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+    )
 
 
 class Schema:
     """A JSON schema, compiled once and used for every request. Safe to share between threads.
+
+    A field that its schema says is newer than the microversion of a request (`microversions.SINCE`) is not valid in it.
 
     Values found valid are remembered: many requests are equal, and a look-up takes a tenth of the time of a
     validation.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        _Validator.check_schema(schema)
+        Draft202012Validator.check_schema(schema)
         self.schema = schema
-        self._validator = _Validator(schema)
+        self._validators: dict[str, Any] = {}
+        """Microversion -> the compiled schema."""
         self._valid: set[str] = set()
 
-    def check(self, value: Any, name: str = "the body") -> None:
-        """Raise `BadRequest` unless *value* is valid; *name* is what the message calls the whole value."""
+    def check(
+        self, value: Any, version: str = microversions.NEWEST, name: str = "the body"
+    ) -> None:
+        """Raise `BadRequest` unless *value* is valid in microversion *version*.
+
+        *name* is what the message calls the whole value.
+        """
         # repr() and not the value itself, because 1, 1.0 and True are equal and hash alike.
-        text = repr(value)
+        text = f"{version} {value!r}"
         if text in self._valid:
             return
-        error = jsonschema.exceptions.best_match(self._validator.iter_errors(value))
-        if error is not None:
-            raise exceptions.BadRequest(reason=explain(error, name))
+        if version not in self._validators:
+            self._validators[version] = _validator_class(version)(self.schema)
+        errors = list(self._validators[version].iter_errors(value))
+        if errors:
+            raise exceptions.BadRequest(reason=_explain_best(errors, version, name))
         if len(text) <= MAX_CACHED_LENGTH:
             if len(self._valid) >= CACHE_SIZE:
                 self._valid = set()
             self._valid.add(text)
 
 
-def parse_query(schema: Schema, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+def _explain_best(errors: list[jsonschema.ValidationError], version: str, name: str) -> str:
+    """Return what is wrong: that a field is too new, which a caller can mend by the header, or else the best match."""
+    for error in _with_context(errors):
+        if error.validator == microversions.SINCE:
+            return microversions.explain(_path(error), error.message, version)
+    best = jsonschema.exceptions.best_match(errors)
+    return explain(best or errors[0], name)
+
+
+def _with_context(
+    errors: Iterable[jsonschema.ValidationError],
+) -> Iterator[jsonschema.ValidationError]:
+    """Yield these errors and those of the alternatives that each of them stands for."""
+    for error in errors:
+        yield error
+        yield from _with_context(error.context or ())
+
+
+def parse_query(
+    schema: Schema, pairs: list[tuple[str, str]], version: str = microversions.NEWEST
+) -> dict[str, Any]:
     """Return the names and values of a query string, converted to the types in *schema*; raises `BadRequest`."""
     values: dict[str, Any] = {}
     for name, text in pairs:
@@ -97,7 +140,7 @@ def parse_query(schema: Schema, pairs: list[tuple[str, str]]) -> dict[str, Any]:
         else:
             values[name] = _convert(text, json_type)
     if values or "required" in schema.schema:
-        schema.check(values, "the query")
+        schema.check(values, version, "the query")
     return values
 
 

@@ -20,7 +20,7 @@ from oslo_utils import timeutils
 
 import gsaas.conf
 from gsaas import limits, rpc
-from gsaas.api import app, auth, schemas
+from gsaas.api import app, auth, microversions, schemas
 from gsaas.api.app import Authenticate
 from gsaas.api.route import Route
 from gsaas.api.routes import ROUTES
@@ -37,6 +37,7 @@ from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.remoting import base as remoting
 from gsaas.rpc import notifiers
+from tests.api import fields
 from tests.api.doubles import MemoryCloud, MemoryEngine
 from tests.support import sqlite
 
@@ -259,19 +260,22 @@ def _validator(schema: Any) -> jsonschema.Draft202012Validator:
 
 
 REPLIES = {
-    (route.method, route.path): _validator(route.returns.schema)
+    (route.method, route.path, version): _validator(fields.at(route.returns.schema, version))
     for route in ROUTES
+    for version in fields.VERSIONS
     if route.returns.schema is not None
 }
 ERRORS = _validator(schemas.common.ERRORS)
 
 
 def expect_documented(route: Route, response: Any) -> None:
-    """Fail unless the schemas and statuses of *route* allow *response*."""
+    """Fail unless the schemas of its microversion and the statuses of *route* allow *response*."""
     success = response.status_code in route.returns.statuses
     assert success or response.status_code in route.error_statuses()
     if response.is_json:
-        (REPLIES[route.method, route.path] if success else ERRORS).validate(response.json)
+        spoken = response.headers.get(microversions.HEADER, "gpu-scheduling 1.0").split()[1]
+        allowed = REPLIES[route.method, route.path, spoken] if success else ERRORS
+        allowed.validate(response.json)
     else:
         assert success
         assert route.returns.text

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gsaas.api import microversions
 from gsaas.api.schemas import cgpus, common
 
 CONSUMER = common.record(
@@ -24,12 +25,13 @@ CREATE = common.record(
             "properties": {
                 **cgpus.REQUEST["properties"],
                 "consumer": CONSUMER,
-                "reservation": {
-                    **common.TEXT,
-                    "description": "The reservation of the caller's project in which they would be launched. New in "
-                    "microversion 1.8.",
-                    "x-openstack": {"min-ver": "1.8"},
-                },
+                "reservation": common.since(
+                    microversions.CHECKS_IN_RESERVATIONS,
+                    {
+                        **common.TEXT,
+                        "description": "The reservation of the caller's project in which they would be launched.",
+                    },
+                ),
             },
         }
     }

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gsaas.api import microversions
+
 MAX_INTEGER = 2**31 - 1
 """The largest integer that the database's columns can store."""
 
@@ -85,31 +87,37 @@ PAGE = {
 }
 
 
-SINCE_1_1 = {"x-openstack": {"min-ver": "1.1"}}
+def since(version: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the *schema* of a field that microversion *version* has added."""
+    return {**schema, microversions.SINCE: {"min-ver": version}}
 
 
 def sorting(keys: Iterable[str]) -> dict[str, Any]:
     """Return the query parameters with which a list is sorted by any of *keys*."""
     allowed = list(keys)
     return {
-        "sort_key": {
-            "type": "array",
-            "items": {"enum": allowed},
-            "minItems": 1,
-            "maxItems": len(allowed),
-            "uniqueItems": True,
-            "description": "Sort by this field; given several times, each further field orders rows that are equal in "
-            "those before. Rows without a value come last.",
-            **SINCE_1_1,
-        },
-        "sort_dir": {
-            "type": "array",
-            "items": {"enum": ["asc", "desc"]},
-            "minItems": 1,
-            "maxItems": len(allowed),
-            "description": "The direction of the sort_key at the same place: asc (default) or desc.",
-            **SINCE_1_1,
-        },
+        "sort_key": since(
+            microversions.SORTING,
+            {
+                "type": "array",
+                "items": {"enum": allowed},
+                "minItems": 1,
+                "maxItems": len(allowed),
+                "uniqueItems": True,
+                "description": "Sort by this field; given several times, each further field orders rows that are "
+                "equal in those before. Rows without a value come last.",
+            },
+        ),
+        "sort_dir": since(
+            microversions.SORTING,
+            {
+                "type": "array",
+                "items": {"enum": ["asc", "desc"]},
+                "minItems": 1,
+                "maxItems": len(allowed),
+                "description": "The direction of the sort_key at the same place: asc (default) or desc.",
+            },
+        ),
     }
 
 
@@ -121,15 +129,20 @@ def nullable(schema: dict[str, Any]) -> dict[str, Any]:
 def record(
     properties: dict[str, Any], optional: tuple[str, ...] = (), **more: Any
 ) -> dict[str, Any]:
-    """Return the schema of an object with exactly these properties, of which the *optional* ones may be missing.
+    """Return the schema of an object with exactly these properties.
 
-    *more* are further keywords of the schema, such as its title.
+    The *optional* ones may be missing, and so may those that not every microversion has (`since`). *more* are further
+    keywords of the schema, such as its title.
     """
     return {
         **more,
         "type": "object",
         "properties": properties,
-        "required": [name for name in properties if name not in optional],
+        "required": [
+            name
+            for name, schema in properties.items()
+            if name not in optional and microversions.SINCE not in schema
+        ],
         "additionalProperties": False,
     }
 

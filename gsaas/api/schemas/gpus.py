@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gsaas.api import microversions
 from gsaas.api.schemas import common
 
 SORT_KEYS = (
@@ -118,18 +119,23 @@ GPU = common.record(
             "description": "ip:port of its daemon on the GPU network.",
         },
         "generation": {"type": "integer"},
-        "reported_by": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Other hosts that report this GPU, and are not believed. New in microversion 1.2.",
-        },
-        "reserved_mb": {
-            "type": "integer",
-            "description": "MiB kept for reservations that no lease of theirs uses yet. New in microversion 1.7.",
-        },
+        "reported_by": common.since(
+            microversions.ADOPTION,
+            {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Other hosts that report this GPU, and are not believed.",
+            },
+        ),
+        "reserved_mb": common.since(
+            microversions.RESERVATIONS,
+            {
+                "type": "integer",
+                "description": "MiB kept for reservations that no lease of theirs uses yet.",
+            },
+        ),
     },
     title="Gpu",
-    optional=("reported_by", "reserved_mb"),
 )
 
 ONE = common.record({"gpu": GPU})

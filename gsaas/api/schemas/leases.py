@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gsaas.api import microversions
 from gsaas.api.schemas import cgpus, common, queue, readings, servers
 from gsaas.objects import timings
 from gsaas.objects.access import Access
@@ -68,17 +69,16 @@ CREATE = common.record(
                     "sent no keepalive "
                     "request for this long; only with server null.",
                 },
-                "reservation": {
-                    **common.TEXT,
-                    "description": "The reservation of the caller's project that it is launched in: its cGPUs have the "
-                    "reservation's mode and size. New in microversion 1.7.",
-                    "x-openstack": {"min-ver": "1.7"},
-                },
+                "reservation": common.since(
+                    microversions.RESERVATIONS,
+                    {
+                        **common.TEXT,
+                        "description": "The reservation of the caller's project that it is launched in: its cGPUs "
+                        "have the reservation's mode and size.",
+                    },
+                ),
             },
-            optional=(
-                *("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
-                "reservation",
-            ),
+            optional=("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
         )
     }
 )
@@ -139,14 +139,16 @@ LIST = common.query(
     {
         **common.PAGE,
         **common.sorting(SORT_KEYS),
-        "changes-since": {
-            "type": "string",
-            "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-            r"(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
-            "description": "Only leases that have changed since then, RELEASED ones included: a date or a time in "
-            "ISO 8601, in UTC unless it has an offset, whose + is %2B in a URL: such as 2026-11-01T12:00:00Z.",
-            **common.SINCE_1_1,
-        },
+        "changes-since": common.since(
+            microversions.SORTING,
+            {
+                "type": "string",
+                "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+                r"(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
+                "description": "Only leases that have changed since then, RELEASED ones included: a date or a time in "
+                "ISO 8601, in UTC unless it has an offset, whose + is %2B in a URL: such as 2026-11-01T12:00:00Z.",
+            },
+        ),
         "server_id": {**common.TEXT, "description": "Only the lease with this server."},
         "status": {
             "enum": [str(status) for status in Status],
@@ -263,32 +265,41 @@ LEASE_PROPERTIES = {
         "properties": {phase: {"type": "number"} for phase in timings.PHASES},
         "additionalProperties": False,
     },
-    "idle_since": {
-        **common.nullable(common.TIME),
-        "description": "Since when nothing has used it; null if it is in use, or that is not known. New in "
-        "microversion 1.5.",
-    },
-    "reading": {
-        **common.nullable(readings.POINT),
-        "description": "The newest reading; null if there was none in the last minutes. New in microversion 1.5.",
-    },
-    "reclaim_at": {
-        **common.nullable(common.TIME),
-        "description": "When it loses its GPUs unless something uses it before; null if its owner was not warned. New "
-        "in microversion 1.6.",
-    },
-    "reservation": {
-        "type": ["string", "null"],
-        "description": "The id of the reservation that it was launched in. New in microversion 1.7.",
-    },
+    "idle_since": common.since(
+        microversions.READINGS,
+        {
+            **common.nullable(common.TIME),
+            "description": "Since when nothing has used it; null if it is in use, or that is not known.",
+        },
+    ),
+    "reading": common.since(
+        microversions.READINGS,
+        {
+            **common.nullable(readings.POINT),
+            "description": "The newest reading; null if there was none in the last minutes.",
+        },
+    ),
+    "reclaim_at": common.since(
+        microversions.RECLAIM,
+        {
+            **common.nullable(common.TIME),
+            "description": "When it loses its GPUs unless something uses it before; null if its owner was not warned.",
+        },
+    ),
+    "reservation": common.since(
+        microversions.RESERVATIONS,
+        {
+            "type": ["string", "null"],
+            "description": "The id of the reservation that it was launched in.",
+        },
+    ),
     "links": common.LINKS,
 }
-_SOMETIMES = ("degraded_reasons", "idle_since", "reading", "reclaim_at", "reservation")
-"""Fields that only admins see, or that older microversions do not have."""
-LEASE = common.record(LEASE_PROPERTIES, optional=_SOMETIMES, title="Lease")
+_FOR_ADMINS = ("degraded_reasons",)
+LEASE = common.record(LEASE_PROPERTIES, optional=_FOR_ADMINS, title="Lease")
 LEASE_WITH_EVENTS = common.record(
     {**LEASE_PROPERTIES, "events": {"type": "array", "items": EVENT}},
-    optional=_SOMETIMES,
+    optional=_FOR_ADMINS,
     title="LeaseWithStory",
 )
 
