@@ -2,10 +2,11 @@
 """The recipes of `studies`: what the papers claim, and what is measured here.
 
 All recipes run, in as many processes as there are cores; the results do not depend on how many. As soon as a part is
-done, its results are stored in studies/results and written into the tables of doc/simulator.md; a run of all parts
-writes charts to build/sim/report.html, too. `./dev bench sim slurm rq` runs parts of it, and leaves the results of the
-others as they are; `--seeds=3` runs it with fewer random orders and job sets than ten. Each measurement is kept in
-build/sim/points until the code of the simulations changes, so that an interrupted run goes on where it stopped.
+done, its results are stored in studies/results and written into the tables of the pages beside the studies; a run of
+all parts writes charts to build/sim/report.html, too. `./dev bench sim slurm rq` runs parts of it, and leaves the
+results of the others as they are; `--seeds=3` runs it with fewer random orders and job sets than ten. Each measurement
+is kept in build/sim/points until the code of the simulations changes, so that an interrupted run goes on where it
+stopped.
 """
 
 from __future__ import annotations
@@ -53,8 +54,6 @@ GROWTH_NODES = (120, 480)
 SEEDS = 10
 """How many random orders or job sets are run."""
 REPORT = Path("build/sim/report.html")
-DOCUMENT = Path("doc/simulator.md")
-PICTURE = Path("doc/simulator-frontier.svg")
 
 POINTS = Path("build/sim/points")
 QUICK_PARTS = ("dmr", "malleable", "ngs")
@@ -64,7 +63,7 @@ Part = dict[str, Any]
 
 
 def run(*parts: str, seeds: int = SEEDS, quick: bool = False) -> dict[str, Any]:
-    """Run *parts*, or all, with so many *seeds*; store their results and write them into the document.
+    """Run *parts*, or all, with so many *seeds*; store their results and write them into the pages.
 
     The bounds are this project's. *quick* runs *parts*, or those that take seconds, with one seed, and stores nothing.
     """
@@ -82,8 +81,7 @@ def run(*parts: str, seeds: int = SEEDS, quick: bool = False) -> dict[str, Any]:
             document.write(part, {"seeds": seeds, **PARTS[part](points, seeds)})
             results = document.read()
             if not PARTS.keys() - results.keys():
-                DOCUMENT.write_text(document.fill(DOCUMENT.read_text(), results))
-                PICTURE.write_text(document.frontier(results))
+                document.fill_pages(results)
     if missing := PARTS.keys() - results.keys():
         raise FileNotFoundError(f"run {', '.join(sorted(missing))} first")
     if not parts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of doc/simulator.md, from the stored results of the recipes.
+"""The tables and the picture in the pages about the studies, from the stored results of the recipes.
 
 The results of each part of the benchmark are a file in `studies/results`; a table is what stands between the comments
 `<!-- sim: NAME -->` and `<!-- end -->`. Nothing else writes these tables.
@@ -15,7 +15,12 @@ from typing import Any
 
 from studies.frontier import svg
 
-RESULTS = Path(__file__).parent / "results"
+STUDIES = Path(__file__).parent
+RESULTS = STUDIES / "results"
+PAGES = tuple(STUDIES / folder / "README.md" for folder in (".", "openb", "batch", "hpc", "ngs"))
+PICTURE = STUDIES / "openb" / "frontier.svg"
+DIGITS = 7
+"""Significant digits of stored results: two more than any table shows, so that rounding twice changes none."""
 PARTS = (
     "openb",
     "cloudified",
@@ -52,9 +57,40 @@ def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 
 def write(part: str, results: Mapping[str, Any], folder: Path = RESULTS) -> None:
-    """Store the results of one part."""
+    """Store the results of one part, rounded, with one row or claim in a line."""
     folder.mkdir(exist_ok=True)
-    (folder / f"{part}.json").write_text(json.dumps(results, indent=1) + "\n")
+    members = (f'"{name}": {_lines(value)}' for name, value in rounded(results).items())
+    (folder / f"{part}.json").write_text("{\n" + ",\n".join(members) + "\n}\n")
+
+
+def rounded(value: Any) -> Any:
+    """Return *value*, what JSON can contain, with `DIGITS` of each number that is no integer."""
+    match value:
+        case float():
+            return float(f"{value:.{DIGITS}g}")
+        case Mapping():
+            return {name: rounded(one) for name, one in value.items()}
+        case list() | tuple():
+            return [rounded(one) for one in value]
+    return value
+
+
+def _lines(value: Any) -> str:
+    """Return *value* as JSON, a list with each of its items in a line."""
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(map(_json, value)) + "\n]"
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def fill_pages(results: Results) -> None:
+    """Write every table, and the picture, as *results* have them."""
+    for page in PAGES:
+        page.write_text(fill(page.read_text(), results))
+    PICTURE.write_text(frontier(results))
 
 
 def fill(text: str, results: Results) -> str:
@@ -135,7 +171,7 @@ def _remote(results: Results) -> str:
 
 
 def frontier(results: Results) -> str:
-    """Return the picture doc/simulator-frontier.svg: the default workload, with shares in thousandths."""
+    """Return the picture of the frontier: the default workload, with shares in thousandths."""
     here = [
         [row for row in results[part]["rows"] if (row["workload"], row["shares"]) == FRONTIER]
         for part in ("remote", "cloudified")

@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     path.relative_to(REPOSITORY)
-    for pattern in ("*.md", "doc/*.md", "devstack/*.md", "etc/**/*.md")
+    for pattern in ("*.md", "doc/*.md", "devstack/*.md", "etc/**/*.md", "studies/**/*.md")
     for path in REPOSITORY.glob(pattern)
 )
 SOURCES = sorted(

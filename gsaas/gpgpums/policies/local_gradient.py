@@ -16,7 +16,7 @@ chooses the host of a VM later, so its request is placed as by fragmentation-gra
 on the host of its GPUs, ask for locality local, and for locality any when that is refused.
 
 Source: the comparison of GPUs is that of fragmentation-gradient (Weng et al., Beware of
-Fragmentation, USENIX ATC 2023); the price is GSaaS's own. doc/simulator.md shows what it gains.
+Fragmentation, USENIX ATC 2023); the price is GSaaS's own. studies/openb/README.md shows what it gains.
 """
 
 from __future__ import annotations
