@@ -19,6 +19,7 @@ from oslo_log import log
 from werkzeug import exceptions as werkzeug_exceptions
 
 from gsaas import exceptions
+from gsaas.api.microversions import UnsupportedVersion
 from gsaas.db.unstorable import is_unstorable_text
 
 LOG = log.getLogger(__name__)
@@ -30,21 +31,6 @@ class UnsupportedMediaType(exceptions.GsaasError):
     code = "gsaas.media-type.unsupported"
     status = 415
     fmt = "the body must be of Content-Type application/json, not %(given)s"
-
-
-class MalformedVersion(exceptions.BadRequest):
-    """The microversion header cannot be parsed."""
-
-    code = "gsaas.microversion.malformed"
-    fmt = "%(header)s is %(given)r; it must be like 'gpu-scheduling 1.0' or 'gpu-scheduling latest'"
-
-
-class UnsupportedVersion(exceptions.GsaasError):
-    """The service does not support the microversion that the request asks for."""
-
-    code = "gsaas.microversion.unsupported"
-    status = 406
-    fmt = "microversion %(given)s is not supported; ask for one from %(min_version)s to %(max_version)s"
 
 
 LIBRARY_ERRORS: dict[type[Exception], tuple[int, str, str]] = {

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.api import errors
 
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
@@ -57,6 +56,21 @@ SINCE = "x-openstack"
 says so."""
 
 
+class MalformedVersion(exceptions.BadRequest):
+    """The microversion header cannot be parsed."""
+
+    code = "gsaas.microversion.malformed"
+    fmt = "%(header)s is %(given)r; it must be like 'gpu-scheduling 1.0' or 'gpu-scheduling latest'"
+
+
+class UnsupportedVersion(exceptions.GsaasError):
+    """The service does not support the microversion that the request asks for."""
+
+    code = "gsaas.microversion.unsupported"
+    status = 406
+    fmt = "microversion %(given)s is not supported; ask for one from %(min_version)s to %(max_version)s"
+
+
 def format_version(version: tuple[int, int]) -> str:
     """Return a microversion as the header contains it, such as `1.0`."""
     return f"{version[0]}.{version[1]}"
@@ -75,19 +89,19 @@ def negotiate(header: str | None) -> str:
         return OLDEST
     parts = [part.split() for part in header.split(",")]
     if any(len(words) != 2 or not _NAME.fullmatch(words[0]) for words in parts):
-        raise errors.MalformedVersion(header=HEADER, given=header)
+        raise MalformedVersion(header=HEADER, given=header)
     versions = [version for service, version in parts if service == SERVICE]
     if not versions:
         return OLDEST
     if len(versions) > 1:
-        raise errors.MalformedVersion(header=HEADER, given=header)
+        raise MalformedVersion(header=HEADER, given=header)
     wanted = versions[0]
     if wanted == "latest":
         return NEWEST
     if not re.fullmatch(r"(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})", wanted, re.ASCII):
-        raise errors.MalformedVersion(header=HEADER, given=header)
+        raise MalformedVersion(header=HEADER, given=header)
     if wanted not in map(format_version, HISTORY):
-        raise errors.UnsupportedVersion(given=wanted, min_version=OLDEST, max_version=NEWEST)
+        raise UnsupportedVersion(given=wanted, min_version=OLDEST, max_version=NEWEST)
     return wanted
 
 
