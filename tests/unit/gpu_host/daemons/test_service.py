@@ -284,9 +284,9 @@ def test_the_fence_knows_the_daemons_that_run_before_it_replaces_an_earlier_one(
 
 def test_a_daemon_that_cannot_be_ended_is_a_problem(make, engine):
     service, supervisor, _ = make()
-    supervisor.cannot_end = ["daemon lease-9-0: a process of it does not end"]
+    supervisor.cannot_end = ["daemon lease-9-0: one of its processes does not end"]
     service.daemons_changed()
-    until(lambda: engine.reports[-1]["problems"] == supervisor.cannot_end)
+    until(lambda: engine.reports and engine.reports[-1]["problems"] == supervisor.cannot_end)
 
 
 def test_without_a_fence_nobody_waits_for_one(make, engine):
