@@ -97,7 +97,7 @@ def host_name(conf: cfg.ConfigOpts) -> str:
     name = conf.host or socket.gethostname()
     if not host_names.is_valid(name):
         raise Unstartable(
-            f"{name!r} is no host name: {host_names.RULE}; set [DEFAULT]host in the configuration"
+            f"{name!r} is not a host name: {host_names.RULE}; set [DEFAULT]host in the configuration"
         )
     return name
 

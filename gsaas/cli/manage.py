@@ -381,7 +381,7 @@ def bus_key(settings: cfg.ConfigOpts, host: str | None, role: str | None) -> int
         print(secrets.token_urlsafe(32))
         return EXIT_OK
     if not host_names.is_valid(host):
-        return _fail(f"{host!r} is no host name: {host_names.RULE}", EXIT_UNKNOWN)
+        return _fail(f"{host!r} is not a host name: {host_names.RULE}", EXIT_UNKNOWN)
     if not settings.bus.secrets:
         return _fail("[bus]secrets is not set: make one with gsaas-manage bus key", EXIT_PROBLEM)
     print(signatures.key_of(settings.bus.secrets[0], rpc.agent_name(rpc.ROLES[role], host)))
@@ -400,7 +400,7 @@ def bus_permissions(
     from gsaas.rpc import permissions
 
     if not host_names.is_valid(host):
-        return _fail(f"{host!r} is no host name: {host_names.RULE}", EXIT_UNKNOWN)
+        return _fail(f"{host!r} is not a host name: {host_names.RULE}", EXIT_UNKNOWN)
     allowed = permissions.of_host(host, roles)
     for command in allowed.commands(virtual_host, account or f"gsaas-{host}"):
         print(shlex.join(command))
@@ -454,7 +454,7 @@ def _number(least: int, most: int) -> Callable[[str], int]:
 
     def number(text: str) -> int:
         if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"{text} is no whole number from {least} to {most}")
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number from {least} to {most}")
         return int(text)
 
     return number

@@ -322,7 +322,7 @@ def _read(file: str | None) -> Mapping[str, object] | None:
         return None
     document = json.loads(Path(file).read_text(encoding="utf-8"))
     if not isinstance(document, dict):
-        raise ValueError("it is no document of prove gpu-host")
+        raise ValueError("it is not a document of prove gpu-host")
     return document
 
 

@@ -298,7 +298,7 @@ class RpcEndpoint:
 
 def _check_host(host: object) -> None:
     if not host_names.is_valid(host):
-        raise ValueError(f"the name of the sender is no host name: {host_names.RULE}")
+        raise ValueError(f"the name of the sender is not a host name: {host_names.RULE}")
 
 
 def _check_text(text: object, longest: int) -> None:

@@ -88,7 +88,7 @@ class Monitor:
         self._reporter.start()
 
     def stop(self) -> None:
-        """Stop to report and to supervise daemons, which stay."""
+        """Stop reporting and supervising the daemons, which keep running."""
         self._stopping.set()
         self._report_due.set()
         self._server.stop()
@@ -195,5 +195,5 @@ class Monitor:
         for problem in sorted(found - self._problems):
             LOG.warning("%s: %s", self.host, problem)
         for problem in sorted(self._problems - found):
-            LOG.info("%s: no longer so: %s", self.host, problem)
+            LOG.info("%s: solved: %s", self.host, problem)
         self._problems = found

@@ -140,7 +140,7 @@ def _network(text: str) -> ipaddress.IPv4Network:
 
 def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
     if not host_names.is_valid(host.name):
-        raise InventoryError(f"{host.name!r} is no host name: {host_names.RULE}")
+        raise InventoryError(f"{host.name!r} is not a host name: {host_names.RULE}")
     if host.name in _RESERVED or host.name.startswith("vm-"):
         raise InventoryError(f"the host name {host.name} is reserved")
     try:
@@ -150,22 +150,22 @@ def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
     if address not in network:
         raise InventoryError(f"{host.name}: gpu_address {address} is not in {network}")
     if not isinstance(host.compute, bool):
-        raise InventoryError(f"{host.name}: compute is true or false, not {host.compute!r}")
+        raise InventoryError(f"{host.name}: compute has to be true or false, not {host.compute!r}")
     for what, value, least in (("gpus", host.gpus, 0), ("memory_mb", host.memory_mb, 1)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InventoryError(f"{host.name}: {what} is a whole number from {least}")
+            raise InventoryError(f"{host.name}: {what} has to be a whole number from {least}")
     if host.uuids and len(host.uuids) != host.gpus:
         raise InventoryError(f"{host.name}: {len(host.uuids)} uuids for {host.gpus} GPUs")
     for name in host.uuids:
         if not isinstance(name, str) or not _UUID.fullmatch(name):
-            raise InventoryError(f"{host.name}: {name!r} is no UUID of a GPU")
+            raise InventoryError(f"{host.name}: {name!r} is not the UUID of a GPU")
     capability = host.compute_capability
     if capability is not None and not (
         isinstance(capability, str) and _CAPABILITY.fullmatch(capability)
     ):
-        raise InventoryError(f'{host.name}: compute_capability is a text such as "8.0"')
+        raise InventoryError(f'{host.name}: compute_capability has to be a text such as "8.0"')
     if not isinstance(host.model, str) or not 0 < len(host.model) < 256:
-        raise InventoryError(f"{host.name}: model is a text of at most 255 characters")
+        raise InventoryError(f"{host.name}: model has to be a text of at most 255 characters")
 
 
 DEFAULT = Inventory(

@@ -57,7 +57,7 @@ def be32(kind: int, value: int) -> bytes:
 
 
 def attributes(buffer: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the attributes in *buffer* as (kind, payload), in order, up to the first bytes that are none."""
+    """Yield the attributes in *buffer* as (kind, payload), in order, up to the first bytes that are not one."""
     offset, end = 0, len(buffer)
     while offset + 4 <= end:
         length, kind = _HEADER.unpack_from(buffer, offset)

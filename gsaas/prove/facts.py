@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a GPU host tells about itself: driver, GPUs, MPS, device nodes, ports, its place on the GPU network."""
+"""Reads what a GPU host reports about itself: driver, GPUs, MPS, device nodes, ports, its place on the GPU network."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(conf: cfg.ConfigOpts, settings: DaemonSettings, address: str) -> Facts:
 
 
 def nvml() -> tuple[str | None, list[Gpu], dict[str, str]]:
-    """Return the driver's version, the GPUs as NVML tells them, and what it fails to tell, with its error."""
+    """Return the driver's version, the GPUs as NVML reports them, and what it fails to report, with its error."""
     import pynvml
 
     try:

@@ -81,7 +81,7 @@ def lines(proof: Proof) -> Generator[Line, None, None]:
 
 
 def host(proof: Proof) -> Iterator[Line]:
-    """Yield the lines about what the host tells."""
+    """Yield the lines about what the host reports."""
     facts, settings = proof.facts, proof.place.settings
     yield verdicts.driver(facts.driver)
     for what, error in facts.unreadable.items():
@@ -191,7 +191,7 @@ def _with_client(
     yield from computed
     if verdicts.failed(computed):
         for rest in (POINTERS_NAME, RELEASE, BESIDE_RELEASE, MEMORY_AFTER):
-            yield verdicts.skip(rest, "no program computes right through the middleware")
+            yield verdicts.skip(rest, "no program computes correctly through the middleware")
         return
     yield _pointers(proof, gpu, daemon)
     yield from _released(proof, gpu, daemon, job)
@@ -331,7 +331,7 @@ def _once_computing(job: AnyJob) -> Iterator[AnyJob]:
 
 
 def _memory_mb(proof: Proof, gpu: Gpu, which: str = "used_mb") -> int | None:
-    """Return the MiB of a GPU that are in use, or "free_mb" those that are free; None if that is not told."""
+    """Return the MiB of a GPU that are in use, or "free_mb" those that are free; None if that is not known."""
     environment = {**proof.native, "CUDA_VISIBLE_DEVICES": gpu.uuid}
     found = (places.run(["used"], environment).result or {}).get(which)
     return found if isinstance(found, int) else None

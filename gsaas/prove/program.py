@@ -148,7 +148,7 @@ class Driver:
         return value.value
 
     def uuid(self, device: int) -> str | None:
-        """Return the UUID of a device, as NVML writes it; None if the library does not tell it."""
+        """Return the UUID of a device, as NVML writes it; None if the library does not report it."""
         raw = (ctypes.c_ubyte * 16)()
         try:
             self.call("cuDeviceGetUuid", ctypes.byref(raw), device)
@@ -424,7 +424,7 @@ def look() -> dict[str, Any]:
         devices = range(driver.number("cuDeviceGetCount"))
         uuids = [driver.uuid(device) for device in devices]
         if None in uuids:
-            seen["cuda_error"] = "CUDA does not tell UUIDs there"
+            seen["cuda_error"] = "CUDA does not report UUIDs there"
         else:
             seen["cuda"] = uuids
     except (OSError, CudaError) as error:
@@ -437,7 +437,7 @@ def look() -> dict[str, Any]:
 
 
 def _nvml() -> list[str]:
-    """Return the UUIDs that NVML tells; raises `OSError`."""
+    """Return the UUIDs that NVML reports; raises `OSError`."""
     nvml = ctypes.CDLL(NVML)
     if code := nvml.nvmlInit_v2():
         raise OSError(f"nvmlInit_v2 fails with {code}")

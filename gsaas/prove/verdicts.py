@@ -80,7 +80,7 @@ def skip(name: str, why: str) -> Line:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as NVML describes it; None: it does not tell."""
+    """One GPU as NVML describes it; None for what it does not report."""
 
     uuid: str
     model: str
@@ -120,7 +120,7 @@ def gpu(found: Gpu, *, uses_mps: bool) -> list[Line]:
     ]
     name = f"{found.uuid} persistence"
     if found.persistence is None:
-        lines.append(skip(name, "NVML does not tell it"))
+        lines.append(skip(name, "NVML does not report it"))
     elif found.persistence:
         lines.append(ok(name, "on"))
     else:
@@ -141,7 +141,7 @@ def gpu(found: Gpu, *, uses_mps: bool) -> list[Line]:
 def _compute_mode(found: Gpu, uses_mps: bool) -> Line:
     name = f"{found.uuid} compute mode"
     if found.compute_mode is None:
-        return skip(name, "NVML does not tell it")
+        return skip(name, "NVML does not report it")
     if found.compute_mode == "DEFAULT":
         return ok(name, found.compute_mode)
     mend = f"nvidia-smi -i {found.uuid} -c DEFAULT"
@@ -205,20 +205,20 @@ def ephemeral_ports(lease: tuple[int, int], local: tuple[int, int] | None) -> Li
 
 
 def network(mtu: int | None, speed_mbit: int | None, interface: str | None) -> list[Line]:
-    """Judge the interface that has the host's address on the GPU network; None for what it does not tell."""
+    """Judge the interface that has the host's address on the GPU network; None for what it does not report."""
     if interface is None:
         mend = "set [monitor]gpu_address to an address of this host"
         return [fail("GPU network", "no interface has the address", mend)]
     lines = []
     if mtu is None:
-        lines.append(skip("MTU", f"{interface} does not tell it"))
+        lines.append(skip("MTU", f"{interface} does not report it"))
     elif mtu < LEAST_MTU:
         mend = f"ip link set {interface} mtu {LEAST_MTU} here, on the switches and on compute hosts: copies get faster"
         lines.append(warn("MTU", f"{mtu} on {interface}", mend, mtu=mtu))
     else:
         lines.append(ok("MTU", f"{mtu} on {interface}", mtu=mtu))
     if speed_mbit is None or speed_mbit <= 0:
-        lines.append(skip("link speed", f"{interface} does not tell it"))
+        lines.append(skip("link speed", f"{interface} does not report it"))
     elif speed_mbit < 10_000:
         mend = "use a link of 10 Gbit/s or more: every copy to a GPU passes it"
         lines.append(warn("link speed", f"{speed_mbit} Mbit/s", mend, mbit_s=speed_mbit))
@@ -258,7 +258,7 @@ def computed(
     compared = native.result if native is not None and native.problem is None else None
     uuid = result.get("uuid")
     return [
-        ok(f"{name}: program", f"right; CUDA {_cuda(result)}, {uuid or 'GPU not told'}"),
+        ok(f"{name}: program", f"right; CUDA {_cuda(result)}, {uuid or 'GPU not known'}"),
         *([] if on is None else [_used_gpu(f"{name}: GPU", uuid, on)]),
         _rate(f"{name}: call", result, compared, "call_s", 1e6, "µs", more_is_better=False),
         _rate(f"{name}: copy to the GPU", result, compared, "to_device_mib_s", 1, "MiB/s"),
@@ -276,9 +276,9 @@ def computed(
 
 
 def _used_gpu(name: str, uuid: object, expected: str) -> Line:
-    """Judge which GPU a program used, by the UUID that CUDA told it."""
+    """Judge which GPU a program used, by the UUID that CUDA reported."""
     if not isinstance(uuid, str):
-        return skip(name, "CUDA does not tell its UUID there")
+        return skip(name, "CUDA does not report its UUID there")
     if uuid == expected:
         return ok(name, uuid)
     mend = f"it should have used {expected}; see CUDA_VISIBLE_DEVICES in [daemons]environment"
@@ -364,7 +364,7 @@ def limited(
 
 
 def undisturbed(name: str, neighbour: Ran) -> Line:
-    """Judge the neighbour on the same GPU, which has to go on computing, and to compute right."""
+    """Judge the neighbour on the same GPU, which has to go on computing, and to compute correctly."""
     result = neighbour.result or {}
     wrong = result.get("failed")
     if neighbour.problem is not None or not result.get("rounds"):
@@ -408,7 +408,7 @@ def _sees(
 ) -> Line:
     found = seen.get(key)
     if not isinstance(found, Sequence):
-        return skip(name, str(seen.get(f"{key}_error", "it tells nothing")))
+        return skip(name, str(seen.get(f"{key}_error", "it reports nothing")))
     others = [uuid for uuid in found if uuid != own]
     if others:
         mend = "see [daemons]own_devices"
@@ -423,7 +423,7 @@ def freed(name: str, before_mb: int | None, after_mb: int | None, seconds: float
     *seconds* None: it did not get free while that was waited for.
     """
     if before_mb is None or after_mb is None:
-        return skip(name, "NVML does not tell the memory in use")
+        return skip(name, "NVML does not report the memory in use")
     if seconds is None:
         mend = (
             "a process is left: nvidia-smi shows it; until it ends, the next tenant has less memory"
@@ -458,7 +458,7 @@ def suspended(driver_version: str | None, tool: bool, outcome: str | None) -> Li
     if not major.isdigit() or int(major) < SUSPENDING_DRIVER:
         return skip(name, f"needs driver {SUSPENDING_DRIVER} or newer")
     if outcome is None:
-        return ok(name, "the program went on, and computed right")
+        return ok(name, "the program went on, and computed correctly")
     return warn(name, "failed", f"cuda-checkpoint: {outcome}")
 
 

@@ -36,8 +36,8 @@ class OrderSerials:
         """Raise `StaleOrderError` if an order for a port is older than its last one."""
         if serial < self._last.get(port_id, self._oldest):
             raise StaleOrderError(
-                f"the order {serial} for port {port_id} is older than what was done since; the engine that sent it "
-                "has to look at the lease again"
+                f"the order {serial} for port {port_id} is older than one that was carried out; the engine that sent "
+                "it has to read the lease again"
             )
 
     def record(self, port_id: str, serial: int) -> None:

@@ -88,7 +88,7 @@ class EndpointService:
     def apply(
         self, context: RequestContext, binding: dict[str, Any], serial: int
     ) -> dict[str, Any]:
-        """Install a binding and return the report on it; `ValueError` or `KeyError` if *binding* is none.
+        """Install a binding and return the report on it; `ValueError` or `KeyError` if *binding* is not one.
 
         Raises `StaleOrderError` for a *serial* older than that of the port's last order.
         """

@@ -37,7 +37,7 @@ class ApiClient:
                 context, "leases_changed", retry=0, fanout=True, lease_ids=list(lease_ids)
             )
         except rpc.BusError as error:
-            LOG.warning("clients that wait for leases are answered late: %s", error)
+            LOG.warning("clients that wait for leases will be answered late: %s", error)
 
 
 class ApiListener:

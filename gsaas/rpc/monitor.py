@@ -45,7 +45,7 @@ class MonitorClient:
             try:
                 self._agents.cast(host, "report_every", seconds=seconds)
             except rpc.BusError as error:
-                LOG.warning("the monitor of %s is not told its interval now: %s", host, error)
+                LOG.warning("the monitor of %s could not be told its interval now: %s", host, error)
                 rpc.check(self._bus)  # without a bus, each of the others would take seconds to fail
 
     def apply(self, host: str, desired: DesiredState) -> dict[str, Any]:

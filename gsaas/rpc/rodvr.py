@@ -38,6 +38,6 @@ class EndpointClient:
         return report
 
     def remove(self, host: str, port_id: str, serial: int) -> dict[str, Any]:
-        """Remove the binding of a port and end its connections; none there is no error."""
+        """Remove the binding of a port and end its connections; without a binding, do nothing."""
         report: dict[str, Any] = self._agents.call(host, "remove", port_id=port_id, serial=serial)
         return report

@@ -45,7 +45,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Forged(Exception):
-    """A message is not signed by a sender that may send it; the text says why, for the log."""
+    """A message is not signed by anyone who may send it; the text says why, for the log."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Identity:
         # A controller has no agent's key, although an agent may run on its host: agents have that.
         name = sender if self.name == CONTROLLERS else self.name
         if self.name != CONTROLLERS and sender != CONTROLLERS:
-            raise Forged(f"{sender} is no controller")
+            raise Forged(f"{sender} is not a controller")
         try:
             digests = [message.digest(key, sender, at, nonce) for key in self._keys(name)]
         except UnicodeEncodeError:  # JSON may have half of a surrogate pair; no signed message has
@@ -147,7 +147,7 @@ class Identity:
         return sender
 
     def sign_answer(self, answer: Any, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *answer* as it is to be sent to whom has signed *question*, a signature that was verified."""
+        """Return *answer* as it is to be sent to the sender of *question*, a signature that was verified."""
         signature = self.sign(_answer(question, str(question["sender"]), answer))
         return {ANSWER: answer, SIGNATURE: signature}
 

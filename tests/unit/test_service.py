@@ -30,7 +30,7 @@ def test_an_agent_without_a_configured_name_uses_the_machines():
 
 @pytest.mark.parametrize("host", ["gpu 1", "gpu/1", "-gpu1", "gpü1", "gpu1\n", "g" * 201])
 def test_an_agent_with_an_invalid_name_does_not_start(host):
-    with pytest.raises(service.Unstartable, match=r"is no host name: .*\[DEFAULT\]host"):
+    with pytest.raises(service.Unstartable, match=r"is not a host name: .*\[DEFAULT\]host"):
         name_of(host)
 
 

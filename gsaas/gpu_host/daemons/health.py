@@ -16,9 +16,9 @@ TIMEOUT = 3.0
 """Seconds for a whole check, however often the daemon sends something: it runs what a tenant has sent."""
 
 HealthCheck = Callable[[str, Daemon], str | None]
-"""Checks the daemon at this IPv4 address; raises `HealthCheckFailed`. Returns its version, None if it does not tell."""
+"""Checks the daemon at this IPv4 address; raises `HealthCheckFailed`. Returns its version, None if it reports none."""
 VERSION_HEADERS = ("x-lupine-wire-identity", "x-lupine-version", "x-lupine-cuda-version")
-"""Headers in which a daemon tells its version; the first one that it sends counts."""
+"""Headers in which a daemon reports its version; the first one that it sends counts."""
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 """What a version may be: consumers of other leases are told it, and the daemon runs what a tenant has sent."""
 

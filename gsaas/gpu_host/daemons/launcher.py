@@ -40,7 +40,7 @@ class CannotStart(Exception):
 
 
 class NotYet(Exception):
-    """A daemon was not started, as something of its last run is still being removed; the message is like that."""
+    """A daemon was not started because its last run is still being cleaned up; the message is like `CannotStart`'s."""
 
 
 class Launcher:
@@ -117,7 +117,7 @@ class Launcher:
             self._systemd.start_transient(name, wanted, [folder])
         except SystemdRefused as refusal:
             if refusal.error == UNIT_EXISTS:  # as while its temporary files are removed
-                raise NotYet("waits until what is left of its last run is removed") from None
+                raise NotYet("waits until its last run is cleaned up") from None
             raise CannotStart(f"cannot start: systemd refuses it: {refusal}") from None
 
     def control_group(self, daemon: Daemon) -> ControlGroup | None:
@@ -125,7 +125,7 @@ class Launcher:
         return self._systemd.control_group(self.unit_name(daemon.key))
 
     def check(self, daemon: Daemon) -> str | None:
-        """Return the version of a healthy daemon, None if it does not tell; raises `health.HealthCheckFailed`."""
+        """Return the version of a healthy daemon, None if it does not report one; raises `health.HealthCheckFailed`."""
         with entered(self._confinement.netns):
             return self._check(self._address, daemon)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock that one monitor of a host at a time has."""
+"""A lock that only one monitor of a host can hold at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class LockUnusable(Exception):
-    """The lock cannot be had; the message says why."""
+    """The lock could not be acquired; the message says why."""
 
 
 def acquire(folder: Path) -> None:

@@ -112,7 +112,7 @@ class RecordExit:
 
 @dataclass(frozen=True)
 class Forget:
-    """Remove what is remembered of a daemon of which nothing is left."""
+    """Forget a daemon of which nothing is left."""
 
     key: str
 
@@ -142,7 +142,7 @@ def next_due(
     observed: Mapping[str, ObservedDaemon],
     timeouts: DaemonTimeouts,
 ) -> float | None:
-    """Return the moment at which `plan` returns actions for the same state; None: never."""
+    """Return when `plan` begins to return actions for the same state; None if it never does."""
     moments = [
         moment
         for key, known in observed.items()
@@ -209,7 +209,7 @@ def _next_action(
 def _deadlines(
     desired: Daemon | None, known: ObservedDaemon, timeouts: DaemonTimeouts
 ) -> Iterator[float]:
-    """Yield the moments at which `_next_action` answers otherwise without any event."""
+    """Yield the moments at which `_next_action` changes its answer although nothing has happened."""
     if state(desired, known) is DaemonState.DRAINING:
         if known.has_processes and known.terminated_at is not None:
             yield _next_kill(known, known.terminated_at + timeouts.stop)
@@ -226,7 +226,7 @@ def _deadlines(
 
 
 def _next_kill(known: ObservedDaemon, first: float) -> float:
-    """Return when its processes are to be killed; *first* is the moment of the first time."""
+    """Return when its processes are to be killed next; *first* is when they are to be killed first."""
     if known.killed_at is None:
         return first
     return max(first, known.killed_at + kill_pause(known.kills))

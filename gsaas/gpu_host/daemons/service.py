@@ -70,7 +70,7 @@ class DaemonSupervisor(Protocol):
         """Return the control group of each daemon that lives, by its port; empty where daemons have none."""
 
     def version(self) -> str | None:
-        """Return the version of the middleware that a daemon told when it became healthy; None if it is not known."""
+        """Return the version of the middleware that a daemon reported when it became healthy; None if not known."""
 
     def problems(self) -> list[str]:
         """Return what it cannot do, as sentences."""
@@ -144,7 +144,7 @@ class DaemonService:
     def apply(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         """Apply a desired state, `DesiredState.to_dict()`, unless a newer one is known; return the report.
 
-        Raises `ValueError`, `TypeError` or `KeyError` if *desired* is no desired state, and `OSError` if the fence
+        Raises `ValueError`, `TypeError` or `KeyError` if *desired* is not a desired state, and `OSError` if the fence
         cannot be read: a report would then confirm, without evidence, that removed addresses are no longer admitted.
         """
         received = DesiredState.from_dict(desired)
@@ -330,7 +330,10 @@ class DaemonService:
             except rpc.BusError as error:
                 LOG.warning("the daemons of %s wait for the engine: %s", self.host, error)
             except Exception:  # the thread must survive, as above
-                LOG.exception("the daemons of %s cannot be made as the engine says", self.host)
+                LOG.exception(
+                    "the daemons of %s could not be brought to the state that the engine desires",
+                    self.host,
+                )
             self._stopping.wait(back_off.next_pause())
 
     def _fetch_desired(self) -> None:

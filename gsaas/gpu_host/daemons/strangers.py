@@ -39,7 +39,7 @@ class Strangers:
 
     @property
     def keys(self) -> Collection[str]:
-        """The keys of daemons that cannot start, as systemd has no second unit of a name."""
+        """The keys of daemons that cannot start because a unit of that name exists already."""
         return self._strangers.keys()
 
     def end(self, units: Mapping[str, UnitState], known: Collection[str]) -> None:
@@ -54,7 +54,7 @@ class Strangers:
             try:
                 unit.parse(state.description)
             except ValueError as error:
-                LOG.warning("unit %s is ended, as its daemon is not known: %s", state.name, error)
+                LOG.warning("ending unit %s, whose daemon is not known: %s", state.name, error)
                 self._strangers[key] = _Stranger(state.name, now)
         for key, stranger in list(self._strangers.items()):
             if not self._launcher.has_processes(units.get(key)):
@@ -77,7 +77,7 @@ class Strangers:
         if stranger is None:
             return None
         return (
-            f"unit {stranger.unit} has the name of a daemon's and no description that this release can read, so it is "
+            f"unit {stranger.unit} is named like a daemon's, but this release cannot read its description; it is "
             "being ended"
         )
 

@@ -180,7 +180,7 @@ class Supervisor:
             return self._listeners()
 
     def version(self) -> str | None:
-        """Return what the daemon that became healthy last told then; None: none has since this process began."""
+        """Return the version that the daemon reported which became healthy last; None if none has yet."""
         return self._version
 
     def problems(self) -> list[str]:
@@ -540,6 +540,7 @@ class Supervisor:
 
     def _cannot_be_killed(self, key: str) -> str:
         return (
-            "a process of it does not end, as it waits for something in the kernel, such as a device; its GPU is given "
-            f"to no other lease until then. See systemctl status {self._launcher.unit_name(key)}"
+            "one of its processes does not end, because it waits for something in the kernel, such as a device; until "
+            "it ends, the GPU is given to no other lease. See systemctl status "
+            f"{self._launcher.unit_name(key)}"
         )

@@ -89,7 +89,7 @@ class Systemd:
         try:
             text = str(self._property(_PATH, _MANAGER, "Version"))
         except SystemdRefused as refusal:
-            raise SystemdUnavailable(f"systemd does not tell its version: {refusal}") from refusal
+            raise SystemdUnavailable(f"systemd does not report its version: {refusal}") from refusal
         found = re.search(r"\d+", text)
         return int(found[0]) if found else 0
 
@@ -115,15 +115,15 @@ class Systemd:
         self._manage("StartTransientUnit", "ssa(sv)a(sa(sv))", body)
 
     def stop(self, name: str) -> None:
-        """Have a unit stopped; returns before that is done. A unit that is not loaded is no error."""
+        """Have a unit stopped, if it is loaded; returns before that is done."""
         self._act("StopUnit", "ss", (name, "replace"))
 
     def kill(self, name: str, number: int) -> None:
-        """Send a signal to every process of a unit. None there is no error."""
+        """Send a signal to every process of a unit, if it has any."""
         self._act("KillUnit", "ssi", (name, "all", number))
 
     def forget(self, name: str) -> None:
-        """Forget that a unit failed; systemd then unloads it. A unit that is not loaded is no error."""
+        """Forget that a unit failed, so that systemd unloads it; if it is not loaded, do nothing."""
         self._act("ResetFailedUnit", "s", (name,))
 
     def has_processes(self, name: str) -> bool:
@@ -228,7 +228,9 @@ class Changes:
             rule.add_arg_condition(0, f"{_NAME}.Unit")
             Proxy(message_bus, self._connection, timeout=_TIMEOUT).AddMatch(rule)
         except (OSError, DBusErrorResponse) as error:
-            raise SystemdUnavailable(f"systemd tells no changes over D-Bus: {error}") from error
+            raise SystemdUnavailable(
+                f"systemd does not report changes over D-Bus: {error}"
+            ) from error
 
     def fileno(self) -> int:
         """Return the descriptor."""
@@ -244,7 +246,9 @@ class Changes:
             except TimeoutError:
                 return changed
             except OSError as error:
-                raise SystemdUnavailable(f"systemd tells no changes any more: {error}") from error
+                raise SystemdUnavailable(
+                    f"systemd has stopped reporting changes over D-Bus: {error}"
+                ) from error
             changed |= message.header.fields.get(HeaderFields.path, "").startswith(self._path)
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ class UnitState:
 
     @property
     def ended(self) -> bool:
-        """Whether systemd has finished with it: it starts and ends no process of it any more."""
+        """Whether systemd has finished with it: it no longer starts or ends processes of it."""
         return not self.job and self.active in ("failed", "inactive")
 
 
@@ -162,7 +162,7 @@ def describe(daemon: Daemon, restarts: int) -> str:
 def parse(description: str) -> tuple[Daemon, int]:
     """Return the daemon and its restarts; raises `ValueError` if this is not the description of a daemon's unit."""
     if not description.startswith(f"{_TITLE} "):
-        raise ValueError(f"{description!r} describes no daemon")
+        raise ValueError(f"{description!r} is not the description of a daemon")
     pairs = (word.partition("=") for word in description.removeprefix(_TITLE).split())
     facts = {name: unquote(value) for name, _, value in pairs}
     try:

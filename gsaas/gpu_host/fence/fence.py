@@ -63,7 +63,7 @@ class Fence:
             self._reconcile()
 
     def stop(self) -> None:
-        """Stop to maintain the fence; it stays in the kernel, with its admissions."""
+        """Stop maintaining the fence; it stays in the kernel, with its admissions."""
         with self._lock:
             if self._table is not None:
                 self._table.close()
@@ -138,7 +138,7 @@ class Fence:
             table.change(add=desired - actual, remove=actual - desired)
         # After the change: a connection that is ended now cannot be opened again.
         if ended := sockets.destroy(self._netns, actual.admitted - admitted, here=HERE):
-            LOG.info("%d connections were ended, as their admissions were removed", ended)
+            LOG.info("%d connections were ended because their admissions were removed", ended)
 
     def _know(self, listeners: Mapping[int, ControlGroup]) -> None:
         level = max((group.level for group in listeners.values()), default=None)

@@ -128,7 +128,7 @@ def _of_the_monitor(
 
 
 def _not_the_daemon(level: int | None) -> list[Expression]:
-    """Match a packet whose socket, here, is of no daemon that has the port in the register R; none: no such rule.
+    """Match a packet whose socket here is not of the daemon with the port in register R; empty without a *level*.
 
     A packet without a socket does not match, nor does one of a program above that level, which `_outside` finds.
     """
@@ -139,7 +139,7 @@ def _not_the_daemon(level: int | None) -> list[Expression]:
 
 
 def _outside(top: int | None) -> list[Expression]:
-    """Match a packet whose socket, here, is of a program outside of the control group *top* of level 1.
+    """Match a packet whose socket on this host is of a program outside of the control group *top* of level 1.
 
     Such as an ordinary service of system.slice, which is above the level of daemons.
     """

@@ -123,7 +123,7 @@ class FenceTable:
         self._netlink.transact([*_elements(False, remove), *_elements(True, add)])
 
     def remove(self) -> None:
-        """Remove the table; none there is no error."""
+        """Remove the table, if there is one."""
         table = self._table()
         if table is None:
             return

@@ -163,7 +163,7 @@ class Nvml:
             self._open = True
 
     def _stop(self) -> bool:
-        """Shut NVML down; return whether no thread uses it any more."""
+        """Shut NVML down; return whether all threads have stopped using it."""
         unused = self._watch.stop()
         if self._open:
             self._open = False

@@ -95,7 +95,7 @@ class XidWatch:
                 self._watched = {}
 
     def stop(self) -> bool:
-        """Watch no GPU any more; return whether the thread has ended, so that NVML may be shut down."""
+        """Stop watching all GPUs; return whether the thread has ended, so that NVML may be shut down."""
         self._stopping.set()
         thread, self._thread = self._thread, None
         if thread is not None:

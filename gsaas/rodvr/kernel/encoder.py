@@ -76,7 +76,7 @@ class OperationEncoder:
         self._between, self._after_identity = rest.split(_TEMPLATE_IDENTITY)
 
     def messages(self, operations: Iterable[plan.Operation]) -> list[Message]:
-        """Return the messages of *operations*, in order; `ValueError` for a MAC or a comment that is none."""
+        """Return the messages of *operations*, in order; `ValueError` for an invalid MAC address or comment."""
         messages: list[Message] = []
         for operation in operations:
             match operation:

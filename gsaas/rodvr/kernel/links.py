@@ -58,7 +58,7 @@ class Links:
     def index(self, name: str) -> int | None:
         """Return the interface index of *name*, None if there is none; `ValueError` for a name of another length."""
         if not 0 < len(name.encode()) < _NAME_SIZE:
-            raise ValueError(f"{name!r} is no interface name: it has to have 1 to 15 bytes")
+            raise ValueError(f"{name!r} is not an interface name: it has to have 1 to 15 bytes")
         request = struct.pack("16si20x", name.encode(), 0)
         try:
             answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, request)

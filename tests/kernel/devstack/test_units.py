@@ -133,4 +133,4 @@ def test_systemd_knows_when_a_service_does_not_start(stack, machine: Machine):
     node.monitor_conf.write_text("[DEFAULT]\nhost = no name of a host\n")
     assert machine.type("systemctl start devstack@gsaas-monitor", check=False).returncode
     said = machine.type("journalctl --no-pager -u devstack@gsaas-monitor").stdout
-    assert "is no host name" in said
+    assert "is not a host name" in said

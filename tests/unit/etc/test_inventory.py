@@ -39,8 +39,8 @@ def test_uuids_that_are_not_declared_are_generated_and_stay_the_same():
     ("more", "complaint"),
     [
         ('gpus = 2\nuuids = ["GPU-a"]', "gpu01: 1 uuids for 2 GPUs"),
-        ('gpus = 1\nuuids = ["Quadro"]', "gpu01: 'Quadro' is no UUID of a GPU"),
-        ("gpus = 1\nuuids = [7]", "gpu01: 7 is no UUID of a GPU"),
+        ('gpus = 1\nuuids = ["Quadro"]', "gpu01: 'Quadro' is not the UUID of a GPU"),
+        ("gpus = 1\nuuids = [7]", "gpu01: 7 is not the UUID of a GPU"),
         ('gpus = 2\nuuids = ["GPU-a", "GPU-a"]', "two hosts have the GPU GPU-a"),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_problem_is_logged_when_it_comes_and_when_it_goes(engine, start, caplo
     start(source, interval=0.02)
     until(lambda: len(engine.reports) > 3, "reports")
     source.next = GpuSnapshot(GPUS)
-    until(lambda: "no longer so: the driver sleeps" in caplog.text, "the end of it")
+    until(lambda: "solved: the driver sleeps" in caplog.text, "the end of it")
     assert caplog.text.count("gpu1: the driver sleeps") == 1
 
 

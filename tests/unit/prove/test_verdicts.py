@@ -76,7 +76,7 @@ def test_a_program_on_another_gpu_than_its_own_is_no_success():
     assert found(right[1]) == [("ok", MINE)]
     assert found(wrong[1]) == [("fail", OTHER)]
     assert MINE in wrong[1].mend
-    assert found(untold[:2]) == [("ok", "right; CUDA 12.8, GPU not told"), ("skip", "-")]
+    assert found(untold[:2]) == [("ok", "right; CUDA 12.8, GPU not known"), ("skip", "-")]
 
 
 def test_a_wrong_result_is_worse_than_none():

@@ -80,7 +80,7 @@ def test_an_agent_cannot_sign_in_another_name(controllers, clock, name):
 
 def test_a_host_cannot_command_another(clock):
     evil = agent("evil@gsaas-monitor", clock)
-    with pytest.raises(Forged, match="evil@gsaas-monitor is no controller"):
+    with pytest.raises(Forged, match="evil@gsaas-monitor is not a controller"):
         agent(GPU1, clock).verify(TO_GPU1, evil.sign(TO_GPU1))
     evil.name = CONTROLLERS
     with pytest.raises(Forged, match="not that of"):

@@ -180,7 +180,7 @@ def test_a_unit_that_describes_no_daemon_is_a_problem_until_it_has_ended(host):
     )
     supervisor = host.supervise(timeouts=DaemonTimeouts(stop=3.0))
     (problem,) = until(supervisor.problems, "the problem")
-    assert problem.startswith("unit gsaas-daemon-stranger.service has the name of a daemon's")
+    assert problem.startswith("unit gsaas-daemon-stranger.service is named like a daemon's")
     until(lambda: machine.units() == [], "the stranger to end")
     until(lambda: supervisor.problems() == [], "the problem to be gone")
 
@@ -216,9 +216,9 @@ def test_a_process_that_cannot_be_killed_is_told_and_its_lease_is_not_over(host,
     (freezer / "freezer.state").write_text("FROZEN")
     try:
         supervisor.set_desired([])
-        await_detail(supervisor, daemon, "a process of it does not end")
+        await_detail(supervisor, daemon, "one of its processes does not end")
         (problem,) = supervisor.problems()
-        assert problem.startswith(f"daemon {daemon.key}: a process of it does not end")
+        assert problem.startswith(f"daemon {daemon.key}: one of its processes does not end")
         assert status_of(supervisor, daemon).state is DaemonState.DRAINING
         assert procs.read_text(), "and this is so"
     finally:
@@ -383,7 +383,7 @@ def test_a_daemon_whose_temporary_files_are_still_removed_is_started_when_they_a
     host.machine.type(SLOW_UMOUNT)
     try:
         host.machine.type(f"kill -KILL {host.main_pid(daemon)}")
-        await_detail(supervisor, daemon, "waits until what is left of its last run")
+        await_detail(supervisor, daemon, "waits until its last run is cleaned up")
         status = await_state(supervisor, daemon, DaemonState.HEALTHY)
         assert status.restarts == 1
     finally:
