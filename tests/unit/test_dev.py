@@ -40,7 +40,7 @@ for program in python pip pytest ruff lint-imports mypy reno sphinx-build oslo-c
     chmod +x "$3/bin/$program"
 done
 """
-SYSTEM = {"id": "echo 0", "dpkg-query": "echo installed", "tar": ":"}
+SYSTEM = {"id": "echo 0", "dpkg-query": "shift 3; printf 'installed %s\\n' \"$@\"", "tar": ":"}
 """Root's machine, on which all packages are installed. The copy has nothing for tar to put into a package."""
 DEMO = ["-e launcher -e client -e .[standalone]"]
 GSAAS = ["-e launcher -e client -e .[api,engine,rodvr,monitor,standalone,sim,mysql,postgresql]"]
