@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from types import SimpleNamespace
 
-from gsaasclient import ApiError, Client, ClientError, UnreachableError
+from gsaasclient import ApiError, Client, ClientError, UnreachableError, lease_fields
 from gsaasclient.api import API_VERSION
 from gsaasclient.cli import cgpus, queue, readings
 from gsaasclient.cli.columns import Column, select
@@ -33,38 +33,25 @@ UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may re
 """Why a lease is degraded, for callers to whom the API does not show the reasons."""
 
 
-def _of(member: str, field: str) -> Callable[[Lease], Any]:
-    """Return a function that gets *field* of an object in a lease; None where the lease has no such object."""
-    return lambda lease: (lease.get(member) or {}).get(field)
-
-
-COLUMNS = (
-    Column("id", "lease"),
-    Column("name"),
-    Column(
-        "status",
-        text=lambda lease: (
-            lease["status"]
-            + (", degraded" if lease["degraded"] else "")
-            + (", idle" if lease.get("idle_since") else "")
-        ),
+_TEXTS: dict[str, Callable[[Lease], object]] = {
+    "status": lambda lease: (
+        lease["status"]
+        + (", degraded" if lease["degraded"] else "")
+        + (", idle" if lease.get("idle_since") else "")
     ),
-    Column("project_id", "project"),
-    Column("cgpus", "cGPUs", _of("cgpus", "count")),
-    Column("mode", value=_of("cgpus", "mode")),
-    Column("memory_mb", "each", _of("cgpus", "memory_mb"), text=lambda lease: size(lease["cgpus"])),
-    Column("locality", value=_of("cgpus", "locality")),
-    Column("policy", value=_of("cgpus", "policy")),
-    Column("server_id", "VM", _of("server", "id")),
-    Column("server_host", "VM's host", _of("server", "host")),
-    Column("consumer_host", "used on", _of("consumer", "host")),
-    Column("position", "turn", _of("queue", "position")),
-    Column("degraded"),
-    Column("fault", value=_of("fault", "message")),
-    Column("created_at", "since"),
-    Column("idle_since", "idle since", lambda lease: lease.get("idle_since"), optional=True),
-    Column("reclaim_at", "ends at", lambda lease: lease.get("reclaim_at"), optional=True),
-)
+    "memory_mb": lambda lease: size(lease["cgpus"]),
+}
+"""What tables show instead of the value of a field."""
+COLUMNS = [
+    Column(
+        field.name,
+        field.heading,
+        field.value,
+        text=_TEXTS.get(field.name),
+        optional=field.since != "1.0",
+    )
+    for field in lease_fields.named(lease_fields.GSAAS)
+]
 SORTING_VERSION = "1.1"
 """The first microversion of the API that sorts lists, and lists what has changed."""
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
@@ -347,12 +334,11 @@ def describe(lease: Lease) -> str:
 
 def _activity(lease: Lease) -> list[tuple[str, object]]:
     """Return what is known of the use of the cGPUs."""
-    found: list[tuple[str, object]] = []
-    if lease.get("idle_since"):
-        found.append(("idle since", f"{readings.clock_time(lease['idle_since'])} UTC"))
-    if lease.get("reclaim_at"):
-        until = readings.clock_time(lease["reclaim_at"])
-        found.append(("ends at", f"{until} UTC, unless something uses it before"))
+    found: list[tuple[str, object]] = [
+        (field.heading, field.line.format(readings.clock_time(value)))
+        for field in lease_fields.FIELDS
+        if field.line and (value := field.value(lease))
+    ]
     busy, used = readings.utilisation(lease), readings.used_mb(lease)
     if busy is not None or used is not None:
         percent = "not known how" if busy is None else f"{busy:.0f} %"

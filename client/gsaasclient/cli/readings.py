@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gsaasclient import lease_fields
 from gsaasclient.api import API_VERSION
 from gsaasclient.errors import ApiError
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-VERSIONS = ("1.6", "1.5")
-"""The first microversions whose leases have `reclaim_at`, and `idle_since` and `reading`."""
+VERSIONS = lease_fields.versions(lease_fields.GSAAS)
+"""The microversions that have brought fields which `gsaas` prints, newest first."""
 _UNSUPPORTED = "gsaas.microversion.unsupported"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

@@ -14,6 +14,8 @@ from openstack.exceptions import SDKException
 from osc_lib import exceptions
 from osc_lib.cli.format_columns import DictColumn, ListDictColumn
 
+from gsaasclient import lease_fields
+from gsaasclient.lease_fields import Field
 from gsaasclient.osc import cgpus
 from gsaasclient.osc.command import (
     Column,
@@ -36,71 +38,26 @@ UNLIMITED = "unlimited"
 """The argument of `--queue` for a wait without a limit."""
 
 
-def _of(attribute: str, field: str) -> Callable[[Lease], Any]:
-    """Return a function that gets *field* of an object in a lease; None where the lease has no such object."""
-    return lambda lease: (getattr(lease, attribute) or {}).get(field)
+_FORMATS: dict[type | None, Callable[[Any], Any]] = {
+    dict: lambda value: DictColumn(value or {}),
+    list: lambda value: ListDictColumn(value or []),
+}
+"""How a value that is not a text or a number is printed."""
 
 
-LISTED = (
-    Column("ID", lambda lease: lease.id),
-    Column("Name", lambda lease: lease.name),
-    Column("Status", lambda lease: lease.status),
-    Column("cGPUs", _of("cgpus", "count")),
-    Column("Mode", _of("cgpus", "mode")),
-    Column("Memory MiB", _of("cgpus", "memory_mb")),
-    Column("Server ID", _of("server", "id")),
-)
-LONG = (
-    *LISTED,
-    Column("Degraded", lambda lease: lease.is_degraded),
-    Column("Locality", _of("cgpus", "locality")),
-    Column("Policy", _of("cgpus", "policy")),
-    Column("Project ID", lambda lease: lease.project_id),
-    Column("User ID", lambda lease: lease.user_id),
-    Column("Consumer Host", _of("consumer", "host")),
-    Column("Queue Position", _of("queue", "position")),
-    Column("Idle Since", lambda lease: lease.idle_since),
-    Column("Reclaim At", lambda lease: lease.reclaim_at),
-    Column("Created At", lambda lease: lease.created_at),
-    Column("Updated At", lambda lease: lease.updated_at),
-)
-SHOWN = (
-    Column("id", lambda lease: lease.id),
-    Column("name", lambda lease: lease.name),
-    Column("status", lambda lease: lease.status),
-    Column("fault", _of("fault", "message")),
-    Column("degraded", lambda lease: lease.is_degraded),
-    Column("project_id", lambda lease: lease.project_id),
-    Column("user_id", lambda lease: lease.user_id),
-    Column("cgpus", _of("cgpus", "count")),
-    Column("mode", _of("cgpus", "mode")),
-    Column("memory_mb", _of("cgpus", "memory_mb")),
-    Column("locality", _of("cgpus", "locality")),
-    Column("policy", _of("cgpus", "policy")),
-    Column("gpu_model", _of("cgpus", "gpu_model")),
-    Column("compute_capability", _of("cgpus", "compute_capability")),
-    Column("hosts", _of("cgpus", "hosts")),
-    Column("host", _of("cgpus", "host")),
-    Column("access", lambda lease: lease.access),
-    Column("devices", lambda lease: ListDictColumn(lease.devices or [])),
-    Column("server_id", _of("server", "id")),
-    Column("server_host", _of("server", "host")),
-    Column("consumer", lambda lease: DictColumn(lease.consumer or {})),
-    Column("reservation", lambda lease: lease.reservation),
-    Column("priority", lambda lease: lease.priority),
-    Column("queue", lambda lease: DictColumn(lease.queue or {})),
-    Column("queued_at", lambda lease: lease.queued_at),
-    Column("wait_until", lambda lease: lease.wait_until),
-    Column("kept_until", lambda lease: lease.kept_until),
-    Column("created_at", lambda lease: lease.created_at),
-    Column("updated_at", lambda lease: lease.updated_at),
-    Column("released_at", lambda lease: lease.released_at),
-    Column("idle_since", lambda lease: lease.idle_since),
-    Column("reclaim_at", lambda lease: lease.reclaim_at),
-    Column("reading", lambda lease: DictColumn(lease.reading or {})),
-    Column("dropped_packets", lambda lease: DictColumn(lease.dropped_packets or {})),
-    Column("timings", lambda lease: DictColumn(lease.timings or {})),
-)
+def _shown(field: Field) -> Column:
+    """Return *field* as `show` prints it."""
+    formatted = _FORMATS.get(field.kind, lambda value: value)
+    return Column(field.name, lambda lease: formatted(field.value_of(lease)))
+
+
+def _listed(names: Sequence[str]) -> list[Column]:
+    return [Column(field.title, field.value_of) for field in lease_fields.named(names)]
+
+
+LISTED = _listed(lease_fields.OPENSTACK_LIST)
+LONG = _listed(lease_fields.OPENSTACK_LONG)
+SHOWN = [_shown(field) for field in lease_fields.named(lease_fields.OPENSTACK_SHOW)]
 EVENTS = (
     Column("At", lambda event: event["at"]),
     Column("Event", lambda event: event["event"]),

@@ -14,7 +14,9 @@ from urllib.parse import quote
 from keystoneauth1.adapter import Adapter
 from openstack import resource
 
-NEWEST = "1.8"
+from gsaasclient import lease_fields
+
+NEWEST = max(("1.8", *(field.since for field in lease_fields.FIELDS)), key=lease_fields.version_key)
 """The newest microversion that the resources know.
 
 An API that supports only older ones gets requests for its newest.

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gsaas_dashboard.presentation.quantities import mebibytes, moment, seconds
+from gsaasclient import lease_fields
 from gsaasclient.sdk.leases import Lease
 
 RESTING = ("ACTIVE", "RELEASED", "ERROR")
@@ -69,14 +70,21 @@ def status(lease: Lease) -> str:
     if lease.status == "QUEUED" and lease.queue:
         return f"QUEUED ({place(lease.queue)})"
     notes = ["degraded"] if lease.is_degraded else []
-    if lease.reclaim_at:
-        notes.append(f"idle, ends at {reclaim_at(lease)}")
+    notes += [note for note, _ in _warnings(lease)]
     return f"{lease.status} ({'; '.join(notes)})" if notes else str(lease.status)
 
 
-def reclaim_at(lease: Lease) -> str:
-    """Return when an idle lease ends unless something uses it before; an empty text if its owner was not warned."""
-    return moment(lease.reclaim_at) if lease.reclaim_at else ""
+def warnings(lease: Lease) -> list[str]:
+    """Return what its owner has to know, such as when an idle lease ends; each is a sentence."""
+    return [sentence for _, sentence in _warnings(lease)]
+
+
+def _warnings(lease: Lease) -> Iterator[tuple[str, str]]:
+    """Yield each warning as a note to the status and as a sentence."""
+    for field in lease_fields.FIELDS:
+        if field.warning and (value := field.value_of(lease)):
+            note, sentence = field.warning
+            yield note.format(moment(value)), sentence.format(moment(value))
 
 
 def is_resting(lease: Lease) -> bool:

@@ -57,7 +57,9 @@ def test_a_degraded_lease_is_shown_as_such() -> None:
 def test_an_idle_lease_is_shown_with_the_time_at_which_it_ends() -> None:
     idle = lease(status="ACTIVE", degraded=False, reclaim_at="2026-11-24T14:05:00.000000Z")
     assert leases.status(idle) == "ACTIVE (idle, ends at 2026-11-24 14:05:00 UTC)"
-    assert leases.reclaim_at(idle) == "2026-11-24 14:05:00 UTC"
+    assert leases.warnings(idle) == [
+        "It is idle, and ends at 2026-11-24 14:05:00 UTC unless something uses it before."
+    ]
     both = lease(status="ACTIVE", degraded=True, reclaim_at="2026-11-24T14:05:00.000000Z")
     assert leases.status(both) == "ACTIVE (degraded; idle, ends at 2026-11-24 14:05:00 UTC)"
 
@@ -65,7 +67,7 @@ def test_an_idle_lease_is_shown_with_the_time_at_which_it_ends() -> None:
 @pytest.mark.parametrize("fields", [{}, {"reclaim_at": None}], ids=["older API", "in use"])
 def test_a_lease_without_a_warning_has_no_time_at_which_it_ends(fields: dict[str, Any]) -> None:
     used = lease(status="ACTIVE", degraded=False, **fields)
-    assert (leases.status(used), leases.reclaim_at(used)) == ("ACTIVE", "")
+    assert (leases.status(used), leases.warnings(used)) == ("ACTIVE", [])
 
 
 def test_a_lease_can_be_released_until_it_ends() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from gsaasclient import lease_fields
 from gsaasclient.cli import readings
 from gsaasclient.cli.queue import describe_estimate
 from gsaasclient.cli.tables import cell, table
@@ -143,9 +144,16 @@ def _leases(leases: list[dict[str, Any]]) -> str:
 
 
 def _idle(lease: dict[str, Any]) -> str | None:
-    """Return since when nothing has used *lease*, and when it loses its GPUs if that goes on; None if it is in use."""
-    since, until = (readings.clock_time(lease.get(field)) for field in ("idle_since", "reclaim_at"))
-    return since if until is None else f"{since}, ends at {until}"
+    """Return since when nothing has used *lease*, and what follows if that goes on; None if it is in use."""
+    times = [
+        (field.heading, readings.clock_time(value))
+        for field in lease_fields.FIELDS
+        if field.line and (value := field.value(lease))
+    ]
+    if not times:
+        return None
+    (_, since), *others = times
+    return ", ".join([str(since), *(f"{heading} {time}" for heading, time in others)])
 
 
 def _queue(places: list[dict[str, Any]]) -> str:

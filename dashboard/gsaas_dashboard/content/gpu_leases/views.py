@@ -85,7 +85,7 @@ class Detail(views.HorizonTemplateView):
             "asked": leases.asked(lease.cgpus),
             "requirements": leases.requirements(lease.cgpus),
             "place": leases.place(lease.queue),
-            "reclaim_at": leases.reclaim_at(lease),
+            "warnings": leases.warnings(lease),
             "devices": devices,
             "picture": phases.picture(lease.timings),
             "events": [
