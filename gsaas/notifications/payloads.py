@@ -4,9 +4,8 @@
     {"gsaas_object.name": "QuotaPayload", "gsaas_object.namespace": "gsaas",
      "gsaas_object.version": "1.0", "gsaas_object.data": {...}}
 
-A version changes with its content: the second number grows with a new field, the first one when a field is removed or
-gets another meaning. `generate/schemas.py` has the JSON Schemas. Payloads are for operators: they name GPUs and
-hosts. They contain no grant, no user data and no environment.
+`schemas` describes them. Payloads are for operators: they name GPUs and hosts. They contain no grant, no user data and
+no environment.
 """
 
 from __future__ import annotations
@@ -15,20 +14,9 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from gsaas.notifications.schemas import NAMESPACE, PAYLOADS, VERSIONS
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.reservation import Reservation
-
-NAMESPACE = "gsaas"
-
-VERSIONS = {
-    "LeasePayload": "1.1",
-    "LeaseDevicePayload": "1.0",
-    "LeaseFaultPayload": "1.0",
-    "GpuPayload": "1.0",
-    "QuotaPayload": "1.0",
-    "ReservationPayload": "1.0",
-    "ReservedSharePayload": "1.0",
-}
 
 
 def lease(lease: Lease, status: str, at: datetime.datetime) -> dict[str, Any]:
@@ -41,37 +29,16 @@ def lease(lease: Lease, status: str, at: datetime.datetime) -> dict[str, Any]:
         fault = _object(
             "LeaseFaultPayload", {"step": lease.fault_step, "message": lease.fault_message}
         )
+    other = {
+        "status": str(status),
+        "at": _time(at),
+        "fault": fault,
+        "devices": [_device(claim) for claim in lease.claims],
+    }
+    _, fields = PAYLOADS["LeasePayload"]
     return _object(
         "LeasePayload",
-        {
-            "id": lease.id,
-            "name": lease.name,
-            "project_id": lease.project_id,
-            "user_id": lease.user_id,
-            "status": str(status),
-            "at": _time(at),
-            "created_at": _time(lease.created_at),
-            "updated_at": _time(lease.updated_at),
-            "queued_at": _time(lease.queued_at),
-            "claimed_at": _time(lease.claimed_at),
-            "released_at": _time(lease.released_at),
-            "reclaim_at": _time(lease.reclaim_at),
-            "count": lease.count,
-            "mode": str(lease.mode),
-            "memory_mb": lease.memory_mb,
-            "locality": str(lease.locality),
-            "policy": lease.policy,
-            "priority": lease.priority,
-            "remoting": lease.remoting,
-            "access": lease.access and str(lease.access),
-            "claimed_mb": lease.claimed_mb,
-            "claimed_gpus": lease.claimed_gpus,
-            "server_id": lease.server_id,
-            "server_host": lease.server_host,
-            "consumer_host": lease.consumer_host,
-            "fault": fault,
-            "devices": [_device(claim) for claim in lease.claims],
-        },
+        {name: other[name] if name in other else _plain(getattr(lease, name)) for name in fields},
     )
 
 
@@ -183,6 +150,13 @@ def _object(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
         "gsaas_object.version": VERSIONS[name],
         "gsaas_object.data": dict(data),
     }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a lease as JSON has it."""
+    if isinstance(value, datetime.datetime):
+        return _time(value)
+    return str(value) if isinstance(value, str) else value  # of an enumeration, the text alone
 
 
 def _time(when: datetime.datetime | None) -> str | None:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import jsonschema
 from referencing import Registry, Resource
 
-from generate import schemas
 from gsaas import rpc
+from gsaas.notifications import schemas
 from tests.support.waiting import until
 
 SCHEMAS = schemas.schemas()

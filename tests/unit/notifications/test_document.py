@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gsaas.notifications import cadf, events, payloads
+from gsaas.notifications import cadf, events, schemas
 from tests.support.notifications import SCHEMAS, expect_valid
 
 PAGE = (Path(__file__).parents[3] / "doc" / "notifications.md").read_text(encoding="utf-8")
@@ -53,6 +53,6 @@ def test_every_payload_has_a_schema_of_its_version():
         for name, schema in SCHEMAS.items()
         if name != "SecurityEvent"
     }
-    assert versions == payloads.VERSIONS
+    assert versions == schemas.VERSIONS
     for name in SCHEMAS:
         assert f"[{name}](notification-schemas/{name}.json)" in PAGE
