@@ -14,7 +14,12 @@ from tests.openstack.bed import commands
 from tests.openstack.bed.work import Unit
 
 PACKAGES = {
-    "database and messages": ("mariadb-server-core", "mariadb-client-core", "rabbitmq-server"),
+    "database and messages": (
+        "mariadb-server-core",
+        "mariadb-client-core",
+        "rabbitmq-server",
+        "memcached",
+    ),
     "hypervisor": (
         "qemu-system-x86",
         "qemu-utils",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from tests.openstack.bed import (
+    cache,
     credentials,
     database,
     glance,
@@ -38,6 +39,7 @@ PARTS: tuple[ModuleType, ...] = (
     credentials,
     guest_image,
     database,
+    cache,
     machines,
     messages,
     switch,
