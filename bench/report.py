@@ -52,7 +52,7 @@ def median(values: list[float]) -> float:
 
 
 def progress(text: str) -> None:
-    """Print to standard error what a benchmark that takes long is at."""
+    """Print to standard error what a long benchmark is doing."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 

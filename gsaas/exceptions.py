@@ -298,7 +298,7 @@ class GrantForged(GrantRefused):
     """The signature is not valid: the grant was not issued by this service, or was altered."""
 
     code = "gsaas.grant.forged"
-    fmt = "this is no grant of this service; copy GSAAS_GRANT unchanged from the environment of the lease"
+    fmt = "this is not a grant of this service; copy GSAAS_GRANT unchanged from the environment of the lease"
     outcome = "forged"
 
 

@@ -83,7 +83,7 @@ def near(measured: float, published: float, band: float = BAND, none: float = 0.
 
 
 def within(measured: float, published: float, distance: float) -> Verdict:
-    """Return whether *measured* is at most *distance* from *published*; there is no direction to be right about."""
+    """Return whether *measured* is at most *distance* from *published*; such a claim has no direction."""
     return Verdict.REPRODUCED if abs(measured - published) <= distance else Verdict.REFUTED
 
 
@@ -100,7 +100,7 @@ def at_most(measured: float, bound: float, none: float | None = None) -> Verdict
 
 
 def all_of(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict on a claim with several parts: that on the part that does worst."""
+    """Return the verdict on a claim with several parts: the verdict on the worst of them."""
     order = list(Verdict)
     return max(verdicts, key=order.index)
 

@@ -39,7 +39,7 @@ def check_signatures(secrets: Sequence[str], *, enforce: bool) -> Finding:
     if secrets and not enforce:
         return warn(
             SIGNATURES,
-            "messages and answers that are not signed, or with a wrong key, are logged and believed",
+            "messages and answers that are not signed, or with a wrong key, are logged and accepted",
             "give every agent its key (gsaas-manage bus key HOST --role); when no log says any more that something was "
             "not believed, remove [bus]enforce everywhere",
         )
@@ -54,7 +54,7 @@ def check_signatures(secrets: Sequence[str], *, enforce: bool) -> Finding:
 
 
 def check_old_agents(queues: Mapping[str, QueueState | None]) -> Iterator[Finding]:
-    """Warn of agents whose release has no topics of their own: *queues* are those that these took messages from."""
+    """Warn of agents of a release in which agents had no topic of their own: such agents read *queues*."""
     for name, queue in queues.items():
         if queue is not None and queue.consumers:
             yield warn(

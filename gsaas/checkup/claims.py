@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that what is counted of each GPU is what leases claim of it and reservations keep."""
+"""Check that the row of each GPU counts what leases claim of the GPU and reservations keep."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find what a cloud has that defaults of this release refuse, if the configuration does not set these options."""
+"""Find what a cloud uses and the defaults of this release refuse, where the configuration does not set them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PART = "defaults"
 def check(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
     """Yield a warning for each default that would refuse a launch like one that was accepted before."""
     found = [*_quota(conf, connection), *_direct(conf, connection)]
-    yield from found or [ok(PART, "no default refuses what there is")]
+    yield from found or [ok(PART, "no default refuses what this cloud uses")]
 
 
 def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ def check_controllers(session: Session) -> Finding:
 
 
 def check_agents(session: Session) -> Iterator[Finding]:
-    """Check the releases that agents told in their last reports."""
+    """Check the releases that agents named in their last reports."""
     told: dict[str, str | None] = {}
     for endpoint in session.scalars(select(EndpointRow)):
         told[f"gsaas-rodvr on {endpoint.host_name}"] = endpoint.report.get("release")
@@ -45,7 +45,7 @@ def check_agents(session: Session) -> Iterator[Finding]:
 
 
 def check_middleware(session: Session, wanted: str | None) -> Iterator[Finding]:
-    """Check the versions that the daemons of GPU hosts have told; *wanted* is that of the clients, None if unknown."""
+    """Check the versions that the daemons of GPU hosts reported; *wanted* is that of the clients, None if unknown."""
     monitors = select(HostRow.name, HostRow.monitor_report).where(
         HostRow.forgotten.is_(False), HostRow.disabled.is_(False)
     )
@@ -72,7 +72,7 @@ def compare_controllers(running: Mapping[str, str]) -> Finding:
 
 
 def compare_agents(told: Releases) -> Iterator[Finding]:
-    """Name the agents that this release does not work with: too old, newer than the controllers, or untold."""
+    """Name the agents that this release does not work with: too old, too new, or of an unknown release."""
     parsed = {agent: _parse(release) for agent, release in told.items()}
     oldest, own = Version(version.OLDEST_AGENT), Version(version.RELEASE)
     old = _named(parsed, lambda release: release < oldest)
@@ -93,7 +93,7 @@ def compare_agents(told: Releases) -> Iterator[Finding]:
     if untold:
         yield warn(
             AGENTS,
-            f"these have not told their release, or have one from before releases were told: {names(untold)}",
+            f"these have not reported a release: they are older than the first that reports one: {names(untold)}",
             "update them after the controllers",
         )
     if not (old or new or untold):
@@ -120,7 +120,7 @@ def compare_middleware(told: Mapping[str, str], wanted: str | None) -> Iterator[
     else:
         yield ok(
             MIDDLEWARE,
-            f"the daemons of all {len(told)} hosts that told it have {min(told.values())}",
+            f"the daemons of all {len(told)} hosts that reported it have {min(told.values())}",
         )
 
 

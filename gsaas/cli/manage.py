@@ -127,7 +127,7 @@ def _configure(config_file: str | None) -> cfg.ConfigOpts:
 
 
 class _UnusableDatabaseError(Exception):
-    """The text says why, and what to do."""
+    """The database cannot be used; the text says why, and what to do."""
 
 
 def upgrade(database: Database) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gsaas-manage prove`: the acceptance test of a GPU host, and of the whole way to it."""
+"""`gsaas-manage prove`: the acceptance test of a GPU host, and of the path from a compute host to it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_parsers(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     host.add_argument(
         "--plain",
         action="store_true",
-        help="start plain processes instead of units, where there is no systemd: the walls of daemons are not proved",
+        help="start plain processes instead of units, without systemd: the isolation of daemons is not tested",
     )
     host.set_defaults(run=gpu_host, configure=_of_the_monitor)
     path = verbs.add_parser("path", help=PATH, description=PATH_MORE)
@@ -99,7 +99,7 @@ def gpu_host(
     share: int,
     json: str | None,
 ) -> int:
-    """Print the proof of this host. Returns the exit status."""
+    """Test this host, and print the results. Returns the exit status."""
     from gsaas.prove import gpu_host as measuring
 
     with contextlib.ExitStack() as cleanup:
@@ -130,7 +130,7 @@ def path_from(
     share: int,
     json: str | None,
 ) -> int:
-    """Print the proof of the way from *host*. Returns the exit status."""
+    """Test the path from *host*, and print the results. Returns the exit status."""
     import shlex
 
     from gsaas.prove import path as measuring
@@ -146,17 +146,17 @@ def path_from(
 
 
 class _CannotProveError(Exception):
-    """The text says what is missing, and what to do."""
+    """The tests cannot be run; the text says what is missing, and what to do."""
 
 
 def _of_the_monitor(config_file: str | None) -> cfg.ConfigOpts:
-    """Return the configuration of gsaas-monitor, whose daemons are proved."""
+    """Return the configuration of gsaas-monitor, whose daemons are tested."""
     argv = ["--config-file", config_file] if config_file else []
     return gsaas_conf.load(argv, prog="gsaas-monitor")
 
 
 def _real(conf: cfg.ConfigOpts, share: int, plain: bool) -> Proof:
-    """Return what is to be proved on this GPU host; raises `_CannotProveError`."""
+    """Return what is to be tested on this GPU host; raises `_CannotProveError`."""
     if os.geteuid() != 0 and not plain:
         raise _CannotProveError(
             "daemons are units of systemd, which only root may start: run it as root, or with --plain"
@@ -203,7 +203,7 @@ def _real(conf: cfg.ConfigOpts, share: int, plain: bool) -> Proof:
 
 
 def _own_search_path() -> dict[str, str]:
-    """Return where this process finds libraries: in a container, the driver's may be there only."""
+    """Return where this process finds libraries; in a container, the driver's may be in no other place."""
     return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
 
@@ -213,7 +213,7 @@ def _client_library(conf: cfg.ConfigOpts, usual: str) -> Path | None:
 
 
 def _fake(conf: cfg.ConfigOpts, folder: str, share: int, cleanup: contextlib.ExitStack) -> Proof:
-    """Return what is to be proved against a CUDA library without a GPU; raises `_CannotProveError`."""
+    """Return what is to be tested with a CUDA library that needs no GPU; raises `_CannotProveError`."""
     from gsaas.prove import facts, place
     from gsaas.prove.gpu_host import Proof
     from gsaas.remoting import base as remoting
@@ -292,7 +292,7 @@ def _built(work: Path) -> Path:
 def _print(
     found: Generator[Line, None, None], file: str | None, facts: Mapping[str, object]
 ) -> int:
-    """Print each line when it is there, then what to mend; write the document. Returns the exit status."""
+    """Print each result as soon as it is known, then what to mend; write the document. Returns the exit status."""
     with contextlib.closing(found):  # an interrupted one ends what it has started
         lines = list(_printed(found))
     print(f"\n{report.conclusion(lines)}")
@@ -328,7 +328,7 @@ def _read(file: str | None) -> Mapping[str, object] | None:
 
 def _mib(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 64 <= int(text) <= 1 << 20):
-        raise argparse.ArgumentTypeError(f"{text} is no number of MiB from 64")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of MiB from 64")
     return int(text)
 
 

@@ -298,13 +298,13 @@ def _summary(path: Path) -> list[Row]:
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and row.keys() >= set(names) for row in rows
     ):
-        raise HistoryError(f"{path} is no list of runs with {', '.join(names)}")
+        raise HistoryError(f"{path} is not a list of runs with {', '.join(names)}")
     for number, row in enumerate(rows, 1):
         for name in names:
             is_number = isinstance(row[name], int | float) and -1e15 < row[name] < 1e15
             if not (isinstance(row[name], str) if name in TEXTS else is_number):
                 kind = "text" if name in TEXTS else "number"
-                raise HistoryError(f"{path}, run {number}, {name}: {row[name]!r} is no {kind}")
+                raise HistoryError(f"{path}, run {number}, {name}: {row[name]!r} is not a {kind}")
     return rows
 
 
@@ -443,18 +443,18 @@ class _Progress:
         self._printed_at = 0.0
 
     def __call__(self, what: str) -> None:
-        """Say which run begins."""
+        """Print which run begins."""
         self._run += 1
         self._what = f"[{self._run}/{self._total}] {what}" if self._total else what
         self._print(0)
 
     def percent(self, percent: int) -> None:
-        """Say how much of the run is done."""
+        """Print how much of the run is done."""
         if self._live or time.monotonic() - self._printed_at >= self.EVERY:
             self._print(percent)
 
     def done(self) -> None:
-        """Say no more."""
+        """End the line of progress."""
         if self._live:
             print("\r\033[K", end="", file=sys.stderr)
 

@@ -90,7 +90,7 @@ def _address(text: str) -> str:
         if not 0 <= int(port) < 65536:
             raise ValueError
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no IPv4 address and port") from None
+        raise argparse.ArgumentTypeError(f"{text} is not an IPv4 address and port") from None
     return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-GROUP = cfg.OptGroup("bus", title="Who is believed on the message bus")
+GROUP = cfg.OptGroup("bus", title="Which messages on the message bus are accepted")
 
 OPTS: list[cfg.Opt] = [
     cfg.ListOpt(
@@ -13,7 +13,7 @@ OPTS: list[cfg.Opt] = [
         secret=True,
         default=[],
         help="On controllers only, the same on all of them: secrets from which the key of each agent is derived; "
-        "`gsaas-manage bus key` makes one. The first signs, all are believed, so that they can be replaced one "
+        "`gsaas-manage bus key` makes one. The first signs, all are accepted, so that they can be replaced one "
         "after the other. Without any, messages are neither signed nor checked, and any host on the bus can report in "
         "the name of another, or send it commands in the name of the engine. An agent that reads them does not start.",
     ),
@@ -23,8 +23,8 @@ OPTS: list[cfg.Opt] = [
         default=[],
         help="For an agent only, in its own configuration file (gsaas-monitor.conf, gsaas-rodvr.conf): its key, which "
         "`gsaas-manage bus key HOST --role gpu`, or `--role compute`, prints on a controller. The first signs, all are "
-        "believed. Without any, this agent's messages are not signed, so controllers with `secrets` refuse them, and "
-        "it believes commands and answers of anybody on the bus.",
+        "accepted. Without any, this agent's messages are not signed, so controllers with `secrets` refuse them, and "
+        "it accepts commands and answers of anybody on the bus.",
     ),
     cfg.BoolOpt(
         "enforce",
@@ -38,7 +38,7 @@ OPTS: list[cfg.Opt] = [
         min=10.0,
         max=86400.0,
         help="Seconds after which a signed message is refused. The clocks of controllers and hosts may differ by less "
-        "than that. At 10, messages that waited for a busy engine are lost; at a day, a copied message is believed for "
+        "than that. At 10, messages that waited for a busy engine are lost; at a day, a copied message is accepted for "
         "a day, by its receiver only.",
     ),
 ]

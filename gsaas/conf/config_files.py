@@ -110,7 +110,7 @@ def unknown(
 
 
 def _nearest(name: str, names: Collection[str]) -> str | None:
-    """Return the one of *names* that *name* is most likely a typing error of; None if none is similar."""
+    """Return the one of *names* that was probably meant by *name*; None if none is similar."""
     return next(iter(difflib.get_close_matches(name, sorted(names), 1, CLOSE)), None)
 
 

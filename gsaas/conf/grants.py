@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of grants, by which consumers without masked addresses prove that real ones are meant for them."""
+"""Options of grants, by which consumers without masked addresses prove that they may use real ones."""
 
 from __future__ import annotations
 

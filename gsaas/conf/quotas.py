@@ -47,7 +47,7 @@ OPTS: list[cfg.Opt] = [
         default=5,
         min=-1,
         help="Most reservations of a project that have not ended, whatever the driver. -1 is no limit: one project may "
-        "then reserve every GPU for years; at 0, nobody but the projects' own leases gets GPUs.",
+        "then reserve every GPU for years; at 0, no project can reserve anything.",
     ),
 ]
 

@@ -34,7 +34,7 @@ that holds nothing else: every program of the server looks there first.
     cfg.StrOpt(
         "client_version",
         help="""
-The version of the middleware's client libraries in your images, as its daemons tell theirs: `gsaas-manage
+The version of the middleware's client libraries in your images, as its daemons report theirs: `gsaas-manage
 check` then names the GPU hosts whose daemons have another one. A client and a daemon of LUPINE that differ hang
 without a message. Unset, only the GPU hosts are compared with each other.
 """,

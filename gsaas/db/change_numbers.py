@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number that each change of a GPU's row gets; `gsaas.objects.change_numbers` says what it is good for.
+"""The number that each change of a GPU's row gets; `gsaas.objects.change_numbers` says what it is for.
 
 1. A writer belongs to one transaction at a time: from its first change until its commit was answered. The next
    transaction that gets the writer begins its changes after that, so their numbers are larger.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What transactions have changed, for those who are told of it after the commit.
+"""What transactions have changed, to announce it after the commit.
 
     database.on_commit = notifications.committed
 

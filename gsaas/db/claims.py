@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims and their return do to the rows of GPUs and claims."""
+"""Writes the rows of GPUs and claims when leases claim GPUs or return them."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def wait_for_claims(connection: Connection) -> None:
 
 
 def swap(connection: Connection, before: Gpu, after: Gpu, lease_id: str) -> bool:
-    """Write *after* if the GPU is still as it was *before*; return whether. The lease is stored already."""
+    """Write *after* if the GPU is still as it was *before*; return whether it was. The lease is stored already."""
     values = {
         "this": before.uuid,
         "known": before.generation,

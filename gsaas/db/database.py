@@ -74,7 +74,7 @@ READS_FIRST = {"mysql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"}
 
 
 class OvertakenError(Exception):
-    """Another transaction was faster; this one must be rolled back, and may be tried again.
+    """A concurrent transaction has changed a row; this one must be rolled back, and may be tried again.
 
     *gpu* is the UUID of the GPU that the other one has changed, if it was a GPU.
     """
@@ -110,7 +110,7 @@ class Storage(Protocol):
         """Raise `oslo_db.exception.DBConnectionError` if the disk does not keep what is written."""
 
     def on_failure(self, call: Callable[[], None]) -> None:
-        """Have *call* called, once, when what was committed could not be brought to the disk."""
+        """Call *call*, once, when what was committed cannot be written to the disk."""
 
     def sync(self) -> None:
         """Return when all that was committed is on the disk; raises `oslo_db.exception.DBConnectionError`."""
@@ -308,7 +308,7 @@ class Database:
             self._storage.check()
 
     def on_storage_failure(self, call: Callable[[], None]) -> None:
-        """Have *call* called, once, when a database inside the process keeps nothing any more. It must not block."""
+        """Call *call*, once, when a database inside the process cannot store anything any more. It must not block."""
         if self._storage is not None:
             self._storage.on_failure(call)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Giving rows of former writers new numbers, so that readers have few writers to remember.
+"""Gives rows of former writers new numbers, so that readers have few writers to remember.
 
 Correctness does not depend on which writers are former ones: a reader finds a row with a number that it has not seen,
 whosever it is (`gsaas.objects.change_numbers`).

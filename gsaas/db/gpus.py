@@ -120,7 +120,7 @@ def get(session: Session, uuid: str) -> GpuRow:
 
 
 def readings(session: Session, uuids: Collection[str]) -> dict[str, GpuReadingRow]:
-    """Return what was last read of each of these GPUs; those that nothing was read of are left out."""
+    """Return the last reading of each of these GPUs; GPUs without one are left out."""
     query = select(GpuReadingRow).where(GpuReadingRow.gpu_uuid.in_(uuids))
     return {reading.gpu_uuid: reading for reading in session.scalars(query)}
 
@@ -265,7 +265,7 @@ def _record_disputes(session: Session, host_name: str, others: Collection[str]) 
 def _dispute(host_name: str, uuid: str, owner: str) -> str:
     """Return the problem that *host_name* reports a GPU that *owner* has, as a sentence for operators."""
     return (
-        f"{host_name} reports {uuid}, which {owner} has, and is not believed; if the GPU was moved: "
+        f"{host_name} reports {uuid}, which belongs to {owner}, so the report is not accepted; if the GPU was moved: "
         f"gsaas gpus -adopt={uuid} -host={host_name}; if not, look for an intruder on {host_name}"
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of leases that were released, and its end: what was released long ago is deleted."""
+"""The history of released leases, and the deletion of what was released long ago."""
 
 from __future__ import annotations
 

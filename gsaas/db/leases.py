@@ -259,7 +259,7 @@ def read(connection: Connection, query: Select[Any]) -> list[Lease]:
 
 
 def located_all(connection: Connection, leases: Sequence[Lease]) -> list[Lease]:
-    """Return *leases* as `located` returns each of them, with less statements."""
+    """Return *leases* as `located` returns each of them, with fewer statements."""
     claims: dict[str, list[Claim]] = defaultdict(list)
     hosts: dict[str, GpuHost] = {}
     for first in range(0, len(leases), _AT_ONCE):
@@ -407,7 +407,7 @@ def insert_claims(connection: Connection, *leases: Lease) -> None:
 
 
 def write(connection: Connection, lease: Lease, *columns: str) -> Lease:
-    """Write these columns of a `lock`ed lease, all without any; return it with the time of the change."""
+    """Write these columns of a `lock`ed lease, or all if none are named; return it with the time of the change."""
     lease = lease.with_(updated_at=clock.now(connection))
     changes = {name: getattr(lease, name) for name in {*(columns or COLUMNS), "updated_at"}}
     connection.execute(_UPDATE_LEASE, {"this": lease.id, **changes})
@@ -552,7 +552,7 @@ def abandoned(connection: Connection, now: datetime.datetime) -> list[str]:
 
 
 def events(connection: Connection, lease_id: str) -> list[RecordedEvent]:
-    """Return all events of a lease, in order; none for a lease that never was."""
+    """Return all events of a lease, in order; none for a lease that never existed."""
     return [RecordedEvent(*row) for row in connection.execute(_EVENTS_OF, {"this": lease_id})]
 
 
@@ -621,7 +621,7 @@ def bound_to(connection: Connection, host: str) -> list[Lease]:
 
 
 def bindings_on(connection: Connection, host: str) -> list[tuple[str, str | None, str]]:
-    """Return id, port and status of the leases of `bound_to`, without all else of them."""
+    """Return id, port and status of the leases of `bound_to`, without their other columns."""
     query = select(_LEASES.c.id, _LEASES.c.port_id, _LEASES.c.status)
     rows = connection.execute(_oldest_first(query.where(_LEASES.c.bound_host == host)))
     return [(row.id, row.port_id, row.status) for row in rows]

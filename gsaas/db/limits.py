@@ -39,7 +39,7 @@ _CHANGE = (
 
 
 def usage(connection: Connection, project_id: str) -> dict[str, int]:
-    """Return how much of each limited thing the project has now.
+    """Return how much of each limited resource the project has now.
 
     A lease counts until its GPUs are returned, in any status; while it waits in the queue it does not count.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing a database to the tables that this release works with.
+"""Migrates a database to the tables that this release works with.
 
     migration.upgrade("sqlite:////var/lib/gsaas/gsaas.sqlite")
 

@@ -123,7 +123,7 @@ class EndpointRow(Base):
 
 
 class PoolVersionRow(Base):
-    """Random numbers, each of which changes with what it stands for; one row. For changes that are rare."""
+    """Random numbers, each of which is replaced when something rare changes; one row."""
 
     __tablename__ = "pool_versions"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Teaches oslo.db more of how databases say that they are away, so that it raises `DBConnectionError` for all of it.
+"""Teaches oslo.db further errors of databases that are not reachable, so that it raises `DBConnectionError` for them.
 
 It recognises the texts of psycopg2, and leaves errors of psycopg as SQLAlchemy raises them. Of a Galera node that has
 lost the others it recognises what a statement gets (1047), and not what a commit gets (1180). What it is taught here

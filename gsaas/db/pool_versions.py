@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling those who keep a copy of the GPUs and hosts of rare changes that no row with a number shows."""
+"""Announces rare changes, which no numbered row shows, to processes that keep a copy of the GPUs and hosts."""
 
 from __future__ import annotations
 

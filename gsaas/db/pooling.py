@@ -102,7 +102,7 @@ class Pooling(CreateEnginePlugin):
 
 
 def _has_something_to_say(connection: Any) -> bool:
-    """Return whether the server has sent something unasked: usually that it has closed the connection. Does not wait.
+    """Return whether the server has sent data without a request: usually, it has closed the connection. Does not wait.
 
     True for a connection of a driver that does not show its socket.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The releases of the controllers' processes, for those who look whether an update is complete."""
+"""The releases of the controllers' processes, for a check whether an update is complete."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def keep_recording(database: Database, program: str, stopping: threading.Event) 
             with database.write() as session:
                 record(session, program, socket.gethostname())
         except Exception as error:  # noqa: BLE001  (the database may be down; nothing depends on this record)
-            LOG.info("that %s runs could not be recorded: %s", program, error)
+            LOG.info("could not record that %s runs: %s", program, error)
         stopping.wait(INTERVAL)

@@ -180,7 +180,7 @@ def of_lease(connection: Connection, lease_id: str) -> Intervals:
 def newest(
     connection: Connection, lease_ids: Collection[str], now: datetime.datetime
 ) -> dict[str, Intervals]:
-    """Return what the latest readings of these leases, and whether they are idle, follow from *now*: a few rows each.
+    """Return the few rows of each lease that show its latest readings at *now*, and whether it is idle.
 
     Leases without any are left out.
     """
@@ -192,7 +192,7 @@ def newest(
 
 
 def whole(connection: Connection, lease_ids: Collection[str]) -> dict[str, Intervals]:
-    """Return what only says since when these leases are idle. Leases without readings are left out."""
+    """Return the rows that say only since when these leases have been idle. Leases without readings are left out."""
     return _read(connection, lease_ids, ())
 
 

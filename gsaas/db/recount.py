@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what the row of a GPU counts is what leases claim of it and reservations keep, and counting it again.
+"""Compares what the row of a GPU counts with what leases claim of it and reservations keep, and counts it again.
 
 Transactions change both together, so they never differ unless GSaaS has a defect, or the tables were changed by hand.
 """
@@ -19,7 +19,7 @@ _GPUS, _CLAIMS, _SHARES = table_of(GpuRow), table_of(ClaimRow), table_of(Reserve
 
 @dataclass(frozen=True)
 class Miscounted:
-    """A GPU whose row says something else than its claims and reserved shares; memory in MiB."""
+    """A GPU whose row does not match its claims and reserved shares; memory in MiB."""
 
     uuid: str
     host: str
@@ -46,7 +46,7 @@ class Miscounted:
 
 
 def miscounted(connection: Connection) -> list[Miscounted]:
-    """Return the GPUs that are, by host and UUID; *connection* has to see one snapshot."""
+    """Return the GPUs whose rows count wrongly, by host and UUID; *connection* has to see one snapshot."""
     query = _counted().order_by(_GPUS.c.host_name, _GPUS.c.uuid)
     return [Miscounted(*row[:-1]) for row in connection.execute(query) if _differs(row)]
 

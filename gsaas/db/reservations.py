@@ -391,7 +391,7 @@ def _note(
     status: str,
     moved_from: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
-    """Note an event for those who are told of it after the commit."""
+    """Record an event, which is announced after the commit."""
     if changes.is_wanted(connection):
         at = clock.now(connection)
         change = changes.ReservationChange(reservation_id, event, str(status), at, moved_from)

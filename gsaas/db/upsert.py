@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing rows that may be there already, in one statement on each of the three databases."""
+"""Writes rows that may exist already, in one statement on each of the three databases."""
 
 from __future__ import annotations
 

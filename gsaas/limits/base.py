@@ -47,7 +47,7 @@ def limited(limits: Amounts) -> bool:
 
 
 def check(limits: Amounts, used: Amounts, asked: Amounts) -> None:
-    """Return if *asked* fits beside *used*; raise `QuotaExceeded`, which names every exceeded limit."""
+    """Raise `QuotaExceeded`, which names every exceeded limit, unless *asked* fits beside *used*."""
     if exceeded := _exceeded(limits, used, asked):
         raise exceptions.QuotaExceeded(reason=_sentence(exceeded), details={"quotas": exceeded})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends notifications in a thread of its own, so that nobody waits for the bus.
+"""Sends notifications in a thread of its own, so that no request waits for the bus.
 
 1. `put` never blocks. If the buffer is full, the notification is dropped and counted.
 2. A notification that is being built or sent may fail; it is logged, and dropped.
@@ -33,7 +33,7 @@ class Outbox:
         self._thread: threading.Thread | None = None
 
     def put(self, job: Job) -> None:
-        """Have *job* done soon, or drop it."""
+        """Add *job* to the buffer, or drop it if the buffer is full."""
         try:
             self._jobs.put_nowait(job)
         except queue.Full:
@@ -50,7 +50,7 @@ class Outbox:
         try:
             self._jobs.put(None, timeout=timeout)
         except queue.Full:
-            LOG.warning("the bus takes no notifications; those that wait are dropped")
+            LOG.warning("the message bus accepts no notifications; those in the buffer are dropped")
             return
         self._thread.join(max(0.0, deadline - time.monotonic()))
 

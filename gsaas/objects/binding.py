@@ -79,7 +79,7 @@ class LocalBinding:
     def from_dict(cls, data: MappingABC[str, Any]) -> LocalBinding:
         """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not such a dictionary."""
         if data["uid"] is not None and not 0 <= data["uid"] < INVALID_UID:
-            raise ValueError(f"{data['uid']} is no user id")
+            raise ValueError(f"{data['uid']} is not a user id")
         fields = {key: value for key, value in data.items() if key != "kind"}
         return cls(**{**fields, "mappings": _parse_mappings(data["mappings"])})
 

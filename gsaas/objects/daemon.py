@@ -35,7 +35,7 @@ class Daemon:
 
     @property
     def key(self) -> str:
-        """Its identity on its host; names of files and control groups contain it."""
+        """The identity of the daemon on its host; names of files and control groups contain it."""
         if self.lease_id is None:
             return f"gpu-{self.gpu_uuid}".replace("/", "_")
         return f"{self.lease_id}-{self.position}"

@@ -47,7 +47,7 @@ class GpuNetwork:
         return made
 
     def host_refusal(self, host: str, address: str) -> str | None:
-        """Return why *address* cannot be that of *host*, by the operator's word; None if it can."""
+        """Return why *address* cannot be that of *host*, according to the operator's configuration; None if it can."""
         if self.hosts.get(host, address) != address:
             return f"[gpu_network]hosts gives {host} the address {self.hosts[host]}"
         owners = [owner for owner, its in self.hosts.items() if its == address and owner != host]

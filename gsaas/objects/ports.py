@@ -21,7 +21,7 @@ class PortRange:
 
     def __post_init__(self) -> None:
         if not 1024 <= self.first <= self.last <= 65535:
-            raise ValueError(f"{self} is no range of ports between 1024 and 65535")
+            raise ValueError(f"{self} is not a range of ports between 1024 and 65535")
 
     def __str__(self) -> str:
         return f"{self.first}-{self.last}"
@@ -40,7 +40,7 @@ class PortRange:
             return cls(int(first), int(last))
         except ValueError:
             raise ValueError(
-                f"{text!r} is no range of ports, such as 20000-29999, between 1024 and 65535"
+                f"{text!r} is not a range of ports, such as 20000-29999, between 1024 and 65535"
             ) from None
 
     def choose(self, taken: Collection[int], names: Sequence[str]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 def one_line(text: str, longest: int) -> str:
-    """Return *text* as one line of at most *longest* characters, of which a terminal obeys none.
+    """Return *text* as one line of at most *longest* characters, without control characters.
 
     A character that is not printable becomes U+FFFD, and what is too long ends with an ellipsis.
     """

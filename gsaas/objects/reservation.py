@@ -39,7 +39,7 @@ class ReservationStatus(enum.StrEnum):
 
 
 class ReservationEvent(enum.StrEnum):
-    """What happens to a reservation that others are told of."""
+    """An event of a reservation that notifications report."""
 
     CREATE = "create"
     START = "start"
@@ -89,7 +89,7 @@ class Reservation:
 
 
 def status_at(reservation: Reservation, now: datetime.datetime) -> ReservationStatus:
-    """Return the status that *reservation* has to have at *now*."""
+    """Return the status that *reservation* should have at *now*."""
     status = ReservationStatus(reservation.status)
     if status not in LIVE:
         return status

@@ -87,7 +87,7 @@ class HostKind:
 
 @dataclass(frozen=True)
 class CheapestFleet:
-    """The cheapest fleet that meets the level of service with one locality, and the policy that makes do with it."""
+    """The cheapest fleet that meets the level of service with one locality, and the policy with which it does."""
 
     locality: str
     policy: str
@@ -244,7 +244,7 @@ class _Replay:
         return False
 
     def _may_be_enough(self, here: Site) -> bool:
-        """Return whether requests that *here* could serve are as many as the level wants, without running them."""
+        """Return whether *here* could serve as many requests as the level requires, without running them."""
         fits = cache(here.fits)
         unserved = 0
         for demand in self._demands:
@@ -303,7 +303,7 @@ def cheapest(
 
 
 class _Known:
-    """Answers of a function that stays true with more of anything: it is not asked what follows from its answers."""
+    """Caches the answers of a function that, once true, stays true with more of anything: what follows is not asked."""
 
     def __init__(self, function: Callable[[Counts], bool]) -> None:
         self._function = function

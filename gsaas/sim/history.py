@@ -162,9 +162,9 @@ def seconds(text: str | float | None, where: str) -> float:
     try:
         number = float("" if text is None else text)
     except ValueError:
-        raise HistoryError(f"{where}: {text or ''!r} is no number") from None
+        raise HistoryError(f"{where}: {text or ''!r} is not a number") from None
     if not -MOST_SECONDS <= number <= MOST_SECONDS:  # so NaN, too, which is neither
-        raise HistoryError(f"{where}: {text} is no number of seconds up to {MOST_SECONDS:g}")
+        raise HistoryError(f"{where}: {text} is not a number of seconds up to {MOST_SECONDS:g}")
     return number
 
 
@@ -173,7 +173,7 @@ def whole_number(text: str | int | None, where: str) -> int:
     try:
         number = int(str("" if text is None else text))
     except ValueError:
-        raise HistoryError(f"{where}: {text or ''!r} is no whole number") from None
+        raise HistoryError(f"{where}: {text or ''!r} is not a whole number") from None
     if not -MOST_NUMBER <= number <= MOST_NUMBER:
         raise HistoryError(f"{where}: {text} is more than {MOST_NUMBER:,}")
     return number

@@ -185,7 +185,7 @@ def _timestamp(text: Any, where: str) -> float:
     try:
         return datetime.datetime.fromisoformat(text).timestamp()
     except (TypeError, ValueError, OverflowError):
-        raise HistoryError(f"{where}: {text!r} is no time") from None
+        raise HistoryError(f"{where}: {text!r} is not a time") from None
 
 
 FORMATS: Mapping[str, Callable[[Path, int], Iterable[Demand]]] = {

@@ -108,7 +108,7 @@ class HourSimulation:
         return self.done
 
     def _stop(self) -> None:
-        """End the hour: what runs does not count, and nothing new begins."""
+        """End the hour: jobs that still run do not count, and none begins."""
         self._rngs = []
         for device in self._devices:
             for job in device.jobs:

@@ -169,7 +169,7 @@ class Row:
         text = self.text(column).strip()
         digits = text.removesuffix(".0")  # as programs write whole numbers in a column with gaps
         if not digits.isdecimal():
-            raise self.error(column, f"is no whole number: {text!r}")
+            raise self.error(column, f"is not a whole number: {text!r}")
         if len(digits) > len(str(MOST)) or int(digits) > MOST:
             raise self.error(column, f"is more than {MOST:g}")
         return int(digits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that Nova would make a server for its caller, before anything is claimed or made.
+"""Check that Nova would make a server for the caller, before anything is claimed or made.
 
 Each check asks one service about one object that the request names, with the caller's own token: so it sees exactly
 what the caller can see. The checks run in parallel; a launch waits for the slowest. A check that passes guarantees
@@ -25,7 +25,7 @@ Fields = Mapping[str, Any]
 
 
 def check(caller: Clients, project_id: str | None, fields: Fields) -> None:
-    """Return if Nova would make the server that *fields* describe, as far as can be seen.
+    """Check that Nova would make the server that *fields* describe, as far as this can be known before.
 
     *caller* are clients with the caller's token. Raises `ServerRefused` with the first reason against it, and
     `CloudUnavailable` if a service does not answer.

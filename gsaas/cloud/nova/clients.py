@@ -126,7 +126,7 @@ class ClientFactory:
 
 
 class _NoToken(keystoneauth1.exceptions.ClientException):
-    """Keystone issued no token, so the request was not sent to its service."""
+    """Keystone issued no token, so the request was not sent to the service that it was for."""
 
 
 class _Session(Session):

@@ -226,7 +226,7 @@ def _existing(server: servers.Document | None) -> servers.Document | None:
 
 
 def _require_not_found(rejected: RequestRejected) -> None:
-    """Return if Nova has answered that there is no such server; raise `CloudUnavailable` for any other answer."""
+    """Raise `CloudUnavailable` unless Nova has answered that there is no such server."""
     if rejected.status != 404:
         raise _misconfigured("Nova", rejected) from rejected
 

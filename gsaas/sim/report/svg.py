@@ -140,7 +140,7 @@ def occupancy(
 
 
 def thinned(points: Points, most: int = 1200) -> list[tuple[float, float]]:
-    """Return about *most* of the points that look the same: of each stretch the first, the lowest and the highest."""
+    """Return about *most* of the points, for the same look: of each stretch the first, the lowest and the highest."""
     if len(points) <= most:
         return list(points)
     stretch = math.ceil(len(points) * 3 / most)

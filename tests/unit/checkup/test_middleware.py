@@ -15,8 +15,8 @@ MIXED = {"gpu1": "7fbd364", "gpu2": "a415e66"}
 @pytest.mark.parametrize(
     ("told", "wanted", "level", "said"),
     [
-        (ALIKE, None, Level.OK, "the daemons of all 2 hosts that told it have 7fbd364"),
-        (ALIKE, "7fbd364", Level.OK, "the daemons of all 2 hosts that told it have 7fbd364"),
+        (ALIKE, None, Level.OK, "the daemons of all 2 hosts that reported it have 7fbd364"),
+        (ALIKE, "7fbd364", Level.OK, "the daemons of all 2 hosts that reported it have 7fbd364"),
         (MIXED, "7fbd364", Level.WARN, "may hang on these hosts: gpu2 (a415e66)"),
         (MIXED, None, Level.WARN, "different versions, one of which clients cannot use"),
         (ALIKE, "a415e66", Level.WARN, "may hang on these hosts: gpu1 (7fbd364), gpu2 (7fbd364)"),

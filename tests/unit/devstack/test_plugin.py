@@ -97,7 +97,7 @@ def test_an_agents_node_knows_no_password_but_that_of_the_message_bus(tmp_path: 
         ]
 
 
-# Who is believed on the message bus
+# Which messages on the message bus are accepted
 
 
 def test_controllers_have_a_secret_and_no_agent_can_read_it(stacked: Node) -> None:

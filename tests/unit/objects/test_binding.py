@@ -24,7 +24,7 @@ def test_a_binding_arrives_as_what_it_was(binding):
 @pytest.mark.parametrize("uid", [-1, INVALID_UID, INVALID_UID + 1])
 def test_a_number_that_is_no_users_is_refused(uid):
     """One of them would mean everybody to the kernel."""
-    with pytest.raises(ValueError, match="no user id"):
+    with pytest.raises(ValueError, match="not a user id"):
         binding_from_dict(OF_A_USER.to_dict() | {"uid": uid})
 
 

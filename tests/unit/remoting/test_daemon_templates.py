@@ -105,7 +105,7 @@ def test_operators_words_go_before_the_drivers_and_a_value_is_never_two_words():
         ({"environment": {"A": "{nothing}"}}, "environment variable A"),
         ({"memory_limit": "library"}, "limit_library does not say"),
         ({"lease_ports": "8000-9000"}, "contain 8308"),
-        ({"lease_ports": "many"}, "no range"),
+        ({"lease_ports": "many"}, "not a range"),
     ],
 )
 def test_what_cannot_be_filled_in_is_found_at_the_start(settings, said):

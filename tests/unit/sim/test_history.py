@@ -57,17 +57,17 @@ def test_requests_come_in_the_order_of_their_arrival(tmp_path: Path):
         ("0,1,1,exclusive,5", "memory_mb: it is given in shared mode, and only there"),
         ("0,1,1,shared,0", "memory_mb: a cGPU cannot have 0 MiB"),
         ("0,1,0,exclusive,", "count: 0 cGPUs cannot be asked for"),
-        ("0,1,1.5,exclusive,", "count: '1.5' is no whole number"),
+        ("0,1,1.5,exclusive,", "count: '1.5' is not a whole number"),
         ("0,1,10000000000,exclusive,", "count: 10000000000 is more than 1,000,000,000"),
         ("0,0,1,exclusive,", "duration: it is more than 0"),
         ("-1,1,1,exclusive,", "arrival: it is not before 0"),
         ("0,1,1,exclusive,,,,ninety", "capability: 'ninety' is not a compute capability"),
         ("0,1,1,exclusive,,,,,nearby", "locality: locality is 'nearby'"),
-        ("soon,1,1,exclusive,", "arrival: 'soon' is no number"),
-        ("nan,1,1,exclusive,", "arrival: nan is no number of seconds up to"),
-        ("0,inf,1,exclusive,", "duration: inf is no number of seconds up to"),
-        ("1e300,1,1,exclusive,", "arrival: 1e300 is no number of seconds up to"),
-        ("0,1", "count: '' is no whole number"),
+        ("soon,1,1,exclusive,", "arrival: 'soon' is not a number"),
+        ("nan,1,1,exclusive,", "arrival: nan is not a number of seconds up to"),
+        ("0,inf,1,exclusive,", "duration: inf is not a number of seconds up to"),
+        ("1e300,1,1,exclusive,", "arrival: 1e300 is not a number of seconds up to"),
+        ("0,1", "count: '' is not a whole number"),
     ],
 )
 def test_a_line_that_makes_no_sense_is_named(tmp_path: Path, line: str, reason: str):
@@ -86,12 +86,12 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path):
 @pytest.mark.parametrize(
     ("kind", "text", "reason"),
     [
-        ("swf", " 1 nan 5 60 4 -1 -1 4 -1 -1 1 7\n", "line 1, column 2: nan is no number"),
+        ("swf", " 1 nan 5 60 4 -1 -1 4 -1 -1 1 7\n", "line 1, column 2: nan is not a number"),
         ("swf", " 1 0 5 60 4 -1\n", "line 1 has 6 columns and not at least 12"),
         (
             "openb",
             "num_gpu,gpu_milli,creation_time,deletion_time\n1,1000,0,9\n1,1000,1e300,\n",
-            "line 3, column creation_time: 1e300 is no number of seconds",
+            "line 3, column creation_time: 1e300 is not a number of seconds",
         ),
         ("openb", "num_gpu,gpu_milli\n1,1000\n", "it has no creation_time"),
         ("leases", '{"leases": [{}]}', "it has no released_at"),
@@ -114,21 +114,21 @@ LEASE = {
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"released_at": 5}, "lease 2, released_at: 5 is no time"),
-        ({"created_at": "soon"}, "lease 2, created_at: 'soon' is no time"),
+        ({"released_at": 5}, "lease 2, released_at: 5 is not a time"),
+        ({"created_at": "soon"}, "lease 2, created_at: 'soon' is not a time"),
         (
             {"cgpus": {"count": "two", "mode": "shared", "memory_mb": 1}},
-            "lease 2, cgpus.count: 'two' is no whole number",
+            "lease 2, cgpus.count: 'two' is not a whole number",
         ),
         (
             {"cgpus": {"count": float("nan"), "mode": "shared", "memory_mb": 1}},
-            "lease 2, cgpus.count: nan is no whole number",
+            "lease 2, cgpus.count: nan is not a whole number",
         ),
         (
             {"cgpus": {"count": 1, "mode": "shared", "memory_mb": float("inf")}},
-            "lease 2, cgpus.memory_mb: inf is no whole number",
+            "lease 2, cgpus.memory_mb: inf is not a whole number",
         ),
-        ({"timings": {"queue": float("nan")}}, "lease 2, timings.queue: nan is no number of s"),
+        ({"timings": {"queue": float("nan")}}, "lease 2, timings.queue: nan is not a number of s"),
         ({"cgpus": 3}, "'int' object is not subscriptable"),
     ],
 )

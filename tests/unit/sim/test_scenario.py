@@ -242,12 +242,12 @@ def test_a_number_that_no_plan_can_have_is_one_sentence(folder: Path, capsys, op
     ("text", "reason"),
     [
         ('[\n{"run": 1,\n', "summary.json, line 3, column 1: Expecting"),
-        ("{}", "summary.json is no list of runs with run, policy"),
-        ('[{"run": "a"}]', "summary.json is no list of runs with run, policy"),
+        ("{}", "summary.json is not a list of runs with run, policy"),
+        ('[{"run": "a"}]', "summary.json is not a list of runs with run, policy"),
         ("\x80", "summary.json cannot be read"),
-        ('[BEGIN, "mean_wait": "x"}]', "summary.json, run 1, mean_wait: 'x' is no number"),
-        ('[BEGIN, "p95_wait": NaN}]', "summary.json, run 1, p95_wait: nan is no number"),
-        ('[BEGIN, "run": 3}]', "summary.json, run 1, run: 3 is no text"),
+        ('[BEGIN, "mean_wait": "x"}]', "summary.json, run 1, mean_wait: 'x' is not a number"),
+        ('[BEGIN, "p95_wait": NaN}]', "summary.json, run 1, p95_wait: nan is not a number"),
+        ('[BEGIN, "run": 3}]', "summary.json, run 1, run: 3 is not a text"),
     ],
 )
 def test_a_broken_summary_is_named(folder: Path, capsys, text: str, reason: str):

@@ -71,7 +71,7 @@ def test_an_error_in_a_file_is_one_sentence(files, capsys):
     assert command.main(["openb", *files]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "nodes.csv, line 3, column cpu_milli: is no whole number: 'inf'" in error
+    assert "nodes.csv, line 3, column cpu_milli: is not a whole number: 'inf'" in error
 
 
 @pytest.mark.parametrize(

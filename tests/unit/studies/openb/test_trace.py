@@ -93,12 +93,12 @@ def test_files_of_the_format_are_read_and_a_byte_order_mark_is_no_part_of_a_name
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("pod-1,4000", "pod-1,nan", "line 2, column cpu_milli: is no whole number: 'nan'"),
+        ("pod-1,4000", "pod-1,nan", "line 2, column cpu_milli: is not a whole number: 'nan'"),
         ("pod-0,4000,1024,2,1000", "pod-0,4000,1024,2,-1", "line 3, column gpu_milli: is no"),
         ("pod-0,4000,1024,2,1000", "pod-0,4000,1024,2,999", "line 3, column gpu_milli: is less"),
         ("pod-1,4000,1024,1,500", "pod-1,4000,1024,1,0", "line 2, column gpu_milli: is 0"),
-        ("pod-2,4000,1024,0,0,T4", "pod-2", "line 4, column num_gpu: is no whole number: ''"),
-        ("pod-1,4000", "pod-1,4000.5", "line 2, column cpu_milli: is no whole number: '4000.5'"),
+        ("pod-2,4000,1024,0,0,T4", "pod-2", "line 4, column num_gpu: is not a whole number: ''"),
+        ("pod-1,4000", "pod-1,4000.5", "line 2, column cpu_milli: is not a whole number: '4000.5'"),
         ("pod-1,4000", "pod-1,1" + "0" * 5000, "line 2, column cpu_milli: is more than 1e+12"),
         ("pod-1,4000", "pod-1,4,000", "line 2 has more columns than the first line"),
         (POD_FILE, POD_FILE.splitlines()[0] + "\nx,1,1,0,0,\n", "has no task with a GPU"),
