@@ -187,7 +187,7 @@ def _end_daemons(conf: cfg.ConfigOpts, namespaces: Sequence[str]) -> None:
 def _run(args: argparse.Namespace) -> int:
     gc.disable()  # importing modules makes many objects and no garbage: collecting takes a tenth of the startup time
     from gsaas.api.auth import TokenFileError
-    from gsaas.db import database
+    from gsaas.db import engines
     from gsaas.gpu_host.inventory import InventoryError
     from gsaas.standalone.namespaces import ForeignNamespace
     from gsaas.standalone.service import CannotListen, DaemonsUnusable, Standalone
@@ -201,7 +201,7 @@ def _run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         state.lock()
-        database.section(conf)  # registers its options
+        engines.section(conf)  # registers its options
         conf.set_default("connection", state.database_url, "database")
         try:
             service = Standalone(conf, state)

@@ -8,7 +8,8 @@ from oslo_config import cfg
 from oslo_db import exception as db_exception
 
 from gsaas.db import migration
-from gsaas.db.database import Database, section
+from gsaas.db.database import Database
+from gsaas.db.engines import section
 
 ERRORS = (sqlalchemy.exc.SQLAlchemyError, db_exception.DBError)
 """Errors of a database that cannot do what it is asked."""

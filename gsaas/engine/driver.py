@@ -404,7 +404,7 @@ class LeaseDriver:
         Raises `_OwnershipLostError` if another engine owns the lease: this one stood still for so long that its order
         would be older than that engine's. An order that stands still after this is refused by the endpoint.
         """
-        with self._database.write(async_commit=True) as session:
+        with self._database.write() as session:
             serial = hosts.next_serial(session, host)
             present = leases.get(session.connection(), lease.id)
         if present.driven_by != self.engine:

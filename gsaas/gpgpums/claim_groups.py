@@ -102,7 +102,7 @@ class ClaimGroups:
         """Write *claims* in one transaction; return the lease of each, or why it has none. Call it in `with_pool`."""
         group = _Group()
         try:
-            with self._database.writing(async_commit=True) as connection:
+            with self._database.writing() as connection:
                 # It may have to wait for the number: it does so before it has locked anything.
                 number = change_number(connection)
                 self._choose(connection, claims, group)

@@ -334,9 +334,7 @@ class Claims:
         self, claim: NewClaim, overtaken: bool = False, changed: Collection[str] = ()
     ) -> Lease:
         """Claim in a transaction of its own; as `_try`."""
-        claimed = self.scheduler.with_pool(lambda: self._try(claim, overtaken, changed))
-        self._database.sync()  # without the lock: other claims may choose meanwhile
-        return claimed
+        return self.scheduler.with_pool(lambda: self._try(claim, overtaken, changed))
 
     def _try(self, claim: NewClaim, overtaken: bool, changed: Collection[str]) -> Lease:
         """Claim in one transaction; raises `OvertakenError` if another transaction was faster.
@@ -345,7 +343,7 @@ class Claims:
         """
         planned: Allocation | None = None
         try:
-            with self._database.writing(async_commit=True) as connection:
+            with self._database.writing() as connection:
                 planned = self._plan(connection, claim, overtaken, changed)
                 claimed = self._allocator.write(connection, planned)
                 if not claimed.has_server:

@@ -165,7 +165,7 @@ class Returns:
 
         The first one that is written tells whether the queue is to be advanced, for all of them.
         """
-        with self._database.writing(async_commit=True) as connection:
+        with self._database.writing() as connection:
             locked, gpus = self._lock(connection, calls)
             # The same for all: rows that get the same values share a statement.
             now = clock.now(connection)

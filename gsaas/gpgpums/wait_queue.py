@@ -205,13 +205,11 @@ class WaitQueue:
                     return None
             self._keep_reserved()
             try:
-                served = self._scheduler.with_pool(lambda: self._try_next(attempt > 0, changed))
+                return self._scheduler.with_pool(lambda: self._try_next(attempt > 0, changed))
             except OvertakenError as error:
                 if error.gpu is not None:
                     changed.add(error.gpu)
                 raise
-            self._database.sync()
-            return served
 
         try:
             lease = retry(self._attempts, write)
@@ -231,7 +229,7 @@ class WaitQueue:
         scheduler = self._scheduler
         watch = timeutils.StopWatch()
         watch.start()
-        with self._database.writing(async_commit=True) as connection:
+        with self._database.writing() as connection:
             if overtaken:
                 claim_rows.wait_for_claims(connection)
             scheduler.refresh(connection)

@@ -5,7 +5,6 @@
     cloud        VMs, as network namespaces            testbed         simulated hosts, as network namespaces
     namespaces   makes and removes namespaces          links           makes interfaces in them
     http_server  the HTTP server of the API            in_process_bus  the message bus
-    sqlite_storage, sqlite_journal  SQLite with one writer at a time and shared syncs
     simulated_gpus, simulated_middleware, simulated_supervisor, simulated_daemon   stand-ins for GPUs and daemons
     demo         `./dev demo`
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -71,18 +72,24 @@ def test_a_backend_that_is_not_installed_is_named(tmp_path):
         health_backends.load(gsaas.conf.load(files=[str(settings)]))
 
 
-def test_a_disk_that_keeps_nothing_is_unhealthy_and_claims_nothing(
-    world, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(_descriptor: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Let this process write no file beyond its first page."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
+
+def test_a_disk_that_keeps_nothing_is_unhealthy_and_claims_nothing(world):
     assert world.call(None, "GET", "/healthcheck").status_code == 200
-    monkeypatch.setattr(os, "fdatasync", fail)
     body = {"lease": {"cgpus": {"count": 1}, "server": None}}
-    codes = [only_error(world.call("member", "POST", "/v1/leases", body))["code"] for _ in range(4)]
-    assert codes == ["gsaas.database.unreachable"] * 4
+    with no_room():
+        answers = [world.call("member", "POST", "/v1/leases", body)]
+    answers += [world.call("member", "POST", "/v1/leases", body) for _ in range(3)]
+    assert [only_error(answer)["code"] for answer in answers] == ["gsaas.database.unreachable"] * 4
     assert only_error(world.call(None, "GET", "/healthcheck"))["status"] == 503
     with world.database.read() as session:
-        # The first one was written before its sync failed; no other one is.
-        assert sum(gpu.leases for gpu in session.query(models.GpuRow)) == 1
+        assert sum(gpu.leases for gpu in session.query(models.GpuRow)) == 0

@@ -58,7 +58,6 @@ PROCESSES = {
         "gsaas.cli.standalone",
         "gsaas.standalone.demo.__main__",
         "gsaas.standalone.service",
-        "gsaas.standalone.sqlite_storage",
     ),
     "sim": (
         "gsaas.cli.sim",

@@ -1,67 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk that fails under gsaas-standalone: the process ends, and keeps no GPU for clients that were told of an error.
 
-fdatasync(2) really fails in the process, for Python and for SQLite, by a library that is loaded before the C library.
+fdatasync(2) really fails in the process, by a library that is loaded before the C library.
 """
 
 from __future__ import annotations
 
 import http.client
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.kernel.standalone.cloud import Cloud
+from tests.support.disk import Disk
 
 pytestmark = pytest.mark.kernel
 
-FAILING = """
-#define _GNU_SOURCE
-#include <errno.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-int fdatasync(int descriptor)
-{
-    const char *flag = getenv("FAILING_DISK");
-    if (flag && access(flag, F_OK) == 0) {
-        errno = EIO;
-        return -1;
-    }
-    return (int)syscall(SYS_fdatasync, descriptor);
-}
-"""
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path / "disk")
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> Path:
-    """The file whose presence makes the disk fail."""
-    return tmp_path / "broken"
-
-
-@pytest.fixture
-def cloud(make_cloud, tmp_path: Path, broken: Path) -> Cloud:
-    compiler = shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("there is no C compiler here")
-    (tmp_path / "failing.c").write_text(FAILING)
-    library = tmp_path / "failing.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", library, tmp_path / "failing.c"], check=True
-    )
+def cloud(make_cloud, disk: Disk) -> Cloud:
     cloud = make_cloud()
-    cloud.environment = {"LD_PRELOAD": str(library), "FAILING_DISK": str(broken)}
+    cloud.environment = disk.environment
     cloud.start()
     return cloud
 
 
-def test_a_disk_that_fails_ends_the_process_and_takes_no_gpus_with_it(cloud: Cloud, broken: Path):
+def test_a_disk_that_fails_ends_the_process_and_takes_no_gpus_with_it(cloud: Cloud, disk: Disk):
     body = {"lease": {"cgpus": {"count": 1}, "server": None}}
     assert cloud.call("POST", "/v1/leases", body)[0] == 201
-    broken.touch()
+    disk.fail()
     answers = []
     for _ in range(5):
         try:
@@ -73,7 +45,7 @@ def test_a_disk_that_fails_ends_the_process_and_takes_no_gpus_with_it(cloud: Clo
     _, error = cloud.process.communicate(timeout=60)
     assert cloud.process.returncode == 1
     assert error.startswith(f"gsaas-standalone: {cloud.state_dir} is on a disk that cannot be")
-    broken.unlink()
+    disk.mend()
     cloud.process = None
     cloud.start()
     status, listed = cloud.call("GET", "/v1/leases")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from gsaas.db import clock, models
+from gsaas.db import clock, dialects, models
 from gsaas.db.database import Database
 
 
@@ -59,19 +59,17 @@ def test_what_a_writer_changes_is_kept_unless_it_fails(database):
 class AskedForTheTime:
     """A database server with its own clock, and the threads that ask for it."""
 
-    def __init__(self, monkeypatch, database: Database) -> None:
-        self.database = database
-        database.one_writer = False
+    def __init__(self, monkeypatch) -> None:
+        self.clock = clock.DatabaseClock(self._connect)
         self.time = datetime.datetime(2030, 1, 1)
         self.connections = 0
         self.asked = threading.Event()
         self.may_answer = threading.Event()
         self.may_answer.set()
         monkeypatch.setattr(clock, "now", lambda _connection: self._answer())
-        monkeypatch.setattr(database, "reading", self._reading)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _connect(self) -> Iterator[None]:
         self.connections += 1
         yield None
 
@@ -85,37 +83,37 @@ class AskedForTheTime:
         monkeypatch.setattr(clock, "ASKED_EVERY", -1.0)
 
 
-def test_one_thread_asks_for_the_time_and_others_go_on_with_what_they_know(database, monkeypatch):
-    server = AskedForTheTime(monkeypatch, database)
-    first = database.now()
+def test_one_thread_asks_for_the_time_and_others_go_on_with_what_they_know(monkeypatch):
+    server = AskedForTheTime(monkeypatch)
+    first = server.clock.now()
     server.forget(monkeypatch)
     server.asked.clear()
     server.may_answer.clear()
     server.time += datetime.timedelta(days=1)
     with ThreadPoolExecutor(1) as pool:
-        asks = pool.submit(database.now)
+        asks = pool.submit(server.clock.now)
         assert server.asked.wait(30)
         assert server.connections == 2
         for _ in range(64):
-            assert database.now() - first < datetime.timedelta(hours=1)
+            assert server.clock.now() - first < datetime.timedelta(hours=1)
         assert server.connections == 2
         server.may_answer.set()
         assert asks.result() - first > datetime.timedelta(hours=23)
 
 
-def test_threads_that_know_no_time_yet_let_one_ask(database, monkeypatch):
-    server = AskedForTheTime(monkeypatch, database)
+def test_threads_that_know_no_time_yet_let_one_ask(monkeypatch):
+    server = AskedForTheTime(monkeypatch)
     server.may_answer.clear()
     with ThreadPoolExecutor(8) as pool:
-        asking = [pool.submit(database.now) for _ in range(8)]
+        asking = [pool.submit(server.clock.now) for _ in range(8)]
         assert server.asked.wait(30)
         server.may_answer.set()
         assert all(each.result().year == 2030 for each in asking)
     assert server.connections == 1
 
 
-def test_a_database_that_did_not_tell_the_time_is_asked_again(database, monkeypatch):
-    server = AskedForTheTime(monkeypatch, database)
+def test_a_database_that_did_not_tell_the_time_is_asked_again(monkeypatch):
+    server = AskedForTheTime(monkeypatch)
     broken = True
 
     def answer(_connection):
@@ -125,9 +123,9 @@ def test_a_database_that_did_not_tell_the_time_is_asked_again(database, monkeypa
 
     monkeypatch.setattr(clock, "now", answer)
     with pytest.raises(RuntimeError):
-        database.now()
+        server.clock.now()
     broken = False
-    assert database.now().year == 2030
+    assert server.clock.now().year == 2030
 
 
 @pytest.mark.parametrize(
@@ -147,4 +145,4 @@ def test_which_servers_can_skip_locked_rows(url, is_mariadb, version, can):
     engine.dialect.is_mariadb = is_mariadb
     engine.dialect.server_version_info = version
 
-    assert Database(engine).can_skip_locked is can
+    assert dialects.can_skip_locked(engine.dialect) is can

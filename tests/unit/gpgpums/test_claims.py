@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,7 +23,6 @@ from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
-from tests.support.waiting import until
 
 MASKED = MaskedAddresses("169.254.71.0/24", 8308)
 WHOLE = Request(1)
@@ -362,18 +359,6 @@ def test_threads_of_one_process_share_its_claims(on_disk):
         chosen = list(threads.map(lambda lease: claims.claim(lease, WHOLE), leases))
 
     assert len({claim.gpu_uuid for lease in chosen for claim in lease.claims}) == 20
-
-
-def test_a_claim_that_waits_for_the_disk_does_not_block_other_claims(on_disk, monkeypatch):
-    claims = open_claims(on_disk)
-    disk_is_done = threading.Event()
-    monkeypatch.setattr(os, "fdatasync", lambda _: disk_is_done.wait(20))
-    with ThreadPoolExecutor(5) as threads:
-        waiting = [threads.submit(claims.claim, new_lease(WHOLE), WHOLE) for _ in range(5)]
-        until(lambda: len(used(on_disk)) == 5, "all five to be written", 20)
-        assert not any(claim.done() for claim in waiting)
-        disk_is_done.set()
-        assert len({claim.result().claims[0].gpu_uuid for claim in waiting}) == 5
 
 
 # Races that a test can lose on purpose; tests/services has those with real rivals

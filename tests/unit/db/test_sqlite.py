@@ -21,9 +21,7 @@ def test_a_new_file_is_switched_to_write_ahead_logging_once_another_connection_h
         writer.commit()
         writer.execute("BEGIN IMMEDIATE")
 
-        monkeypatch.setattr(
-            "gsaas.standalone.sqlite_storage.time.sleep", lambda _seconds: writer.rollback()
-        )
-        database = Database.open(f"sqlite:///{path}", max_retries=0)
+        monkeypatch.setattr("gsaas.db.sqlite.time.sleep", lambda _seconds: writer.rollback())
+        database = Database.open(f"sqlite:///{path}")
         with closing(database), database.reading() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
