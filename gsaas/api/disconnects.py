@@ -8,16 +8,15 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-CONNECTION = "gsaas.connection"
-"""The key of the WSGI environment under which gsaas-standalone's HTTP server passes the socket of a request."""
-
 
 def is_disconnected(environ: Mapping[str, Any]) -> bool:
     """Return whether the client of a request has closed its connection; False if that is unknown.
 
-    gunicorn and gsaas-standalone's own server pass the socket to the application; uWSGI does not.
+    waitress, the server of gsaas-standalone, says so. gunicorn passes the socket to the application. uWSGI has neither.
     """
-    connection = environ.get(CONNECTION) or environ.get("gunicorn.socket")
+    if (client_disconnected := environ.get("waitress.client_disconnected")) is not None:
+        return bool(client_disconnected())
+    connection = environ.get("gunicorn.socket")
     return connection is not None and _is_closed(connection)
 
 

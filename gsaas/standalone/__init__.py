@@ -4,7 +4,7 @@
     service      composes all parts                    state_dir       the folder that records what was made
     cloud        VMs, as network namespaces            testbed         simulated hosts, as network namespaces
     namespaces   makes and removes namespaces          links           makes interfaces in them
-    http_server  the HTTP server of the API            in_process_bus  the message bus
+    http_server  waitress, which serves the API        in_process_bus  the message bus
     simulated_gpus, simulated_middleware, simulated_supervisor, simulated_daemon   stand-ins for GPUs and daemons
     demo         `./dev demo`
 

@@ -59,8 +59,12 @@ from gsaas.standalone.simulated_supervisor import SimulatedSupervisor
 from gsaas.standalone.state_dir import StateDir
 from gsaas.standalone.testbed import GPU_DEVICE, Testbed
 
+THREADS = 32
+"""Requests that are answered at once, besides long polls."""
 CONNECTIONS = 256
-"""Clients that may be connected at once, besides those of long polls; further ones wait until one disconnects."""
+"""Clients that may be connected at once, besides those of long polls."""
+LARGER_BODIES = 1 << 20
+"""By how many bytes a body may be larger than the API reads, to be refused by the API and not by the HTTP server."""
 _FIRST_REPORTS_TIMEOUT = 10.0
 """Seconds within which all agents, which run in this process, must have reported once."""
 
@@ -200,8 +204,9 @@ class Standalone:
                 app,
                 host,
                 int(port),
+                threads=THREADS + self._conf.queue.long_polls,
                 connections=CONNECTIONS + self._conf.queue.long_polls,
-                body_bytes=self._conf.api.max_body_bytes,
+                body_bytes=self._conf.api.max_body_bytes + LARGER_BODIES,
             )
         except OSError as error:
             raise CannotListen(f"cannot listen on {listen}: {error.strerror}") from error

@@ -133,7 +133,7 @@ def test_no_process_of_a_real_cloud_imports_what_only_standalone_or_the_simulato
     tokens.write_text("[]")
     settings = tmp_path / "gsaas.conf"
     settings.write_text(API_SETTINGS.format(folder=tmp_path))
-    forbidden = ("gsaas.standalone", "gsaas.sim", "httptools")
+    forbidden = ("gsaas.standalone", "gsaas.sim", "waitress")
     loaded = imported_by(modules, GSAAS_CONFIG_FILES=str(settings))
     assert set(modules.split(", ")) <= loaded
     assert not {
