@@ -18,14 +18,14 @@ bool api_accepts(const char *url, const char *token)
     return *token != '\0';
 }
 
-void api_use(struct api *api, const char *url, const char *token, const char *authorities, bool cached)
+void api_use(struct api *api, const char *url, const char *token, const char *bundle, bool cached)
 {
     size_t length = strlen(url);
     api->url = text_copy(url);
     while (length && api->url[length - 1] == '/')
         api->url[--length] = '\0';
     api->token = text_copy(token);
-    api->authorities = authorities ? text_copy(authorities) : NULL;
+    api->bundle = bundle ? text_copy(bundle) : NULL;
     api->cached = cached;
 }
 
@@ -54,7 +54,7 @@ enum outcome api_exchange(struct api *api, const char *method, const char *path,
         .interrupt = interrupt,
     };
     response_free(response);
-    if (!api->connection && !(api->connection = connection_new(api->url, api->authorities))) {
+    if (!api->connection && !(api->connection = connection_new(api->url, api->bundle))) {
         snprintf(api->reason, sizeof api->reason, "this is no URL");
         return UNSENT;
     }
@@ -87,6 +87,6 @@ void api_free(struct api *api)
     connection_free(api->connection);
     free(api->url);
     free(api->token);
-    free(api->authorities);
+    free(api->bundle);
     *api = (struct api){0};
 }

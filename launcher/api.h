@@ -14,7 +14,7 @@
 struct api {
     char *url;         /* http or https, without a slash at the end */
     char *token;
-    char *authorities; /* the certificates to trust, as PEM; NULL: those that OpenSSL trusts by default */
+    char *bundle;      /* the file of the certificates to trust; NULL: those that OpenSSL trusts by default */
     bool cached;       /* the token is Keystone's, from the cache */
     struct connection *connection; /* NULL: nothing has been sent yet */
     char reason[256];  /* why the last exchange failed */
@@ -29,8 +29,8 @@ struct response {
  * be sent in a header. */
 bool api_accepts(const char *url, const char *token);
 
-/* Set copies of these in an empty *api*; *authorities* may be NULL. */
-void api_use(struct api *api, const char *url, const char *token, const char *authorities, bool cached);
+/* Set copies of these in an empty *api*; *bundle* may be NULL. */
+void api_use(struct api *api, const char *url, const char *token, const char *bundle, bool cached);
 
 /* Send a request of the microversion *version* and read the response, which has to be complete after *seconds*; *body* is
  * JSON, or NULL.

@@ -32,7 +32,7 @@ struct connection {
     struct evhttp_uri *url;
     char *host;                     /* without the brackets of an IPv6 address */
     bool over_tls;
-    const char *authorities;
+    const char *bundle;
     struct evhttp_connection *http; /* NULL: closed */
 };
 
@@ -66,7 +66,7 @@ static void ignore(int severity, const char *message)
     (void)message;
 }
 
-struct connection *connection_new(const char *url, const char *authorities)
+struct connection *connection_new(const char *url, const char *bundle)
 {
     struct evhttp_uri *parsed = evhttp_uri_parse(url);
     const char *host = parsed ? evhttp_uri_get_host(parsed) : NULL, *scheme = parsed ? evhttp_uri_get_scheme(parsed) : NULL;
@@ -85,7 +85,7 @@ struct connection *connection_new(const char *url, const char *authorities)
     connection->host = text_copy(host + (*host == '['));
     connection->host[strcspn(connection->host, "]")] = '\0';
     connection->over_tls = strcmp(scheme, "https") == 0;
-    connection->authorities = authorities;
+    connection->bundle = bundle;
     return connection;
 }
 
@@ -292,7 +292,7 @@ static struct bufferevent *make_stream(const struct connection *connection)
     tls_function *function = NULL;
     if (object)
         *(void **)&function = dlsym(object, TLS_FUNCTION);
-    return function ? function(connection->base, connection->host, connection->authorities) : NULL;
+    return function ? function(connection->base, connection->host, connection->bundle) : NULL;
 }
 
 /* Prepare a connection to one of the server's addresses, which has to be open after so many seconds. */

@@ -36,9 +36,9 @@ enum outcome {
 };
 
 /* Return a connection for the http or https *url*, which is opened by the first exchange; NULL if that is no URL.
- * *authorities*, as PEM, are the certificates to trust; NULL: those that OpenSSL trusts by default. The caller keeps them
+ * *bundle* is the file of the certificates to trust; NULL: those that OpenSSL trusts by default. The caller keeps them
  * as long as the connection. */
-struct connection *connection_new(const char *url, const char *authorities);
+struct connection *connection_new(const char *url, const char *bundle);
 
 /* Whether an exchange has left the connection open. The server may have closed it since. */
 bool connection_is_open(const struct connection *connection);

@@ -7,7 +7,7 @@
 
 #include "api.h"
 
-/* Set the API's URL, the token and the authorities to trust. Return false if gsaas-cli has to take over: because the file
+/* Set the API's URL, the token and the certificates to trust. Return false if gsaas-cli has to take over: because the file
  * is missing, readable by other users or not valid (it prints the error message), or because no token of Keystone is
  * cached. */
 bool credentials_read(struct api *api);

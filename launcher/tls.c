@@ -5,27 +5,15 @@
 
 #include <arpa/inet.h>
 #include <event2/bufferevent_ssl.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* Trust the certificates in *pem*; return whether there is one, and no other than valid ones. */
-static bool trust(SSL_CTX *context, const char *pem)
+/* Trust the certificates in the file *bundle*, or those that OpenSSL trusts by default; return whether they were found. */
+static bool trust(SSL_CTX *context, const char *bundle)
 {
-    X509_STORE *store = SSL_CTX_get_cert_store(context);
-    BIO *source = BIO_new_mem_buf(pem, -1);
-    X509 *certificate;
-    int count = 0;
-    bool valid = source != NULL;
-    while (valid && (certificate = PEM_read_bio_X509_AUX(source, NULL, NULL, NULL))) {
-        valid = X509_STORE_add_cert(store, certificate) == 1;
-        X509_free(certificate);
-        count++;
-    }
-    BIO_free(source);
-    return valid && count > 0;
+    return (bundle ? SSL_CTX_load_verify_locations(context, bundle, NULL) : SSL_CTX_set_default_verify_paths(context)) == 1;
 }
 
 /* Accept a certificate for this host alone. */
@@ -39,13 +27,12 @@ static bool expect(SSL *session, const char *host)
     return SSL_set1_host(session, host) == 1 && SSL_set_tlsext_host_name(session, host) == 1;
 }
 
-struct bufferevent *gsaas_tls_new(struct event_base *base, const char *host, const char *authorities)
+struct bufferevent *gsaas_tls_new(struct event_base *base, const char *host, const char *bundle)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     SSL *session = NULL;
     struct bufferevent *made = NULL;
-    if (context && SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1
-        && (authorities ? trust(context, authorities) : SSL_CTX_set_default_verify_paths(context) == 1)) {
+    if (context && SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 && trust(context, bundle)) {
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
         session = SSL_new(context);
     }

@@ -9,8 +9,8 @@
 #define TLS_FUNCTION "gsaas_tls_new"
 
 /* Return a bufferevent that is to be connected to *host*, a name or an address, and accepts only a certificate for it,
- * from one of *authorities* (PEM; NULL: those that OpenSSL trusts by default); NULL if OpenSSL cannot do this. */
-struct bufferevent *gsaas_tls_new(struct event_base *base, const char *host, const char *authorities);
-typedef struct bufferevent *tls_function(struct event_base *base, const char *host, const char *authorities);
+ * from one in the file *bundle* (NULL: from one that OpenSSL trusts by default); NULL if OpenSSL cannot do this. */
+struct bufferevent *gsaas_tls_new(struct event_base *base, const char *host, const char *bundle);
+typedef struct bufferevent *tls_function(struct event_base *base, const char *host, const char *bundle);
 
 #endif

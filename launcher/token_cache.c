@@ -17,7 +17,7 @@
 #include "text.h"
 
 /* These, and what is hashed in which order, are as in client/gsaasclient/token_cache.py. */
-enum { VERSION = 1, MARGIN = 30, ITERATIONS = 1000, SALT_BYTES = 16, MAX_CONFIGURATION = 1 << 20, NAME_DIGITS = 32 };
+enum { VERSION = 2, MARGIN = 30, ITERATIONS = 1000, SALT_BYTES = 16, MAX_CONFIGURATION = 1 << 20, NAME_DIGITS = 32 };
 
 static const char *const PROXIES[] = {"http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"};
 static const char *const AUTHORITIES[] = {"CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"};
@@ -219,18 +219,6 @@ static bool is_proven(const struct text *credentials, const char *salt_digits, c
     return memcmp(own, proof, sizeof own) == 0;
 }
 
-/* Whether the file from which the authorities were taken is still the same: an authority that was removed from it is not
- * trusted any more. */
-static bool is_unchanged(const json_t *source)
-{
-    const char *path = json_string_value(json_object_get(source, "path"));
-    struct stat metadata;
-    return path && stat(path, &metadata) == 0
-           && json_integer_value(json_object_get(source, "bytes")) == (json_int_t)metadata.st_size
-           && json_integer_value(json_object_get(source, "changed_ns"))
-                  == (json_int_t)metadata.st_mtim.tv_sec * 1000000000 + metadata.st_mtim.tv_nsec;
-}
-
 bool token_cache_read(struct api *api)
 {
     struct text credentials = {0};
@@ -238,15 +226,15 @@ bool token_cache_read(struct api *api)
     bool usable = add_credentials(&credentials) && credentials.length && (document = read_document());
     const char *url = json_string_value(json_object_get(document, "url"));
     const char *token = json_string_value(json_object_get(document, "token"));
-    const char *authorities = json_string_value(json_object_get(document, "authorities"));
+    const char *bundle = json_string_value(json_object_get(document, "bundle"));
     usable = usable && json_integer_value(json_object_get(document, "version")) == VERSION && url && token
              && api_accepts(url, token)
-             && (strncmp(url, "https:", 6) != 0 || (authorities && is_unchanged(json_object_get(document, "source"))))
+             && (strncmp(url, "https:", 6) != 0 || bundle)
              && json_integer_value(json_object_get(document, "expires_at")) > (json_int_t)time(NULL) + MARGIN
              && is_proven(&credentials, json_string_value(json_object_get(document, "salt")),
                           json_string_value(json_object_get(document, "proof")));
     if (usable)
-        api_use(api, url, token, authorities, true);
+        api_use(api, url, token, bundle, true);
     json_decref(document);
     text_free(&credentials);
     return usable;

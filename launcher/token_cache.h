@@ -7,7 +7,7 @@
 
 #include "api.h"
 
-/* Set the API's URL, the token and the authorities to trust. Return false, and leave *api* as it is, if there is no valid
+/* Set the API's URL, the token and the certificates to trust. Return false, and leave *api* as it is, if there is no valid
  * token for the credentials in this environment. */
 bool token_cache_read(struct api *api);
 

@@ -88,7 +88,7 @@ class CachedTransport(Transport):
         self._token = self._cache.read()
         if self._token is not None:
             token = self._token
-            self._direct = DirectTransport(token.url, token.token, token.authorities)
+            self._direct = DirectTransport(token.url, token.token, token.bundle)
         return self._token is not None
 
     def _sdk(self) -> CloudTransport:

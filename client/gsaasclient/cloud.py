@@ -23,7 +23,7 @@ from openstack.config import OpenStackConfig
 from openstack.config.cloud_region import CloudRegion
 from openstack.connection import Connection
 
-from gsaasclient import authorities, token_cache
+from gsaasclient import token_cache
 from gsaasclient.errors import (
     ClientError,
     ConnectionLostError,
@@ -135,10 +135,8 @@ class CloudTransport(Transport):
         token = token_cache.Token(url, access.auth_token, int(access.expires.timestamp()))
         if url.startswith("https:"):
             try:
-                bundle = _bundle(self._session)
-                token.source = token_cache.state_of(bundle)
-                token.authorities = authorities.signing(url, bundle)
-            except OSError:
+                token.bundle = _bundle(self._session)
+            except FileNotFoundError:
                 return
         cache.write(token)
 

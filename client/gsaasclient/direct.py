@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 class DirectTransport(Transport):
     """Sends requests over one connection, which is kept open between them."""
 
-    def __init__(self, url: str, token: str, authorities: str | None = None) -> None:
+    def __init__(self, url: str, token: str, bundle: str | None = None) -> None:
         """*url* is an http or https URL with a host; paths are appended to it.
 
-        *authorities* are the certificates to trust, as PEM, by default those that OpenSSL trusts on this system.
+        *bundle* is the file of the certificates to trust, by default those that OpenSSL trusts on this system.
         """
         from urllib.parse import urlsplit
 
         self._url = url
         self._token = token
-        self._authorities = authorities
+        self._bundle = bundle
         self._parts = urlsplit(url)
         self._connection: HTTPConnection | None = None
 
@@ -72,7 +72,7 @@ class DirectTransport(Transport):
             if self._parts.scheme == "https":
                 import ssl
 
-                context = ssl.create_default_context(cadata=self._authorities)
+                context = ssl.create_default_context(cafile=self._bundle)
                 connection: HTTPConnection = client.HTTPSConnection(
                     host, port, timeout=TIMEOUT, context=context
                 )

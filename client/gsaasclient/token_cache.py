@@ -6,9 +6,8 @@ The program in C reads the same files (launcher/token_cache.c), and never writes
 1. A file is `$XDG_CACHE_HOME/gsaas/NAME.json`, by default below `~/.cache`. The folder is this user's own with mode
    0700, the file with mode 0600. Anything else, links and large files too, is ignored and never followed. Nothing is
    made in another user's folder: `sudo` may keep HOME, and its owner could not remove what root made there.
-2. A file contains the API's URL, the token, when it expires, the authority that has signed the API's certificate, and a
-   proof that the token belongs to the caller's credentials. The authority is one of those in a file that the SDK
-   trusts. If that file changes, the token is not used any more.
+2. A file contains the API's URL, the token, when it expires, the path of the file of certificates that the SDK trusts,
+   and a proof that the token belongs to the caller's credentials.
 3. The proof is a salted PBKDF2 hash of all that describes the credentials: every `OS_` variable, and the content of
    every file in which the SDK looks for clouds. So another password, region or cloud needs another token. The name says
    only which user, project and cloud it is, so that a new password replaces the token of the old one.
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-VERSION = 1
+VERSION = 2
 """Of the format. A file of another version is ignored."""
 MARGIN = 30
 """Seconds before its end from which a token is not used any more."""
@@ -63,8 +62,7 @@ class Token:
 
     url          the API's, without a version
     expires_at   seconds since the epoch
-    authorities  the certificates to trust, as PEM; None if the URL is not https
-    source       the file from which they were taken, as `state_of` describes it
+    bundle       the file of the certificates to trust; None if the URL is not https
     """
 
     def __init__(
@@ -72,14 +70,12 @@ class Token:
         url: str,
         token: str,
         expires_at: int,
-        authorities: str | None = None,
-        source: dict[str, Any] | None = None,
+        bundle: str | None = None,
     ) -> None:
         self.url = url
         self.token = token
         self.expires_at = expires_at
-        self.authorities = authorities
-        self.source = source
+        self.bundle = bundle
 
 
 class Cache:
@@ -191,12 +187,6 @@ def find(environment: Mapping[str, str]) -> Cache | None:
     return Cache(folder, _name(environment), credentials, home)
 
 
-def state_of(path: str) -> dict[str, Any]:
-    """Return what changes when the file *path* does. Raises `OSError`."""
-    metadata = os.stat(path)  # noqa: PTH116 - pathlib is not loaded
-    return {"path": path, "bytes": metadata.st_size, "changed_ns": metadata.st_mtime_ns}
-
-
 def configuration_files(environment: Mapping[str, str], home: str) -> Iterator[str]:
     """Yield the path of every file in which the SDK may look for clouds, in a fixed order.
 
@@ -265,8 +255,7 @@ def _encode(token: Token, credentials: bytes) -> bytes:
         "salt": salt.hex(),
         "proof": _prove(credentials, salt),
         "url": token.url,
-        "authorities": token.authorities,
-        "source": token.source,
+        "bundle": token.bundle,
         "token": token.token,
     }
     return json.dumps(document).encode()
@@ -278,23 +267,20 @@ def _decode(content: bytes, credentials: bytes, now: float) -> Token | None:
         document: dict[str, Any] = json.loads(content)
         salt = bytes.fromhex(document["salt"])
         found = Token(
-            *(document["url"], document["token"], document["expires_at"]),
-            *(document["authorities"], document["source"]),
+            document["url"], document["token"], document["expires_at"], document["bundle"]
         )
         valid = document["version"] == VERSION and found.expires_at > now + MARGIN
         valid = valid and _is_usable(found) and len(salt) == SALT_BYTES
         return found if valid and document["proof"] == _prove(credentials, salt) else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _is_usable(found: Token) -> bool:
     """Whether the URL can be asked with this token, and its certificate verified. Raises what a bad file raises."""
     scheme = found.url.partition("://")[0]
-    if scheme == "https":
-        source: dict[str, Any] = found.source or {}
-        if not isinstance(found.authorities, str) or source != state_of(source["path"]):
-            return False
+    if scheme == "https" and not isinstance(found.bundle, str):
+        return False
     return scheme in ("http", "https") and found.token.isascii() and found.token.isprintable()
 
 
