@@ -20,6 +20,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import certifi
+
 from bench.productions import proxy
 from gsaas.db import gpus, hosts
 from gsaas.db.database import Database
@@ -51,6 +53,8 @@ class Production:
     """What the benchmark uses: *environment* is that of a tenant's commands, *authorities* the certificate to trust."""
 
     environment: dict[str, str]
+    trusting_all: dict[str, str]
+    """The same environment, but with all public authorities beside the one that counts."""
     authorities: str
     gsaas: str
     placement: str
@@ -87,8 +91,10 @@ def running(gpus_wanted: int) -> Iterator[Production]:
             _in_catalogue(urls["gsaas"]),
             _provider(gpus_wanted) as provider,
         ):
+            environment = _environment(folder, f"{urls['keystone']}/v3", authorities)
             yield Production(
-                _environment(folder, f"{urls['keystone']}/v3", authorities),
+                environment,
+                environment | _all_authorities(folder, authorities),
                 authorities,
                 urls["gsaas"],
                 urls["placement"],
@@ -113,6 +119,13 @@ def _environment(folder: Path, auth_url: str, authorities: str) -> dict[str, str
         "OS_REGION_NAME": settings.REGION,
         "OS_INTERFACE": INTERFACE,
     }
+
+
+def _all_authorities(folder: Path, own: str) -> dict[str, str]:
+    """Return what else is in the environment of a tenant that trusts all public authorities, too."""
+    bundle = folder / "all-authorities.pem"
+    bundle.write_text(Path(certifi.where()).read_text() + Path(own).read_text())
+    return {"OS_CACERT": str(bundle), "XDG_CACHE_HOME": str(folder / "cache-all")}
 
 
 @contextmanager

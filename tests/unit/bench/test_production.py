@@ -29,8 +29,8 @@ def test_gsaas_is_compared_with_slurm_and_placement():
     ]
     assert found(rows) == {
         "gsaas run against srun, 1 at once": (0.8, "<= 1.0"),
-        "gsaas run against srun, 64 at once": (0.6, "<= 0.5"),
-        "allocate and release over one connection, against Placement": (0.25, "<= 0.4"),
+        "gsaas run against srun, 64 at once": (0.6, "<= 0.7"),
+        "allocate and release over one connection, against Placement": (0.25, "<= 0.45"),
         "gsaas list, seconds": (0.15, "<= 0.2"),
     }
 
