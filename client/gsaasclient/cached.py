@@ -28,7 +28,7 @@ OURS = "gsaas."
 
 
 class CachedTransport(Transport):
-    """Requests with the token in *cache*, while it is of use."""
+    """Sends requests with the token in *cache* for as long as it works."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -55,7 +55,7 @@ class CachedTransport(Transport):
     def _send_with_token(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
     ) -> Response | None:
-        """Send a request with the cached token; return None if there is none, or it is of no use any more."""
+        """Send a request with the cached token; return None if there is none, or it works no longer."""
         if self._direct is None or self._token is None:
             return None
         response: Response | None
@@ -73,7 +73,7 @@ class CachedTransport(Transport):
         return None
 
     def _forget(self, token: Token) -> None:
-        """Use *token* no more, neither here nor in another process."""
+        """Stop using *token*, here and in other processes."""
         self._cache.drop(token)
         self._direct = self._token = None
 
@@ -102,7 +102,7 @@ class CachedTransport(Transport):
 
 
 def _is_of_others(response: Response) -> bool:
-    """Return whether the response has an error that the API itself did not answer with."""
+    """Return whether the response is an error that did not come from the API itself."""
     if response.status not in ELSEWHERE:
         return False
     from gsaasclient.answers import decode

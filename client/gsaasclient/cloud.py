@@ -240,7 +240,7 @@ class CloudTransport(Transport):
 
 
 def _is_hashed(config: OpenStackConfig) -> bool:
-    """Whether the cache knows of each file that *config* was read from: a token depends on what is in it."""
+    """Return whether the cache knows each file that *config* was read from: a token depends on what is in it."""
     paths = token_cache.configuration_files(os.environ, os.environ.get("HOME", ""))
     known = {Path(path).resolve() for path in paths}
     read = (config.config_filename, config.secure_config_filename)

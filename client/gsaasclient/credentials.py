@@ -81,7 +81,7 @@ class Credentials:
 
 
 class KeystoneCredentials:
-    """Those of Keystone's variables. The token that an earlier command has cached is used while it is valid."""
+    """The credentials in Keystone's variables. A token that an earlier command has cached is used while it is valid."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment

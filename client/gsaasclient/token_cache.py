@@ -277,7 +277,7 @@ def _decode(content: bytes, credentials: bytes, now: float) -> Token | None:
 
 
 def _is_usable(found: Token) -> bool:
-    """Whether the URL can be asked with this token, and its certificate verified. Raises what a bad file raises."""
+    """Return whether this token can be sent to the URL, and its certificate verified. Raises what a bad file raises."""
     scheme = found.url.partition("://")[0]
     if scheme == "https" and not isinstance(found.bundle, str):
         return False

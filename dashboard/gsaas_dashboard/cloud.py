@@ -108,7 +108,10 @@ def do(request: HttpRequest, call: Callable[[Scheduling], Answer]) -> Answer:
 
 
 def act(request: HttpRequest, what: object, call: Callable[[Scheduling], object]) -> None:
-    """Have *call* change something, as an action of a table. If that fails, say so on the page, and that it is said."""
+    """Have *call* change something, as an action of a table. If that fails, say so on the page.
+
+    Raises `HandledException` then, which keeps Horizon from reporting the failure again.
+    """
     try:
         do(request, call)
     except exceptions.HorizonException as error:

@@ -22,7 +22,7 @@ _ACTIONS = {"GET": "read", "POST": "create", "PATCH": "update", "DELETE": "delet
 
 
 def audited(view: View, route: Route, notifications: Notifications) -> View:
-    """Return *view* so that it also reports the security events of *route*; *view* itself if nobody wants them."""
+    """Return *view*, wrapped to report the security events of *route*; *view* itself if nobody receives them."""
     if not notifications.audits:
         return view
 
@@ -42,7 +42,7 @@ def audited(view: View, route: Route, notifications: Notifications) -> View:
 
 
 def kind_of(refusal: exceptions.GsaasError, route: Route) -> str | None:
-    """Return the type of the security event that *refusal* of a request is; None if it is none."""
+    """Return which type of security event a *refusal* is; None if it is not one."""
     match refusal:
         case exceptions.GrantRefused():
             return cadf.GRANT

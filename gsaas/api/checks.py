@@ -13,7 +13,7 @@ from gsaas.objects.placement import Placement, Refusal
 
 
 def create(request: ApiRequest) -> ApiResponse:
-    """Check what a launch of these cGPUs would respond now, without claiming anything."""
+    """Check how a launch of these cGPUs would be answered now, without claiming anything."""
     try:
         answer = _check(request, request.body["check"])
         if isinstance(answer, Refusal):

@@ -104,7 +104,7 @@ class _Answer:
         self.headers = Headers()
 
     def start(self, status: str, headers: list[tuple[str, str]], *_: Any) -> Callable[..., Any]:
-        """Be told status and headers, as PEP 3333 has it."""
+        """Receive the status and the headers: `start_response` of PEP 3333."""
         self.status, self.headers = status, Headers(headers)
         return lambda _: None
 

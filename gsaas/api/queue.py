@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of requests that wait for GPUs: the list of it, a lease's place in it, and how a request is to wait."""
+"""The queue of requests that wait for GPUs: its list, the place of a lease in it, and how a request waits."""
 
 from __future__ import annotations
 

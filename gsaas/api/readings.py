@@ -21,7 +21,7 @@ _NOTHING = Intervals([], [])
 
 
 def describe(lease: Lease, intervals: Intervals, now: datetime.datetime) -> dict[str, Any]:
-    """Return the readings of *lease* at *now*, of which *intervals* are all that is stored."""
+    """Return the readings of *lease* at *now*, from *intervals*, which are all that are stored."""
     return {
         "lease_id": lease.id,
         "idle_since": iso(_idle_since(lease, intervals, now)),

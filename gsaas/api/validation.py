@@ -109,7 +109,7 @@ class Schema:
 
 
 def _explain_best(errors: list[jsonschema.ValidationError], version: str, name: str) -> str:
-    """Return what is wrong: that a field is too new, which a caller can mend by the header, or else the best match."""
+    """Return what is wrong: that a field is too new, for which the header is the remedy, or else the best match."""
     for error in _with_context(errors):
         if error.validator == microversions.SINCE:
             return microversions.explain(_path(error), error.message, version)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of requests with one token that arrive at once, one asks Keystone; the others find its answer in the cache.
+"""When requests with the same token arrive at once, one asks Keystone; the others find its answer in the cache.
 
 keystonemiddleware asks Keystone for each request whose token it has not cached. When a client starts 64 programs, each
 of which has the token that the first one has stored, that would be 64 questions for each process of the API.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Validation:
-    """One that runs now."""
+    """A validation that is under way."""
 
     __slots__ = ("answered", "running")
 
@@ -29,7 +29,7 @@ class _Validation:
 
 
 class Validations:
-    """The validations that run now, by token. Safe to share between threads."""
+    """The validations that are under way, by token. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

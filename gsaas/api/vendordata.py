@@ -33,7 +33,7 @@ _THREADS = concurrent.futures.ThreadPoolExecutor(8, "vendordata")
 
 
 def show(request: ApiRequest) -> ApiResponse:
-    """Return what cloud-init is to run in a server, in the form of Nova's dynamic vendor data; claim its cGPUs before.
+    """Return what cloud-init is to run in a server, in the form of Nova's dynamic vendor data; claim its cGPUs first.
 
     The answer is JSON null for a server without properties of GSaaS, and for one that GSaaS has made, whose user data
     has it all.
@@ -64,7 +64,7 @@ def _answer(request: ApiRequest) -> str | None:
 def _equip(
     request: ApiRequest, plain_servers: PlainServers, server_id: str, roles: list[str]
 ) -> Lease | None:
-    """Return the lease of a server, None if it is to have none. Raises `PlainServerLate` if that takes too long."""
+    """Return the lease of a server; None if it gets none. Raises `PlainServerLate` if that takes too long."""
 
     def equip() -> Lease | None:
         try:

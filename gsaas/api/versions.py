@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Version documents: where a client starts that knows nothing but the URL of the service."""
+"""Version documents: where a client starts if it knows only the URL of the service."""
 
 from __future__ import annotations
 

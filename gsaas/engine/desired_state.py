@@ -177,7 +177,7 @@ _UNKNOWN: Mapping[str, Any] = {"state": DaemonState.STARTING, "restarts": 0}
 
 
 def _has_failed_often(status: Mapping[str, Any]) -> bool:
-    """Return whether a daemon is down and could not be started again and again since it was healthy last."""
+    """Return whether a daemon is down and has failed to start several times since it was last healthy."""
     # Monitors of the release before report only how often it was started again in its whole life.
     failed_starts = status.get("failed_starts", status["restarts"] + 1)
     return bool(status["state"] == DaemonState.DOWN and failed_starts >= START_ATTEMPTS)
@@ -188,7 +188,7 @@ def _is_healthy(status: Mapping[str, Any]) -> bool:
 
 
 def _has_failed(status: Mapping[str, Any]) -> bool:
-    """Return whether a daemon is down, unresponsive, or is being restarted after that."""
+    """Return whether a daemon is down, unresponsive, or being restarted because it was."""
     restarting = status["state"] == DaemonState.STARTING and status["restarts"] > 0
     return restarting or status["state"] in (DaemonState.DOWN, DaemonState.UNRESPONSIVE)
 

@@ -92,7 +92,7 @@ class _OwnershipLostError(Exception):
 
 
 class LeaseDriver:
-    """Drives any lease as far as it goes now. Safe to share between threads that drive different leases.
+    """Drives any lease as far as it can go now. Safe to share between threads that drive different leases.
 
     *remoting* returns the remoting driver of a name. *announce* is called with the id of a lease after each change of
     its status. *engine* is the name of this engine: the engine that drives a lease owns it, so that two engines never
@@ -171,7 +171,7 @@ class LeaseDriver:
             try:
                 self._execute(lease, step, state)
             except _OwnershipLostError as error:
-                LOG.warning("lease %s is owned by %s by now", lease_id, error)
+                LOG.warning("lease %s is now owned by %s", lease_id, error)
                 state.refused = True
                 return self._requeue_after
             except exceptions.IllegalTransition as error:
@@ -388,7 +388,7 @@ class LeaseDriver:
     def _apply_binding(
         self, host: str, binding: Binding | LocalBinding, serial: int
     ) -> dict[str, Any]:
-        """Send an endpoint a binding; return its report. Raises `AgentCallFailed`, also for an answer that is none."""
+        """Send an endpoint a binding; return its report. Raises `AgentCallFailed`, also for an invalid report."""
         answer = self.agents.endpoint.apply(host, binding, serial)
         try:
             return host_reports.endpoint_report(answer)

@@ -123,7 +123,7 @@ _GPU_HOST = {
 
 
 def endpoint_report(report: Any) -> dict[str, Any]:
-    """Return the *report* or the answer of an endpoint as it may be stored; raises `ValueError` if it is none.
+    """Return the *report* or the answer of an endpoint as it may be stored; raises `ValueError` if it is not one.
 
     Whether its address is believed is decided elsewhere.
     """
@@ -150,7 +150,7 @@ def _known(report: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, An
 
 
 def _texts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return problems and release of *report*, if it has them, as they may be shown."""
+    """Return the problems and the release in *report*, if it has them, in a form that may be shown."""
     texts: dict[str, Any] = {}
     if "problems" in report:
         problems = report["problems"]
@@ -182,8 +182,10 @@ _GPU_HOST_VALIDATOR = _Validator(_GPU_HOST)
 
 
 def _check(validator: Any, report: Any, agent: str) -> None:
-    """Raise `ValueError`, whose text does not repeat what is wrong: it may have any size, and is logged."""
+    """Raise `ValueError` for an invalid report. Its text, which is logged, names no value: that may have any size."""
     error = next(validator.iter_errors(report), None)
     if error is not None:
         where = one_line(error.json_path, 200)
-        raise ValueError(f"{agent} reports what is no report: {where} violates {error.validator!r}")
+        raise ValueError(
+            f"{agent} has sent an invalid report: {where} violates {error.validator!r}"
+        )

@@ -106,7 +106,7 @@ class IdleLeases:
         return self._claims.returns.end(lease.id, why, lambda found: _is_as_read(found, lease))
 
     def _is_due(self, lease: ActiveLease) -> bool:
-        """Return whether a lease is to be reclaimed even now: the cloud may have taken long with those before it."""
+        """Return whether a lease is still to be reclaimed: the cloud may have taken long with those before it."""
         with self._database.reading() as connection:
             now = clock.now(connection)
             [idle] = _idle(connection, [lease], now)

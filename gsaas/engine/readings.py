@@ -49,7 +49,7 @@ def store_traffic(
 def of_cgpus(
     loads: Loads, claimed: Collection[ClaimedCgpu], now: datetime.datetime
 ) -> list[CgpuReading]:
-    """Return the readings of the cGPUs *claimed* on a host that reports *loads*, of those of which anything is known.
+    """Return the readings of the cGPUs *claimed* on a host that reports *loads*; cGPUs without any value are left out.
 
     What is not known of a cGPU by itself is that of its whole GPU, if this is the only claim on it and not a new one.
     """
@@ -83,7 +83,7 @@ def of_paths(
     traffic: Mapping[str, Any],
     bound: Iterable[tuple[str, str | None, str]],
 ) -> list[PathReading]:
-    """Return the readings of the paths of the leases *bound* to a host that its *report* and its *traffic* have."""
+    """Return the readings of the paths of the leases *bound* to a host, from its *report* and its *traffic*."""
     found = []
     for lease_id, port_id, _status in bound:
         binding = report["bindings"].get(port_id)

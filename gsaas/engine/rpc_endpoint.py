@@ -303,4 +303,4 @@ def _check_host(host: object) -> None:
 
 def _check_text(text: object, longest: int) -> None:
     if not (isinstance(text, str) and 0 < len(text) <= longest):
-        raise ValueError(f"an argument is no text of 1 to {longest} characters")
+        raise ValueError(f"an argument is not a text of 1 to {longest} characters")

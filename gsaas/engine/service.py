@@ -131,7 +131,7 @@ class Engine:
                 leases.end_watches(connection, self._driver.engine)
         except Exception as error:  # noqa: BLE001  (the watches end by themselves, only later)
             LOG.warning(
-                "other engines could not be left the leases that this one watches: %s", error
+                "the leases that this engine watches could not be left to other engines: %s", error
             )
 
     def describe(self) -> dict[str, Any]:
@@ -276,7 +276,10 @@ class Engine:
         try:
             self._equip(changes)
         except exceptions.CloudUnavailable as error:
-            LOG.warning("whether servers ask for cGPUs is found out later: %s", error)
+            LOG.warning(
+                "whether servers ask for cGPUs is not known yet, and is asked again later: %s",
+                error,
+            )
         for lease_id in self._leases_of(changes):
             self._tell(lease_id)
 
@@ -300,7 +303,9 @@ class Engine:
             except db_exception.DBConnectionError:
                 raise
             except Exception:  # others must go on
-                LOG.exception("whether server %s gets cGPUs is not known", change.server_id)
+                LOG.exception(
+                    "server %s could not be examined for cGPUs that it asks for", change.server_id
+                )
         if failure is not None:
             raise failure
 

@@ -45,7 +45,7 @@ class CreateServer:
 
 @dataclass(frozen=True)
 class TakePlainServer:
-    """Record that the server of the lease, which its owner has made, is there."""
+    """Record that the server of the lease, which its owner made, exists."""
 
     server: Server
 
@@ -430,7 +430,7 @@ def _connect(
 
 
 def _clean_up(lease: Lease, observed: ObservedState) -> Step:
-    """Return the next step that removes what a lease that is over still has."""
+    """Return the next step that removes something that a lease which is over still has."""
     if lease.bound_host is not None and not observed.endpoint_unconfirmed:
         return RemoveBinding(lease.bound_host)
     on_gpu_hosts = observed.gpu_hosts.has_daemons or lease.admitted_address is not None

@@ -168,7 +168,7 @@ def test_no_answer_of_a_monitor_does_either(engine, database, lie):
 
 @pytest.mark.parametrize("answer", [None, [], "yes", {}, {"bindings": {"port": {"installed": 1}}}])
 def test_an_endpoint_that_answers_anything_else_has_not_confirmed_a_binding(answer):
-    with pytest.raises(ValueError, match="the endpoint reports what is no report"):
+    with pytest.raises(ValueError, match="the endpoint has sent an invalid report"):
         host_reports.endpoint_report(answer)
 
 
@@ -354,7 +354,7 @@ def test_of_very_many_problems_the_first_are_shown(engine, database):
 
 @pytest.mark.parametrize("port", ["port\n2026-01-01 INFO all is well", "\x1b[2J", "x" * 256, ""])
 def test_no_name_of_a_port_forges_a_line_of_the_log(engine, caplog, port):
-    with pytest.raises(ValueError, match="reports what is no report"):
+    with pytest.raises(ValueError, match="has sent an invalid report"):
         engine().endpoint_report(CONTEXT, "evil", {"bindings": {port: {"installed": True}}})
     assert caplog.text == ""
 

@@ -51,7 +51,7 @@ def policies(client: Client, args: SimpleNamespace) -> int:
 
 
 def policy(client: Client, args: SimpleNamespace) -> int:
-    """Show one policy, or the default one, after changing which that is if -default or -reset says so."""
+    """Show one policy, or the default one; -default and -reset first change which policy is the default."""
     if args.default is not None and args.reset:
         raise UsageError("-default and -reset do not go together")
     if args.name is not None and (args.default is not None or args.reset):

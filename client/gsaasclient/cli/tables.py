@@ -51,7 +51,7 @@ def printable(text: str) -> str:
 
 
 def clip(text: str, columns: int, *, fill: bool = False) -> str:
-    """Return the beginning of *text* that fits in so many columns of a terminal; with *fill*, padded to them."""
+    """Return the beginning of *text* that fits in *columns* of a terminal; with *fill*, padded to that width."""
     if not text.isascii():
         # Imported here, because most commands print no table.
         from wcwidth import wcwidth

@@ -12,7 +12,7 @@ from gsaasclient.osc.command import positive
 
 
 def add_options(parser: argparse.ArgumentParser, *, of_reservation: bool = False) -> None:
-    """Add them to *parser*; without those that a reservation does not have, if it is for one."""
+    """Add the options to *parser*; for a reservation, without those that it does not take."""
     parser.add_argument(
         "--cgpus", metavar="<number>", type=positive, default=1, help="how many cGPUs (default: 1)"
     )

@@ -47,7 +47,7 @@ class ShowPolicy(ShowOne):
 
 
 class SetPolicy(Command):
-    """Make a policy the one of requests that name none (administrators)"""
+    """Make a policy the default for requests that name none (administrators)"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -28,6 +28,6 @@ def add_service_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_service_options(args: argparse.Namespace) -> None:
-    """Raise `CommandError` for a reason without what it is the reason of."""
+    """Raise `CommandError` for `--reason` without `--disable`."""
     if args.reason and not args.disable:
         raise exceptions.CommandError("--reason goes with --disable")

@@ -25,7 +25,7 @@ LIMITS = (
 
 
 class ListUsage(Lister):
-    """List what each project used in a period; for others than administrators, their own"""
+    """List what each project used in a period; others than administrators see their own project only"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

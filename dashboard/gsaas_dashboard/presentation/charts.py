@@ -73,7 +73,7 @@ def _placed(points: Sequence[Point], top: float) -> Iterable[tuple[float, float]
 
 
 def _runs(places: Iterable[tuple[float, float] | None]) -> list[list[tuple[float, float]]]:
-    """Return the places between gaps."""
+    """Return the places as runs without a gap."""
     runs: list[list[tuple[float, float]]] = [[]]
     for place in places:
         if place is not None:

@@ -135,7 +135,7 @@ def test_jobs_have_their_nodes_until_the_epilogs_have_ended():
 
 @pytest.mark.parametrize("listed", ["slurm_load_jobs error: Unable to contact", "1|RUNNING|7"])
 def test_an_answer_that_is_none_is_not_taken_for_no_jobs(listed):
-    with pytest.raises(jobs.JobError, match="none of its own"):
+    with pytest.raises(jobs.JobError, match="an unexpected line"):
         jobs.holders(listed)
 
 

@@ -100,7 +100,7 @@ def test_traffic_of_a_port_that_is_not_bound_there_is_no_reading():
     ],
 )
 def test_traffic_that_cannot_be_is_refused(traffic):
-    with pytest.raises(ValueError, match="reports what is no report"):
+    with pytest.raises(ValueError, match="has sent an invalid report"):
         host_reports.endpoint_report({"bindings": {}, "traffic": traffic})
 
 

@@ -272,7 +272,7 @@ def test_a_port_that_no_lease_knows_of_is_removed_from_the_endpoint(desk, databa
     ],
 )
 def test_a_report_that_is_not_one_is_refused_and_changes_nothing(desk, database, report):
-    with pytest.raises(ValueError, match="is no report"):
+    with pytest.raises(ValueError, match="has sent an invalid report"):
         desk.inbox.endpoint_report(CONTEXT, "compute1", report)
     with database.read() as session:
         assert endpoints.page(session, limit=10) == []
@@ -346,7 +346,7 @@ def test_what_a_gpu_host_holds_is_noted(desk, database):
     ],
 )
 def test_a_report_of_daemons_that_makes_no_sense_is_refused(desk, wrong):
-    with pytest.raises(ValueError, match="is no report"):
+    with pytest.raises(ValueError, match="has sent an invalid report"):
         desk.inbox.daemons_report(CONTEXT, "gpu7", {**DAEMONS, **wrong})
 
 

@@ -53,7 +53,7 @@ class Job:
 
     @property
     def file_name(self) -> str:
-        """Return how the names of the job's files on a node begin.
+        """Return the beginning of the names of the job's files on a node.
 
         The owner is part of it, because ids begin again when a controller loses its state: what a job has left is never
         the environment of another user's job.
@@ -75,7 +75,7 @@ class Job:
 
 
 def prefix(cluster: str) -> str:
-    """Return how the names of all leases of a cluster begin."""
+    """Return the beginning of the names of all leases of a cluster."""
     return f"slurm/{cluster}/"
 
 
@@ -203,13 +203,13 @@ def _owner(lease: Lease) -> int:
 
 
 def job_named(lease: Lease, cluster: str) -> str | None:
-    """Return the id of the job that a lease's name says; None for a name that is not a job's."""
+    """Return the id of the job that is in a lease's name; None for a name that is not a job's."""
     run = _run(lease, cluster)
     return run and run[0]
 
 
 def _run(lease: Lease, cluster: str) -> tuple[str, int, str] | None:
-    """Return the job, the run and the node that a lease's name says; None for a name that is not a job's."""
+    """Return the job, the run and the node that are in a lease's name; None for a name that is not a job's."""
     name = lease.get("name") or ""
     run, slash, node = name.removeprefix(prefix(cluster)).partition("/")
     job, _, restarts = run.partition(".")
@@ -229,9 +229,9 @@ def _setting(config: str, wanted: str) -> str:
 
 
 def _rows(listed: str, columns: int) -> list[list[str]]:
-    """Return what squeue lists: rows of so many columns, of which the first is a job's id."""
+    """Return what squeue has *listed* as rows; the first of their *columns* is a job's id. Raises `JobError`."""
     rows = [line.split("|") for line in listed.splitlines()]
     for row in rows:
         if len(row) != columns or not row[0].isdecimal():
-            raise JobError(f"squeue printed a line that is none of its own: {'|'.join(row)!r}")
+            raise JobError(f"squeue printed an unexpected line: {'|'.join(row)!r}")
     return rows

@@ -75,7 +75,7 @@ def epilog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
 
 
 def _remove_left(client: Client, folder: Path, node: str, grace: int) -> None:
-    """Remove the environments of this node whose lease has ended.
+    """Remove the environments on this node whose leases have ended.
 
     They are those of jobs whose epilog was killed, or was never called: slurmctld may forget a job when it is killed.
     The controller's `reconcile` has released their leases. A file is looked at when it is *grace* seconds old, and

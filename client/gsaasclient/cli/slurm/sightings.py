@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Since when each lease is seen without a job: a small file between the runs of `reconcile`.
+"""Since when each lease has been without a job: a small file that stays between the runs of `reconcile`.
 
 A controller of Slurm that has lost its state does not know jobs that run. It learns of them, and ends them, when their
 nodes register again. So a lease is not released when it is seen without a job, but when it still is some time later.
@@ -17,7 +17,7 @@ from gsaasclient import ClientError
 
 
 def update(since: Mapping[str, float], seen: Iterable[str], now: float) -> dict[str, float]:
-    """Return since when each lease in *seen* is without a job; one that has its job again is forgotten.
+    """Return since when each lease in *seen* has been without a job; one that has its job again is forgotten.
 
     Times are seconds since 1970. A time in the future, which a clock that was set back leaves, becomes *now*.
     """

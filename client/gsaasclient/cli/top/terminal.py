@@ -90,7 +90,7 @@ class Terminal:
         self._write(HOME + f"{END_OF_LINE}\r\n".join(drawn) + END_OF_LINE + END_OF_SCREEN)
 
     def key(self, seconds: float) -> str | None:
-        """Return a key that is pressed within so many seconds; None if none is, or if the size changes before.
+        """Return a key that is pressed within *seconds*; None if none is, or if the size changes first.
 
         Raises `EOFError` if the terminal is closed.
         """

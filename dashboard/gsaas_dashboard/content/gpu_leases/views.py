@@ -57,7 +57,7 @@ class Launch(workflows.WorkflowView):
 
 
 class Detail(views.HorizonTemplateView):
-    """All of one lease."""
+    """The page with everything about one lease."""
 
     template_name = "gsaas_dashboard/lease.html"
     page_title = "{{ lease.name }}"

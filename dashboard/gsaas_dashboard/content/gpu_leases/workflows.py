@@ -94,7 +94,7 @@ def policies(request: HttpRequest) -> list[tuple[str, Any]]:
 
 
 class CgpuCheck(CgpuFields):
-    """What the check reads."""
+    """The form that the check reads."""
 
     def __init__(self, data: Any) -> None:
         super().__init__(data)
@@ -106,7 +106,7 @@ class CgpuCheck(CgpuFields):
 
 
 class GpusAction(workflows.Action, CgpuFields):
-    """What GPUs."""
+    """The step of a launch that asks for GPUs."""
 
     name_of_lease = forms.CharField(
         label=_("Name"), max_length=255, required=False, help_text=_("Of the lease and its VM.")
@@ -133,7 +133,7 @@ class GpusAction(workflows.Action, CgpuFields):
         return policies(request)
 
     def get_help_text(self, extra_context: dict[str, Any] | None = None) -> str:
-        """Return the help with the answer to what the fields say at first."""
+        """Return the help text, with the answer to a check of the initial values."""
         given = getattr(self, "cleaned_data", {})
         complete = {"count", "mode"} <= given.keys() and not launches.is_shared_without_memory(
             given
@@ -155,7 +155,7 @@ class GpusStep(workflows.Step):
 
 
 class ServerAction(workflows.Action):
-    """What runs with them."""
+    """The step of a launch that asks what runs with the GPUs."""
 
     image = forms.ChoiceField(
         label=_("Image"), help_text=_("Without a VM, programs that run already use the cGPUs.")

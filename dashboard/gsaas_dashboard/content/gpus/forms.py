@@ -16,11 +16,11 @@ class Changing(forms.SelfHandlingForm):
     """A form that has GSaaS change something. What the service refuses, the form says, and stays."""
 
     def change(self, gpus: cloud.Scheduling, data: dict[str, Any]) -> None:
-        """Change it."""
+        """Make the change that the form describes."""
         raise NotImplementedError
 
     def said(self, data: dict[str, Any]) -> Any:
-        """Return the sentence of success."""
+        """Return the sentence that reports success."""
         raise NotImplementedError
 
     def handle(self, request: HttpRequest, data: dict[str, Any]) -> bool:
