@@ -22,7 +22,7 @@ from tests.openstack.launches import Launches, caller
 from tests.openstack.servers import Servers
 from tests.openstack.taps import with_taps
 
-PATIENCE = 300  # seconds; a busy machine emulates slowly
+PATIENCE = 900  # seconds; a busy machine emulates slowly: a guest of 20 s takes minutes there
 
 
 @pytest.fixture(autouse=True)

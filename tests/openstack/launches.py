@@ -36,7 +36,7 @@ from gsaas.remoting.base import load
 from gsaas.rpc.engine import EngineClient
 from tests.openstack.bed import keystone, messages, settings
 
-PATIENCE = 300  # seconds
+PATIENCE = 600  # seconds
 GPU_HOST = settings.FAKE_HOSTS[0]
 """Has GPUs, and is a compute host."""
 

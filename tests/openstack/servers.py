@@ -14,7 +14,7 @@ from openstack.connection import Connection
 from tests.openstack.bed import hypervisors, settings
 
 POLL = 0.5
-PATIENCE = 300
+PATIENCE = 900
 PATIENCE_PLACEMENT = 60
 """Seconds within which Nova has taken the allocation of a server that is DELETED out of Placement."""
 
