@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bench import sim
 from bench.__main__ import benchmarks
 from gsaas.gpgpums import policies
 from studies import document
@@ -67,7 +66,7 @@ def test_reports():
 
 @pytest.mark.thorough
 def test_sim_measures_again_and_stores_nothing():
-    files = [sim.DOCUMENT, sim.PICTURE, *sorted(document.RESULTS.iterdir())]
+    files = [*document.PAGES, document.PICTURE, *sorted(document.RESULTS.iterdir())]
     stored = [file.read_bytes() for file in files]
 
     result = quick("sim")
