@@ -257,7 +257,7 @@ def _client(proof: Proof, daemon: Daemon) -> dict[str, str]:
 
 @contextmanager
 def _on_this_host(environment: Mapping[str, str], seconds: float) -> Iterator[Process]:
-    """Have a program of this host, which is no daemon's, compute as `_computing` does; raises `Unusable`."""
+    """Have a program of this host itself, without a daemon, compute as `_computing` does; raises `Unusable`."""
     command = [sys.executable, program.__file__, "occupy", str(NEIGHBOUR_MIB), str(seconds)]
     with _once_computing(places.begin(command, environment)) as job:
         yield job

@@ -313,7 +313,9 @@ def _rate(
     figure += f", {share:.2f} of native"
     values["of_native"] = share
     if more_is_better and share < least:
-        mend = "look for the reason before tenants do: network, power limit, another program on the GPU"
+        mend = (
+            "find the reason before tenants come: network, power limit, another program on the GPU"
+        )
         return Line(name, Verdict.WARN, figure, mend, values)
     return Line(name, Verdict.OK, figure, None, values)
 
@@ -394,7 +396,7 @@ def confined(seen: Ran, own: str, *, own_devices: bool) -> list[Line]:
         lines.append(ok(name, ", ".join(nodes) or "none"))
     elif own_devices:
         lines.append(
-            fail(name, ", ".join(nodes), "the walls of its unit do not hold: see systemctl show")
+            fail(name, ", ".join(nodes), "its unit does not keep it from them: see systemctl show")
         )
     else:
         lines.append(

@@ -121,7 +121,7 @@ def legacy_obstacle(gpu_device: str, inner: str) -> str:
 
 
 def _evaluate(name: str, rules_of: RulesOf, packet: Packet, depth: int) -> Verdict:
-    """ACCEPT or DROP, or RETURN if the chain decides nothing."""
+    """Return ACCEPT or DROP, or RETURN if the chain decides nothing."""
     if depth > _MAX_JUMPS:
         return Verdict.RETURN
     for rule in rules_of(name):

@@ -6,7 +6,7 @@ would let a VM reach the host's services: so the kernel's addresses decide here,
 
 1. A real address is in the GPU network: in the prefixes of the configuration; without any, in the networks that the
    kernel reaches through the GPU NIC, as seen since the endpoint started. (While the NIC is down, its routes are gone.)
-2. It is no address of this host, except that of the GPU NIC, where the daemons of the host's own GPUs listen; and
+2. It is not an address of this host, except that of the GPU NIC, where the daemons of the host's own GPUs listen; and
    there no privileged port, which is a service of the host.
 3. It is in none of RODVR's own networks.
 """
@@ -35,7 +35,7 @@ class HostAddresses:
 
 
 class RealAddresses:
-    """Decides about real addresses. It allows none of the host's own before `learn` was called."""
+    """Decides where mappings may lead. It knows the addresses of the host once `learn` was called."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 
 plan        the next actions, from desired and observed state: pure
 supervisor  carries these actions out             launcher   starts and ends one daemon; uses the five below
-strangers   ends units that are no daemon's
+strangers   ends units that belong to no daemon
 unit        a daemon as a unit of systemd: pure   systemd    the system's systemd, over D-Bus
 devices     which device nodes a daemon needs     ports      which ports have a listener
 health      asks a daemon whether it works        lock       one monitor at a time

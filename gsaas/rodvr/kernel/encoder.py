@@ -163,7 +163,7 @@ def _delete_local_mappings(keys: Iterable[plan.LocalKey]) -> list[Message]:
 
 
 def _delete_chain(tap: str) -> list[Message]:
-    """Rules first: some kernels refuse to delete a chain that has rules."""
+    """Return the messages that delete a chain, its rules first: some kernels refuse to delete one that has rules."""
     name = CHAIN_PREFIX + tap
     rules = wire.text(RULE_TABLE, TABLE) + wire.text(RULE_CHAIN, name)
     chain = wire.text(CHAIN_TABLE, TABLE) + wire.text(CHAIN_NAME, name)
@@ -232,7 +232,7 @@ def _element(key: bytes, value: bytes | None = None) -> bytes:
 def _return_path(path: plan.ReturnPath) -> bytes:
     mac = bytes.fromhex(path.mac.replace(":", ""))
     if len(mac) != 6:
-        raise ValueError(f"{path.mac!r} is no MAC address")
+        raise ValueError(f"{path.mac!r} is not a MAC address")
     return struct.pack("=I6s2x4s", path.ifindex, mac, _address(path.ip))
 
 

@@ -132,5 +132,5 @@ def _parse_rule(expressions: bytes) -> ForwardRule:
 
 
 def _position(payload: dict[int, bytes]) -> tuple[int, ...]:
-    """Base, offset and length of what a payload expression loads."""
+    """Return base, offset and length of what a payload expression loads."""
     return tuple(int.from_bytes(payload[attribute], "big") for attribute in (2, 3, 4))
