@@ -36,7 +36,7 @@ from gsaas.rodvr.identities import NoIdentityLeft
 from gsaas.rodvr.installations import Installations
 from gsaas.rodvr.kernel import DatapathSnapshot, Events, Kernel
 from gsaas.rodvr.local_bindings import LocalBindings, is_in
-from gsaas.rodvr.port_bindings import PortBindings
+from gsaas.rodvr.port_bindings import PortBindings, Wanted
 from gsaas.rodvr.problems import Problems
 from gsaas.rodvr.real_addresses import RealAddresses
 
@@ -83,12 +83,10 @@ class Endpoint:
 
     def _forget_bindings(self) -> None:
         networks, check = self._config.networks, self._real_addresses.check
-        problems = self._problems = Problems(self._periods.retry, self._kernel.wake)
-        installed = self._installations = Installations()
-        self._ports = PortBindings(
-            networks.identities, self._periods.grace, problems, installed, check
-        )
-        self._local = LocalBindings(networks.local, problems, installed, check)
+        self._ports = PortBindings(networks.identities, self._periods.grace, check)
+        self._local = LocalBindings(networks.local, check)
+        self._problems = Problems(self._periods.retry, self._kernel.wake)
+        self._installations = Installations()
 
     # -- life cycle ---------------------------------------------------------------------------------
 
@@ -244,8 +242,9 @@ class Endpoint:
                 unmapped_local = datapath.unmapped_local() if self._local else {}
             except OSError as error:
                 self._problems.add("counters", f"dropped packets could not be counted: {error}")
-        bindings = self._ports.reports(port_ids, unmapped, refused)
-        bindings |= self._local.reports(port_ids, unmapped_local)
+        seconds = self._installations.seconds
+        bindings = self._ports.reports(port_ids, seconds, unmapped, refused)
+        bindings |= self._local.reports(port_ids, seconds, unmapped_local)
         address = datapath.gpu_address() if datapath is not None else None
         return EndpointReport(self.host, bindings, self._problems.texts(), address, level)
 
@@ -291,11 +290,13 @@ class Endpoint:
         try:
             self._learn_addresses()
             kernel.refresh()
-            attachments, keep = self._ports.plan_all(kernel.state, kernel.datapath.index)
-            for key, text in kernel.converge(attachments, keep, self._local.plan_all).items():
+            wanted = self._plan_all()
+            for key, text in kernel.converge(wanted, self._local.plan_all).items():
                 self._problems.add(key, text)
-            self._ports.record_installed(kernel.state, attachments)
-            self._local.record_installed(kernel.state)
+            self._installations.record_all(
+                self._ports.installed(kernel.state, wanted.attachments)
+                | self._local.installed(kernel.state)
+            )
             if connections:
                 kernel.cut_stale()
             kernel.cut()
@@ -307,6 +308,14 @@ class Endpoint:
             self._problems.add("datapath", f"the datapath is not as it should be: {error}")
         self._note_cuts()
         kernel.watch_tables()
+
+    def _plan_all(self) -> Wanted:
+        """Return what every tap's chain has to be; bindings that are refused become problems."""
+        kernel = self._kernel
+        wanted = self._ports.plan_all(kernel.state, kernel.datapath.index, time.monotonic())
+        for port_id, text in (wanted.refused | self._local.refused()).items():
+            self._problems.add(f"port {port_id}", text)
+        return wanted
 
     def _learn_addresses(self) -> None:
         routes = self._real_addresses.needs_routes
@@ -343,7 +352,7 @@ class Endpoint:
 
     def _start_grace(self, port_id: str) -> None:
         """Remove the mappings of a port that is not desired; its chains go after the grace period."""
-        for tap, tag in self._ports.start_grace(port_id, self._kernel.state):
+        for tap, tag in self._ports.start_grace(port_id, self._kernel.state, time.monotonic()):
             try:
                 self._execute(plan.attach(self._kernel.state, tap, plan.Attachment(tag)))
             except OSError:
@@ -353,7 +362,7 @@ class Endpoint:
     def _end_graces(self) -> None:
         """Remove the chains whose grace period is over."""
         try:
-            for tap in self._ports.expired_taps():
+            for tap in self._ports.expired_taps(time.monotonic()):
                 self._execute(plan.detach(self._kernel.state, tap))
                 self._ports.end_grace(tap)
             if self._kernel.synced:
@@ -468,9 +477,9 @@ class Endpoint:
         """Reconcile, unless *found*, which was just read, is what it should be."""
         datapath = self._kernel.datapath
         self._learn_addresses()
-        attachments, keep = self._ports.plan_all(self._kernel.state, datapath.index)
+        wanted = self._plan_all()
         differs = (
-            plan.reconcile(found.state, attachments, keep=keep).operations
+            plan.reconcile(found.state, wanted.attachments, keep=wanted.keep).operations
             or self._local.plan_all(found.state).operations
         )
         if not differs and found.intact and datapath.prepare():

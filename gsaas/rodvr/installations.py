@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class Installations:
@@ -29,6 +29,11 @@ class Installations:
         elif port_id not in self._seconds:
             self._seconds[port_id] = round(time.monotonic() - self._started_at, 6)
             self._unannounced.append(port_id)
+
+    def record_all(self, installed: Mapping[str, bool]) -> None:
+        """Record whether each of these bindings is in the kernel."""
+        for port_id, is_installed in installed.items():
+            self.record(port_id, is_installed)
 
     def seconds(self, port_id: str) -> float | None:
         """Return how long the installation took, in seconds; None if the binding is not installed."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The desired bindings of programs of the host itself, and what the kernel has to contain for them.
 
-Such programs have no tap and no chain: their bindings are elements of one map.
+Such programs have no tap and no chain: their bindings are elements of one map. Pure.
 """
 
 from __future__ import annotations
@@ -9,28 +9,21 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from gsaas.objects.address import Address
 from gsaas.objects.binding import LocalBinding
 from gsaas.objects.endpoint_report import BindingReport
 from gsaas.rodvr import plan
-from gsaas.rodvr.installations import Installations
-from gsaas.rodvr.problems import Problems
 
 
 class LocalBindings:
-    """Desired local bindings, by port id. Used with the endpoint's lock acquired; executes no plan."""
+    """Desired local bindings, by port id."""
 
     def __init__(
-        self,
-        prefix: ipaddress.IPv4Network,
-        problems: Problems,
-        installations: Installations,
-        check: Callable[[LocalBinding], None],
+        self, prefix: ipaddress.IPv4Network, check: Callable[[LocalBinding], None]
     ) -> None:
         """*check* raises `ValueError` for a binding that must not be installed, and says why."""
-        self._problems = problems
         self._check = check
         self._prefix = prefix
-        self._installations = installations
         self._desired: dict[str, LocalBinding] = {}
         self._complete = False
         """Whether all desired bindings are known; until then, unknown map elements are kept."""
@@ -84,33 +77,46 @@ class LocalBindings:
     def plan_all(self, state: plan.DatapathState) -> plan.Plan:
         """Return the plan after which *state* has the desired bindings and, once all are known, no other.
 
-        Bindings that are refused become problems, and are left out.
+        Bindings that are `refused` are left out.
         """
-        desired = {}
+        refused = self.refused()
+        desired: dict[plan.LocalKey, Address] = {}
         for port_id, binding in self._desired.items():
-            try:
-                self._check(binding)
-            except ValueError as error:
-                self._problems.add(f"port {port_id}", f"lease {binding.lease_id}: {error}")
-            else:
-                desired.update(plan.local_mappings(binding))
+            if port_id not in refused:
+                desired |= plan.local_mappings(binding)
         return plan.replace_local(
             state, list(state.local_mappings) if self._complete else [], desired
         )
 
-    def record_installed(self, state: plan.DatapathState) -> None:
-        """Record which of the desired bindings *state* contains."""
+    def refused(self) -> dict[str, str]:
+        """Return why bindings must not be installed, by their ids."""
+        found = {}
         for port_id, binding in self._desired.items():
-            self._installations.record(port_id, is_in(state, binding))
+            try:
+                self._check(binding)
+            except ValueError as error:
+                found[port_id] = f"lease {binding.lease_id}: {error}"
+        return found
+
+    def installed(self, state: plan.DatapathState) -> dict[str, bool]:
+        """Return whether *state* contains each desired binding, by its id."""
+        return {port_id: is_in(state, binding) for port_id, binding in self._desired.items()}
 
     def reports(
-        self, port_ids: Iterable[str], unmapped: Mapping[str, int]
+        self,
+        port_ids: Iterable[str],
+        seconds: Callable[[str], float | None],
+        unmapped: Mapping[str, int],
     ) -> dict[str, BindingReport]:
-        """Return reports of those of *port_ids* that are desired; *unmapped* counts connections by masked address."""
+        """Return reports of those of *port_ids* that are desired.
+
+        *seconds* tells how long an installation took, None for a binding that is not installed. *unmapped* counts
+        connections by masked address.
+        """
         return {
             port_id: BindingReport(
-                installed=port_id in self._installations,
-                seconds=self._installations.seconds(port_id),
+                installed=seconds(port_id) is not None,
+                seconds=seconds(port_id),
                 unmapped=sum(
                     unmapped.get(ip, 0)
                     for ip in {masked.ip for masked in self._desired[port_id].mappings}

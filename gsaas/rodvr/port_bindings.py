@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The desired bindings of VM ports: which of them owns which tap, and what each tap's chain has to be.
+"""The desired bindings of VM ports: which of them owns which tap, and what each tap's chain has to be. Pure.
 
 Two ports may name the same tap for a short time, when a VM is replaced; the latest one owns it. A binding
 that was removed leaves its chain on the tap for a grace period, without mappings.
@@ -8,36 +8,42 @@ that was removed leaves its chain on the tap for a grace period, without mapping
 from __future__ import annotations
 
 import ipaddress
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from gsaas.objects.binding import Binding
 from gsaas.objects.endpoint_report import BindingReport, Traffic
 from gsaas.rodvr import plan
 from gsaas.rodvr.identities import Identities, NoIdentityLeft
-from gsaas.rodvr.installations import Installations
-from gsaas.rodvr.problems import Problems
 
 InterfaceIndex = Callable[[str], int | None]
 """The interface index of a tap, None if there is no such tap; `ValueError` for an impossible name."""
 
 
+@dataclass
+class Wanted:
+    """What the chains of all taps have to be."""
+
+    attachments: dict[str, plan.Attachment] = field(default_factory=dict)
+    """By tap; other taps have no chain."""
+    keep: set[str] = field(default_factory=set)
+    """Taps whose chains stay as they are: a former process made them, and they may be desired yet."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why ports cannot be attached, by their ids."""
+
+
 class PortBindings:
-    """Desired bindings of VM ports. Used with the endpoint's lock acquired; makes plans, executes none."""
+    """Desired bindings of VM ports. Moments are in seconds of any clock that does not go back."""
 
     def __init__(
         self,
         identity_network: ipaddress.IPv4Network,
         grace: float,
-        problems: Problems,
-        installations: Installations,
         check: Callable[[Binding], None] = lambda _: None,
     ) -> None:
         """*check* raises `ValueError` for a binding that must not be installed, and says why."""
         self._check = check
         self._grace = grace
-        self._problems = problems
-        self._installations = installations
         self.identities = Identities(identity_network)
         self._desired: dict[str, Binding] = {}
         self._owners: dict[str, str] = {}
@@ -45,7 +51,7 @@ class PortBindings:
         self._complete = False
         """Whether all desired bindings are known; until then, unknown chains are kept."""
         self._grace_ends: dict[str, float] = {}
-        """Tap of a removed binding -> when its chain is removed, as `time.monotonic` counts."""
+        """Tap of a removed binding -> when its chain is removed."""
 
     # -- desired bindings ---------------------------------------------------------------------------
 
@@ -118,23 +124,21 @@ class PortBindings:
         return plan.attach(state, binding.tap, attachment), True
 
     def plan_all(
-        self, state: plan.DatapathState, interface_index: InterfaceIndex
-    ) -> tuple[dict[str, plan.Attachment], set[str]]:
-        """Return what every tap's chain has to be, given what the tables contain, and the taps to leave alone.
+        self, state: plan.DatapathState, interface_index: InterfaceIndex, now: float
+    ) -> Wanted:
+        """Return what every tap's chain has to be, given what the tables contain.
 
-        Adopts the identities in *state*, so that ports keep theirs when the endpoint restarts. Ports that
-        cannot be attached become problems.
+        Adopts the identities in *state*, so that ports keep theirs when the endpoint restarts.
         """
+        wanted = Wanted()
         for tag in state.chains.values():
             if tag is not None:
                 self.identities.adopt(tag.port_id, tag.identity)
-        attachments: dict[str, plan.Attachment] = {}
         for port_id, binding in self._desired.items():
             owner = self._owners[binding.tap]
             if owner != port_id:
-                self._problems.add(
-                    f"port {port_id}",
-                    f"port {port_id}: its tap {binding.tap} belongs to port {owner}",
+                wanted.refused[port_id] = (
+                    f"port {port_id}: its tap {binding.tap} belongs to port {owner}"
                 )
                 continue
             try:
@@ -142,24 +146,22 @@ class PortBindings:
                 index = interface_index(binding.tap)
                 if index is not None:
                     identity = self.identities.allocate(port_id)
-                    attachments[binding.tap] = plan.Attachment.for_binding(binding, identity, index)
+                    wanted.attachments[binding.tap] = plan.Attachment.for_binding(
+                        binding, identity, index
+                    )
             except (ValueError, NoIdentityLeft) as error:
-                self._problems.add(f"port {port_id}", f"port {port_id}: {error}")
-        keep = self._plan_unwanted(state, interface_index, attachments)
-        return attachments, keep
+                wanted.refused[port_id] = f"port {port_id}: {error}"
+        self._plan_unwanted(state, interface_index, now, wanted)
+        return wanted
 
     def _plan_unwanted(
         self,
         state: plan.DatapathState,
         interface_index: InterfaceIndex,
-        attachments: dict[str, plan.Attachment],
-    ) -> set[str]:
-        """Add to *attachments* the chains in *state* of ports that are not desired and still stay.
-
-        Returns the taps of those that were made by a former process and may be desired yet.
-        """
-        keep = set()
-        now = time.monotonic()
+        now: float,
+        wanted: Wanted,
+    ) -> None:
+        """Add to *wanted* the chains in *state* of ports that are not desired and still stay."""
         for tap, tag in state.chains.items():
             if tap in self._owners or tag is None or tag.port_id in self._desired:
                 continue
@@ -167,31 +169,33 @@ class PortBindings:
             present = interface_index(tap) == tag.ifindex
             if tap in self._grace_ends or self._complete:
                 if present and now < self._grace_ends.setdefault(tap, now + self._grace):
-                    attachments[tap] = plan.Attachment(tag)
+                    wanted.attachments[tap] = plan.Attachment(tag)
             else:
-                keep.add(tap)
+                wanted.keep.add(tap)
                 if present:
-                    attachments[tap] = plan.Attachment(tag, state.mappings.get(tag.identity, {}))
-        self._grace_ends = {tap: end for tap, end in self._grace_ends.items() if tap in attachments}
-        return keep
+                    mappings = state.mappings.get(tag.identity, {})
+                    wanted.attachments[tap] = plan.Attachment(tag, mappings)
+        self._grace_ends = {
+            tap: end for tap, end in self._grace_ends.items() if tap in wanted.attachments
+        }
 
-    def record_installed(
+    def installed(
         self, state: plan.DatapathState, attachments: Mapping[str, plan.Attachment]
-    ) -> None:
-        """Record which of the desired bindings *state* contains; *attachments* are those of `plan_all`."""
-        for tap, attachment in attachments.items():
-            port_id = attachment.tag.port_id
-            if self._owners.get(tap) == port_id:
-                complete = not plan.attach(state, tap, attachment).operations
-                self._installations.record(port_id, complete)
-        for port_id, binding in self._desired.items():
-            if binding.tap not in attachments or self._owners[binding.tap] != port_id:
-                self._installations.record(port_id, False)
+    ) -> dict[str, bool]:
+        """Return whether *state* contains each desired binding, by port id; *attachments* are those of `plan_all`."""
+        return {
+            port_id: self._owners[tap] == port_id
+            and tap in attachments
+            and not plan.attach(state, tap, attachments[tap]).operations
+            for port_id, tap in (
+                (binding.port_id, binding.tap) for binding in self._desired.values()
+            )
+        }
 
     # -- grace --------------------------------------------------------------------------------------
 
     def start_grace(
-        self, port_id: str, state: plan.DatapathState
+        self, port_id: str, state: plan.DatapathState, now: float
     ) -> list[tuple[str, plan.ChainTag]]:
         """Start the grace period of a port that is not desired; return its chains in *state*, as (tap, tag)."""
         chains = [
@@ -200,20 +204,19 @@ class PortBindings:
             if tag is not None and tag.port_id == port_id and tap not in self._owners
         ]
         for tap, _ in chains:
-            self._grace_ends.setdefault(tap, time.monotonic() + self._grace)
+            self._grace_ends.setdefault(tap, now + self._grace)
         return chains
 
     def grace_deadlines(self) -> list[float]:
-        """Return when grace periods end, as `time.monotonic` counts."""
+        """Return when grace periods end."""
         return list(self._grace_ends.values())
 
     def in_grace(self, tap: str) -> bool:
         """Return whether *tap* has the chain of a removed binding."""
         return tap in self._grace_ends
 
-    def expired_taps(self) -> list[str]:
+    def expired_taps(self, now: float) -> list[str]:
         """Return the taps whose grace period is over; each until `end_grace`."""
-        now = time.monotonic()
         return [tap for tap, end in self._grace_ends.items() if end <= now]
 
     def end_grace(self, tap: str) -> None:
@@ -232,16 +235,21 @@ class PortBindings:
     # -- reports ------------------------------------------------------------------------------------
 
     def reports(
-        self, port_ids: Iterable[str], unmapped: Mapping[str, int], refused: Mapping[str, int]
+        self,
+        port_ids: Iterable[str],
+        seconds: Callable[[str], float | None],
+        unmapped: Mapping[str, int],
+        refused: Mapping[str, int],
     ) -> dict[str, BindingReport]:
         """Return reports of those of *port_ids* that are desired.
 
-        *unmapped* counts connections by identity, *refused* packets by tap.
+        *seconds* tells how long an installation took, None for a binding that is not installed. *unmapped* counts
+        connections by identity, *refused* packets by tap.
         """
         return {
             port_id: BindingReport(
-                installed=port_id in self._installations,
-                seconds=self._installations.seconds(port_id),
+                installed=seconds(port_id) is not None,
+                seconds=seconds(port_id),
                 unmapped=unmapped.get(self.identities.get(port_id) or "", 0),
                 refused=refused.get(self._desired[port_id].tap, 0),
             )

@@ -7,13 +7,14 @@ Used with the endpoint's lock acquired, except for `Watch.wait` and `Datapath.re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable
 
 from gsaas.objects.binding import LocalBinding
 from gsaas.rodvr import plan
 from gsaas.rodvr.config import DatapathConfig
 from gsaas.rodvr.kernel.datapath import Datapath
 from gsaas.rodvr.kernel.events import Watch
+from gsaas.rodvr.port_bindings import Wanted
 
 LOG = logging.getLogger(__name__)
 
@@ -103,19 +104,16 @@ class Kernel:
         self._strays_possible |= not self._intact
 
     def converge(
-        self,
-        attachments: Mapping[str, plan.Attachment],
-        keep: Set[str],
-        plan_local: Callable[[plan.DatapathState], plan.Plan],
+        self, wanted: Wanted, plan_local: Callable[[plan.DatapathState], plan.Plan]
     ) -> dict[str, str]:
-        """Make the tables, which were just read, contain *attachments* and what *plan_local* plans.
+        """Make the tables, which were just read, contain what is *wanted* and what *plan_local* plans.
 
-        Taps in *keep* stay as they are. All is one transaction if the kernel accepts it; if not, each tap has its own.
+        All is one transaction if the kernel accepts it; if not, each tap has its own.
         Returns what was refused: the key and the text of each problem.
         """
         rebuild = not self._intact
         base = plan.DatapathState() if rebuild else self.state
-        change = plan.reconcile(base, attachments, keep=keep)
+        change = plan.reconcile(base, wanted.attachments, keep=wanted.keep)
         change.extend(plan_local(base))
         refused: dict[str, str] = {}
         if not change.operations and not rebuild:
@@ -126,21 +124,18 @@ class Kernel:
             LOG.warning("%s: %s; trying each tap by itself", self._host, error)
             if rebuild:
                 self.execute(plan.Plan(), rebuild=True)
-            refused = self._converge_one_by_one(attachments, keep, plan_local)
+            refused = self._converge_one_by_one(wanted, plan_local)
         self._load(self.datapath.read().state)
         return refused
 
     def _converge_one_by_one(
-        self,
-        attachments: Mapping[str, plan.Attachment],
-        keep: Set[str],
-        plan_local: Callable[[plan.DatapathState], plan.Plan],
+        self, wanted: Wanted, plan_local: Callable[[plan.DatapathState], plan.Plan]
     ) -> dict[str, str]:
         refused = {}
         # Removals first: they free identities and return paths that additions may need.
-        present = attachments.keys() & self.state.chains.keys()
-        self.execute(plan.reconcile(self.state, {}, keep=keep | present))
-        for tap, attachment in attachments.items():
+        present = wanted.attachments.keys() & self.state.chains.keys()
+        self.execute(plan.reconcile(self.state, {}, keep=wanted.keep | present))
+        for tap, attachment in wanted.attachments.items():
             try:
                 self.execute(plan.attach(self.state, tap, attachment))
             except (OSError, ValueError) as error:

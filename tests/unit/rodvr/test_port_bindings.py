@@ -10,15 +10,14 @@ import pytest
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
 from gsaas.rodvr import plan
-from gsaas.rodvr.installations import Installations
 from gsaas.rodvr.plan import Attachment, ChainTag, DatapathState
-from gsaas.rodvr.port_bindings import PortBindings
-from gsaas.rodvr.problems import Problems
+from gsaas.rodvr.port_bindings import PortBindings, Wanted
 
 A, G1 = Address("169.254.71.1", 8308), Address("192.0.2.11", 8308)
 MAC, IP = "fa:16:3e:00:00:05", "10.0.0.5"
 TAG = ChainTag("240.71.0.1", 5, MAC, IP, "port-1")
 INDEXES = {"tap1": 5, "tap2": 6}
+NOW = 1000.0
 
 
 def binding(port_id: str = "port-1", tap: str = "tap1") -> Binding:
@@ -32,30 +31,17 @@ def state_with(tap: str, attachment: Attachment) -> DatapathState:
 
 
 @pytest.fixture
-def problems() -> Problems:
-    return Problems(5.0, lambda: None)
+def ports() -> PortBindings:
+    return PortBindings(ipaddress.IPv4Network("240.71.0.0/29"), 60.0)
 
 
-@pytest.fixture
-def installations() -> Installations:
-    return Installations()
-
-
-@pytest.fixture
-def ports(problems: Problems, installations: Installations) -> PortBindings:
-    network = ipaddress.IPv4Network("240.71.0.0/29")
-    return PortBindings(network, 60.0, problems, installations)
-
-
-def test_the_latest_binding_owns_a_tap_and_the_other_is_a_problem(
-    ports: PortBindings, problems: Problems
-) -> None:
+def test_the_latest_binding_owns_a_tap_and_the_other_is_a_problem(ports: PortBindings) -> None:
     assert ports.put(binding())
     assert not ports.put(binding("port-2"))
     assert ports.owner("tap1") == "port-2"
-    attachments, _ = ports.plan_all(DatapathState(), INDEXES.get)
-    assert [attachment.tag.port_id for attachment in attachments.values()] == ["port-2"]
-    assert problems.texts() == ("port port-1: its tap tap1 belongs to port port-2",)
+    wanted = ports.plan_all(DatapathState(), INDEXES.get, NOW)
+    assert [attachment.tag.port_id for attachment in wanted.attachments.values()] == ["port-2"]
+    assert wanted.refused == {"port-1": "port port-1: its tap tap1 belongs to port port-2"}
 
 
 def test_a_tap_that_is_released_belongs_to_the_other_binding_that_names_it(
@@ -78,34 +64,49 @@ def test_a_binding_that_moves_releases_its_former_tap(ports: PortBindings) -> No
 def test_unknown_chains_stay_until_all_bindings_are_known(ports: PortBindings) -> None:
     found = Attachment(TAG, {A: G1})
     state = state_with("tap1", found)
-    assert ports.plan_all(state, INDEXES.get) == ({"tap1": found}, {"tap1"})
+    assert ports.plan_all(state, INDEXES.get, NOW) == Wanted({"tap1": found}, {"tap1"})
     ports.replace([])
-    assert ports.plan_all(state, INDEXES.get) == ({"tap1": Attachment(TAG)}, set())
+    assert ports.plan_all(state, INDEXES.get, NOW) == Wanted({"tap1": Attachment(TAG)}, set())
     assert ports.in_grace("tap1")
 
 
 def test_the_grace_of_a_tap_that_disappears_ends(ports: PortBindings) -> None:
     state = state_with("tap1", Attachment(TAG, {A: G1}))
     ports.replace([])
-    ports.plan_all(state, INDEXES.get)
-    assert ports.plan_all(state, {"tap1": 7}.get) == ({}, set())
+    ports.plan_all(state, INDEXES.get, NOW)
+    assert ports.plan_all(state, {"tap1": 7}.get, NOW) == Wanted({}, set())
     assert not ports.in_grace("tap1")
 
 
-def test_a_binding_without_its_tap_waits_and_is_not_installed(
-    ports: PortBindings, installations: Installations, problems: Problems
-) -> None:
+def test_a_binding_without_its_tap_waits_and_is_not_installed(ports: PortBindings) -> None:
     ports.replace([binding()])
-    attachments, _ = ports.plan_all(DatapathState(), {}.get)
-    ports.record_installed(DatapathState(), attachments)
-    assert "port-1" not in installations
-    assert not problems
+    wanted = ports.plan_all(DatapathState(), {}.get, NOW)
+    assert ports.installed(DatapathState(), wanted.attachments) == {"port-1": False}
+    assert not wanted.refused
+
+
+def test_a_binding_is_installed_once_its_tap_has_all_that_is_wanted(ports: PortBindings) -> None:
+    ports.replace([binding()])
+    wanted = ports.plan_all(DatapathState(), INDEXES.get, NOW)
+    assert ports.installed(DatapathState(), wanted.attachments) == {"port-1": False}
+    state = state_with("tap1", wanted.attachments["tap1"])
+    assert ports.installed(state, wanted.attachments) == {"port-1": True}
+
+
+def test_the_chain_of_a_removed_binding_stays_for_its_grace_period(ports: PortBindings) -> None:
+    ports.replace([binding()])
+    state = state_with("tap1", Attachment(TAG, {A: G1}))
+    ports.discard("port-1")
+    assert ports.start_grace("port-1", state, NOW) == [("tap1", TAG)]
+    assert ports.grace_deadlines() == [NOW + 60]
+    assert ports.expired_taps(NOW + 59) == []
+    assert ports.expired_taps(NOW + 60) == ["tap1"]
 
 
 def test_an_identity_is_unused_once_its_chain_is_gone(ports: PortBindings) -> None:
     ports.replace([binding()])
-    attachments, _ = ports.plan_all(DatapathState(), INDEXES.get)
-    state = state_with("tap1", attachments["tap1"])
+    wanted = ports.plan_all(DatapathState(), INDEXES.get, NOW)
+    state = state_with("tap1", wanted.attachments["tap1"])
     ports.discard("port-1")
     assert ports.unused_identities(state) == []
     assert ports.unused_identities(DatapathState()) == [("port-1", "240.71.0.1")]
