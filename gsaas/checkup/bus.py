@@ -40,8 +40,8 @@ def check_signatures(secrets: Sequence[str], *, enforce: bool) -> Finding:
         return warn(
             SIGNATURES,
             "messages and answers that are not signed, or with a wrong key, are logged and accepted",
-            "give every agent its key (gsaas-manage bus key HOST --role); when no log says any more that something was "
-            "not believed, remove [bus]enforce everywhere",
+            "give every agent its key (gsaas-manage bus key HOST --role); once no log reports a message that was not "
+            "believed, remove [bus]enforce everywhere",
         )
     if secrets:
         return ok(SIGNATURES, "messages of hosts and controllers are signed")

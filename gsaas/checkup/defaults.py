@@ -30,7 +30,7 @@ def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
         yield warn(
             PART,
             f"{found} projects have {limit} cGPUs, the default of [quotas]cgpus, or more, and get no more",
-            "set [quotas]cgpus; -1 is no limit",
+            "set [quotas]cgpus; -1 means no limit",
         )
 
 

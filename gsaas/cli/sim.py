@@ -45,7 +45,7 @@ RUNS = (
 )
 """What is printed of each run of a scenario."""
 TEXTS = ("run", "policy", "locality")
-"""The columns of these that are no numbers."""
+"""The columns of these that are not numbers."""
 
 
 def _locality(row: Row) -> str:

@@ -64,9 +64,9 @@ OPTS: list[cfg.Opt] = [
         default=200000,
         min=-1,
         help="Most leases that one project may have in the database, released ones included; further launches are "
-        "refused with status 403 until `gsaas-manage db purge` has deleted old ones. -1 is no limit. Each lease takes "
-        "about two kilobytes. It has to allow all launches of the busiest project in [engine]keep_released days. Each "
-        "API process counts a project's leases once a minute at most, so a project may exceed it a little.",
+        "refused with status 403 until `gsaas-manage db purge` has deleted old ones. -1 means no limit. Each lease "
+        "takes about two kilobytes. It has to allow all launches of the busiest project in [engine]keep_released days. "
+        "Each API process counts a project's leases once a minute at most, so a project may exceed it a little.",
     ),
     cfg.BoolOpt(
         "metrics_gpus",

@@ -131,7 +131,7 @@ OPTS = [
         min=0,
         help="MiB of the host's own memory that each daemon may use; one that needs more is ended, and started again. "
         "Too little, and programs with large pinned or managed memory lose their GPU; too much, and one tenant "
-        "can exhaust the host. 0: no limit.",
+        "can exhaust the host. 0 means no limit.",
     ),
     cfg.IntOpt(
         "tmp_mb",

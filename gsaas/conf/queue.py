@@ -48,7 +48,7 @@ OPTS: list[cfg.Opt] = [
         "most_per_project",
         default=4096,
         min=-1,
-        help="Most requests of one project that may wait at once; -1 is no limit; at 0, no request may wait. Each "
+        help="Most requests of one project that may wait at once; -1 means no limit; at 0, no request may wait. Each "
         "takes a row in the database and, while its client waits, a thread of an API worker.",
     ),
     cfg.IntOpt(
@@ -56,8 +56,8 @@ OPTS: list[cfg.Opt] = [
         default=16384,
         min=-1,
         help="Most KiB of server fields, such as user data, that the requests of one project may have in the database "
-        "while they wait; -1 is no limit. At 0, only requests without server fields may wait. The fields of a request "
-        "are removed as soon as its server exists or it leaves the queue.",
+        "while they wait; -1 means no limit. At 0, only requests without server fields may wait. The fields of a "
+        "request are removed as soon as its server exists or it leaves the queue.",
     ),
     cfg.FloatOpt(
         "client_timeout",

@@ -25,29 +25,29 @@ OPTS: list[cfg.Opt] = [
         "cgpus",
         default=16,
         min=-1,
-        help="Most cGPUs of a project, over all its leases. -1 is no limit: one project may then have every GPU; at 0, "
-        "no launch is granted. The default of gsaas-standalone is -1.",
+        help="Most cGPUs of a project, over all its leases. -1 means no limit: one project may then have every GPU; "
+        "at 0, no launch is granted. The default of gsaas-standalone is -1.",
     ),
     cfg.IntOpt(
         "gpu_memory_mb",
         default=-1,
         min=-1,
         help="Most MiB of GPU memory of a project. An exclusive cGPU counts with all the memory of "
-        "its GPU. -1 is no limit. It is the fairest of the three limits if the sizes of shares differ much.",
+        "its GPU. -1 means no limit. It is the fairest of the three limits if the sizes of shares differ much.",
     ),
     cfg.IntOpt(
         "leases",
         default=-1,
         min=-1,
-        help="Most leases of a project that have cGPUs. -1 is no limit; a low number prevents a project "
+        help="Most leases of a project that have cGPUs. -1 means no limit; a low number prevents a project "
         "from launching many small VMs.",
     ),
     cfg.IntOpt(
         "reservations",
         default=5,
         min=-1,
-        help="Most reservations of a project that have not ended, whatever the driver. -1 is no limit: one project may "
-        "then reserve every GPU for years; at 0, no project can reserve anything.",
+        help="Most reservations of a project that have not ended, whatever the driver. -1 means no limit: one project "
+        "may then reserve every GPU for years; at 0, no project can reserve anything.",
     ),
 ]
 

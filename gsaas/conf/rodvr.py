@@ -30,7 +30,7 @@ OPTS = [
         default=256,
         min=-1,
         help="Most addresses of local_prefix that the leases of one project may have on one host, one for each cGPU; "
-        "-1 is no limit. Controllers read it. With a large value, one project can leave none to others; a "
+        "-1 means no limit. Controllers read it. With a large value, one project can take all of them; a "
         "small one limits the cGPUs of a program on a compute host.",
     ),
     cfg.StrOpt(
@@ -55,7 +55,7 @@ OPTS = [
         max=65535,
         help="Most connections that one VM may have to daemons at a time; more are refused. They fill the table of "
         "connections that all VMs of the host share (net.netfilter.nf_conntrack_max, often 262,144). With a "
-        "small value, VMs with many cGPUs fail; 0 is no limit, and one VM can then end the connections of all. "
+        "small value, VMs with many cGPUs fail; 0 means no limit, and one VM can then end the connections of all. "
         "Changing it rebuilds the datapath; connections go on, and those that exist are not counted.",
     ),
     cfg.IntOpt(
@@ -66,7 +66,7 @@ OPTS = [
         help="Most connections that one VM may have to one daemon at a time; more are refused. Every process of the VM "
         "that uses the GPU has one or more. Keep it below [daemons]connections_per_source of GPU hosts divided by "
         "the VMs of one compute host that may share a GPU: that limit counts the compute host as a whole, and a VM "
-        "that may reach it alone locks the others out. 0 is no limit.",
+        "that may reach it alone locks the others out. 0 means no limit.",
     ),
     cfg.IntOpt(
         "new_connections_per_second",
@@ -76,7 +76,7 @@ OPTS = [
         help="New connections that one VM may open per second on average; it may open those of ten seconds at once. "
         "What is beyond is dropped, and TCP tries again after a second. A closed connection takes an entry in the "
         "table of connections and a port of the host for two minutes more. With a small value, programs that "
-        "start many processes start slowly; 0 is no limit.",
+        "start many processes start slowly; 0 means no limit.",
     ),
     cfg.FloatOpt(
         "conntrack_threshold",

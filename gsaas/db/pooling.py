@@ -48,7 +48,7 @@ class Turns:
     """
 
     def __init__(self, engine: sqlalchemy.Engine) -> None:
-        # A pool that is not one of a number of connections has no size, and 0 is no limit.
+        # A pool that is not one of a number of connections has no size, and 0 means no limit.
         kept = engine.pool.size() if isinstance(engine.pool, sqlalchemy.QueuePool) else 0
         self._free = threading.Semaphore(kept) if kept > 0 else None
 

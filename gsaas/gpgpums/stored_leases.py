@@ -16,7 +16,7 @@ MAX_AGE = 60.0
 
 
 class StoredLeases:
-    """Refuses launches of projects with more leases than *most*; -1 is no limit. Safe to share between threads.
+    """Refuses launches of projects with more leases than *most*; -1 means no limit. Safe to share between threads.
 
     Between two counts it adds the launches of this process, and knows nothing of those of other processes.
     """

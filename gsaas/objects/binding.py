@@ -116,7 +116,7 @@ def binding_of(lease: Lease) -> Binding | LocalBinding:
 
 
 def binding_from_dict(data: MappingABC[str, Any]) -> Binding | LocalBinding:
-    """Undo `to_dict` of either class; `ValueError` or `KeyError` if *data* is no such dictionary."""
+    """Undo `to_dict` of either class; `ValueError` or `KeyError` if *data* is not such a dictionary."""
     return LocalBinding.from_dict(data) if data.get("kind") == LOCAL else Binding.from_dict(data)
 
 

@@ -180,7 +180,7 @@ def whole_number(text: str | int | None, where: str) -> int:
 
 
 def check(demand: Demand, where: str) -> None:
-    """Raise `HistoryError`, which begins with *where*, if *demand* is no valid request."""
+    """Raise `HistoryError`, which begins with *where*, if *demand* is not a valid request."""
     if problem := _find_problem(demand):
         raise HistoryError(f"{where}{problem}")
 

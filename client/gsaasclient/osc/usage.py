@@ -62,7 +62,7 @@ class ShowUsage(ShowOne):
 
 
 class ShowLimits(ShowOne):
-    """Show the limits of your project, and how much of each is used; -1 is no limit"""
+    """Show the limits of your project, and how much of each is used; -1 means no limit"""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         return shown(LIMITS, self.gpus.get_limits())

@@ -83,7 +83,7 @@ def _check_quota(usage: Mapping[str, int], flavor: Any) -> None:
         ("virtual processors", "totalCoresUsed", "maxTotalCores", flavor.vcpus),
         ("MiB of memory", "totalRAMUsed", "maxTotalRAMSize", flavor.ram),
     ):
-        if usage[limit] >= 0 and usage[used] + asked > usage[limit]:  # -1 is no limit
+        if usage[limit] >= 0 and usage[used] + asked > usage[limit]:  # -1 means no limit
             _refuse(
                 f"your project's quota for {what} does not allow it: "
                 f"{usage[used]} used, {asked} asked, {usage[limit]} allowed"

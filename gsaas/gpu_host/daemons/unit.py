@@ -76,7 +76,7 @@ class Confinement:
     hidden: tuple[str, ...]
     """Absolute paths that no daemon may reach; one that does not exist is no error."""
     host_memory_mb: int
-    """MiB of the host's memory for each daemon; 0: no limit."""
+    """MiB of the host's memory for each daemon; 0 means no limit."""
     tasks: int
     """Processes and threads of each daemon."""
     stop_timeout: float
