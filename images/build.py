@@ -19,7 +19,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROLES = ("api", "engine", "rodvr", "monitor", "client")
 CA_IN_BUILD = "/run/pip-ca.crt"
-"""Where Containerfiles mount the certificates of pip."""
+"""Where the Containerfile mounts the certificates of pip."""
 LOCATIONS = ("find-links", "index-url", "extra-index-url")
 """Settings of pip that name places, of which folders of this machine do not exist within a build."""
 KEPT = (
@@ -64,9 +64,10 @@ def pip_conf(settings: Mapping[str, str]) -> str:
 def build_command(
     role: str, base: str | None, secrets: Mapping[str, Path], arguments: Sequence[str] = ()
 ) -> list[str]:
-    """Return the command that builds the image of *role*; without *base*, on the one that its Containerfile names."""
+    """Return the command that builds the image of *role*; without *base*, on the one that the Containerfile names."""
     return [
-        *("podman", "build", f"--file=images/{role}/Containerfile", f"--tag=gsaas-{role}"),
+        *("podman", "build", "--file=images/Containerfile", f"--tag=gsaas-{role}"),
+        f"--build-arg=ROLE={role}",
         *("--layers", "--format=docker", "--network=host"),
         *([f"--build-arg=BASE={base}"] if base else []),
         *(f"--secret=id={name},src={path}" for name, path in secrets.items()),

@@ -19,7 +19,7 @@ from images.build import ROLES, build
 
 STORAGE = Path("/var/tmp/gsaas-images")  # noqa: S108 (root's own, and kept between runs)
 BUILT = ROLES if os.environ.get("GSAAS_TEST_IMAGES") == "all" else ("api", "client")
-"""The others share their Containerfiles but for a few lines, and `./dev test images` builds them, too."""
+"""The others differ from these in a few lines of the Containerfile, and `./dev test images` builds them, too."""
 APT_SOURCES = [
     Path("/etc/apt/sources.list"),
     *sorted(Path("/etc/apt/sources.list.d").glob("*.sources")),

@@ -160,6 +160,7 @@ def test_the_config_json_of_every_role_can_be_planned(role):
     config = json.loads((REPOSITORY / "images" / role / "config.json").read_text())
     planned = plan(config, [], IMAGE, exists)
     assert all(place.mode == 0o600 for place in planned.placements)
-    containerfile = (REPOSITORY / "images" / role / "Containerfile").read_text()
-    own = next(line for line in containerfile.splitlines() if "GSAAS_COMMAND=" in line)
+    containerfile = (REPOSITORY / "images/Containerfile").read_text()
+    stage = containerfile.partition(f"\nFROM base AS {role}\n")[2].partition("\nFROM ")[0]
+    own = next(line for line in stage.splitlines() if "GSAAS_COMMAND=" in line)
     assert " ".join(planned.command) in own
