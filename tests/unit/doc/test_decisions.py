@@ -44,6 +44,12 @@ def test_a_record_has_a_date_a_status_and_reasons_and_is_in_the_list_of_its_part
         assert (path.parent / record["by"]).exists()
 
 
+def test_a_decision_is_written_into_a_record_and_not_into_the_index():
+    _, *lists = INDEX.rpartition("```{toctree}")[0].split("\n## ")
+    lines = [line for part in lists for line in part.splitlines()[1:] if line]
+    assert [line for line in lines if not LISTED.fullmatch(line)] == []
+
+
 def test_the_lists_name_every_record_once():
     assert sorted(file for listed in parts().values() for _, _, file, _ in listed) == [
         path.name for path in RECORDS
