@@ -67,7 +67,7 @@ def prepare() -> None:
             "fernet_receipts": {"key_repository": fernet},
             "credential": {"key_repository": credential},
             # Without it, Keystone takes almost half of the processor time of the whole cloud. Its processes share
-            # what they keep, so what is revoked is so at once; other services, which could not know, keep no tokens.
+            # what they keep, so what is revoked is so at once for all of them.
             "cache": {
                 "enabled": True,
                 "backend": "dogpile.cache.pymemcache",
