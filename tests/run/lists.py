@@ -18,6 +18,8 @@ CACHES = Path(".pytest_cache")
 CONSTRAINTS = "upper-constraints-"
 MOST = 3
 """Lists at work at once, beside those on OpenStack: each mostly waits, and two cores are busy with these."""
+NICE = ("nice", "--adjustment=5")
+"""A third of the share of the tests on OpenStack: with less, they would wait too long while guests boot."""
 TOGETHER = "not alone and not thorough and not users"
 """Tests on OpenStack that others do not disturb."""
 
@@ -35,17 +37,17 @@ def in_the_cloud(name: str, *arguments: str, after: tuple[str, ...] = ("cloud",)
 
 def tests(name: str, *arguments: str, after: tuple[str, ...] = ()) -> Job:
     """Any other list of tests."""
-    return Job(name, ("nice", PYTEST, *_cache(name), *arguments), after)
+    return Job(name, (*NICE, PYTEST, *_cache(name), *arguments), after)
 
 
 def dev_test(name: str, *arguments: str, after: tuple[str, ...] = ()) -> Job:
     """Tests for which `./dev` makes or installs something first."""
-    return Job(name, ("nice", "./dev", "test", *arguments, *_cache(name)), after)
+    return Job(name, (*NICE, "./dev", "test", *arguments, *_cache(name)), after)
 
 
 def constrained(release: str, *arguments: str) -> Job:
     """Tests under the constraints of a release of OpenStack."""
-    command = ("nice", "./dev", "test", "constrained", release, *arguments)
+    command = (*NICE, "./dev", "test", "constrained", release, *arguments)
     return Job(f"constrained-{release}", command)
 
 
@@ -58,8 +60,8 @@ def most_tests(pid: int) -> list[Job]:
         in_the_cloud("engine", engine, "-m", TOGETHER),
         in_the_cloud("alone", folder, "-m", "alone", after=("openstack", "engine")),
         tests("unit", "--numprocesses=2", "--dist=worksteal", "tests/unit", "tests/api"),
-        Job("package", ("nice", "./dev", "package")),
-        Job("lint", ("nice", "./dev", "lint")),
+        Job("package", (*NICE, "./dev", "package")),
+        Job("lint", (*NICE, "./dev", "lint")),
         tests("kernel", "tests/kernel"),
         tests("images", "tests/images", after=("package",)),
         tests("services", "tests/services"),
