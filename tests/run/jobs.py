@@ -117,7 +117,7 @@ class Jobs:
 
     def _interrupt(self, *_: object) -> None:
         self._interrupted = True
-        for _, process, _ in list(self._running.values()):
+        for _job, process, _began in list(self._running.values()):
             os.killpg(process.pid, signal.SIGINT)
 
 
