@@ -10,10 +10,20 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Trust the certificates in the file *bundle*, or those that OpenSSL trusts by default; return whether they were found. */
-static bool trust(SSL_CTX *context, const char *bundle)
+/* Return what trusts the certificates in the file *bundle*, or those that OpenSSL trusts by default; NULL if they cannot be
+ * read. They are read once: all connections of this program have the same, and a bundle takes long. */
+static SSL_CTX *trusting(const char *bundle)
 {
-    return (bundle ? SSL_CTX_load_verify_locations(context, bundle, NULL) : SSL_CTX_set_default_verify_paths(context)) == 1;
+    static SSL_CTX *context;
+    if (context || !(context = SSL_CTX_new(TLS_client_method())))
+        return context;
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1
+        || (bundle ? SSL_CTX_load_verify_locations(context, bundle, NULL) : SSL_CTX_set_default_verify_paths(context)) != 1) {
+        SSL_CTX_free(context);
+        context = NULL;
+    }
+    return context;
 }
 
 /* Accept a certificate for this host alone. */
@@ -29,19 +39,14 @@ static bool expect(SSL *session, const char *host)
 
 struct bufferevent *gsaas_tls_new(struct event_base *base, const char *host, const char *bundle)
 {
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    SSL *session = NULL;
+    SSL_CTX *context = trusting(bundle);
+    SSL *session = context ? SSL_new(context) : NULL;
     struct bufferevent *made = NULL;
-    if (context && SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 && trust(context, bundle)) {
-        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-        session = SSL_new(context);
-    }
     if (session && expect(session, host))
         made = bufferevent_openssl_socket_new(base, -1, session, BUFFEREVENT_SSL_CONNECTING, BEV_OPT_CLOSE_ON_FREE);
     if (made)
         bufferevent_openssl_set_allow_dirty_shutdown(made, 0); /* an answer that was cut off is none */
     else
         SSL_free(session);
-    SSL_CTX_free(context); /* the session keeps it */
     return made;
 }
