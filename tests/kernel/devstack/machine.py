@@ -41,9 +41,20 @@ class Machine:
         if not self._our_network:
             options.append("--private-network")
         options += [f"--bind={self._shared}", f"--bind-ro={REPOSITORY}"]
+        alone = ("setpriv", "--pdeathsig=KILL")  # it ends with the tests, however these end
         with (self._folder / "console").open("w") as console:
             self._process = subprocess.Popen(
-                ["unshare", "--mount", "sh", "-euc", booted.BOOT, "boot", self._folder, *options],
+                [
+                    *alone,
+                    "unshare",
+                    "--mount",
+                    "sh",
+                    "-euc",
+                    booted.BOOT,
+                    "boot",
+                    self._folder,
+                    *options,
+                ],
                 env={**os.environ, **writable},
                 stdin=subprocess.DEVNULL,
                 stdout=console,
