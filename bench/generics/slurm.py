@@ -35,8 +35,7 @@ LOST_JOB_TIMEOUT = 20.0
 def missing() -> str | None:
     """Return why Slurm cannot be measured on this machine; None if it can."""
     programs = ("slurmctld", "slurmd", "srun", "salloc", "sinfo", "munged")
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
-    absent = [program for program in programs if shutil.which(program, path=path) is None]
+    absent = [program for program in programs if shutil.which(program) is None]
     if absent:
         return f"there is no {', '.join(absent)}"
     return None if os.geteuid() == 0 else "its nodes need root"
@@ -62,7 +61,6 @@ def running(gpus: int) -> Iterator[dict[str, str]]:
         environment = {
             **os.environ,
             "SLURM_CONF": str(folder / "slurm.conf"),
-            "PATH": f"{os.environ['PATH']}:/usr/sbin",
         }
         _start_munge(stack, folder, environment)
         _start(stack, folder, environment, "slurmctld", "-D", "-c")

@@ -30,7 +30,7 @@ defaults
 
 def program() -> str | None:
     """Return the path of HAProxy, or None if it is not installed."""
-    return shutil.which(PACKAGE, path="/usr/local/sbin:/usr/sbin:/usr/bin")
+    return shutil.which(PACKAGE)
 
 
 @contextmanager

@@ -26,8 +26,6 @@ PYTHON = "#!/bin/sh\nexit 42\n"
 @pytest.fixture
 def launcher(programs: Path, tmp_path: Path) -> Launcher:
     """The program in C, beside a gsaas-cli whose exit status is 42."""
-    if not (programs / "gsaas").exists():
-        pytest.skip("there is no C compiler here")
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("gsaas", *OBJECTS):

@@ -19,19 +19,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
-from tests.openstack.bed import packages
-
-PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 PATIENCE = 180
 """Seconds; a busy machine emulates slowly."""
 SIZE = (1280, 1000)
 OPERABLE = {"button", "link", "textbox", "combobox", "spinbutton", "checkbox", "searchbox", "Date"}
 """Roles of what a person operates, as Chromium's accessibility tree calls them."""
-
-
-def install() -> None:
-    """Install Chromium and its driver."""
-    packages.add(PACKAGES)
 
 
 class Browser:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.openstack import browser as browsers
 from tests.openstack import horizon as horizons
 from tests.openstack.bed import settings
 from tests.openstack.browser import Browser
@@ -32,7 +31,6 @@ def horizon(cloud: None) -> Iterator[Horizon]:
 
 @pytest.fixture(scope="module")
 def window(horizon: Horizon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browsers.install()
     window = Browser(horizon.url, tmp_path_factory.mktemp("chromium"))
     yield window
     window.close()

@@ -163,7 +163,7 @@ class Horizon:
 
     def _environment(self) -> dict[str, str]:
         return {
-            "PATH": f"{VENV / 'bin'}:/usr/bin:/bin",
+            "PATH": f"{VENV / 'bin'}:{os.environ['PATH']}",
             "LANG": "C.UTF-8",
             "DJANGO_SETTINGS_MODULE": "openstack_dashboard.settings",
         }

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from tests.openstack import browser, heat, horizon, tempest
+from tests.openstack import heat, horizon, tempest
 
 
 def main() -> None:
     """Install all of it; nothing is done twice."""
-    for tool in (browser, tempest, heat, horizon):
+    for tool in (tempest, heat, horizon):
         tool.install()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests run side by side: each list is one process of pytest, or a command of `./dev`.
+"""Which tests run side by side: each list is a command of `./dev`, which gives it the programs that its tests declare.
 
 The tests on OpenStack take longest, one after the other. So the cloud comes up first, and they run beside all others,
 which give way to them.
@@ -13,7 +13,7 @@ from tests.run.jobs import Job
 from tests.support.constraints import UPPER_CONSTRAINTS
 
 PYTHON = ".venv/bin/python"
-PYTEST = ".venv/bin/pytest"
+TEST = ("./dev", "test")
 CACHES = Path(".pytest_cache")
 CONSTRAINTS = "upper-constraints-"
 MOST = 3
@@ -26,23 +26,17 @@ TOGETHER = "not alone and not thorough and not users"
 
 def cloud(pid: int) -> Job:
     """Bring the cloud up, for the process *pid*."""
-    command = (PYTHON, "-m", "tests.openstack.bed", "up", f"--for={pid}")
-    return Job("cloud", command, beside=True)
+    return Job("cloud", ("./dev", "cloud", "up", f"--for={pid}"), beside=True)
 
 
 def in_the_cloud(name: str, *arguments: str, after: tuple[str, ...] = ("cloud",)) -> Job:
     """A list of tests on OpenStack."""
-    return Job(name, (PYTEST, *_cache(name), *arguments), after, beside=True)
+    return Job(name, (*TEST, *_cache(name), *arguments), after, beside=True)
 
 
 def tests(name: str, *arguments: str, after: tuple[str, ...] = ()) -> Job:
     """Any other list of tests."""
-    return Job(name, (*NICE, PYTEST, *_cache(name), *arguments), after)
-
-
-def dev_test(name: str, *arguments: str, after: tuple[str, ...] = ()) -> Job:
-    """Tests for which `./dev` makes or installs something first."""
-    return Job(name, (*NICE, "./dev", "test", *arguments, *_cache(name)), after)
+    return Job(name, (*NICE, *TEST, *arguments, *_cache(name)), after)
 
 
 def constrained(release: str, *arguments: str) -> Job:
@@ -60,10 +54,9 @@ def most_tests(pid: int) -> list[Job]:
         in_the_cloud("engine", engine, "-m", TOGETHER),
         in_the_cloud("alone", folder, "-m", "alone", after=("openstack", "engine")),
         tests("unit", "--numprocesses=2", "--dist=worksteal", "tests/unit", "tests/api"),
-        Job("package", (*NICE, "./dev", "package")),
         Job("lint", (*NICE, "./dev", "lint")),
         tests("kernel", "tests/kernel"),
-        tests("images", "tests/images", after=("package",)),
+        tests("images", "tests/images"),
         tests("services", "tests/services"),
         tests("hostile", "tests/hostile", "tests/install"),
         constrained("2026.1"),
@@ -76,7 +69,7 @@ def integration(pid: int) -> list[Job]:
         *most_tests(pid),
         Job("tools", (PYTHON, "-m", "tests.openstack.tools"), after=("cloud",), beside=True),
         # Of what installs packages of Debian or removes them, one after the other.
-        dev_test("slurm", "slurm", after=("tools",)),
+        tests("slurm", "slurm", after=("tools",)),
         in_the_cloud("users", "tests/openstack", "-m", "users", after=("alone", "slurm")),
     ]
 
@@ -87,8 +80,8 @@ def thorough(pid: int) -> list[Job]:
     profile = ("--hypothesis-profile=thorough", "-m", "hypothesis")
     return [
         tests("hypothesis", *profile, "tests/unit", "tests/api", "tests/hostile"),
-        dev_test("thorough", "-m", "thorough", "tests"),
-        dev_test("images", "images"),
+        tests("thorough", "-m", "thorough", "tests"),
+        tests("images", "images"),
         *(constrained(release, "all") for release in releases),
     ]
 

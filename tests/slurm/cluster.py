@@ -76,7 +76,6 @@ class Cluster:
                 if not key.startswith(("SLURM_", "OS_"))
             },
             "SLURM_CONF": str(self.folder / "slurm.conf"),
-            "PATH": f"{os.environ['PATH']}:/usr/sbin",
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -338,9 +337,8 @@ class Cluster:
 
 def missing() -> str | None:
     """Return why Slurm cannot run on this machine; None if it can."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
     programs = ("slurmctld", "slurmd", "sbatch", "munged", "gcc")
-    absent = [program for program in programs if shutil.which(program, path=path) is None]
+    absent = [program for program in programs if shutil.which(program) is None]
     if absent:
         return f"there is no {', '.join(absent)}; ./dev test slurm installs it"
     return None if os.geteuid() == 0 else "its nodes need root"

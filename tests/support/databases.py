@@ -146,7 +146,7 @@ class Daemon(Server):
 
     def find(self, program: str) -> str:
         """Return the path of one of the server's programs."""
-        path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        path = shutil.which(program)
         if path is None:
             raise MissingServerError(
                 f"{program} is not installed, and these tests ask a real server; "

@@ -24,7 +24,6 @@ COMMIT = "7fbd3647524855fedbaf46bc5d4e198276f9b1c8"
 """Of 21 August 2026; doc/gpu-hosts.md describes this one."""
 PUBLIC = "https://github.com/lupinemachines/lupine"
 TOOLKIT = Path("/usr/local/cuda")
-TOOLS = ("git", "cmake", "ninja", "c++", "cc")
 
 
 class NotBuildable(Exception):
@@ -82,16 +81,13 @@ def built() -> Lupine:
     there = Lupine(folder / "build/lupine_driver_server", folder / "build", folder / "driver")
     if (folder / "built").exists():
         return there
-    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
-        raise NotBuildable(f"LUPINE is not built: {', '.join(missing)} not installed")
     if not (TOOLKIT / "include/cuda.h").exists():
         raise NotBuildable(f"LUPINE is not built: there is no CUDA toolkit in {TOOLKIT}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _fetch(folder / "source")
-    headers = _http2_headers(folder / "http2")
     driver.build(there.driver, TOOLKIT / "include")
-    _build(folder, headers, there.driver / driver.NAME)
+    _build(folder, there.driver / driver.NAME)
     (folder / "built").touch()
     return there
 
@@ -107,32 +103,13 @@ def _fetch(source: Path) -> None:
         ) from None
 
 
-def _http2_headers(folder: Path) -> Path:
-    """Return the folder with nghttp2's headers, from Debian's package unless they are installed."""
-    if Path("/usr/include/nghttp2/nghttp2.h").exists():
-        return Path("/usr/include")
-    folder.mkdir()
-    try:
-        _run("apt-get", "download", "-qq", "libnghttp2-dev", cwd=folder, timeout=120)
-        (package,) = folder.glob("*.deb")
-        _run("dpkg", "-x", package, folder)
-    except (subprocess.SubprocessError, OSError, ValueError) as error:
-        raise NotBuildable(f"LUPINE needs libnghttp2-dev, which cannot be had: {error}") from None
-    return folder / "usr/include"
-
-
-def _build(folder: Path, headers: Path, library: Path) -> None:
-    http2 = next(Path("/usr/lib").glob("*/libnghttp2.so.14"), None)
-    if http2 is None:
-        raise NotBuildable("LUPINE is not built: libnghttp2-14 is not installed")
+def _build(folder: Path, library: Path) -> None:
     options = {
-        "CMAKE_CXX_FLAGS": f"-O1 -I{headers}",
+        "CMAKE_CXX_FLAGS": "-O1",
         "BUILD_TESTING": "OFF",
         "LUPINE_BUILD_NVML": "OFF",
         "CUDAToolkit_ROOT": TOOLKIT,
         "CUDA_cuda_driver_LIBRARY": library,
-        "NGHTTP2_INCLUDE_DIR": headers,
-        "NGHTTP2_LIBRARY": http2,
     }
     wanted = [f"-D{name}={value}" for name, value in options.items()]
     try:

@@ -8,6 +8,7 @@ however that ends.
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -117,7 +118,7 @@ class RabbitMQ:
     def _environment(self) -> dict[str, str]:
         directory = self._directory
         return {
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": os.environ["PATH"],
             "HOME": str(directory),
             "LANG": "C.UTF-8",
             "RABBITMQ_NODENAME": f"gsaas-test-{self.port}@localhost",

@@ -27,11 +27,17 @@ INPUTS = (
     "launcher/api.h",
     "tests/constraints/upper-constraints-2025.2.txt",
     "tests/constraints/upper-constraints-2026.1.txt",
+    "tests/packages.txt",
+    *(
+        str(list_.relative_to(REPOSITORY))
+        for list_ in sorted(REPOSITORY.glob("tests/*/packages.txt"))
+    ),
 )
 
 PYTHON = """\
 #!/bin/bash
 echo "python $*" >>"$JOURNAL"
+[[ "$*" != *support.programs* ]] || echo "$PATH"
 [ "$1 $2" = "-m venv" ] || exit 0
 mkdir -p "$3/bin"
 for program in python pip pytest ruff lint-imports mypy reno sphinx-build oslo-config-generator \
@@ -109,6 +115,12 @@ class Workshop:
         """Whether the last command called *program*."""
         lines = self._journal.read_text().splitlines()
         return any(line.partition(" ")[0] == program for line in lines)
+
+    def declared(self) -> set[str]:
+        """The packages whose programs the last tests had."""
+        lines = self._journal.read_text().splitlines()
+        called = [line for line in lines if line.startswith("python -m tests.support.programs ")]
+        return set(called[-1].split()[3:])
 
     def ran(self, module: str) -> bool:
         """Whether the last command ran a Python module of this source tree."""
@@ -200,6 +212,26 @@ def test_an_installation_that_failed_is_tried_again(workshop: Workshop, command:
     assert workshop.installed()
 
 
+def test_an_installation_that_failed_is_not_continued(workshop: Workshop) -> None:
+    workshop.dev("lint", fail="-e launcher")
+    (workshop.root / ".venv/half-installed").touch()
+    workshop.dev("lint")
+    assert not (workshop.root / ".venv/half-installed").exists()
+
+
+def test_what_is_no_longer_constrained_does_not_stay(workshop: Workshop) -> None:
+    workshop.dev("lint")
+    (workshop.root / ".venv/formerly-needed").touch()
+    with (workshop.root / "pyproject.toml").open("a") as file:
+        file.write("\n# changed\n")
+    workshop.dev("lint")
+    assert (workshop.root / ".venv/formerly-needed").exists()
+    with (workshop.root / "constraints.txt").open("a") as file:
+        file.write("\n# changed\n")
+    workshop.dev("lint")
+    assert not (workshop.root / ".venv/formerly-needed").exists()
+
+
 @pytest.mark.parametrize("tool", ["check .", "format --check", "--no-cache", "lint ."])
 def test_lint_fails_with_any_of_its_tools(workshop: Workshop, tool: str) -> None:
     assert workshop.dev("lint") == 0
@@ -267,6 +299,28 @@ def test_quick_tests_are_those_of_the_folders_that_are_named_or_the_fast_ones(
     (fast,) = workshop.tested()
     assert " tests/unit tests/api --ignore=" in fast
     assert fast.endswith(" -k queue")
+
+
+def test_tests_have_the_programs_of_the_packages_that_their_folder_declares(
+    workshop: Workshop,
+) -> None:
+    workshop.dev("test", "tests/images/test_guest.py", "-x")
+    assert {"gcc", "debootstrap"} <= workshop.declared()
+    assert "conntrack" not in workshop.declared()
+    workshop.dev("test", "tests/kernel/rodvr", "tests/services")
+    assert {"gcc", "conntrack", "galera-4"} <= workshop.declared()
+    assert "debootstrap" not in workshop.declared()
+    workshop.dev("test", "quick")
+    assert "gcc" in workshop.declared()
+    assert not {"conntrack", "fish"} & workshop.declared()
+
+
+def test_tests_that_name_no_folder_have_the_programs_of_all_but_slurm(workshop: Workshop) -> None:
+    workshop.dev("test", "-k", "queue")
+    assert {"debootstrap", "conntrack", "qemu-utils"} <= workshop.declared()
+    assert "slurmd" not in workshop.declared()
+    workshop.dev("test", "slurm")
+    assert "slurmd" in workshop.declared()
 
 
 def test_tests_are_repeated_by_a_program_of_their_own(workshop: Workshop) -> None:

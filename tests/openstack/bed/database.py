@@ -42,7 +42,7 @@ CLIENT = ("mariadb", "--no-defaults", "--user=root", f"--socket={SOCKET}", "--ba
 
 
 def units() -> list[Unit]:
-    return [Unit("database", needs=("packages",), prepare=initialise, daemons=(DAEMON,))]
+    return [Unit("database", prepare=initialise, daemons=(DAEMON,))]
 
 
 def initialise() -> None:

@@ -66,7 +66,7 @@ ROOT = WORK / "root"
 
 
 def units() -> list[Unit]:
-    return [Unit("guest image", needs=("packages",), prepare=build)]
+    return [Unit("guest image", prepare=build)]
 
 
 def build() -> None:

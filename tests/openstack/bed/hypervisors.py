@@ -10,6 +10,8 @@ Which kind a server lands on is its flavor's choice, by a trait that each host r
 
 from __future__ import annotations
 
+import grp
+import pwd
 import shlex
 import uuid
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.openstack.bed.processes import Daemon
 from tests.openstack.bed.settings import ETC, FAKE_HOSTS, LOG, REAL_HOST, RUN, STATE, VERSION_LOCK
 from tests.openstack.bed.work import Unit
 
+LIBVIRT_USER = "libvirt-qemu"
 HOSTS = (REAL_HOST, *FAKE_HOSTS)
 REAL_TRAIT = "CUSTOM_RUNS_GUESTS"
 FAKE_TRAIT = "CUSTOM_PRETENDS"
@@ -59,6 +62,24 @@ def _directory(host: str) -> Path:
     return STATE / f"nova-{host}"
 
 
+def _add_libvirt_user() -> None:
+    """Have the system user that libvirt looks up when it starts.
+
+    Debian makes it in a package that brings systemd along, which a container has no use for.
+    """
+    try:
+        grp.getgrnam(LIBVIRT_USER)
+    except KeyError:
+        commands.run("groupadd", "--system", LIBVIRT_USER)
+    try:
+        pwd.getpwnam(LIBVIRT_USER)
+    except KeyError:
+        commands.run(
+            *("useradd", "--system", "--gid", LIBVIRT_USER, "--home-dir", "/var/lib/libvirt"),
+            *("--no-create-home", "--shell", "/usr/sbin/nologin", LIBVIRT_USER),
+        )
+
+
 def _configuration(host: str) -> Path:
     return ETC / f"nova-{host}" / "nova.conf"
 
@@ -83,7 +104,7 @@ COMPUTES = tuple(_compute(host) for host in HOSTS)
 
 def units() -> list[Unit]:
     return [
-        Unit("libvirt", needs=("packages",), prepare=prepare_libvirt, daemons=(LIBVIRTD,)),
+        Unit("libvirt", prepare=prepare_libvirt, daemons=(LIBVIRTD,)),
         Unit(
             "hypervisors",
             # A nova-compute that starts before the conductor answers sleeps for ten seconds.
@@ -96,6 +117,7 @@ def units() -> list[Unit]:
 
 
 def prepare_libvirt() -> None:
+    _add_libvirt_user()
     for ours, theirs in BINDS.items():
         ours.mkdir(parents=True, exist_ok=True)
         Path(theirs).mkdir(parents=True, exist_ok=True)  # something to mount on

@@ -32,7 +32,7 @@ NUMBERS = {REAL_HOST: 1} | {
 
 
 def units() -> list[Unit]:
-    return [Unit("machines", needs=("packages",), prepare=add)]
+    return [Unit("machines", prepare=add)]
 
 
 def namespace(machine: str) -> str | None:

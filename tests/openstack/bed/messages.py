@@ -57,7 +57,7 @@ CONTROL = (
 
 
 def units() -> list[Unit]:
-    needs = ("packages", "machines")
+    needs = ("machines",)
     return [Unit("message bus", needs=needs, prepare=configure, daemons=(DAEMON,))]
 
 

@@ -24,7 +24,6 @@ from tests.openstack.bed import (
     messages,
     neutron,
     nova,
-    packages,
     placement,
     switch,
     tenants,
@@ -34,7 +33,6 @@ from tests.openstack.bed.processes import Daemon
 from tests.openstack.bed.work import Unit
 
 PARTS: tuple[ModuleType, ...] = (
-    packages,
     venv,
     credentials,
     guest_image,

@@ -83,9 +83,9 @@ def password(user: str) -> str:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """What the cloud's own programs run with: nothing of the caller's but these."""
+    """What the cloud's own programs run with: nothing of the caller's but these, and its PATH."""
     return {
-        "PATH": f"{BIN}:{VENV / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{BIN}:{VENV / 'bin'}:{os.environ['PATH']}",
         "HOME": str(STATE),
         "LANG": "C.UTF-8",
         "TMPDIR": str(TMP),

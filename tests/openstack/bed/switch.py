@@ -38,7 +38,6 @@ def units() -> list[Unit]:
     return [
         Unit(
             "switch database",
-            needs=("packages",),
             prepare=initialise,
             daemons=(DATABASE,),
             finish=configure,

@@ -29,7 +29,7 @@ done
 
 
 def units() -> list[Unit]:
-    return [Unit("virtual environment", needs=("packages",), prepare=install)]
+    return [Unit("virtual environment", prepare=install)]
 
 
 def install() -> None:

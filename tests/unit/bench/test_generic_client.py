@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
-
-import pytest
 
 from bench.generics import library_flags
 
@@ -15,13 +12,10 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def test_the_client_compiles_with_the_launchers_headers(tmp_path: Path) -> None:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("there is no C compiler")
     source = REPOSITORY / "bench/generics/gsaas_cycle.c"
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Werror", f"-I{REPOSITORY / 'launcher'}"]
     command = [
-        compiler,
+        "cc",
         *flags,
         *library_flags(),
         "-c",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -180,7 +179,6 @@ def test_a_lease_that_is_released_is_left_alone():
     assert stale({}, lease("slurm/c1/17.0/n1", "RELEASING")) == []
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 @pytest.mark.parametrize("script", ["prolog-slurmctld", "prolog", "epilog"])
 def test_the_scripts_have_no_mistake_that_shellcheck_knows(script):
     command = ["shellcheck", "-x", "--shell=sh", SHARE / script]
@@ -270,7 +268,6 @@ def test_the_epilog_of_a_job_without_its_options_goes_by_what_the_prolog_wrote(
     assert (tmp_path / "called").exists() == prepared
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 @pytest.mark.parametrize("unit", ["service", "timer"])
 def test_systemd_accepts_the_units(unit: str, tmp_path: Path):
     (tmp_path / "gsaas").symlink_to(sys.executable)

@@ -6,7 +6,6 @@ tests/slurm has the plug-in in a real Slurm.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,8 +14,6 @@ import pytest
 HERE = Path(__file__).parent / "spank"
 PLUGIN = Path(__file__).parents[3] / "client/slurm/spank_gsaas.c"
 OURS = "/opt/rCUDA/lib"
-
-pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ The process that writes is one of its own, in which SQLite's own syncs are obser
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -18,8 +17,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.disk import Disk
-
-pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
 
 WRITER = """
 import sys, threading

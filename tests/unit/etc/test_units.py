@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import configparser
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +33,6 @@ def test_each_process_of_a_deployment_has_a_unit():
     assert NAMES == ["gsaas-api", "gsaas-engine", "gsaas-monitor", "gsaas-rodvr"]
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 @pytest.mark.parametrize(
     "unit",
     [*UNITS, PURGE, PURGE.with_suffix(".timer")],

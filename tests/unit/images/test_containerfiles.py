@@ -6,7 +6,6 @@ from __future__ import annotations
 import configparser
 import io
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -167,7 +166,6 @@ def test_podman_makes_units_for_systemd_of_the_shipped_ones():
     assert "unsupported" not in done.stderr.lower()
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 def test_the_shell_of_the_containerfile_is_sound():
     for each in read().structure:
         if each["instruction"] != "RUN":

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import signal
 import stat
 import subprocess
@@ -18,8 +17,6 @@ from gsaas.cli import manage
 from gsaas.prove import place, report
 from tests.support.cuda import driver
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 CONFIGURATION = f"""\
 [remoting]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import replace
 
@@ -165,7 +164,6 @@ def test_its_temporary_files_are_in_a_bounded_file_system_that_goes_with_it():
     assert values["CollectMode"] == "inactive-or-failed", "or the port is lost after one failure"
 
 
-@pytest.mark.skipif(not shutil.which("systemd-escape"), reason="systemd is not installed")
 def test_the_unit_of_its_temporary_files_has_the_name_that_systemd_asks_for():
     for netns, folder in ((None, DAEMON.port), ("gsaas-gpu1", f"gsaas-gpu1:{DAEMON.port}")):
         name, _ = unit.temporary_files(DAEMON, replace(CONFINEMENT, netns=netns))
