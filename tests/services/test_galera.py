@@ -16,7 +16,8 @@ from oslo_utils import timeutils
 import gsaas.conf
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, limits, migration, models
-from gsaas.db.database import Database, retried, section
+from gsaas.db.database import Database, retried
+from gsaas.db.engines import section
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.limits.base import UNLIMITED
