@@ -163,7 +163,7 @@ class TestGpus:
         engine.monitor_reports("evil", "192.0.2.66", GPU)
         (problem,) = engine.problems("evil")
         assert problem == (
-            "evil reports GPU-a, which gpu1 has, and is not believed; if the GPU was moved: "
+            "evil reports GPU-a, which belongs to gpu1, so the report is not accepted; if the GPU was moved: "
             "gsaas gpus -adopt=GPU-a -host=evil; if not, look for an intruder on evil"
         )
         with database.read() as session:
