@@ -200,7 +200,7 @@ class TestGpus:
         engine.adopt("GPU-a", "gpu2")
         engine.monitor_reports("gpu1", "192.0.2.11", GPU)
         assert engine.host_of("GPU-a") == "gpu2"
-        assert "which gpu2 has" in engine.problems("gpu1")[0]
+        assert "which belongs to gpu2" in engine.problems("gpu1")[0]
 
     def test_consent_is_for_one_host_and_not_for_another_that_names_the_gpu_too(self, engine):
         engine.monitor_reports("gpu2", "192.0.2.12", GPU)
