@@ -13,6 +13,7 @@ It imports nothing but the standard library: it runs before there is an environm
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -154,7 +155,12 @@ def folder(packages: Iterable[str]) -> Path:
     LINKS.mkdir(mode=0o755, exist_ok=True)
     if LINKS.is_symlink() or LINKS.stat().st_uid != os.getuid():
         raise SystemExit(f"{LINKS} belongs to another user")
-    wanted = sorted(set(packages))
+    with (LINKS / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _up_to_date(sorted(set(packages)))
+
+
+def _up_to_date(wanted: list[str]) -> Path:
     made = LINKS / hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
     stamp = made.with_suffix(".made-from")
     state = " ".join([*wanted, *(str(Path(path).stat().st_mtime_ns) for path in STATE)])
