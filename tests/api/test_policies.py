@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policy_selection import PolicySelection
 from tests.api.world import World, only_error
+from tests.support.scheduling import open_claims
 
 POLICIES = "/v1/policies"
 
@@ -49,7 +49,7 @@ def test_a_policy_that_is_not_there_is_not_found(world):
 
 
 def test_a_new_default_serves_from_the_next_request_on_in_every_worker(world):
-    other = Claims(world.database, attempts=3, heartbeat_timeout=3600, masked=world.claims.masked)
+    other = open_claims(world.database, attempts=3)
     other.check(_one_gpu())
     assert world.launch()["cgpus"]["policy"] == "least-load-fit"
 

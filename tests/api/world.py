@@ -40,6 +40,7 @@ from gsaas.rpc import notifiers
 from tests.api import fields
 from tests.api.doubles import MemoryCloud, MemoryEngine
 from tests.support import sqlite
+from tests.support.scheduling import open_claims
 
 CALLERS = {
     "admin": ("operations", ["admin"]),
@@ -181,7 +182,7 @@ class World:
         def announce(lease_id: str, *_: Any) -> None:
             subscriptions.notify(lease_id)
 
-        claims = Claims(
+        claims = open_claims(
             database,
             attempts=conf.gpgpums.claim_attempts,
             heartbeat_timeout=3600,

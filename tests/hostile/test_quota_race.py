@@ -17,13 +17,12 @@ import pytest
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, limits, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.support import rows
+from tests.support.scheduling import open_claims
 
 pytestmark = pytest.mark.services
 
@@ -106,11 +105,6 @@ def report_cloud(database: Database) -> None:
             ]
             gpus.register(session, f"gpu{host}", "192.0.2.1", infos)
             endpoints.register(session, f"gpu{host}", {})
-
-
-def open_claims(database: Database) -> Claims:
-    masked = MaskedAddresses("169.254.71.0/24", 8308)
-    return Claims(database, attempts=20, heartbeat_timeout=3600, masked=masked)
 
 
 def lease(lease_id: str, request: Request, project: str) -> Lease:

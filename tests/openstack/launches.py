@@ -24,8 +24,6 @@ from gsaas.db.database import Database
 from gsaas.engine import service
 from gsaas.engine.agents import Agents
 from gsaas.engine.driver import LeaseDriver
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.objects.binding import Binding
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.gpu_report import GpuInfo
@@ -35,6 +33,7 @@ from gsaas.objects.request import Request
 from gsaas.remoting.base import load
 from gsaas.rpc.engine import EngineClient
 from tests.openstack.bed import keystone, messages, settings
+from tests.support.scheduling import open_claims
 
 PATIENCE = 600  # seconds
 GPU_HOST = settings.FAKE_HOSTS[0]
@@ -94,12 +93,7 @@ class Launches:
         self.database = Database.open(url)
         self.endpoint = Endpoints(self.database)
         migration.upgrade(self.database)
-        self.claims = Claims(
-            self.database,
-            attempts=5,
-            heartbeat_timeout=86400,
-            masked=MaskedAddresses("169.254.71.0/24", 8308),
-        )
+        self.claims = open_claims(self.database, attempts=5, heartbeat_timeout=86400)
         infos = [GpuInfo(f"GPU-{n}", n, "Quadro M4000", 8192, 8308 + n) for n in range(4)]
         with self.database.write() as session:
             gpus.register(session, GPU_HOST, "192.168.50.11", infos)

@@ -22,11 +22,19 @@ from gsaas.db import models
 from gsaas.db.database import Database
 from gsaas.gpgpums import group_commit
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.group_commit import GroupCommit
 from gsaas.limits import base as limits
 from gsaas.objects.lease import Lease
 from gsaas.objects.request import Request
 from tests.services.test_claims_race import BOOKS, new_lease, open_claims, report_cloud
+from tests.support.scheduling import (
+    Group,
+    claims_in_turn,
+    is_writing,
+    lock_of,
+    number_waiting,
+    pool_of,
+    returns_in_turn,
+)
 
 Done = TypeVar("Done")
 PATIENCE = 30
@@ -52,18 +60,18 @@ def claims(database: Database) -> Claims:
 
 def together(
     claims: Claims,
-    group: GroupCommit[Any, Any],
+    group: Group,
     first: Callable[[], object],
     calls: Sequence[Callable[[], Done]],
 ) -> list[Future[Done]]:
     """Start *first*, and then *calls*, in this order, while the scheduler is stopped; then wait for all of them."""
     with ThreadPoolExecutor(len(calls) + 1) as threads:
-        with claims.scheduler.lock:
+        with lock_of(claims):
             started = [threads.submit(first)]
-            until(lambda: group._leaders and not group._waiting)
+            until(lambda: is_writing(group))
             for number, call in enumerate(calls, start=1):
                 started.append(threads.submit(call))
-                until(lambda number=number: len(group._waiting) == number)
+                until(lambda number=number: number_waiting(group) == number)
         return started[1:]
 
 
@@ -77,7 +85,7 @@ def claim_together(
             claims.claim(new_lease("first", Request(999)), Request(999))
 
     calls = [lambda one=one: claim(claims, *one) for one in wanted]
-    return together(claims, claims._groups._group, first, calls)
+    return together(claims, claims_in_turn(claims), first, calls)
 
 
 def claim(
@@ -133,10 +141,10 @@ def assert_books_are_right(database: Database, claims: Claims, held: int) -> Non
 
 
 def shown(claims: Claims) -> dict[str, tuple[Any, ...]]:
-    with claims.scheduler.lock:
+    with lock_of(claims):
         return {
             gpu.uuid: (gpu.used_mb, gpu.exclusive, gpu.generation, gpu.leases, gpu.given)
-            for gpu in claims.scheduler._cache.pool
+            for gpu in pool_of(claims)
         }
 
 
@@ -153,7 +161,7 @@ def stored(database: Database) -> dict[str, tuple[Any, ...]]:
 def return_together(database: Database, claims: Claims, names: Sequence[str]) -> None:
     """Return the claims of these leases in one group, after that of another one."""
     claim(claims, "last", PART, remoting="lupine", has_server=False)
-    group = claims.returns._group
+    group = returns_in_turn(claims)
     entered, go = threading.Event(), threading.Event()
 
     def decide(_: Lease) -> bool:
@@ -165,7 +173,7 @@ def return_together(database: Database, claims: Claims, names: Sequence[str]) ->
         assert entered.wait(PATIENCE)
         for number, name in enumerate(names, start=1):
             started.append(threads.submit(claims.returns.release, name))
-            until(lambda number=number: len(group._waiting) == number)
+            until(lambda number=number: number_waiting(group) == number)
         go.set()
     for one in started:
         one.result()

@@ -21,8 +21,6 @@ import pytest
 from gsaas.db import endpoints, gpus, hosts, leases, migration, settings
 from gsaas.db.database import Database
 from gsaas.db.models import GpuReadingRow, GpuRow, LeaseRow
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
@@ -30,6 +28,7 @@ from tests.support import rows
 from tests.support.databases import MariaDB
 from tests.support.nvml import driver as fake
 from tests.support.rabbitmq import RabbitMQ
+from tests.support.scheduling import open_claims
 from tests.support.waiting import until
 
 pytestmark = [
@@ -262,13 +261,7 @@ class Deployment:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._claims = Claims(
-            database,
-            attempts=20,
-            heartbeat_timeout=3600,
-            masked=MaskedAddresses("169.254.71.0/24", 8308),
-            daemon_ports={"simulated": PortRange(20000, 29999)},
-        )
+        self._claims = open_claims(database, daemon_ports={"simulated": PortRange(20000, 29999)})
 
     def seen(self) -> tuple[Any, ...] | None:
         """When the monitor and the endpoint reported last; None if they have not yet."""

@@ -19,20 +19,19 @@ from sqlalchemy import Connection, event, func, select, update
 from gsaas import exceptions
 from gsaas.db import endpoints, gpu_writers, gpus, hosts, leases, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.pool_cache import PoolCache
 from gsaas.metrics import counted
 from gsaas.objects.change_numbers import PER_WRITER, writer_of
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
+from tests.support import scheduling
+from tests.support.scheduling import Mirror, open_mirror
 
 pytestmark = pytest.mark.services
 
 GPUS = models.GpuRow.__table__
-MASKED = MaskedAddresses("169.254.71.0/24", 8308)
 PART = Request(1, "shared", 100)
 SERVERS_WHERE_TRANSACTIONS_OVERLAP = pytest.mark.parametrize(
     "server", ["mariadb", "postgresql"], indirect=True
@@ -54,8 +53,8 @@ def report(database: Database, host: str, number: int) -> None:
 
 
 def open_claims(database: Database, subset_size: int = 1, attempts: int = 5) -> Claims:
-    return Claims(
-        database, attempts=attempts, heartbeat_timeout=35, masked=MASKED, subset_size=subset_size
+    return scheduling.open_claims(
+        database, attempts=attempts, heartbeat_timeout=35, subset_size=subset_size
     )
 
 
@@ -69,15 +68,6 @@ def new_lease(lease_id: str, request: Request = PART) -> Lease:
         remoting="rcuda",
         **request.to_dict(),
     )
-
-
-def opened(database: Database) -> PoolCache:
-    """Return a cache that has read everything."""
-    cache = PoolCache(35)
-    with database.reading() as connection:
-        cache.begin_reading()
-        cache.take_over(cache.read(connection))
-    return cache
 
 
 def use(connection: Connection, uuid: str, used_mb: int) -> None:
@@ -130,7 +120,7 @@ def new_writers_get(database: Database, offset: int) -> Iterator[None]:
 @pytest.mark.parametrize("offsets", [(1, 2), (2, 1)])
 def test_a_change_that_is_committed_late_is_found_whatever_its_number_is(cloud, offsets):
     """A reader that remembers the largest number loses one of the two, here or with the other offsets."""
-    cache, naive = opened(cloud), NaiveReader(cloud)
+    cache, naive = open_mirror(cloud), NaiveReader(cloud)
     numbers = {}
     with new_writers_get(cloud, offsets[0]), cloud.writing() as early:
         use(early, "a0", 100)  # begins first, is committed last
@@ -169,7 +159,7 @@ def test_a_reader_that_remembers_one_number_loses_changes(cloud):
 @SERVERS_WHERE_TRANSACTIONS_OVERLAP
 def test_statements_of_one_transaction_see_different_moments_and_nothing_is_lost(cloud):
     """Claims read under READ COMMITTED."""
-    cache = opened(cloud)
+    cache = open_mirror(cloud)
     with cloud.writing() as connection:
         cache.refresh(connection)
         for uuid, used_mb in (("a0", 100), ("b3", 300), ("a0", 200)):
@@ -181,7 +171,7 @@ def test_statements_of_one_transaction_see_different_moments_and_nothing_is_lost
 
 def test_what_many_writers_change_at_once_is_all_found(cloud):
     """Readers look all the time; what they know at the end is what the database has."""
-    caches = [opened(cloud) for _ in range(2)]
+    caches = [open_mirror(cloud) for _ in range(2)]
     done = threading.Event()
 
     def change(number: int) -> None:
@@ -189,7 +179,7 @@ def test_what_many_writers_change_at_once_is_all_found(cloud):
             with cloud.writing() as connection:
                 use(connection, "ab"[turn % 2] + str(number), turn)
 
-    def follow(cache: PoolCache) -> None:
+    def follow(cache: Mirror) -> None:
         while not done.is_set():
             with cloud.reading() as connection:
                 cache.refresh(connection)
@@ -200,7 +190,7 @@ def test_what_many_writers_change_at_once_is_all_found(cloud):
         done.set()
         for reader in readers:
             reader.result()
-    fresh = opened(cloud)
+    fresh = open_mirror(cloud)
     for cache in caches:
         with cloud.reading() as connection:
             cache.refresh(connection)
@@ -284,7 +274,7 @@ def test_a_process_that_outlives_many_writers_forgets_those_without_rows(cloud):
 
 def test_a_gpu_that_is_read_again_is_never_older_than_before_and_leaves_if_it_is_gone(cloud):
     """A node of a cluster may lag behind."""
-    cache = opened(cloud)
+    cache = open_mirror(cloud)
     known = cache.pool.get("a0")
     newer = known.with_(used_mb=300, generation=known.generation + 2)
     cache.put(newer)
@@ -306,11 +296,11 @@ def test_a_gpu_with_a_known_generation_and_other_claims_is_not_claimed(cloud, co
     assert claimed.claims[0].gpu_uuid != "a0"
 
 
-def rows_read(cache: PoolCache, database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def rows_read(cache: Mirror, database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the GPUs that a refresh reads."""
     read: list[str] = []
-    put = PoolCache.put
-    monkeypatch.setattr(PoolCache, "put", lambda self, gpu: (read.append(gpu.uuid), put(self, gpu)))
+    put = Mirror.put
+    monkeypatch.setattr(Mirror, "put", lambda self, gpu: (read.append(gpu.uuid), put(self, gpu)))
     with database.reading() as connection:
         cache.refresh(connection)
     monkeypatch.undo()
@@ -318,7 +308,7 @@ def rows_read(cache: PoolCache, database: Database, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_process_that_missed_changes_reads_these_and_no_other(cloud, monkeypatch):
-    cache = opened(cloud)
+    cache = open_mirror(cloud)
     other = open_claims(cloud)
     for number in range(3):
         other.claim(new_lease(f"lease-{number}"), PART, "first-fit")  # all on a0
@@ -340,15 +330,15 @@ def test_a_claim_on_a_stale_view_takes_the_next_gpu_without_reading_again(cloud,
     mine, other = open_claims(cloud), open_claims(cloud)
     mine.check(PART)
     other.check(PART)
-    refresh, refreshes = PoolCache.refresh, []
+    refresh, refreshes = Mirror.refresh, []
 
-    def overtaken(cache: PoolCache, connection: Connection) -> None:
+    def overtaken(cache: Mirror, connection: Connection) -> None:
         refresh(cache, connection)
         refreshes.append(cache)
         if len(refreshes) == 1:
             other.claim(new_lease("quick", Request(1)), Request(1))
 
-    monkeypatch.setattr(PoolCache, "refresh", overtaken)
+    monkeypatch.setattr(Mirror, "refresh", overtaken)
     before = attempts_and_full_reads()
     lease = mine.claim(new_lease("slow"), PART)
 
@@ -369,15 +359,15 @@ def test_a_claim_that_finds_no_other_gpu_without_reading_reads_before_it_is_refu
     mine, other = open_claims(cloud), open_claims(cloud)
     mine.check(PART)
     other.check(PART)
-    refresh, refreshes = PoolCache.refresh, []
+    refresh, refreshes = Mirror.refresh, []
 
-    def overtaken(cache: PoolCache, connection: Connection) -> None:
+    def overtaken(cache: Mirror, connection: Connection) -> None:
         refresh(cache, connection)
         refreshes.append(cache)
         if len(refreshes) == 1:
             other.claim(new_lease("quick", Request(1)), Request(1))
 
-    monkeypatch.setattr(PoolCache, "refresh", overtaken)
+    monkeypatch.setattr(Mirror, "refresh", overtaken)
     with pytest.raises(exceptions.NoCapacity):
         mine.claim(new_lease("slow"), PART)
     assert len(refreshes) == 3
@@ -423,16 +413,16 @@ def test_a_process_claims_equal_gpus_one_after_the_other_and_begins_at_the_same_
 @SERVERS_WHERE_TRANSACTIONS_OVERLAP
 def test_a_process_whose_gpu_another_takes_first_begins_elsewhere(cloud, monkeypatch):
     mine = open_claims(cloud, subset_size=8)
-    refresh, begun = PoolCache.refresh, [chosen(mine)]
+    refresh, begun = Mirror.refresh, [chosen(mine)]
     overtake = []
 
-    def overtaken(cache: PoolCache, connection: Connection) -> None:
+    def overtaken(cache: Mirror, connection: Connection) -> None:
         refresh(cache, connection)
         while overtake:
             with cloud.writing() as other:
                 use(other, overtake.pop(), 1000)
 
-    monkeypatch.setattr(PoolCache, "refresh", overtaken)
+    monkeypatch.setattr(Mirror, "refresh", overtaken)
     for number in range(20):
         overtake.append(begun[-1])
         claimed = mine.claim(new_lease(f"lease-{number}", Request(1)), Request(1))
@@ -526,7 +516,7 @@ def test_rows_that_were_changed_by_hand_are_found_before_a_request_is_refused(cl
     assert isinstance(claims.check(PART), Refusal)
 
     answers = iter([False])
-    monkeypatch.setattr(PoolCache, "may_refuse", property(lambda _: next(answers, True)))
+    monkeypatch.setattr(Mirror, "may_refuse", property(lambda _: next(answers, True)))
     assert claims.check(PART).memory_by_gpu().keys() == {"b2"}
 
 

@@ -16,9 +16,7 @@ from gsaas.db import claims as claim_rows
 from gsaas.db import clock, gpus, leases, models
 from gsaas.db.database import Database
 from gsaas.gpgpums import claim_groups, policies
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.allocation import Allocator
-from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.limits import base as limits
 from gsaas.objects.lease import Lease
@@ -39,6 +37,8 @@ from tests.services.groups import (
 from tests.services.groups import claims as claims
 from tests.services.groups import patience as patience
 from tests.services.test_claims_race import Dawdler, assert_all_returned, open_claims, report_cloud
+from tests.support import scheduling
+from tests.support.scheduling import claims_in_turn, pool_of
 
 pytestmark = [
     pytest.mark.services,
@@ -200,7 +200,7 @@ def test_two_requests_of_a_group_with_one_key_make_one_lease_and_the_others_thei
         with pytest.raises(exceptions.NeverFits):
             claim(claims, "first", Request(999))
 
-    made = together(claims, claims._groups._group, first, calls)
+    made = together(claims, claims_in_turn(claims), first, calls)
 
     errors = [type(one.exception()) for one in made]
     assert {*errors[:2]} == {type(None), db_exception.DBDuplicateEntry}
@@ -220,7 +220,7 @@ def test_a_request_whose_key_has_made_a_lease_before_does_not_break_its_group(da
             claim(claims, "first", Request(999))
 
     with commits(database) as committed:
-        made = together(claims, claims._groups._group, first, calls)
+        made = together(claims, claims_in_turn(claims), first, calls)
 
     errors = [type(one.exception()) for one in made]
     assert errors == [type(None), db_exception.DBDuplicateEntry, type(None)]
@@ -250,7 +250,7 @@ def test_a_claim_of_a_group_whose_gpu_others_took_meanwhile_gets_another_in_the_
 def given_up(claims, monkeypatch) -> list[str]:
     """The GPUs that claims do not begin at any more, which the pool has as they were before."""
     found: list[str] = []
-    pool = claims.scheduler._cache.pool
+    pool = pool_of(claims)
 
     def begin_elsewhere(uuids: Collection[str]) -> None:
         assert not any(pool[uuid].used_mb for uuid in uuids)
@@ -422,13 +422,9 @@ def test_nobody_is_refused_while_a_gpu_has_room_that_a_claim_before_it_moved_awa
 def test_nobody_is_refused_for_the_quota_of_a_claim_that_was_not_written(database, monkeypatch):
     report_cloud(database, hosts=2, gpus_each=2)
     claims, rival = (
-        Claims(
-            database,
-            attempts=20,
-            heartbeat_timeout=3600,
-            masked=MaskedAddresses("169.254.71.0/24", 8308),
-            daemon_ports={"rcuda": PortRange(20000, 20000)},  # one for each host
-        )
+        scheduling.open_claims(
+            database, daemon_ports={"rcuda": PortRange(20000, 20000)}
+        )  # one for each host
         for _ in range(2)
     )
     claims.check(WHOLE)
@@ -447,7 +443,7 @@ def test_nobody_is_refused_for_the_quota_of_a_claim_that_was_not_written(databas
 
     made = together(
         claims,
-        claims._groups._group,
+        claims_in_turn(claims),
         first,
         [
             lambda: claim(claims, "no port", Request(1, "shared", 500), policy.name, quota),
@@ -470,7 +466,7 @@ def test_a_group_keeps_what_the_pool_learns_of_utilisation(database, claims):
 
     claim_together(claims, ("one", PART, "best-fit"), ("two", WHOLE, "best-fit-utilisation"))
 
-    assert {gpu.utilisation for gpu in claims.scheduler._cache.pool} == {80.0}
+    assert {gpu.utilisation for gpu in pool_of(claims)} == {80.0}
 
 
 def test_a_group_of_claims_has_no_gpu_locked_while_it_waits_for_its_number(

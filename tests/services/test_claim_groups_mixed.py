@@ -39,6 +39,7 @@ from gsaas.objects.ports import PortRange
 from gsaas.objects.request import ANY, ONE, SPREAD, Request
 from gsaas.objects.reservation import Reservation, ReservationStatus
 from tests.services.test_claims_race import BOOKS, new_lease
+from tests.support import scheduling
 
 pytestmark = [
     pytest.mark.services,
@@ -148,11 +149,9 @@ def clients(database: Database) -> Iterator[list[Claims]]:
 
 
 def open_claims(database: Database) -> Claims:
-    return Claims(
+    return scheduling.open_claims(
         database,
         attempts=50,
-        heartbeat_timeout=3600,
-        masked=MaskedAddresses("169.254.71.0/24", 8308),
         # Few ports and addresses, so that claims of different GPUs want the same ones.
         daemon_ports={"rcuda": PortRange(20000, 20015)},
         local=MaskedAddresses("169.254.72.0/27", 8308),
@@ -292,7 +291,7 @@ class Actor:
             return
         except db_exception.DBDuplicateEntry as error:
             self.outcome[type(error).__name__] += 1
-            with self._claims.scheduler._database.reading() as connection:
+            with scheduling.database_of(self._claims).reading() as connection:
                 found = request_keys.find(connection, wanted.request_key or "")
             assert found is not None and found.lease_id != wanted.id
             return
@@ -352,7 +351,7 @@ class Reserving(Actor):
         self._cancel()
 
     def _reserve(self) -> str | None:
-        now = self._claims.scheduler._database.now()
+        now = scheduling.database_of(self._claims).now()
         wanted = Reservation(
             *(f"r-{self.name}-{self._turns}", "free", "user-1", "n", ReservationStatus.PENDING),
             *(RESERVED.to_dict(), now, now + datetime.timedelta(hours=1), now),
@@ -426,13 +425,13 @@ def wrong_placements(connection: Connection) -> list[str]:
 
 def shown_gpus(claims: Claims) -> dict[str, tuple[Any, ...]]:
     """Return the GPUs as a client knows them, by UUID."""
-    with claims.scheduler.lock:
+    with scheduling.lock_of(claims):
         return {
             gpu.uuid: (
                 *(gpu.used_mb, gpu.reserved_mb, gpu.exclusive),
                 *(gpu.generation, gpu.leases, gpu.given),
             )
-            for gpu in claims.scheduler._cache.pool
+            for gpu in scheduling.pool_of(claims)
         }
 
 

@@ -23,13 +23,13 @@ from gsaas import exceptions
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
+from tests.support import scheduling
 
 pytestmark = pytest.mark.services
 
@@ -177,11 +177,9 @@ def race(database: Database) -> Counter[str]:
 
 
 def open_claims(database: Database, **options: Any) -> Claims:
-    masked = MaskedAddresses("169.254.71.0/24", 8308)
     # Few ports, so that claims of different GPUs want the same ones.
     ports = {"rcuda": PortRange(20000, 20063)}
-    options = {"attempts": 20, "heartbeat_timeout": 3600, **options}
-    return Claims(database, masked=masked, daemon_ports=ports, **options)
+    return scheduling.open_claims(database, daemon_ports=ports, **options)
 
 
 def new_lease(lease_id: str, request: Request) -> Lease:

@@ -14,12 +14,11 @@ from sqlalchemy import select
 
 from gsaas.db import gpu_writers, migration, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.objects.change_numbers import PER_WRITER
 from gsaas.objects.request import Request
 from tests.support import catalogue, rows
 from tests.support.databases import Server
+from tests.support.scheduling import open_claims
 
 pytestmark = pytest.mark.services
 
@@ -248,8 +247,7 @@ def test_gpus_from_before_there_were_change_numbers_are_found_and_claimed(databa
             )
     migration.upgrade(database)
 
-    masked = MaskedAddresses("169.254.71.0/24", 8308)
-    old, new = (Claims(database, attempts=3, heartbeat_timeout=35, masked=masked) for _ in range(2))
+    old, new = (open_claims(database, attempts=3, heartbeat_timeout=35) for _ in range(2))
     request = Request(1)
     assert old.check(Request(2)).memory_by_gpu() == {"GPU-0": 1000, "GPU-1": 1000}
     lease = rows.new_lease("lease-1", mode="exclusive", memory_mb=None)

@@ -18,13 +18,12 @@ from sqlalchemy import func, select
 from gsaas import exceptions
 from gsaas.db import gpus, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.services.test_claims_race import BOOKS
+from tests.support.scheduling import open_claims
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.services
@@ -45,7 +44,7 @@ def test_everybody_who_waits_is_served_once_and_nobody_for_ever(database):
     with database.write() as session:
         gpus.register(session, "gpu1", "192.0.2.1", infos)
     url = database.engine.url.render_as_string(hide_password=False)
-    claims = open_claims(database)
+    claims = open_claims(database, attempts=50)
     everything = Request(3)
     claims.claim(new_lease("before", everything), everything)
 
@@ -80,7 +79,7 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
     """Be one API worker with one client, who wants this and that, one after the other."""
     chance = random.Random(number)  # noqa: S311 - the same course in every run
     database = Database.open(url)
-    claims = open_claims(database)
+    claims = open_claims(database, attempts=50)
     outcome: Counter[str] = Counter()
     start.wait(PATIENCE)
     for turn in range(ROUNDS):
@@ -100,11 +99,6 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
         claims.returns.terminate(name)
     database.close()
     return outcome
-
-
-def open_claims(database: Database) -> Claims:
-    masked = MaskedAddresses("169.254.71.0/24", 8308)
-    return Claims(database, attempts=50, heartbeat_timeout=3600, masked=masked)
 
 
 def waiting(database: Database) -> int:

@@ -20,7 +20,6 @@ from gsaas import exceptions
 from gsaas.db import gpus, migration, models
 from gsaas.db import reservations as rows
 from gsaas.db.database import Database, retried
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -28,6 +27,7 @@ from gsaas.objects.request import Request
 from gsaas.objects.reservation import Reservation, ReservationStatus
 from tests.support.databases import Server
 from tests.support.galera import cluster
+from tests.support.scheduling import database_of, open_claims
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.services
@@ -69,8 +69,7 @@ def cloud(urls: list[str]) -> Iterator[Callable[[], Claims]]:
 
     def client() -> Claims:
         opened.append(Database.open(urls[len(opened) % len(urls)]))
-        masked = MaskedAddresses("169.254.71.0/24", 8308)
-        return Claims(opened[-1], attempts=50, heartbeat_timeout=3600, masked=masked)
+        return open_claims(opened[-1], attempts=50)
 
     made = [client() for _ in urls]
     for database in opened:
@@ -86,7 +85,7 @@ def cloud(urls: list[str]) -> Iterator[Callable[[], Claims]]:
 
 def reserve(claims: Claims, request: Request, begins: float = 0) -> str | None:
     """Return the id of a new reservation; None if it does not fit."""
-    now = claims.scheduler._database.now()
+    now = database_of(claims).now()
     wanted = Reservation(
         *(f"r-{next(serial)}", "p", "u", "n", ReservationStatus.PENDING, request.to_dict()),
         *(now + begins * HOUR, now + (begins + 1) * HOUR, now),
@@ -118,7 +117,7 @@ def claim(claims: Claims, request: Request, reservation_id: str | None = None) -
 def agree(clients: list[Claims]) -> None:
     """Return once each client's node of a cluster has what was committed at any other; at once on a single server."""
     for one in clients:
-        database = one.scheduler._database
+        database = database_of(one)
         if database.engine.dialect.name == "mysql":
             with database.engine.connect() as connection:
                 connection.exec_driver_sql("SET SESSION wsrep_sync_wait = 1")
@@ -127,7 +126,7 @@ def agree(clients: list[Claims]) -> None:
 
 
 def memory(claims: Claims) -> list[tuple[int, int]]:
-    with claims.scheduler._database.read() as session:
+    with database_of(claims).read() as session:
         found = session.scalars(select(models.GpuRow).order_by(models.GpuRow.uuid))
         return [(gpu.used_mb, gpu.reserved_mb) for gpu in found]
 
@@ -161,7 +160,7 @@ def test_what_is_kept_and_what_is_claimed_at_once_never_exceed_a_gpu(cloud):
     for _ in range(2):
         agree(clients)
         clients[0].reservations.audit()
-    with clients[0].scheduler._database.reading() as connection:
+    with database_of(clients[0]).reading() as connection:
         kept = sum(share.kept for share in rows.get(connection, reservation_id).shares)
     books = memory(clients[0])
     assert all(used + reserved <= 4000 for used, reserved in books)
@@ -172,14 +171,14 @@ def test_what_is_kept_and_what_is_claimed_at_once_never_exceed_a_gpu(cloud):
 def disable(claims: Claims, uuid: str, disabled: bool = True) -> None:
     @retried
     def write() -> None:
-        with claims.scheduler._database.write() as session:
+        with database_of(claims).write() as session:
             gpus.set_disabled(session, uuid, disabled)
 
     write()
 
 
 def live(claims: Claims) -> list[Reservation]:
-    with claims.scheduler._database.reading() as connection:
+    with database_of(claims).reading() as connection:
         return rows.live(connection)
 
 
@@ -284,7 +283,7 @@ def test_what_a_lease_returns_while_its_reservation_is_cancelled_is_kept_by_nobo
     with at_once() as pool:
         release: list[Future[None]] = []
 
-        @event.listens_for(ending.scheduler._database.engine, "before_cursor_execute")
+        @event.listens_for(database_of(ending).engine, "before_cursor_execute")
         def begin_release(_connection, _cursor, statement, *_) -> None:
             if statement.startswith("UPDATE reserved_shares") and not release:
                 release.append(pool.submit(returning.returns.release, lease_id))

@@ -35,6 +35,13 @@ from tests.services.test_claims_race import (
     open_claims,
     report_cloud,
 )
+from tests.support.scheduling import (
+    claims_in_turn,
+    is_writing,
+    lock_of,
+    number_waiting,
+    returns_in_turn,
+)
 
 pytestmark = [
     pytest.mark.services,
@@ -57,16 +64,16 @@ def test_a_lease_whose_row_others_have_locked_keeps_no_other_return_waiting(data
 
 def test_returns_wait_for_a_group_of_claims_and_are_one_transaction_at_one_moment(database, claims):
     names = [claim(claims, f"lease-{number}", PART).id for number in range(3)]
-    group = claims.returns._group
+    group = returns_in_turn(claims)
 
     with ThreadPoolExecutor(4) as threads, commits(database) as committed:
-        with claims.scheduler.lock:
+        with lock_of(claims):
             claiming = threads.submit(claim, claims, "claiming", PART)
-            until(lambda: claims._groups._group._leaders and not claims._groups._group._waiting)
+            until(lambda: is_writing(claims_in_turn(claims)))
             returning = []
             for number, name in enumerate(names, start=1):
                 returning.append(threads.submit(claims.returns.release, name))
-                until(lambda number=number: len(group._waiting) == number)
+                until(lambda number=number: number_waiting(group) == number)
             assert released(database) == set()
         for one in [claiming, *returning]:
             one.result(PATIENCE)
@@ -99,14 +106,14 @@ def test_the_queue_is_served_after_a_group_although_its_first_return_was_refused
     def refuse(_: Lease) -> bool:
         raise exceptions.LeaseReleased(id="lease-0")
 
-    group = claims.returns._group
+    group = returns_in_turn(claims)
     with ThreadPoolExecutor(3) as threads:
         threads.submit(claims.returns.terminate, names[0], if_=stop)
         assert entered.wait(PATIENCE)
         refused = threads.submit(claims.returns.terminate, names[0], if_=refuse)
-        until(lambda: len(group._waiting) == 1)
+        until(lambda: number_waiting(group) == 1)
         fine = threads.submit(claims.returns.terminate, names[1])
-        until(lambda: len(group._waiting) == 2)
+        until(lambda: number_waiting(group) == 2)
         go.set()
 
     assert isinstance(refused.exception(), exceptions.LeaseReleased)
@@ -126,14 +133,14 @@ def test_a_lease_that_is_ended_twice_in_a_group_is_ended_once(database, claims):
         entered.set()
         return go.wait(PATIENCE)
 
-    group = claims.returns._group
+    group = returns_in_turn(claims)
     with ThreadPoolExecutor(3) as threads:
         threads.submit(claims.returns.terminate, other, if_=stop)
         assert entered.wait(PATIENCE)
         ended = []
         for number in range(1, 3):
             ended.append(threads.submit(claims.returns.terminate, name))
-            until(lambda number=number: len(group._waiting) == number)
+            until(lambda number=number: number_waiting(group) == number)
         go.set()
 
     assert ended[0].result().status == Status.RELEASED
@@ -156,7 +163,7 @@ def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database
         entered.set()
         return not go.wait(PATIENCE)
 
-    group = claims.returns._group
+    group = returns_in_turn(claims)
     with ThreadPoolExecutor(3) as threads:
         threads.submit(claims.returns.terminate, "holder", if_=stop)
         assert entered.wait(PATIENCE)
@@ -164,7 +171,7 @@ def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database
             ended = []
             for number, name in enumerate(names, start=1):
                 ended.append(threads.submit(claims.returns.terminate, name))
-                until(lambda number=number: len(group._waiting) == number)
+                until(lambda number=number: number_waiting(group) == number)
             go.set()
             assert [one.result(PATIENCE).status for one in ended] == [Status.RELEASED] * 2
 
@@ -195,7 +202,7 @@ def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, c
         with database.writing() as connection:
             claim_rows.lock_free(connection, [stuck.claims[0].gpu_uuid])
             waiting = threads.submit(claims.returns.release, stuck.id)
-            until(lambda: claims.returns._group._leaders == 1)
+            until(lambda: is_writing(returns_in_turn(claims)))
             claims.returns.release(other.id)
             assert released(database) == {other.id}
         waiting.result(PATIENCE)
@@ -254,7 +261,7 @@ def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
         assert go.wait(PATIENCE)
 
     monkeypatch.setattr(retry, "_pause", pause)
-    group = claims.returns._group
+    group = returns_in_turn(claims)
     with ThreadPoolExecutor(3) as threads:
         with database.writing() as connection:
             claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
@@ -264,7 +271,7 @@ def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
         def decide(_: Lease) -> bool:
             threads.submit(claims.returns.release, names[2])
             go.set()
-            until(lambda: len(group._waiting) == 2)
+            until(lambda: number_waiting(group) == 2)
             return True
 
         with commits(database) as committed:

@@ -12,6 +12,7 @@ from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
+from tests.support.scheduling import open_claims
 from tests.unit.engine.world import Killed, World
 
 ALL = Request(2)
@@ -42,8 +43,7 @@ def join_queue(world: World, request: Request = ALL) -> str:
 
 def new_claims(world: World) -> Claims:
     """Return the claims of a process that has just started, with an empty cache."""
-    masked = world.claims.masked
-    return Claims(world.database, attempts=5, heartbeat_timeout=3600, masked=masked)
+    return open_claims(world.database, attempts=5)
 
 
 def test_a_lease_in_the_queue_is_left_alone_and_its_caller_is_remembered(world):

@@ -26,8 +26,6 @@ from gsaas.db.database import Database
 from gsaas.engine.agents import Agents
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.objects.binding import Binding, binding_of
 from gsaas.objects.daemon import (
     Admission,
@@ -48,6 +46,7 @@ from gsaas.remoting.base import load
 from gsaas.rodvr.order_serials import OrderSerials, StaleOrderError
 from gsaas.rpc.hosts import AgentCallFailed
 from tests.support import sqlite
+from tests.support.scheduling import LOCAL, open_claims
 
 HOST = "compute1"
 HOST_ADDRESS = "192.168.50.21"
@@ -331,12 +330,10 @@ class World:
         self.conf = gsaas.conf.load(files=[])
         self.database = sqlite.opened(f"sqlite:///{database}", FusedDatabase)
         self.database.fuse = self.fuse
-        self.claims = Claims(
+        self.claims = open_claims(
             self.database,
             attempts=5,
-            heartbeat_timeout=3600,
-            masked=MaskedAddresses("169.254.71.0/24", 8308),
-            local=MaskedAddresses("169.254.72.0/21", 8308),
+            local=LOCAL,
             daemon_ports={"simulated": ports} if ports else {},
         )
         self.monitor = MemoryMonitor(self.fuse)

@@ -16,15 +16,14 @@ from sqlalchemy import event, select
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
+from tests.support import scheduling
 
-MASKED = MaskedAddresses("169.254.71.0/24", 8308)
 WHOLE = Request(1)
 PART = Request(1, "shared", 1000)
 
@@ -42,7 +41,7 @@ def report(database: Database, host: str, *memory_mb: int) -> None:
 
 
 def open_claims(database: Database, attempts: int = 3) -> Claims:
-    return Claims(database, attempts=attempts, heartbeat_timeout=35, masked=MASKED)
+    return scheduling.open_claims(database, attempts=attempts, heartbeat_timeout=35)
 
 
 def new_lease(request: Request) -> Lease:
@@ -440,11 +439,10 @@ def test_a_lease_that_is_stored_already_is_an_error_and_no_race(cloud, claims):
 
 
 def with_ports(database: Database, ports: str = "20000-20003", attempts: int = 3) -> Claims:
-    return Claims(
+    return scheduling.open_claims(
         database,
         attempts=attempts,
         heartbeat_timeout=35,
-        masked=MASKED,
         daemon_ports={"rcuda": PortRange.parse(ports)},
     )
 
@@ -495,7 +493,7 @@ def test_the_port_of_a_gpus_own_daemon_is_never_given_to_a_lease(database):
 def test_an_attempt_that_was_lost_leaves_no_trace_in_what_is_asked_next(cloud, deadlock):
     with cloud.read() as session:
         host = session.scalars(select(models.GpuRow.host_name)).first()
-    claims = Claims(cloud, attempts=2, heartbeat_timeout=35, masked=MASKED, native=True)
+    claims = scheduling.open_claims(cloud, attempts=2, heartbeat_timeout=35, native=True)
     request = Request.from_dict(WHOLE.to_dict(), host)
     lease = new_lease(request).with_(has_server=False, consumer_host=host)
     deadlock("INSERT INTO leases", times=2)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any sequence of claims, releases and changes of the inventory, by two workers, keeps the books
-right.
+"""Any sequence of claims, releases and changes of the inventory, by two workers, keeps the books right.
 
 Each worker has its own picture of the cloud, and hears of the other's doings only through the
 database. Whatever one of them answers must be what the plain rules say of the database as it is.
@@ -11,6 +10,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import settings
@@ -27,15 +27,15 @@ from sqlalchemy import select
 
 from gsaas import exceptions
 from gsaas.db import endpoints, gpus, hosts, models
+from gsaas.db.database import Database
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
 from tests.support import sqlite
+from tests.support.scheduling import mix_of, open_claims
 from tests.unit.gpgpums import reference, strategies
 
 HEARTBEAT_TIMEOUT = 35
@@ -50,26 +50,33 @@ class Books(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.database = sqlite.in_memory(sqlite.tables())
+        self.databases = self.open()
+        self.database = self.databases[0]
         self.workers = [
-            Claims(
-                self.database,
+            open_claims(
+                self.databases[number % len(self.databases)],
                 attempts=2,
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                masked=MaskedAddresses("169.254.71.0/24", 8308),
             )
-            for _ in range(2)
+            for number in range(2)
         ]
         self.serial = itertools.count()
         self.held: dict[str, dict[str, int]] = {}
         """What each lease took of each GPU, by our own account."""
+
+    def open(self) -> Sequence[Database]:
+        """Open an empty database; where it has several servers, by each of them: the workers use them in turn."""
+        return [sqlite.in_memory(sqlite.tables())]
+
+    def close(self) -> None:
+        self.database.close()
 
     def teardown(self) -> None:
         for lease_id in list(self.held):
             self.workers[0].returns.release(lease_id)
         with self.database.read() as session:
             assert session.scalars(select(models.GpuRow.used_mb)).all() == [0] * len(self.cloud())
-        self.database.close()
+        self.close()
 
     @initialize()
     def two_hosts_report(self):
@@ -83,7 +90,7 @@ class Books(RuleBasedStateMachine):
     @rule(target=leases, worker=WORKERS, request=strategies.requests(), policy=POLICIES)
     def somebody_claims(self, worker, request, policy):
         before, cloud, hosts = self.rows(), self.cloud(), self.compute_hosts()
-        mix = (*self.workers[worker].scheduler.mix, (request.with_(**ONE_OF_A_KIND), request.count))
+        mix = (*mix_of(self.workers[worker]), (request.with_(**ONE_OF_A_KIND), request.count))
         expected = reference.choose(request, cloud, hosts, reference.KEYS[policy], mix)
         lease = Lease(
             status=Status.QUEUED,
@@ -112,7 +119,7 @@ class Books(RuleBasedStateMachine):
         before, key = self.rows(), reference.KEYS[policy]
         answer = self.workers[worker].check(request, policy)
 
-        mix = self.workers[worker].scheduler.mix
+        mix = mix_of(self.workers[worker])
         expected = reference.choose(request, self.cloud(), self.compute_hosts(), key, mix)
         if isinstance(answer, Placement):
             assert [share.gpu_uuid for share in answer.shares] == expected

@@ -18,8 +18,6 @@ from gsaas import exceptions
 from gsaas.conf import load
 from gsaas.db import gpus, models, queue
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.limits.configured import ConfiguredLimits
 from gsaas.objects.lease import Lease
@@ -27,6 +25,7 @@ from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Refusal
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
+from tests.support.scheduling import open_claims
 
 WHOLE = Request(1)
 FOR_EVER = WaitPolicy()
@@ -46,25 +45,26 @@ def cloud(database: Database) -> Database:
     return database
 
 
-class Cloud(Claims):
+class Cloud:
     """Claims that note what they announce, and a shorter way to ask."""
 
     def __init__(self, database: Database, **more: Any) -> None:
         self.left: list[str] = []
         """Leases that left the queue, in this order."""
         self.database = database
-        masked = MaskedAddresses("169.254.71.0/24", 8308)
-        super().__init__(
+        self.claims = open_claims(
             database,
             attempts=3,
             heartbeat_timeout=35,
-            masked=masked,
             announce=lambda lease_id, *_: self.left.append(lease_id),
             **more,
         )
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.claims, name)
+
     def take(self, name: str, request: Request = WHOLE, **columns: Any) -> models.LeaseRow:
-        return self.claim(new_lease(name, request, **columns), request)
+        return self.claims.claim(new_lease(name, request, **columns), request)
 
     def enqueue(
         self, name: str, request: Request = WHOLE, policy: WaitPolicy = FOR_EVER, **columns: Any

@@ -43,13 +43,7 @@ def claims(cloud: Database) -> Claims:
 
 @pytest.fixture
 def made(cloud: Database, claims: Claims) -> Reservations:
-    return Reservations(
-        cloud,
-        claims.scheduler,
-        attempts=3,
-        notice=HOUR,
-        advance_queue=claims.queue.advance,
-    )
+    return claims.reservations
 
 
 def reserve(made: Reservations, request: Request, begins: float, ends: float) -> str:
