@@ -34,7 +34,8 @@ from bench.report import machine, median
 from gsaas.db import migration, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.claims import Claims, Tuning
+from gsaas.gpgpums.view import Rules
 from gsaas.metrics import counted
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -323,9 +324,8 @@ def start_and_claim(url: str) -> dict[str, Any]:
 def open_claims(database: Database) -> Claims:
     """Return the claims of a process, as it has them by default."""
     masked = MaskedAddresses("169.254.71.0/24", 8308)
-    return Claims(
-        database, attempts=20, heartbeat_timeout=24 * 3600, masked=masked, subset_size=1024
-    )
+    tuning = Tuning(heartbeat_timeout=24 * 3600, subset_size=1024)
+    return Claims(database, Rules(masked), tuning)
 
 
 def new_lease() -> Lease:

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from gsaas.api.request import ApiRequest, ApiResponse
-from gsaas.db import limits as usage
-from gsaas.gpgpums.queue_scheduler import amounts_of
+from gsaas.db import projects
 from gsaas.limits import base
 from gsaas.objects.placement import Placement
 
@@ -14,7 +13,7 @@ def show(request: ApiRequest) -> ApiResponse:
     """Show the quota of the caller's project, and how much of it is used."""
     limits = request.service.limits.of(request.project_id)
     with request.service.database.reading() as connection:
-        used = usage.usage(connection, request.project_id)
+        used = projects.usage(connection, request.project_id)
     shown = {name: {"limit": limits[name], "used": used[name]} for name in base.UNITS}
     return ApiResponse(200, {"limits": shown})
 
@@ -26,5 +25,5 @@ def check(request: ApiRequest, quota: base.Amounts, placement: Placement) -> Non
     """
     if base.limited(quota):
         with request.service.database.reading() as connection:
-            used = usage.usage(connection, request.project_id)
-        base.check(quota, used, amounts_of(placement))
+            used = projects.usage(connection, request.project_id)
+        base.check(quota, used, base.of_placement(placement))

@@ -12,7 +12,7 @@ from gsaas.api.request import ApiRequest
 from gsaas.api.subscriptions import LeaseSubscription
 from gsaas.db import queue
 from gsaas.db.database import Database, retried
-from gsaas.gpgpums.wait_queue import TIME_OVER
+from gsaas.gpgpums.queue_manager import TIME_OVER
 from gsaas.objects.lifecycle import Status
 
 DISCONNECT_CHECK_INTERVAL = 1.0

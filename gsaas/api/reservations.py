@@ -14,7 +14,6 @@ from gsaas.api import cgpus, degraded, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso, parse
 from gsaas.db import clock, reservations
-from gsaas.gpgpums.queue_scheduler import amounts_at_least
 from gsaas.limits import base as limits
 from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus
 
@@ -33,7 +32,7 @@ def create(request: ApiRequest) -> ApiResponse:
             reason=f"the reservation would end at {iso(end)}, before it begins at {iso(start)}"
         )
     quota = service.limits.of(request.project_id)
-    limits.check(quota, limits.NOTHING, amounts_at_least(wanted))
+    limits.check(quota, limits.NOTHING, limits.at_least(wanted))
     reservation_id = str(uuid.uuid4())
     created = service.claims.reservations.create(
         Reservation(

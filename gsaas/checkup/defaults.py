@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from gsaas.checkup.findings import Finding, ok, warn
 from gsaas.conf.grants import allows_direct
-from gsaas.db import limits
+from gsaas.db import projects
 from gsaas.objects.access import Access
 
 PART = "defaults"
@@ -26,7 +26,7 @@ def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
     limit = conf.quotas.cgpus
     if conf.quotas.driver != "config" or limit < 0 or not _is_default(conf, "cgpus", "quotas"):
         return
-    if found := limits.projects_with(connection, limit):
+    if found := projects.projects_with(connection, limit):
         yield warn(
             PART,
             f"{found} projects have {limit} cGPUs, the default of [quotas]cgpus, or more, and get no more",
@@ -37,7 +37,7 @@ def _quota(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
 def _direct(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
     if allows_direct(conf) or not _is_default(conf, "direct", "grants"):
         return
-    if leases := limits.leases_with(connection, Access.DIRECT):
+    if leases := projects.leases_with(connection, Access.DIRECT):
         yield warn(
             PART,
             f"{leases} leases use real addresses of GPUs, and without [grants]key no new ones may",

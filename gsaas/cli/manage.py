@@ -191,8 +191,7 @@ def purge(
     settings: cfg.ConfigOpts, older_than: int | None, batch: int, dry_run: bool, format: str
 ) -> int:
     """Delete leases that were released more than *older_than* days ago, *batch* at a time. Returns the exit status."""
-    from gsaas.db import history, request_keys
-    from gsaas.db import limits as limit_rows
+    from gsaas.db import history, projects, request_keys
 
     days = settings.engine.keep_released if older_than is None else older_than
     moment = timeutils.utcnow() - datetime.timedelta(days=days)
@@ -205,7 +204,7 @@ def purge(
             few = min(batch, 500)
             for _ in _in_batches(database, lambda one: request_keys.purge(one, few)):
                 pass
-            for _ in _in_batches(database, lambda one: limit_rows.purge(one, few)):
+            for _ in _in_batches(database, lambda one: projects.purge(one, few)):
                 pass
     if format == "json":
         before = f"{moment.isoformat(timespec='seconds')}Z"

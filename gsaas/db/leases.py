@@ -43,7 +43,7 @@ from gsaas.db.ordering import order_of
 from gsaas.objects import lifecycle
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, ClaimedGpu, GpuHost, Lease
-from gsaas.objects.lifecycle import ENTITLED, Status
+from gsaas.objects.lifecycle import ENTITLED, LeaseEvent, Status
 
 ASKING = (Status.QUEUED, Status.CLAIMED)
 """Statuses in which the server fields of the caller are still needed: the cloud has not been asked for the server."""
@@ -53,14 +53,6 @@ _WATCHED = "watched by "
 """What the column `driven_by` begins with while an engine watches a lease, and takes none of its steps."""
 CHANGEABLE = frozenset(COLUMNS) - {"id", "status", "driven_by", "driven_until"}
 """Columns that `update` and the changes of a transition may set."""
-
-
-class LeaseEvent(NamedTuple):
-    """One event of a lease: its name, the lease's status after it, and a detail for the operator."""
-
-    event: str
-    status: str
-    detail: str | None = None
 
 
 class RecordedEvent(NamedTuple):
@@ -403,7 +395,8 @@ def insert_claims(connection: Connection, *leases: Lease) -> None:
         for lease in leases
         for claim in lease.claims
     ]
-    connection.execute(_INSERT_CLAIMS, rows)
+    if rows:
+        connection.execute(_INSERT_CLAIMS, rows)
 
 
 def write(connection: Connection, lease: Lease, *columns: str) -> Lease:

@@ -33,6 +33,7 @@ from gsaas.db.models import LeaseRow
 from gsaas.db.ordering import order_of
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import ENTITLED, Event, Status
+from gsaas.objects.request import Request
 
 STEP = "queue"
 """The step of a lease that its fault names when it left the queue without GPUs."""
@@ -74,6 +75,18 @@ class QueuedLease:
     requirements: Mapping[str, Any]
     policy: str | None
     consumer_host: str | None
+
+    @property
+    def request(self) -> Request:
+        """Return what it asks for."""
+        fields = {
+            "count": self.count,
+            "mode": self.mode,
+            "memory_mb": self.memory_mb,
+            "locality": self.locality,
+            **self.requirements,
+        }
+        return Request.from_dict(fields, self.consumer_host)
 
 
 _COLUMNS = tuple(getattr(LeaseRow, column.name) for column in dataclasses.fields(QueuedLease))

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -38,12 +38,10 @@ from gsaas.db.models import (
     PoolVersionRow,
     ReservationRow,
     ReservedShareRow,
-    change_number,
     table_of,
 )
 from gsaas.db.ordering import order_of
 from gsaas.db.pool_versions import ONLY
-from gsaas.objects.gpu import Gpu
 from gsaas.objects.placement import Share
 from gsaas.objects.reservation import (
     LIVE,
@@ -155,12 +153,12 @@ def get(
     *,
     lock: bool = False,
 ) -> Reservation:
-    """Return a reservation; with *lock*, keep its row locked until the transaction ends.
+    """Return a reservation; with *lock*, keep its row and its shares locked until the transaction ends.
 
     With *project_id*, another project's is as unknown as one that never was: raises `NotFound`.
     """
     query = _SELECT.where(_RESERVATIONS.c.id == reservation_id)
-    found = _read(connection, query.with_for_update() if lock else query)
+    found = _read(connection, query, lock=lock)
     if not found:
         raise exceptions.NotFound(noun="reservation", id=reservation_id)
     if project_id is not None and found[0].project_id != project_id:
@@ -244,49 +242,27 @@ def set_status(connection: Connection, reservation: Reservation, status: Reserva
     _note(connection, reservation.id, event, status)
 
 
-def keep(
-    connection: Connection,
-    reservation: Reservation,
-    shares: Iterable[ReservedShare],
-    gpus: Mapping[str, Gpu],
-) -> None:
-    """Keep these *shares*, which are free on *gpus*; raises `OvertakenError` if one of either has changed."""
-    sizes = Counter[str]()
+def keep(connection: Connection, reservation: Reservation, shares: Iterable[ReservedShare]) -> None:
+    """Note that *shares* are kept, of GPUs that the caller changes; raises `OvertakenError` if one has changed."""
     for share in shares:
         values = {"kept": True, "memory_mb": share.memory_mb}
         _change(connection, reservation.id, share, _SHARES.c.kept.is_(False), **values)
-        sizes[share.gpu_uuid] += share.memory_mb
-    for uuid, size in sorted(sizes.items()):
-        gpu = gpus[uuid]
-        known = (
-            _GPUS.c.generation == gpu.generation,
-            _GPUS.c.used_mb == gpu.used_mb,
-            _GPUS.c.reserved_mb == gpu.reserved_mb,
-        )
-        in_service = (_GPUS.c.disabled.is_(False), _GPUS.c.withdrawn_reason.is_(None))
-        if not _reserve(connection, uuid, size, *known, *in_service):
-            raise OvertakenError(uuid)
 
 
 def move(
     connection: Connection,
     reservation: Reservation,
-    status: ReservationStatus,
+    status: str,
     moves: Collection[tuple[ReservedShare, Share]],
 ) -> None:
-    """Move shares of a reservation whose row is locked to other GPUs, where nothing is kept for them yet.
+    """Note that shares of a reservation move to other GPUs, where nothing is kept for them yet.
 
     *status* is what it has by now. Raises `OvertakenError` if one of them is not as it was.
     """
-    sizes = Counter[str]()
     for share, to in moves:
         same = _SHARES.c.lease_id.is_(None) & _SHARES.c.kept.is_(share.kept)
         values = {"gpu_uuid": to.gpu_uuid, "memory_mb": to.memory_mb, "kept": False}
         _change(connection, reservation.id, share, same, **values)
-        if share.kept:
-            sizes[share.gpu_uuid] += share.memory_mb
-    for uuid, size in sorted(sizes.items()):
-        _reserve(connection, uuid, -size)
     moved_from = {share.position: share.gpu_uuid for share, _ in moves}
     _note(connection, reservation.id, ReservationEvent.MOVE, status, moved_from)
 
@@ -303,21 +279,15 @@ def take(
         _change(connection, reservation.id, share, free, lease_id=lease_id)
 
 
-def give_back(connection: Connection, lease_id: str) -> None:
-    """Keep what a lease has returned for the reservation that it was launched in, if this has not ended.
-
-    To be called after the claims were returned, in the same transaction.
-    """
+def lock_shares_of(connection: Connection, lease_id: str) -> list[Share]:
+    """Return the shares of a reservation that a lease has; keep their rows locked until the transaction ends."""
     mine = select(_SHARES.c.gpu_uuid, _SHARES.c.memory_mb).where(_SHARES.c.lease_id == lease_id)
-    sizes = Counter[str]()
-    for uuid, size in connection.execute(mine.with_for_update()):
-        sizes[uuid] += size
-    if sizes:
-        connection.execute(
-            update(_SHARES).where(_SHARES.c.lease_id == lease_id).values(lease_id=None)
-        )
-    for uuid, size in sorted(sizes.items()):
-        _reserve(connection, uuid, size)
+    return [Share(*row) for row in connection.execute(mine.with_for_update())]
+
+
+def give_back(connection: Connection, lease_id: str) -> None:
+    """Note that a lease has none of its shares any more."""
+    connection.execute(update(_SHARES).where(_SHARES.c.lease_id == lease_id).values(lease_id=None))
 
 
 def lose(connection: Connection, host: str) -> None:
@@ -331,35 +301,9 @@ def lose(connection: Connection, host: str) -> None:
 
 
 def drop(connection: Connection, reservation: Reservation) -> None:
-    """Keep nothing any more for a reservation whose row is locked. Leases that were launched in it go on."""
+    """Note that nothing is kept any more for a reservation. Leases that were launched in it go on."""
     own = _SHARES.c.reservation_id == reservation.id
-    columns = (_SHARES.c[name] for name in ("gpu_uuid", "memory_mb", "kept", "lease_id"))
-    sizes = Counter[str]()
-    # Read again and locked: a lease that returns its share does not lock the reservation.
-    for uuid, size, kept, lease_id in connection.execute(
-        select(*columns).where(own).with_for_update()
-    ):
-        if kept and lease_id is None:
-            sizes[uuid] += size
     connection.execute(update(_SHARES).where(own).values(kept=False, lease_id=None))
-    for uuid, size in sorted(sizes.items()):
-        _reserve(connection, uuid, -size)
-
-
-def _reserve(
-    connection: Connection, uuid: str, size: int, *conditions: ColumnElement[bool]
-) -> bool:
-    """Reserve *size* MiB more of a GPU that meets all *conditions*; return whether it does."""
-    changed = connection.execute(
-        update(_GPUS)
-        .where(_GPUS.c.uuid == uuid, *conditions)
-        .values(
-            reserved_mb=_GPUS.c.reserved_mb + size,
-            generation=_GPUS.c.generation + 1,
-            change_number=change_number(connection),
-        )
-    )
-    return changed.rowcount == 1
 
 
 def _change(
@@ -402,11 +346,13 @@ def _is_live() -> ColumnElement[bool]:
     return _RESERVATIONS.c.status.in_(LIVE)
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[Reservation]:
-    rows = connection.execute(query).all()
+def _read(connection: Connection, query: Select[Any], *, lock: bool = False) -> list[Reservation]:
+    rows = connection.execute(query.with_for_update() if lock else query).all()
     ids = [row.id for row in rows]
     columns = (_SHARES.c[name] for name in ReservedShare.__dataclass_fields__)
     all_shares = select(_SHARES.c.reservation_id, *columns).order_by(_SHARES.c.position)
+    if lock:
+        all_shares = all_shares.with_for_update()
     shares: dict[str, list[ReservedShare]] = defaultdict(list)
     for first in range(0, len(ids), _AT_ONCE):
         some = _SHARES.c.reservation_id.in_(ids[first : first + _AT_ONCE])

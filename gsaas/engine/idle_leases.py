@@ -18,13 +18,13 @@ from gsaas import exceptions
 from gsaas.cloud.base import Cloud
 from gsaas.db import clock, leases, readings
 from gsaas.db.database import Database, retried
-from gsaas.db.leases import ActiveLease, LeaseEvent
+from gsaas.db.leases import ActiveLease
 from gsaas.engine.driver import owner_of
 from gsaas.engine.idle import SHELVE, Decision, IdlePolicy, decide
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.wait_queue import end_each
+from gsaas.gpgpums.committer import end_each
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import IDLE, IN_USE, SHELVED, Status
+from gsaas.objects.lifecycle import IDLE, IN_USE, SHELVED, LeaseEvent, Status
 from gsaas.objects.readings import idle_since
 
 LOG = logging.getLogger(__name__)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from gsaas.gpgpums.equal_order import EqualSlots
 from gsaas.gpgpums.index import TieBreak
-from gsaas.gpgpums.indexed_gpus import IndexedGpus, Key, Mix
+from gsaas.gpgpums.indexed_gpus import GPUS, IndexedGpus, Key, Mix
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.request import Request
 
@@ -18,8 +19,8 @@ class Candidates:
 
     Every iterator is lazy. It is valid until the pool changes, which is not before the policy has returned.
 
-    "Ties in pool order" are the GPUs that a policy finds equal. The pool may begin in their midst and go around
-    (`IndexedGpus.subset_size`), so that processes that choose at the same time do not all choose the same GPU.
+    "Ties in pool order" are the GPUs that a policy finds equal. Each process may begin in their midst and go around
+    (`gsaas.gpgpums.equal_order`), so that processes that choose at the same time do not all choose the same GPU.
     """
 
     def __init__(
@@ -59,12 +60,12 @@ class Candidates:
     def most_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, descending; ties in pool order. In exclusive mode all memory is free."""
         index = self._gpus.by_memory(self._view)
-        return self._pick(index.descending(self._at_least, self._gpus.choose))
+        return self._arranged(self._view, index.descending(self._at_least))
 
     def least_free_first(self) -> Iterator[Gpu]:
         """Yield GPUs by free memory, ascending; ties in pool order."""
         index = self._gpus.by_memory(self._view)
-        return self._pick(index.ascending(self._at_least, self._gpus.choose))
+        return self._arranged(self._view, index.ascending(self._at_least))
 
     def groups(
         self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER
@@ -74,8 +75,8 @@ class Candidates:
         *key* must be the same function each time: the pool keeps an index for it.
         """
         index = self._gpus.by_key(self._view, key, ties)
-        for value, slots in index.groups(self._at_least, self._gpus.choose):
-            yield value, self._pick(slots)
+        for value, sets in index.groups(self._at_least):
+            yield value, self._arranged((self._view, key, ties, value), sets)
 
     def by(self, key: Key, ties: TieBreak = TieBreak.POOL_ORDER) -> Iterator[Gpu]:
         """Yield GPUs by *key*, ascending, and those with equal keys in the order *ties*; see `groups`."""
@@ -100,10 +101,15 @@ class Candidates:
         """Return whether *gpu* is a candidate."""
         return (
             self._request.fits(gpu)
-            and gpu.kind not in self._gpus.reserved_kinds
+            and gpu.kind not in self._gpus.barred_kinds
             and gpu.host not in self._excluded
             and (not self._local or gpu.host in self._gpus.compute_hosts)
         )
+
+    def _arranged(self, name: Hashable, sets: Iterable[tuple[int, EqualSlots]]) -> Iterator[Gpu]:
+        """Yield the GPUs of sets of equal ones; *name* is that of what yields the sets."""
+        for number, equal in sets:
+            yield from self._pick(self._gpus.equal_order.arrange(GPUS, (name, number), equal))
 
     def _pick(self, slots: Iterable[int]) -> Iterator[Gpu]:
         for slot in slots:

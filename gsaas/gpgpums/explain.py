@@ -38,7 +38,7 @@ FILTER_PHRASES = {
     WithheldReason.HOST_DISABLED: ("is on a disabled host", "are on disabled hosts"),
     WithheldReason.DISABLED: ("is disabled", "are disabled"),
     WithheldReason.WITHDRAWN: ("has failed", "have failed"),
-    WithheldReason.RESERVED: ("is reserved for the queue", "are reserved for the queue"),
+    WithheldReason.BARRED: ("is barred by the queue", "are barred by the queue"),
     LOWER_CAPABILITY: (
         "has no compute capability of {compute_capability}",
         "have no compute capability of {compute_capability}",

@@ -6,26 +6,18 @@ and finding the first slot with enough both cost O(log n), so 16,384 GPUs cost l
 grouped, for example by the number of leases on their GPUs, a search costs O(log n) plus one look at each group that
 has no slot with enough.
 
-Where slots are equal, a search may be told to begin at a chosen one, those after it next and then those before it. It
-is chosen once: later searches begin at the same slot, or at the next one that is equal then, until `begin_elsewhere`,
-or until a group has no slot left.
+Slots that are equal come as sets, whose order `gsaas.gpgpums.equal_order` decides.
 """
 
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sortedcontainers import SortedDict, SortedList
 
-Choose: TypeAlias = Callable[[int], int]
-"""Returns which of a number of equal slots comes first: a number from 0 that is less than its argument."""
-
-MOST_STARTS = 1000
-"""Amounts for which an index remembers which slot comes first."""
+from gsaas.gpgpums.equal_order import EqualSlots
 
 
 class TieBreak(enum.Enum):
@@ -52,8 +44,6 @@ class SlotIndex:
     def __init__(self, amounts: Sequence[int]) -> None:
         self._slots = len(amounts)
         self._width = _width(len(amounts))
-        self._start: int | None = None
-        """The slot at which `around` begins; None if it is yet to be chosen."""
         self._tree: list[int] | _Zeros = [
             *[0] * self._width,
             *amounts,
@@ -99,26 +89,9 @@ class SlotIndex:
             if node == 2 * self._width:
                 return
 
-    def around(self, at_least: int, choose: Choose) -> Iterator[int]:
-        """Yield the slots that have *at_least* (1 or more), beginning at a chosen one; valid until the next `set`.
-
-        *choose* is asked of all slots from the first one that has enough, whether or not they have.
-        """
-        first = next(self.ascending(at_least), None)
-        if first is None:
-            return
-        if self._start is None:
-            self._start = first + choose(self._slots - first)
-        start = self._start
-        yield from self.ascending(at_least, start)
-        for slot in self.ascending(at_least, first):
-            if slot >= start:
-                return
-            yield slot
-
-    def begin_elsewhere(self, _slot: int) -> None:
-        """Have `around` choose anew."""
-        self._start = None
+    def equal(self, at_least: int) -> EqualSlots:
+        """Return the slots that have *at_least* (1 or more), as equal ones."""
+        return EqualSlots(lambda start: self.ascending(at_least, start), self._slots - 1)
 
     def _first_from(self, node: int, at_least: int) -> int | None:
         """Return the first leaf with enough at or to the right of *node*; None if there is none."""
@@ -137,14 +110,14 @@ class SlotIndex:
 
 
 class AmountIndex:
-    """Finds slots by amount; of slots with equal amounts, the lowest comes first in both directions."""
+    """Finds slots by amount; those with equal amounts come as a set."""
 
     def __init__(self, amounts: Sequence[int]) -> None:
-        self._amounts = {slot: amount for slot, amount in enumerate(amounts) if amount}
-        self._starts: dict[int, int] = {}
-        """Amount -> the slot at which those that have it begin."""
-        # Negative amounts, so that slots with equal amounts are in ascending order when amounts are descending.
-        self._sorted = SortedList((-amount, slot) for slot, amount in self._amounts.items())
+        self._amounts: dict[int, int] = {}
+        self._slots: SortedDict[int, SortedList[int]] = SortedDict()
+        """Amount -> the slots that have it."""
+        for slot, amount in enumerate(amounts):
+            self.set(slot, amount)
 
     @classmethod
     def empty(cls, _slots: int) -> AmountIndex:
@@ -154,59 +127,35 @@ class AmountIndex:
     @property
     def largest(self) -> int:
         """Return the largest amount of any slot."""
-        return -self._sorted[0][0] if self._sorted else 0
+        return int(self._slots.peekitem(-1)[0]) if self._slots else 0
 
     def set(self, slot: int, amount: int) -> None:
         """Change the amount of *slot*."""
-        before = self._amounts.get(slot, 0)
-        if before == amount:
-            return
+        before = self._amounts.pop(slot, 0)
         if before:
-            self._sorted.remove((-before, slot))
+            equal = self._slots[before]
+            equal.remove(slot)
+            if not equal:
+                del self._slots[before]
         if amount:
-            self._sorted.add((-amount, slot))
             self._amounts[slot] = amount
-        else:
-            del self._amounts[slot]
+            if amount not in self._slots:
+                self._slots[amount] = SortedList()
+            self._slots[amount].add(slot)
 
-    def begin_elsewhere(self, slot: int) -> None:
-        """Choose anew among the slots that have as much as *slot*."""
-        self._starts.pop(self._amounts.get(slot, 0), None)
+    def ascending(self, at_least: int) -> Iterator[tuple[int, EqualSlots]]:
+        """Yield each amount of *at_least* (1 or more) and its slots, least first; valid until the next `set`."""
+        for amount in self._slots.irange(at_least):
+            yield amount, self._equal(amount)
 
-    def descending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
-        """Yield the slots with *at_least* (1 or more), most first; valid until the next `set`.
+    def descending(self, at_least: int) -> Iterator[tuple[int, EqualSlots]]:
+        """Yield what `ascending` yields, most first."""
+        for amount in self._slots.irange(at_least, reverse=True):
+            yield amount, self._equal(amount)
 
-        With *choose*, the chosen one of the slots with equal amounts comes first of them, then those after and before.
-        """
-        first = 0
-        while first < len(self._sorted):
-            negative = self._sorted[first][0]
-            if -negative < at_least:
-                return
-            end = self._sorted.bisect_right((negative, math.inf))
-            yield from self._equal(first, end, choose)
-            first = end
-
-    def ascending(self, at_least: int, choose: Choose | None = None) -> Iterator[int]:
-        """Yield the slots with *at_least* (1 or more), least first; as `descending`."""
-        end = self._sorted.bisect_right((-at_least, math.inf))
-        while end:
-            first = self._sorted.bisect_left((self._sorted[end - 1][0],))
-            yield from self._equal(first, end, choose)
-            end = first
-
-    def _equal(self, first: int, end: int, choose: Choose | None) -> Iterator[int]:
-        start = first
-        if choose and end - first > 1:
-            negative = self._sorted[first][0]
-            slot = self._starts.get(-negative)
-            if slot is None:
-                if len(self._starts) == MOST_STARTS:
-                    self._starts.clear()
-                slot = self._starts[-negative] = self._sorted[first + choose(end - first)][1]
-            start = self._sorted.bisect_left((negative, slot))
-        slots = chain(self._sorted.islice(start, end), self._sorted.islice(first, start))
-        return (slot for _, slot in slots)
+    def _equal(self, amount: int) -> EqualSlots:
+        slots = self._slots[amount]
+        return EqualSlots(lambda start: slots.irange(start), slots[-1])
 
 
 class GroupIndex:
@@ -240,30 +189,23 @@ class GroupIndex:
             group.set(slot, amount)
             self._key_of[slot] = key
 
-    def groups(
-        self, at_least: int, choose: Choose | None = None
-    ) -> Iterator[tuple[Any, Iterator[int]]]:
-        """Yield (key, its slots with *at_least*) for each key that has such slots; valid until the next `set`.
+    def groups(self, at_least: int) -> Iterator[tuple[Any, Iterator[tuple[int, EqualSlots]]]]:
+        """Yield each key that has slots with *at_least*, and these, as sets of equal ones, each with a number.
 
-        With *choose*, the chosen one of equal slots comes first of them.
+        Valid until the next `set`.
         """
         for key, group in self._groups.items():
             if group.largest >= at_least:
-                yield key, self._in_order(group, at_least, choose)
-
-    def begin_elsewhere(self, slot: int) -> None:
-        """Choose anew among the slots that are equal to *slot*."""
-        if slot in self._key_of:
-            self._groups[self._key_of[slot]].begin_elsewhere(slot)
+                yield key, self._in_order(group, at_least)
 
     def _in_order(
-        self, group: SlotIndex | AmountIndex, at_least: int, choose: Choose | None
-    ) -> Iterator[int]:
+        self, group: SlotIndex | AmountIndex, at_least: int
+    ) -> Iterator[tuple[int, EqualSlots]]:
         if isinstance(group, SlotIndex):
-            return group.around(at_least, choose) if choose else group.ascending(at_least)
+            return iter([(0, group.equal(at_least))])
         if self._ties is TieBreak.MOST_FREE:
-            return group.descending(at_least, choose)
-        return group.ascending(at_least, choose)
+            return group.descending(at_least)
+        return group.ascending(at_least)
 
 
 def _width(slots: int) -> int:

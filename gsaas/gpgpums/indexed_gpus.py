@@ -11,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from gsaas.gpgpums.index import AmountIndex, Choose, GroupIndex, SlotIndex, TieBreak
+from gsaas.gpgpums.equal_order import EqualOrder
+from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, TieBreak
 from gsaas.objects.gpu import Gpu, Kind
 from gsaas.objects.request import Request
 
@@ -20,6 +21,9 @@ Key = Callable[[Gpu], Hashable]
 
 Mix = Sequence[tuple[Request, float]]
 """The recent requests: requests for one cGPU, and how often each came."""
+
+GPUS, HOSTS = "gpus", "hosts"
+"""What the slots of an index count."""
 
 MAX_INDEXES = 48
 """Indexes that are kept; a new one replaces the one that was not used for longest."""
@@ -42,19 +46,15 @@ class IndexedGpus:
         gpus: Iterable[Gpu] = (),
         compute_hosts: Collection[str] = (),
         mix: Mix = (),
-        subset_size: int = 1,
-        randrange: Callable[[int], int] = lambda _: 0,
+        equal_order: EqualOrder | None = None,
     ) -> None:
         """*compute_hosts* can run VMs; *mix* are the recent requests of the whole cloud.
 
-        Where a policy finds GPUs equal, the order begins at one of the first *subset_size* in pool order; *randrange*
-        chooses it: it returns a number from 0 that is less than its argument. The order begins at the same one again
-        until `begin_elsewhere`, or until GPUs are added or removed.
+        Where a policy finds GPUs or hosts equal, they come in *equal_order*: None is pool order.
         """
         self.mix = mix
-        self.subset_size = subset_size
-        self._randrange = randrange
-        self.reserved_kinds: frozenset[Kind] = frozenset()
+        self.equal_order = equal_order or EqualOrder()
+        self.barred_kinds: frozenset[Kind] = frozenset()
         """Kinds whose GPUs no request gets now."""
         self.slots: list[Gpu] = []
         """The GPUs in pool order, as of the last use of an index."""
@@ -65,6 +65,8 @@ class IndexedGpus:
         self._compute_hosts = frozenset(compute_hosts)
         self._slot_of: dict[str, int] = {}
         self._hosts: list[str] = []
+        self._number_of: dict[str, int] = {}
+        """The number of each host, in the order of their names."""
         self.memory_by_kind: dict[Kind, tuple[int, int]] = {}
         """Kind -> MiB of its smallest and of its largest GPU, as of the last use of an index."""
         self._indexes: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
@@ -100,21 +102,13 @@ class IndexedGpus:
             self._compute_hosts = hosts
             self._indexes.clear()
 
-    @property
-    def choose(self) -> Choose | None:
-        """Return what chooses the first one of equal GPUs, or hosts; None if that is the first in pool order."""
-        return None if self.subset_size == 1 else self._choose_any
-
-    def _choose_any(self, number: int) -> int:
-        return self._randrange(min(number, self.subset_size))
-
     def begin_elsewhere(self, uuids: Collection[str]) -> None:
-        """Choose anew which one comes first of the GPUs that are equal to one of these."""
+        """Choose another place to begin at among the GPUs that were equal to one of these when it was chosen."""
         if self._is_stale:
-            return  # there will be new indexes
+            return  # the slots get new numbers
         for gpu in filter(None, map(self.get, uuids)):
-            for index in self._indexes.values():
-                index.begin_elsewhere(self._slot_of[gpu.uuid], gpu)
+            self.equal_order.begin_elsewhere(GPUS, self._slot_of[gpu.uuid])
+            self.equal_order.begin_elsewhere(HOSTS, self._number_of[gpu.host])
 
     def put(self, gpu: Gpu) -> None:
         """Add *gpu*, or replace the known value of it."""
@@ -126,6 +120,9 @@ class IndexedGpus:
             self._is_stale = True
         else:
             self._replace(gpu)
+            if not self._is_stale:
+                self.equal_order.changed(GPUS, self._slot_of[gpu.uuid])
+                self.equal_order.changed(HOSTS, self._number_of[gpu.host])
 
     def discard(self, uuid: str) -> None:
         """Remove a GPU; one that is not known is no error."""
@@ -139,9 +136,9 @@ class IndexedGpus:
         self._is_stale = True
 
     def subset(self, gpus: Iterable[Gpu]) -> Self:
-        """Return a new object of this class with only *gpus*, and with its slots numbered."""
-        subset = type(self)(gpus, self._compute_hosts, self.mix, self.subset_size, self._randrange)
-        subset.reserved_kinds = self.reserved_kinds
+        """Return a new object of this class with only *gpus*, in pool order, and with its slots numbered."""
+        subset = type(self)(gpus, self._compute_hosts, self.mix)
+        subset.barred_kinds = self.barred_kinds
         subset.number_slots()
         return subset
 
@@ -154,20 +151,22 @@ class IndexedGpus:
         )
         self._slot_of = {gpu.uuid: slot for slot, gpu in enumerate(self.slots)}
         self._hosts = sorted(self._by_host)
+        self._number_of = {host: number for number, host in enumerate(self._hosts)}
         self.memory_by_kind = _memory_by_kind(self.slots)
         self._indexes.clear()
+        self.equal_order.forget()
         self._is_stale = False
 
     def view(self, request: Request, local: bool) -> RequestView:
         """Return the view of *request*; with *local*, GPUs of hosts that run no VMs offer it nothing."""
         kinds = None
         if (
-            self.reserved_kinds
+            self.barred_kinds
             or request.gpu_model is not None
             or request.compute_capability is not None
         ):
             kinds = frozenset(filter(request.wants_kind, self.memory_by_kind.keys()))
-            kinds -= self.reserved_kinds
+            kinds -= self.barred_kinds
         return RequestView(
             request.mode, local, None if kinds == self.memory_by_kind.keys() else kinds
         )
@@ -196,17 +195,20 @@ class IndexedGpus:
 
     def last_claimed_slot(self) -> int:
         """Return the slot of the GPU that was claimed last; -1 if none ever was."""
-        return next(self._index(_ByLastClaim).index.descending(1), -1)
+        for _, slots in self._index(_ByLastClaim).index.descending(1):
+            return next(slots.since(0))
+        return -1
 
     def hosts_by_leases(self, view: RequestView, at_least: int) -> Iterator[str]:
         """Yield the hosts with a GPU that offers *view* that many MiB, those with fewest leases on their GPUs first."""
-        for _, numbers in self._index(_HostsByLeases, view).index.groups(at_least, self.choose):
-            for number in numbers:
-                yield self._hosts[number]
+        for leases, sets in self._index(_HostsByLeases, view).index.groups(at_least):
+            for _, hosts in sets:
+                for number in self.equal_order.arrange(HOSTS, (view, leases), hosts):
+                    yield self._hosts[number]
 
-    def host_number(self) -> dict[str, int]:
+    def host_numbers(self) -> dict[str, int]:
         """Return the number of each host, in the order of their names."""
-        return {host: number for number, host in enumerate(self._hosts)}
+        return self._number_of
 
     def _index(self, make: Callable[..., _Index], *arguments: Any) -> _Index:
         """Return the index that *make* builds from *arguments*; it is kept, and updated with every GPU that changes."""
@@ -236,10 +238,6 @@ class _Updated(Protocol):
     index: SlotIndex | AmountIndex | GroupIndex
 
     def update(self, gpus: IndexedGpus, slot: int, gpu: Gpu) -> None: ...
-
-    def begin_elsewhere(self, slot: int, gpu: Gpu) -> None:
-        """Choose anew which one comes first of the GPUs that are equal to this one."""
-        self.index.begin_elsewhere(slot)
 
 
 _Index = TypeVar("_Index", bound=_Updated)
@@ -299,16 +297,13 @@ class _HostsByLeases(_Updated):
 
     def __init__(self, gpus: IndexedGpus, view: RequestView) -> None:
         self._view = view
-        self._number = gpus.host_number()
+        self._number = gpus.host_numbers()
         loads = [self._load(gpus, host) for host in self._number]
         amounts, leases = [amount for amount, _ in loads], [leases for _, leases in loads]
         self.index = GroupIndex(amounts, leases, TieBreak.POOL_ORDER)
 
     def update(self, gpus: IndexedGpus, _slot: int, gpu: Gpu) -> None:
         self.index.set(self._number[gpu.host], *self._load(gpus, gpu.host))
-
-    def begin_elsewhere(self, _slot: int, gpu: Gpu) -> None:
-        self.index.begin_elsewhere(self._number[gpu.host])
 
     def _load(self, gpus: IndexedGpus, host: str) -> tuple[int, int]:
         """Return the most MiB that one GPU of *host* offers, and the number of leases on its GPUs."""

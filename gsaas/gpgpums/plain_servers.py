@@ -24,16 +24,15 @@ from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db import clock, leases
 from gsaas.db.database import Database
-from gsaas.db.leases import LeaseEvent
 from gsaas.gpgpums.allocation import UNREACHABLE
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.queue_manager import WaitPolicy
 from gsaas.gpgpums.stored_leases import StoredLeases
-from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.limits.base import Limits
 from gsaas.metrics import counted
 from gsaas.objects import plain_server
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lifecycle import LeaseEvent, Status
 from gsaas.objects.plain_server import PlainServer
 from gsaas.objects.request import ANY, Request
 from gsaas.remoting.base import RemotingDriver

@@ -16,7 +16,7 @@ Pool order is (host, device index). Nothing here knows a database, a clock or a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -67,16 +67,28 @@ class Pool(IndexedGpus):
         )
 
     @contextmanager
-    def without(self, uuids: Collection[str]) -> Iterator[None]:
-        """Withhold these GPUs in a block that does not change the pool; those that are not known are no error."""
-        before = [gpu for uuid in uuids if (gpu := self.get(uuid)) is not None]
-        try:
-            for gpu in before:
-                self._replace(gpu.with_(withheld=WithheldReason.RESERVED))
-            yield
-        finally:
-            for gpu in before:
+    def tentative(self) -> Iterator[Callable[[Iterable[Gpu]], None]]:
+        """Yield a function that has the pool show known GPUs in another state until the block ends."""
+        before: dict[str, Gpu] = {}
+
+        def show(gpus: Iterable[Gpu]) -> None:
+            for gpu in gpus:
+                before.setdefault(gpu.uuid, self._gpus[gpu.uuid])
                 self._replace(gpu)
+
+        try:
+            yield show
+        finally:
+            for gpu in before.values():
+                self._replace(gpu)
+
+    @contextmanager
+    def without(self, uuids: Iterable[str]) -> Iterator[None]:
+        """Let no request get these GPUs in the block."""
+        with self.tentative() as show:
+            known = filter(None, map(self.get, uuids))
+            show([gpu.with_(withheld=WithheldReason.BARRED) for gpu in known])
+            yield
 
     def propose(self, request: Request, policy: Ordering) -> Placement | Refusal:
         """Return where *policy* would place *request* now, or why nowhere. Changes nothing."""

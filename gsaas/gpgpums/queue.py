@@ -51,7 +51,7 @@ Allows = Callable[[QueuedRequest, Placement | None], bool]
 """Whether the quota of its project allows a request now, with this placement (None: wherever it is placed)."""
 
 
-Reserves = Callable[[QueuedRequest], bool]
+BarsOthers = Callable[[QueuedRequest], bool]
 """Whether a request that does not fit keeps later ones from the GPUs that it waits for."""
 
 
@@ -66,15 +66,15 @@ def choose_next(
     *,
     backfill: bool,
     allows: Allows = no_quotas,
-    reserves: Reserves = lambda _: True,
+    bars_others: BarsOthers = lambda _: True,
 ) -> tuple[QueuedRequest, Placement] | None:
     """Return the request of *queue* that is served next, and its placement; None if none can be served now.
 
     *pool* is left unchanged.
     """
-    reserved: list[Gpu] = []
-    """GPUs reserved for requests that were passed over, as they were before."""
-    reserved_for: set[Request] = set()
+    barred: list[Gpu] = []
+    """GPUs that requests that were passed over wait for, as they were before."""
+    barred_for: set[Request] = set()
     unplaceable: set[tuple[Request, Policy]] = set()
     """What was found not to fit, so that of many equal requests one is tried."""
     try:
@@ -85,22 +85,22 @@ def choose_next(
             placement = None if tried in unplaceable else pool.place(*tried)
             if placement is None:
                 unplaceable.add(tried)
-                if not reserves(queued):
+                if not bars_others(queued):
                     continue
                 if not backfill:
                     return None
-                if queued.request not in reserved_for:
-                    reserved_for.add(queued.request)
-                    reserved += _reserve(pool, queued.request)
+                if queued.request not in barred_for:
+                    barred_for.add(queued.request)
+                    barred += _bar(pool, queued.request)
                     unplaceable.clear()  # the pool has changed
-                    if pool.reserved_kinds == pool.memory_by_kind.keys():
+                    if pool.barred_kinds == pool.memory_by_kind.keys():
                         return None  # no GPU is left for later requests
             elif allows(queued, placement):
                 return queued, placement
         return None
     finally:
-        pool.reserved_kinds = frozenset()
-        for gpu in reserved:
+        pool.barred_kinds = frozenset()
+        for gpu in barred:
             pool.put(gpu)
 
 
@@ -116,19 +116,19 @@ def estimate(position: int, active_leases: int, durations: Sequence[float]) -> f
     return position * median(durations) / active_leases
 
 
-def _reserve(pool: Pool, request: Request) -> list[Gpu]:
+def _bar(pool: Pool, request: Request) -> list[Gpu]:
     """Withhold every GPU that *request* could use if it were idle; return those that are withheld one by one.
 
-    They are returned as they were before. Kinds of which it could use every GPU are reserved as a whole, at a cost
+    They are returned as they were before. Kinds of which it could use every GPU are barred as a whole, at a cost
     that does not grow with the number of their GPUs.
     """
     pool.number_slots()
     size, in_part = request.memory_mb or 1, False
     for kind, (least, most) in pool.memory_by_kind.items():
-        if kind in pool.reserved_kinds or not request.wants_kind(kind) or most < size:
+        if kind in pool.barred_kinds or not request.wants_kind(kind) or most < size:
             continue
         if least >= size and request.host is None:
-            pool.reserved_kinds |= {kind}
+            pool.barred_kinds |= {kind}
         else:
             in_part = True
     if not in_part:
@@ -137,10 +137,10 @@ def _reserve(pool: Pool, request: Request) -> list[Gpu]:
     usable = [
         gpu
         for gpu in gpus
-        if gpu.withheld is None and gpu.kind not in pool.reserved_kinds and _could_use(request, gpu)
+        if gpu.withheld is None and gpu.kind not in pool.barred_kinds and _could_use(request, gpu)
     ]
     for gpu in usable:
-        pool.put(gpu.with_(withheld=WithheldReason.RESERVED))
+        pool.put(gpu.with_(withheld=WithheldReason.BARRED))
     return usable
 
 

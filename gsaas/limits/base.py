@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gsaas import exceptions
+from gsaas.objects.placement import Placement
+from gsaas.objects.request import Request
 
 UNLIMITED = -1
 """The limit that allows any amount."""
@@ -39,6 +41,16 @@ class Limits(abc.ABC):
 def lease(shares: Sequence[int]) -> Amounts:
     """Return what one lease uses, from the memory of each of its cGPUs in MiB."""
     return {"cgpus": len(shares), "gpu_memory_mb": sum(shares), "leases": 1}
+
+
+def of_placement(placement: Placement) -> Amounts:
+    """Return what a lease with this placement uses."""
+    return lease([share.memory_mb for share in placement.shares])
+
+
+def at_least(request: Request) -> Amounts:
+    """Return the least that a lease for *request* uses: the memory of a whole GPU is not known before it is placed."""
+    return lease([request.memory_mb or 0] * request.count)
 
 
 def limited(limits: Amounts) -> bool:

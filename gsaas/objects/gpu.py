@@ -23,8 +23,8 @@ class WithheldReason(enum.StrEnum):
     WITHDRAWN = "withdrawn"
     HOST_DISABLED = "host-disabled"
     HOST_SILENT = "host-silent"
-    RESERVED = "reserved"
-    """Reserved for requests further ahead in the queue; set only while backfilling looks for others that fit."""
+    BARRED = "barred"
+    """Not for this choice: a request further ahead in the queue waits for it, or another transaction has it locked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ Pure: no database, clock or message bus.
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 
 class Status(enum.StrEnum):
@@ -76,3 +77,11 @@ because it stayed idle."""
 def next_status(status: Status, event: Event) -> Status | None:
     """Return the status that follows *status* on *event*; None if the event is illegal in *status*."""
     return TRANSITIONS.get((status, event))
+
+
+class LeaseEvent(NamedTuple):
+    """One event of a lease: its name, the lease's status after it, and a detail for the operator."""
+
+    event: str
+    status: str
+    detail: str | None = None

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gsaas.db import gpus, leases
-from gsaas.gpgpums import wait_queue
+from gsaas.gpgpums import queue_manager
 from tests.api import server
 from tests.api.world import World, only_error, token
 from tests.support.waiting import until
@@ -176,7 +176,7 @@ def test_a_wait_that_is_over_is_released_and_says_so(world):
     lease = show(world, waiting, "?while_status=QUEUED&timeout=60")
 
     assert lease["status"] == "RELEASED"
-    assert lease["fault"] == {"step": "queue", "message": wait_queue.TIME_OVER}
+    assert lease["fault"] == {"step": "queue", "message": queue_manager.TIME_OVER}
 
 
 def test_priorities_above_0_are_for_admins_and_all_are_bounded(world):
@@ -419,7 +419,7 @@ def test_an_attended_request_whose_client_is_silent_is_not_served_and_leaves_the
 
     assert world.claims.run_audit() == []
     lease = show(world, silent)
-    assert (lease["status"], lease["fault"]["message"]) == ("RELEASED", wait_queue.SILENT)
+    assert (lease["status"], lease["fault"]["message"]) == ("RELEASED", queue_manager.SILENT)
 
 
 def test_a_client_that_keeps_asking_is_recorded_as_present(world):

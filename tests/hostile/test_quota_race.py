@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, limits, models
+from gsaas.db import endpoints, gpus, models, projects
 from gsaas.db.database import Database
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.lease import Lease
@@ -54,7 +54,9 @@ def test_claims_at_once_never_exceed_the_quota_together(database):
     assert outcome.keys() == {"claimed", "refused"}
     assert max(most.values()) <= QUOTA["cgpus"]
     with database.read() as session:
-        assert {limits.usage(session.connection(), project)["cgpus"] for project in PROJECTS} == {0}
+        assert {projects.usage(session.connection(), project)["cgpus"] for project in PROJECTS} == {
+            0
+        }
 
 
 def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
@@ -74,7 +76,7 @@ def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
 
     thread = threading.Thread(target=second)
     with database.write() as session:
-        limits.lock_project(session.connection(), "blue")
+        projects.lock(session.connection(), "blue")
         thread.start()
         session.add(counted_lease("a"))
     thread.join(PATIENCE)
@@ -156,7 +158,7 @@ def watch(url: str, start: threading.Barrier, finished: threading.Event) -> dict
         for project in PROJECTS:
             with database.read() as session:
                 most[project] = max(
-                    most[project], limits.usage(session.connection(), project)["cgpus"]
+                    most[project], projects.usage(session.connection(), project)["cgpus"]
                 )
     database.close()
     return most

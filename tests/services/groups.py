@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import Connection, event, func, select
 
 from gsaas import exceptions
+from gsaas.db import claims as claim_rows
 from gsaas.db import models
 from gsaas.db.database import Database
-from gsaas.gpgpums import group_commit
+from gsaas.gpgpums import committer
 from gsaas.gpgpums.claims import Claims
 from gsaas.limits import base as limits
 from gsaas.objects.lease import Lease
@@ -43,10 +44,12 @@ WHOLE = Request(1)
 PART = Request(1, "shared", 100)
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody loses patience, however busy the machine is."""
-    monkeypatch.setattr(group_commit, "PATIENCE", PATIENCE)
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The attempts after which changes are tried again, without a pause."""
+    made: list[int] = []
+    monkeypatch.setattr(committer, "_pause", made.append)
+    return made
 
 
 @pytest.fixture
@@ -104,6 +107,11 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+def lock_gpus(connection: Connection, uuids: Sequence[str]) -> None:
+    """Lock GPUs as another transaction does."""
+    claim_rows.lock_gpus(connection, uuids, waits=True)
 
 
 @contextmanager

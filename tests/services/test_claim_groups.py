@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,11 +15,9 @@ from gsaas import exceptions
 from gsaas.db import claims as claim_rows
 from gsaas.db import clock, gpus, leases, models
 from gsaas.db.database import Database
-from gsaas.gpgpums import claim_groups, policies
-from gsaas.gpgpums.allocation import Allocator
+from gsaas.gpgpums import entries, ledger, policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.limits import base as limits
-from gsaas.objects.lease import Lease
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 from tests.services.groups import (
@@ -35,7 +33,6 @@ from tests.services.groups import (
     together,
 )
 from tests.services.groups import claims as claims
-from tests.services.groups import patience as patience
 from tests.services.test_claims_race import Dawdler, assert_all_returned, open_claims, report_cloud
 from tests.support import scheduling
 from tests.support.scheduling import claims_in_turn, pool_of
@@ -70,6 +67,7 @@ def test_a_server_that_cannot_skip_locked_rows_gets_each_claim_in_its_own_transa
     database, claims, monkeypatch
 ):
     monkeypatch.setattr(Database, "can_skip_locked", False)
+    claims = open_claims(database, reserve_for=0)
 
     with commits(database) as committed, ThreadPoolExecutor(MANY) as threads:
         made = [threads.submit(claim, claims, f"lease-{number}", WHOLE) for number in range(MANY)]
@@ -378,19 +376,16 @@ def test_nobody_is_refused_for_gpus_that_another_claim_of_the_group_has_lost(
 def test_the_pool_shows_nothing_of_a_group_whose_transaction_has_failed(
     database, claims, monkeypatch
 ):
-    def break_down(*_: object) -> None:
-        raise RuntimeError
-
-    before = shown(claims)
+    before, write = shown(claims), entries.write
     seen = list[dict[str, tuple[Any, ...]]]()
-    write_alone = claims._write_alone
 
-    def look(*arguments: Any) -> Lease:
+    def break_down(connection: Any, written: Sequence[Any], *more: Any) -> Any:
+        if len(written) > 1:
+            raise RuntimeError
         seen.append(shown(claims))
-        return write_alone(*arguments)
+        return write(connection, written, *more)
 
-    monkeypatch.setattr(Allocator, "write_group", break_down)
-    monkeypatch.setattr(claims, "_write_alone", look)
+    monkeypatch.setattr(entries, "write", break_down)
 
     made = claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(MANY)))
 
@@ -472,16 +467,16 @@ def test_a_group_keeps_what_the_pool_learns_of_utilisation(database, claims):
 def test_a_group_of_claims_has_no_gpu_locked_while_it_waits_for_its_number(
     database, claims, monkeypatch
 ):
-    waited, number = list[bool](), claim_groups.change_number
+    waited, number = list[bool](), ledger.change_number
 
     def wait(connection: Any) -> int:
         with database.writing() as other:
-            free = claim_rows.lock_free(other, stored(database))
-        waited.append(free.keys() == stored(database).keys())
+            free = claim_rows.lock_gpus(other, stored(database), waits=False)
+        waited.append({gpu.uuid for gpu in free} == stored(database).keys())
         return number(connection)
 
-    monkeypatch.setattr(claim_groups, "change_number", wait)
+    monkeypatch.setattr(ledger, "change_number", wait)
 
     claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(3)))
 
-    assert waited == [True]
+    assert waited == [True] * 2  # the claim that the group waits for, and the group

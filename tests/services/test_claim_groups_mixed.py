@@ -26,14 +26,13 @@ from sqlalchemy import Connection, func, select
 
 from gsaas import exceptions
 from gsaas.db import claims as claim_rows
-from gsaas.db import endpoints, gpus, leases, models, request_keys
-from gsaas.db import limits as limit_rows
+from gsaas.db import endpoints, gpus, leases, models, projects, request_keys
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
 from gsaas.limits import base as limits
-from gsaas.objects.gpu import EXCLUSIVE, Gpu
+from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.lease import Lease
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import ANY, ONE, SPREAD, Request
@@ -114,17 +113,19 @@ error."""
 
 @pytest.fixture
 def gpus_of_groups(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts the GPUs that groups of more than one claim have chosen, and those that they have lost."""
+    """Counts the GPUs that batches have chosen, and those that they have lost."""
     counts = Counter[str]()
-    lock_unchanged = claim_rows.lock_unchanged
+    lock_gpus = claim_rows.lock_gpus
 
-    def count(connection: Connection, known: Mapping[str, Gpu]) -> dict[str, int]:
-        locked = lock_unchanged(connection, known)
-        counts["chosen"] += len(known)
-        counts["lost"] += len(known) - len(locked)
-        return locked
+    def count(connection: Connection, uuids: Any, *, waits: bool) -> Sequence[Any]:
+        rows = lock_gpus(connection, uuids, waits=waits)
+        if isinstance(uuids, Mapping) and not waits:
+            same = sum(uuids[row.uuid].generation == row.generation for row in rows)
+            counts["chosen"] += len(uuids)
+            counts["lost"] += len(uuids) - same
+        return rows
 
-    monkeypatch.setattr(claim_rows, "lock_unchanged", count)
+    monkeypatch.setattr(claim_rows, "lock_gpus", count)
     return counts
 
 
@@ -392,7 +393,7 @@ def wrong_books(connection: Connection) -> list[str]:
     wrong += [f"address {one}" for one, n in masked.items() if one[0] and n > 1]
 
     for project, quota in QUOTAS.items():
-        used = limit_rows.usage(connection, project)
+        used = projects.usage(connection, project)
         if not limits.fits(quota, used, limits.NOTHING):
             wrong.append(f"{project} uses {used}")
     return wrong + wrong_placements(connection)

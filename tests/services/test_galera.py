@@ -15,11 +15,11 @@ from oslo_utils import timeutils
 
 import gsaas.conf
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, limits, migration, models
+from gsaas.db import endpoints, gpus, migration, models, projects
 from gsaas.db.database import Database, retried
 from gsaas.db.engines import section
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.wait_queue import WaitPolicy
+from gsaas.gpgpums.queue_manager import WaitPolicy
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.request import Request
 from tests.api.world import World
@@ -68,7 +68,7 @@ def both(nodes: tuple[Database, Database]) -> Iterator[list[Claims]]:
 
 def used(database: Database, project: str = "project-1") -> int:
     with database.reading() as connection:
-        return limits.usage(connection, project)["cgpus"]
+        return projects.usage(connection, project)["cgpus"]
 
 
 def at_once(both: list[Claims], act) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select
 
 from gsaas import exceptions
-from gsaas.db import limits
+from gsaas.db import projects as project_rows
 from gsaas.db.database import Database, retried
 from gsaas.db.models import ClaimRow, LeaseEventRow, LeaseRow, ProjectRow, table_of
 from gsaas.gpgpums.claims import Claims
@@ -32,7 +32,7 @@ ROUNDS = 15
 @retried
 def purge(database: Database) -> int:
     with database.writing() as connection:
-        return limits.purge(connection, 2)
+        return project_rows.purge(connection, 2)
 
 
 @contextmanager

@@ -10,10 +10,9 @@ import pytest
 from sqlalchemy import select
 
 from gsaas import exceptions
-from gsaas.db import claims as claim_rows
 from gsaas.db import leases, models
 from gsaas.db.database import Database
-from gsaas.gpgpums import group_commit, retry, returns
+from gsaas.gpgpums import committer
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.request import Request
@@ -24,11 +23,12 @@ from tests.services.groups import (
     assert_books_are_right,
     claim,
     commits,
+    lock_gpus,
     return_together,
     until,
 )
+from tests.services.groups import attempts as attempts
 from tests.services.groups import claims as claims
-from tests.services.groups import patience as patience
 from tests.services.test_claims_race import (
     assert_all_returned,
     new_lease,
@@ -194,15 +194,14 @@ def test_a_group_waits_for_no_claims_of_other_leases(database, claims):
     assert_books_are_right(database, claims, held=2)
 
 
-def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, claims, monkeypatch):
-    monkeypatch.setattr(group_commit, "PATIENCE", 0.1)
+def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, claims, attempts):
     stuck, other = (claim(claims, name, WHOLE) for name in ("stuck", "other"))
 
     with ThreadPoolExecutor(1) as threads:
         with database.writing() as connection:
-            claim_rows.lock_free(connection, [stuck.claims[0].gpu_uuid])
+            lock_gpus(connection, [stuck.claims[0].gpu_uuid])
             waiting = threads.submit(claims.returns.release, stuck.id)
-            until(lambda: is_writing(returns_in_turn(claims)))
+            until(lambda: attempts == [*range(committer.TOGETHER)])  # now it waits alone
             claims.returns.release(other.id)
             assert released(database) == {other.id}
         waiting.result(PATIENCE)
@@ -210,19 +209,16 @@ def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, c
 
 
 def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_waiting(
-    database, claims, monkeypatch
+    database, claims, attempts
 ):
-    monkeypatch.setattr(group_commit, "PATIENCE", 3600)
-    attempts = list[int]()
-    monkeypatch.setattr(retry, "_pause", attempts.append)
     made = [claim(claims, f"lease-{number}", WHOLE) for number in range(4)]
     names = [lease.id for lease in made]
 
     with ThreadPoolExecutor(2) as threads:
         with database.writing() as connection:
-            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            lock_gpus(connection, [made[0].claims[0].gpu_uuid])
             waiting = threads.submit(return_together, database, claims, names[:3])
-            until(lambda: attempts == [*range(returns.TOGETHER)])  # now it waits alone
+            until(lambda: attempts == [*range(committer.TOGETHER)])  # now it waits alone
             threads.submit(claims.returns.release, names[3]).result(PATIENCE)
             assert released(database) == {"last", *names[1:]}
             assert not waiting.done()
@@ -240,7 +236,7 @@ def test_what_a_group_leaves_out_is_returned_alone_however_few_attempts_there_ar
 
     with ThreadPoolExecutor(1) as threads:
         with database.writing() as connection:
-            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            lock_gpus(connection, [made[0].claims[0].gpu_uuid])
             names = [*(lease.id for lease in made), "unknown"]
             waiting = threads.submit(return_together, database, claims, names)
             until(lambda: released(database) == {"last", names[1]})
@@ -260,11 +256,11 @@ def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
         left_out.set()
         assert go.wait(PATIENCE)
 
-    monkeypatch.setattr(retry, "_pause", pause)
+    monkeypatch.setattr(committer, "_pause", pause)
     group = returns_in_turn(claims)
     with ThreadPoolExecutor(3) as threads:
         with database.writing() as connection:
-            claim_rows.lock_free(connection, [made[0].claims[0].gpu_uuid])
+            lock_gpus(connection, [made[0].claims[0].gpu_uuid])
             returned = threads.submit(return_together, database, claims, names[:2])
             assert left_out.wait(PATIENCE)
 

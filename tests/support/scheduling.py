@@ -4,84 +4,92 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from gsaas.db.database import Database
-from gsaas.gpgpums import group_commit
 from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.allocation import AccessRules
+from gsaas.gpgpums.batches import Batches
+from gsaas.gpgpums.changes import Change, Entry
+from gsaas.gpgpums.claims import Claims, Tuning
 from gsaas.gpgpums.indexed_gpus import Mix
+from gsaas.gpgpums.mirror import Mirror
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.pool_cache import PoolCache
-from gsaas.objects.ports import PortRange
+from gsaas.gpgpums.queue_manager import Clients
+from gsaas.gpgpums.view import QueueRules, Rules
 
 MASKED = MaskedAddresses("169.254.71.0/24", 8308)
 LOCAL = MaskedAddresses("169.254.72.0/21", 8308)
 
-Mirror = PoolCache
-"""The copy of the GPUs that a process keeps; `refresh` reads what has changed."""
-Group = group_commit.GroupCommit[Any, Any]
+Group = Batches[Change, Entry]
 
 
 def open_claims(
-    database: Database,
-    *,
-    attempts: int = 20,
-    heartbeat_timeout: float = 3600,
-    daemon_ports: Mapping[str, PortRange] | None = None,
-    **options: Any,
+    database: Database, *, attempts: int = 20, heartbeat_timeout: float = 3600, **options: Any
 ) -> Claims:
     """Return the claims of a process; *options* are those of its parts, by name."""
-    return Claims(
-        database,
-        attempts=attempts,
-        heartbeat_timeout=heartbeat_timeout,
-        daemon_ports=daemon_ports,
-        **{"masked": MASKED, **options},
-    )
+    options = {"attempts": attempts, "heartbeat_timeout": heartbeat_timeout, **options}
+    options = {name: value for name, value in options.items() if value is not None}
+    if "announce" in options or "is_client_waiting" in options:
+        clients = Clients(
+            options.pop("announce", lambda *_: None),
+            options.pop("is_client_waiting", lambda _: False),
+        )
+    else:
+        clients = Clients()
+
+    def of(kind: Any) -> dict[str, Any]:
+        return {one.name: options.pop(one.name) for one in fields(kind) if one.name in options}
+
+    tuning, queue, access = Tuning(**of(Tuning)), QueueRules(**of(QueueRules)), of_access(options)
+    rules = Rules(queue=queue, access=access, **{"masked": MASKED, **of(Rules)})
+    assert not options, options
+    return Claims(database, rules, tuning, clients)
+
+
+def of_access(options: dict[str, Any]) -> AccessRules:
+    names = ("daemon_ports", "native", "local_per_project", "direct")
+    return AccessRules(**{name: options.pop(name) for name in names if name in options})
 
 
 def database_of(claims: Claims) -> Database:
-    return claims.scheduler._database
+    return claims._database
 
 
 def lock_of(claims: Claims) -> threading.Lock:
     """The lock without which nobody chooses GPUs."""
-    return claims.scheduler.lock
+    return claims.mirror.lock
 
 
 def pool_of(claims: Claims) -> Pool:
-    return claims.scheduler._cache.pool
+    return claims.mirror.pool
 
 
 def mix_of(claims: Claims) -> Mix:
     """The recent requests of the process."""
-    return claims.scheduler.mix
+    return claims._mixes.mix
 
 
 def open_mirror(database: Database, heartbeat_timeout: float = 35) -> Mirror:
     """Return a copy of the GPUs that has read everything."""
-    cache = PoolCache(heartbeat_timeout)
-    with database.reading() as connection:
-        cache.begin_reading()
-        cache.take_over(cache.read(connection))
-    return cache
+    mirror = Mirror(database, heartbeat_timeout)
+    mirror.following(lambda: None)
+    return mirror
 
 
 def claims_in_turn(claims: Claims) -> Group:
     """Where the claims of threads wait to be written together."""
-    return claims._groups._group
+    return claims._committer._batches
 
 
-def returns_in_turn(claims: Claims) -> Group:
-    """Where the returns of threads wait to be written together."""
-    return claims.returns._group
+returns_in_turn = claims_in_turn
+"""Returns are written together with claims."""
 
 
 def is_writing(group: Group) -> bool:
     """Whether a thread writes now, and none waits."""
-    return bool(group._leaders) and not group._waiting
+    return group._is_led and not group._waiting
 
 
 def number_waiting(group: Group) -> int:

@@ -16,8 +16,8 @@ from gsaas.cloud.base import Port, Server, ServerChange, ServerStatus
 from gsaas.db import leases
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.plain_servers import PlainServers
+from gsaas.gpgpums.queue_manager import WaitPolicy
 from gsaas.gpgpums.stored_leases import StoredLeases
-from gsaas.gpgpums.wait_queue import WaitPolicy
 from gsaas.limits.configured import NoLimits
 from gsaas.objects.lifecycle import Status
 from gsaas.remoting.base import load

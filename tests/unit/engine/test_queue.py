@@ -8,7 +8,7 @@ import uuid
 from gsaas.context import RequestContext
 from gsaas.db import leases
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.wait_queue import WaitPolicy
+from gsaas.gpgpums.queue_manager import WaitPolicy
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request

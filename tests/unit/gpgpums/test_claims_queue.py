@@ -18,7 +18,7 @@ from gsaas import exceptions
 from gsaas.conf import load
 from gsaas.db import gpus, models, queue
 from gsaas.db.database import Database
-from gsaas.gpgpums.wait_queue import WaitPolicy
+from gsaas.gpgpums.queue_manager import WaitPolicy
 from gsaas.limits.configured import ConfiguredLimits
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status

@@ -9,8 +9,8 @@ import pytest
 from oslo_utils import timeutils
 
 from gsaas.db import models
+from gsaas.gpgpums.mirror import READINGS_TTL
 from gsaas.gpgpums.policies.fragmentation_gradient import fragmentation, growth
-from gsaas.gpgpums.pool_cache import READINGS_TTL
 from gsaas.gpgpums.recent_requests import RecentRequests
 from gsaas.objects.request import Request
 from tests.unit.gpgpums.test_claims import new_lease, open_claims, report

@@ -214,7 +214,7 @@ def test_backfill_on_gpus_of_several_kinds_chooses_by_the_rule(seed: int):
 
     assert (found and found[0].lease_id) == simplest_choice(pool, waiting)
     assert sorted(pool, key=lambda gpu: gpu.uuid) == before
-    assert not pool.reserved_kinds
+    assert not pool.barred_kinds
 
 
 class WatchedPool(Pool):
@@ -257,7 +257,9 @@ def test_of_many_equal_requests_that_do_not_fit_one_is_tried(backfill, reserves,
     large = [queued(number, Request(1, "shared", 800)) for number in range(4096)]
     small = queued(5000, Request(1, "shared", 100))
 
-    found = queue.choose_next(pool, [*large, small], backfill=backfill, reserves=lambda _: reserves)
+    found = queue.choose_next(
+        pool, [*large, small], backfill=backfill, bars_others=lambda _: reserves
+    )
 
     assert found[0] is small
     assert pool.tried == tried

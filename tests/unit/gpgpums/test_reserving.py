@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reservations in a database: made, kept from others, used by their own project, and given back."""
+"""ReservationManager in a database: made, kept from others, used by their own project, and given back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gsaas.db import hosts, models
 from gsaas.db import reservations as rows
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.reserving import Reservations
+from gsaas.gpgpums.reservation_manager import ReservationManager
 from gsaas.objects.lease import Lease
 from gsaas.objects.request import Request
 from gsaas.objects.reservation import Reservation, ReservationStatus, ReservedShare
@@ -42,11 +42,11 @@ def claims(cloud: Database) -> Claims:
 
 
 @pytest.fixture
-def made(cloud: Database, claims: Claims) -> Reservations:
+def made(cloud: Database, claims: Claims) -> ReservationManager:
     return claims.reservations
 
 
-def reserve(made: Reservations, request: Request, begins: float, ends: float) -> str:
+def reserve(made: ReservationManager, request: Request, begins: float, ends: float) -> str:
     now = timeutils.utcnow()
     wanted = Reservation(
         *(f"r-{next(serial)}", "project-1", "user-1", "course", ReservationStatus.PENDING),
@@ -190,7 +190,7 @@ def test_a_lease_in_it_has_the_size_that_was_reserved(made, claims):
         within(claims, reservation_id, Request(1, "shared", 1000))
 
 
-def end(cloud: Database, made: Reservations, reservation_id: str) -> None:
+def end(cloud: Database, made: ReservationManager, reservation_id: str) -> None:
     """Let its end have come."""
     past = timeutils.utcnow() - datetime.timedelta(seconds=1)
     with cloud.write() as session:

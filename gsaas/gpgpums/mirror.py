@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the database's GPUs in memory, kept up to date by reading only what has changed.
+"""The pool as the database has it: a copy in memory, brought up to date by reading only what has changed, and its lock.
 
 1. Each GPU's row has the number of its last change. The copy remembers which numbers it has seen, and `refresh` reads
    the rows with others: one statement, so one snapshot, whose cost is that of the changes.
@@ -10,9 +10,11 @@
    end of an index, and says when the last of them was heard. Which they are is read when one of the two changes, and
    every `SILENCE_TTL` seconds.
 4. All GPUs are read at the start, after a GPU was deleted, before a refusal if that was long ago, and when there are
-   many new writers: then the copy remembers those only that rows have. `read` does it without the lock of the
-   scheduler, and `take_over` keeps what `refresh` has found meanwhile.
-5. The copy may be out of date once a statement has ended. Claims compare generations when they write.
+   many new writers: then the copy remembers those only that rows have. That is done without the lock, because it takes
+   long; what `refresh` has found meanwhile is kept.
+5. The copy may be out of date once a statement has ended. The ledger compares it with the rows that it has locked.
+6. The lock is held while a thread refreshes and chooses, never while it waits for a row or for a commit. So the pool
+   shows what is committed to whoever has the lock.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ from __future__ import annotations
 import datetime
 import functools
 import random
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from oslo_utils import timeutils
 from sqlalchemy import Connection, Select, and_, bindparam, exists, func, or_, select
 
 from gsaas.db import clock, queue
+from gsaas.db.claims import POOL_COLUMNS
+from gsaas.db.database import Database
 from gsaas.db.hosts import is_silent
 from gsaas.db.models import (
     EndpointRow,
@@ -39,6 +44,7 @@ from gsaas.db.models import (
     table_of,
 )
 from gsaas.db.settings import DEFAULT_POLICY
+from gsaas.gpgpums.equal_order import EqualOrder
 from gsaas.gpgpums.pool import Pool
 from gsaas.metrics import counted
 from gsaas.objects.change_numbers import END, SeenChanges
@@ -78,27 +84,9 @@ STATE = select(
     .label("default_policy"),
 )
 
-_GPU_COLUMNS = (
-    _GPUS.c.uuid,
-    _GPUS.c.host_name,
-    _GPUS.c.device_index,
-    _GPUS.c.memory_mb,
-    _GPUS.c.used_mb,
-    _GPUS.c.exclusive_lease_id,
-    _GPUS.c.generation,
-    _GPUS.c.disabled,
-    _GPUS.c.withdrawn_reason.is_not(None).label("withdrawn"),
-    _GPUS.c.model,
-    _GPUS.c.compute_capability,
-    _GPUS.c.leases,
-    _GPUS.c.given,
-    _GPUS.c.reserved_mb,
-    _GPUS.c.change_number,
-)
-
 _FIRST_GPU_COLUMN = len(STATE.selected_columns)
 
-GPUS = select(*_GPU_COLUMNS)
+GPUS = select(*POOL_COLUMNS)
 
 
 @functools.cache
@@ -115,7 +103,7 @@ def _refresh(intervals: int) -> Select[Any]:
             for place in range(intervals)
         )
     )
-    return select(*state.c, *_GPU_COLUMNS).select_from(state.outerjoin(_GPUS, unseen))
+    return select(*state.c, *POOL_COLUMNS).select_from(state.outerjoin(_GPUS, unseen))
 
 
 GPU_REASONS = (WithheldReason.DISABLED, WithheldReason.WITHDRAWN)
@@ -143,7 +131,7 @@ were changed by other means than GSaaS, or the database was restored from a back
 
 
 class OutdatedPoolError(Exception):
-    """All GPUs have to be read again (`PoolCache.read`), which is not done with the scheduler's lock acquired."""
+    """All GPUs have to be read again, which is not done with the lock acquired: see `Mirror.following`."""
 
 
 Silence: TypeAlias = tuple[int, Any]
@@ -164,26 +152,40 @@ class Snapshot:
     seen: SeenChanges
 
 
-class PoolCache:
-    """A `Pool` that follows the database. Not thread-safe, except `read`.
+Done = TypeVar("Done")
+
+
+class Mirror:
+    """The pool of *database*. Methods that do not say otherwise are called with `lock` acquired.
 
     *heartbeat_timeout* is how long a GPU host's monitor may be silent before its GPUs are withheld, and
     *utilisation_window* how old a reading of a GPU's utilisation may be, in seconds. Of GPUs that a policy finds equal,
-    the order begins at one of the first *subset_size*, as `IndexedGpus` says.
+    this process begins at one of the first *subset_size*; on SQLite, where claims are made one after the other, at the
+    first one.
     """
 
     def __init__(
-        self, heartbeat_timeout: float, utilisation_window: float = 300, subset_size: int = 1
+        self,
+        database: Database,
+        heartbeat_timeout: float,
+        utilisation_window: float = 300,
+        subset_size: int = 1,
     ) -> None:
-        self.pool = Pool(subset_size=subset_size, randrange=random.SystemRandom().randrange)
+        self.lock = threading.Lock()
+        self.one_writer = database.one_writer
+        within = 1 if database.one_writer else subset_size
+        self.pool = Pool(equal_order=EqualOrder(within, random.SystemRandom().randrange))
         self.newest_generation = 0
         """The largest generation of any GPU so far."""
         self.top_priority: int | None = None
         """The highest priority of the leases in the queue; None if the queue is empty."""
         self.default_policy: Any = None
         """The default policy that an administrator has set; None if none has."""
-        self.is_outdated = True
+        self._database = database
+        self._is_outdated = True
         """All GPUs have to be read again."""
+        self._reading = threading.Lock()
+        """Held by the thread that reads all GPUs."""
         self._window = datetime.timedelta(seconds=utilisation_window)
         self._readings_age: timeutils.StopWatch | None = None
         self._heartbeat_timeout = heartbeat_timeout
@@ -195,7 +197,20 @@ class PoolCache:
         self._silence_age = timeutils.StopWatch(SILENCE_TTL)
         self._withheld_hosts: dict[str, WithheldReason] = {}
         self._put_since: set[str] | None = None
-        """The GPUs that were put since `begin_reading`."""
+        """The GPUs that were put since all GPUs are being read; None while that is not so."""
+
+    def following(self, act: Callable[[], Done]) -> Done:
+        """Return what *act* returns, called *without* `lock`, after all GPUs were read if that is needed.
+
+        *act* is called again if it finds that they have to be read again; its transaction is rolled back before.
+        """
+        while True:
+            if self._is_outdated:
+                self._read_all()
+            try:
+                return act()
+            except OutdatedPoolError:
+                self._is_outdated = True
 
     @property
     def may_refuse(self) -> bool:
@@ -215,7 +230,6 @@ class PoolCache:
         self.top_priority, self.default_policy = first[5:_FIRST_GPU_COLUMN]
         outdated = not self._versions or versions[0] != self._versions[0]
         if outdated or len(self._seen) > self._most_writers:
-            self.is_outdated = True
             raise OutdatedPoolError
         if versions[1] != self._versions[1] or self._silence_changed(silent):
             self._withhold(self._read_withheld_hosts(connection))
@@ -226,61 +240,33 @@ class PoolCache:
         self._versions = versions
         if first[_FIRST_GPU_COLUMN] is not None:
             for row in rows:
-                gpu = self._gpu(row[_FIRST_GPU_COLUMN:], self._withheld_hosts)
-                self.put(gpu)
+                self.put([self.gpu(row[_FIRST_GPU_COLUMN:])])
                 self._seen.see(row[-1])
 
-    def reread(self, connection: Connection, uuids: Collection[str]) -> None:
-        """Read these GPUs again, whatever their numbers are; those that are gone leave the pool.
+    def put(self, gpus: Iterable[Gpu]) -> None:
+        """Store GPUs as they are in the database."""
+        for gpu in gpus:
+            if self._put_since is not None:
+                self._put_since.add(gpu.uuid)
+            if gpu != self.pool.get(gpu.uuid):
+                self.newest_generation = max(self.newest_generation, gpu.generation)
+                self.pool.put(gpu)
 
-        A node of a cluster that lags behind does not bring back an older state.
+    def put_own(self, gpus: Iterable[Gpu], number: int) -> None:
+        """Store all GPUs that a transaction of this process has changed; *number* is its change number.
+
+        One that has changed once more meanwhile stays as it is known.
         """
-        rows = connection.execute(GPUS.where(_GPUS.c.uuid.in_(uuids))).all()
-        for row in rows:
-            gpu, known = self._gpu(row, self._withheld_hosts), self.pool.get(row[0])
-            if known is None or known.generation <= gpu.generation:
-                self.put(gpu)
-        for uuid in {*uuids} - {row[0] for row in rows}:
-            self.pool.discard(uuid)
+        for gpu in gpus:
+            known = self.pool.get(gpu.uuid)
+            if known is not None and known.generation < gpu.generation:
+                # What no generation shows is as it is known by now.
+                self.put([gpu.with_(withheld=known.withheld, utilisation=known.utilisation)])
+        self._seen.see_own(number)
 
-    def begin_reading(self) -> None:
-        """Remember from now on which GPUs are put, for `take_over`."""
-        self._put_since = set()
-
-    def read(self, connection: Connection) -> Snapshot:
-        """Return all GPUs and hosts, all of them as of one moment if *connection* is for reading; changes nothing."""
-        counted.full_read()
-        state = connection.execute(STATE, self._seen_after(connection)).one()
-        withheld = self._read_withheld_hosts(connection)
-        compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
-        seen = SeenChanges()
-        gpus = {}
-        for row in connection.execute(GPUS):
-            gpus[row[0]] = self._gpu(row, withheld)
-            seen.see(row[-1])
-        return Snapshot(tuple(state[:3]), _silence(state), withheld, compute_hosts, gpus, seen)
-
-    def take_over(self, snapshot: Snapshot) -> None:
-        """Make this the copy that *snapshot* was read for, after `begin_reading`; newer values stay."""
-        newer = self._put_since or set()
-        for uuid in [gpu.uuid for gpu in self.pool]:
-            if uuid not in snapshot.gpus and uuid not in newer:
-                self.pool.discard(uuid)
-        self._withhold(snapshot.withheld_hosts)
-        for uuid, gpu in snapshot.gpus.items():
-            known = self.pool.get(uuid)
-            if known is None or uuid not in newer or known.generation < gpu.generation:
-                self.put(gpu)
-        self._put_since = None
-        # What was seen since is read again: that is little, and writers without rows are forgotten.
-        self._seen = snapshot.seen
-        self._most_writers = max(FEW_WRITERS, 2 * len(snapshot.seen))
-        self._versions, self._silent = snapshot.versions, snapshot.silent
-        self._silence_age.restart()
-        self.pool.compute_hosts = snapshot.compute_hosts
-        self.pool.number_slots()
-        self.is_outdated = False
-        self._age.restart()
+    def gpu(self, row: Sequence[Any]) -> Gpu:
+        """Return the GPU of a row of `gsaas.db.claims.POOL_COLUMNS`."""
+        return self._gpu(row, self._withheld_hosts)
 
     def read_utilisation(self, connection: Connection) -> None:
         """Read the utilisation of the GPUs, in whole percents, unless that was done within `READINGS_TTL`."""
@@ -304,22 +290,56 @@ class PoolCache:
         )
         return connection.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
 
-    def put(self, gpu: Gpu) -> None:
-        """Store a GPU as it is in the database."""
-        if self._put_since is not None:
-            self._put_since.add(gpu.uuid)
-        if gpu == self.pool.get(gpu.uuid):
-            return
-        self.newest_generation = max(self.newest_generation, gpu.generation)
-        self.pool.put(gpu)
-
-    def put_own(self, number: int) -> None:
-        """Note that all that a transaction of this process has changed is put; *number* is its change number."""
-        self._seen.see_own(number)
-
     def read_compute_hosts(self, connection: Connection) -> None:
         """Read which hosts have an endpoint."""
         self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
+
+    def _read_all(self) -> None:
+        """Read all GPUs, *without* `lock`; threads that need them meanwhile wait."""
+        with self._reading:
+            if not self._is_outdated:
+                return
+            with self.lock:
+                self._put_since = set()
+            with self._database.reading() as connection:
+                snapshot = self._read(connection)
+            with self.lock:
+                self._take_over(snapshot)
+
+    def _read(self, connection: Connection) -> Snapshot:
+        """Return all GPUs and hosts, all of them as of one moment; changes nothing, and needs no lock."""
+        counted.full_read()
+        state = connection.execute(STATE, self._seen_after(connection)).one()
+        withheld = self._read_withheld_hosts(connection)
+        compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
+        seen = SeenChanges()
+        gpus = {}
+        for row in connection.execute(GPUS):
+            gpus[row[0]] = self._gpu(row, withheld)
+            seen.see(row[-1])
+        return Snapshot(tuple(state[:3]), _silence(state), withheld, compute_hosts, gpus, seen)
+
+    def _take_over(self, snapshot: Snapshot) -> None:
+        """Make this the copy that *snapshot* was read for; what was put since stays if it is newer."""
+        newer = self._put_since or set()
+        for uuid in [gpu.uuid for gpu in self.pool]:
+            if uuid not in snapshot.gpus and uuid not in newer:
+                self.pool.discard(uuid)
+        self._withhold(snapshot.withheld_hosts)
+        for uuid, gpu in snapshot.gpus.items():
+            known = self.pool.get(uuid)
+            if known is None or uuid not in newer or known.generation < gpu.generation:
+                self.put([gpu])
+        self._put_since = None
+        # What was seen since is read again: that is little, and writers without rows are forgotten.
+        self._seen = snapshot.seen
+        self._most_writers = max(FEW_WRITERS, 2 * len(snapshot.seen))
+        self._versions, self._silent = snapshot.versions, snapshot.silent
+        self._silence_age.restart()
+        self.pool.compute_hosts = snapshot.compute_hosts
+        self.pool.number_slots()
+        self._is_outdated = False
+        self._age.restart()
 
     def _read_changes(self, connection: Connection) -> Sequence[Sequence[Any]]:
         unseen = self._seen.unseen()
@@ -333,7 +353,7 @@ class PoolCache:
 
     def _gpu(self, row: Sequence[Any], withheld_hosts: dict[str, WithheldReason]) -> Gpu:
         uuid, host, index, memory_mb, used_mb, holder, generation, disabled, withdrawn, *rest = row
-        model, capability, leases, given, reserved_mb, _ = rest
+        model, capability, leases, given, reserved_mb, *_ = rest
         withheld: WithheldReason | None
         if disabled:
             withheld = WithheldReason.DISABLED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts for the quotas of a project, and the row that its claims lock while it is counted."""
+"""What projects use of their quotas, and the row that the claims of a project lock while that is counted."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def purge(connection: Connection, at_most: int) -> int:
     return len(ids)
 
 
-def lock_project(connection: Connection, project_id: str) -> None:
+def lock(connection: Connection, project_id: str) -> None:
     """Lock the row of a project until the transaction ends; other claims of the project wait for it.
 
     The row is changed, and not only locked: the nodes of a Galera cluster do not know each other's locks, but of two
