@@ -24,7 +24,7 @@ import gsaas.conf
 from bench.report import machine, median, progress
 from gsaas.gpu_host.daemons import supervision
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
-from gsaas.gpu_host.daemons.launcher import Launcher
+from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.systemd import Systemd
 from gsaas.objects.daemon import Daemon
 from gsaas.remoting import base
@@ -173,7 +173,7 @@ class _Alone:
         assert driver.daemon_settings is not None
         self._settings = driver.daemon_settings
         systemd = Systemd(booted.bus)
-        self._launcher = Launcher(
+        self._runner = DaemonRunner(
             self._settings,
             "gpu1",
             "127.0.0.1",
@@ -200,23 +200,23 @@ class _Alone:
     def unit(self) -> float:
         """Return the seconds until the daemon answers that is a unit."""
         began = time.monotonic()
-        self._launcher.start(self._daemon, 0)
+        self._runner.start(self._daemon, 0)
         try:
             self._await_listener(True)
-            self._launcher.check(self._daemon)
+            self._runner.check(self._daemon)
             return time.monotonic() - began
         except HealthCheckFailed as error:
             raise RuntimeError(str(error)) from error
         finally:
-            self._launcher.kill(self._daemon.key)
+            self._runner.kill(self._daemon.key)
             until(self._is_gone, "the end of the daemon")
 
     def _is_gone(self) -> bool:
-        self._launcher.forget(self._daemon.key)  # systemd keeps a unit that was killed
-        return not self._launcher.units()
+        self._runner.forget(self._daemon.key)  # systemd keeps a unit that was killed
+        return not self._runner.units()
 
     def _await_listener(self, wanted: bool) -> None:
-        while self._launcher.port_taken(self._daemon) != wanted:
+        while self._runner.port_taken(self._daemon) != wanted:
             time.sleep(PAUSE)
 
 

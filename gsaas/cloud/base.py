@@ -102,7 +102,7 @@ class Cloud(abc.ABC):
     needs_caller: bool = False
     """Whether servers are made with the caller's own token, so that `create` needs a context that has one."""
     notifies: bool = False
-    """Whether the cloud sends notifications about its servers, as Nova does, for `gsaas.engine.notifications`."""
+    """Whether the cloud sends notifications about its servers, as Nova does, for `gsaas.engine.nova_notifications`."""
     shelves: bool = False
     """Whether it has `shelve`."""
     poll_interval: float | None = None

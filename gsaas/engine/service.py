@@ -18,7 +18,7 @@ from gsaas import exceptions, rpc
 from gsaas.cloud.base import ServerChange
 from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
-from gsaas.engine import notifications
+from gsaas.engine import nova_notifications
 from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.idle_leases import IdleLeases
 from gsaas.engine.rpc_endpoint import HANDLERS, RpcEndpoint, may_send
@@ -94,16 +94,16 @@ class Engine:
             threading.Thread(target=self._audit, name="engine-audit", daemon=True),
             threading.Thread(target=self._watch_servers, name="engine-watch", daemon=True),
         ]
-        self._notifications = (
-            notifications.listener(conf, self._notified) if driver.cloud.notifies else None
+        self._nova_notifications = (
+            nova_notifications.listener(conf, self._notified) if driver.cloud.notifies else None
         )
 
     def start(self) -> None:
         """Start to serve the message bus and to drive leases. Raises what the bus raises."""
         self._conf.set_default("executor_thread_pool_size", HANDLERS)
         self._server.start()
-        if self._notifications is not None:
-            self._notifications.start()
+        if self._nova_notifications is not None:
+            self._nova_notifications.start()
         for thread in self._threads:
             thread.start()
 
@@ -115,8 +115,8 @@ class Engine:
         self._stopping.set()
         self._queue.close()
         self._server.stop()
-        if self._notifications is not None:
-            self._notifications.stop()
+        if self._nova_notifications is not None:
+            self._nova_notifications.stop()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

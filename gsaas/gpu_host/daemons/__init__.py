@@ -2,7 +2,7 @@
 """The daemons of a GPU host: what brings them to the state that the engine desires. Each is a unit of systemd.
 
 plan        the next actions, from desired and observed state: pure
-supervisor  carries these actions out             launcher   starts and ends one daemon; uses the five below
+supervisor  carries these actions out             runner     starts and ends one daemon; uses the five below
 strangers   ends units that belong to no daemon
 unit        a daemon as a unit of systemd: pure   systemd    the system's systemd, over D-Bus
 devices     which device nodes a daemon needs     ports      which ports have a listener

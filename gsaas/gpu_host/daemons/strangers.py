@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from gsaas.gpu_host.daemons import unit
-from gsaas.gpu_host.daemons.launcher import Launcher
 from gsaas.gpu_host.daemons.plan import kill_pause
+from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.unit import UnitState
 
 LOG = logging.getLogger(__name__)
@@ -31,8 +31,10 @@ class _Stranger:
 class Strangers:
     """The strangers of one host; *stop_timeout* is the time from asking one to end until it is killed, in seconds."""
 
-    def __init__(self, launcher: Launcher, stop_timeout: float, clock: Callable[[], float]) -> None:
-        self._launcher = launcher
+    def __init__(
+        self, runner: DaemonRunner, stop_timeout: float, clock: Callable[[], float]
+    ) -> None:
+        self._runner = runner
         self._stop_timeout = stop_timeout
         self._clock = clock
         self._strangers: dict[str, _Stranger] = {}
@@ -57,12 +59,12 @@ class Strangers:
                 LOG.warning("ending unit %s, whose daemon is not known: %s", state.name, error)
                 self._strangers[key] = _Stranger(state.name, now)
         for key, stranger in list(self._strangers.items()):
-            if not self._launcher.has_processes(units.get(key)):
-                self._launcher.forget(key)
+            if not self._runner.has_processes(units.get(key)):
+                self._runner.forget(key)
                 del self._strangers[key]
             elif now >= stranger.retry_at:
                 late = now >= stranger.seen_at + self._stop_timeout
-                (self._launcher.kill if late else self._launcher.stop)(key)
+                (self._runner.kill if late else self._runner.stop)(key)
                 stranger.attempts += 1
                 stranger.retry_at = now + kill_pause(stranger.attempts)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from oslo_config import cfg
 
 from gsaas.gpu_host.daemons import lock, unit
-from gsaas.gpu_host.daemons.launcher import Launcher
 from gsaas.gpu_host.daemons.plan import DaemonTimeouts
+from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.supervisor import Supervisor
 from gsaas.gpu_host.daemons.systemd import Changes, Systemd
 from gsaas.gpu_host.daemons.unit import Confinement
@@ -42,7 +42,7 @@ def supervisor(
     """
     lock.acquire(Path(conf.daemons.state_dir, netns or ""))
     systemd = Systemd()
-    launcher = Launcher(
+    runner = DaemonRunner(
         settings,
         host,
         gpu_address,
@@ -51,7 +51,7 @@ def supervisor(
         more_nodes=conf.daemons.device_nodes,
         parents=parents,
     )
-    return Supervisor(launcher, timeouts(conf), lambda: Changes(unit.prefix(netns)), on_change)
+    return Supervisor(runner, timeouts(conf), lambda: Changes(unit.prefix(netns)), on_change)
 
 
 def timeouts(conf: cfg.ConfigOpts) -> DaemonTimeouts:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 
 from gsaas.gpu_host.daemons import plan as planning
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
-from gsaas.gpu_host.daemons.launcher import CannotStart, Launcher, NotYet
 from gsaas.gpu_host.daemons.plan import (
     Check,
     DaemonTimeouts,
@@ -32,6 +31,7 @@ from gsaas.gpu_host.daemons.plan import (
     Start,
     Terminate,
 )
+from gsaas.gpu_host.daemons.runner import CannotStart, DaemonRunner, NotYet
 from gsaas.gpu_host.daemons.strangers import Strangers
 from gsaas.gpu_host.daemons.systemd import Changes, SystemdUnavailable
 from gsaas.gpu_host.fence.layout import ControlGroup
@@ -97,13 +97,13 @@ class Supervisor:
 
     def __init__(
         self,
-        launcher: Launcher,
+        runner: DaemonRunner,
         timeouts: DaemonTimeouts,
         watch: Callable[[], Changes],
         on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._launcher = launcher
+        self._runner = runner
         self._timeouts = timeouts
         self._watch = watch
         self._changes: Changes | None = None
@@ -112,7 +112,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._desired: dict[str, Daemon] | None = None
         self._entries: dict[str, _SupervisedDaemon] = {}
-        self._strangers = Strangers(launcher, timeouts.stop, clock)
+        self._strangers = Strangers(runner, timeouts.stop, clock)
         self._announced: tuple[object, ...] = ([], {}, [], None)
         """Statuses, listeners, problems and version at the last call of *on_change*."""
         self._results: queue.SimpleQueue[tuple[str, float, str | None, str | None]] = (
@@ -134,15 +134,15 @@ class Supervisor:
         """Find the daemons of an earlier monitor; raises `SystemdUnavailable`."""
         self._changes = self._watch()
         now = self._clock()
-        for daemon, restarts, state in self._launcher.adopt():
+        for daemon, restarts, state in self._runner.adopt():
             LOG.info("daemon %s was started by an earlier monitor", daemon.key)
             entry = _SupervisedDaemon(daemon, now, restarts, state.alive, has_processes=True)
             # Until its first check it counts as healthy: it was, most probably, and must not be reported as down.
             if entry.alive:
                 entry.healthy, entry.healthy_at = True, now
-                entry.group = self._launcher.control_group(daemon)
+                entry.group = self._runner.control_group(daemon)
             self._entries[daemon.key] = entry
-        self._strangers.end(self._launcher.units(), self._entries.keys())
+        self._strangers.end(self._runner.units(), self._entries.keys())
 
     def start(self) -> None:
         """Begin to supervise."""
@@ -317,23 +317,23 @@ class Supervisor:
             terminated_at=entry.terminated_at,
             kills=entry.kills,
             killed_at=entry.killed_at,
-            port_taken=draining and not has_processes and self._launcher.port_taken(entry.daemon),
+            port_taken=draining and not has_processes and self._runner.port_taken(entry.daemon),
         )
 
     def _look(self) -> None:
         """Read which daemons live and which have processes."""
-        units = self._launcher.units()
+        units = self._runner.units()
         for key, entry in self._entries.items():
             state = units.get(key)
             was_alive, entry.alive = entry.alive, state is not None and state.alive
             if state is not None and state.executed:
                 entry.executed.set()
-            entry.has_processes = self._launcher.has_processes(state)
+            entry.has_processes = self._runner.has_processes(state)
             if not entry.has_processes:
                 entry.group = None
             elif entry.alive and (entry.group is None or not entry.healthy):
                 # It may have been started anew by somebody else.
-                entry.group = self._launcher.control_group(entry.daemon)
+                entry.group = self._runner.control_group(entry.daemon)
             if was_alive and not entry.alive:
                 self._record_how_it_ended(entry)
         self._strangers.end(units, self._entries.keys())
@@ -343,11 +343,11 @@ class Supervisor:
         if entry.terminated_at is not None:
             return
         key = entry.daemon.key
-        how, invocation = self._launcher.ending(key)
+        how, invocation = self._runner.ending(key)
         if not entry.given_up:
             entry.detail = how
         LOG.warning(
-            "daemon %s %s; journalctl --unit=%s says more", key, how, self._launcher.unit_name(key)
+            "daemon %s %s; journalctl --unit=%s says more", key, how, self._runner.unit_name(key)
         )
         if invocation is not None and not entry.given_up:
             self._checks.submit(self._find_last_line, key, entry.started_at, invocation)
@@ -357,7 +357,7 @@ class Supervisor:
         for _ in range(LAST_LINE_ATTEMPTS):
             if self._stopping:
                 return
-            if line := self._launcher.last_line(invocation):
+            if line := self._runner.last_line(invocation):
                 self._last_lines.put((key, started_at, line))
                 self._wake()
                 return
@@ -399,7 +399,7 @@ class Supervisor:
             case Terminate(key):
                 entry = self._entries[key]
                 entry.terminated_at = self._clock()
-                self._launcher.stop(key)
+                self._runner.stop(key)
             case Kill(key):
                 entry = self._entries[key]
                 if entry.alive and entry.terminated_at is None and not entry.given_up:
@@ -409,14 +409,14 @@ class Supervisor:
                     )
                 entry.kills += 1
                 entry.killed_at = self._clock()
-                self._launcher.kill(key)
+                self._runner.kill(key)
                 if entry.kills == planning.STUCK_AFTER:
                     LOG.warning("daemon %s: %s", key, self._cannot_be_killed(key))
             case RecordExit(key):
                 self._record_exit(self._entries[key])
                 return True
             case Forget(key):
-                self._launcher.forget(key)
+                self._runner.forget(key)
                 del self._entries[key]
                 return True
         return False
@@ -435,7 +435,7 @@ class Supervisor:
         )
         self._entries[daemon.key] = entry
         try:
-            self._launcher.start(daemon, restarts)
+            self._runner.start(daemon, restarts)
             entry.alive = entry.has_processes = True
         except CannotStart as error:
             entry.detail = str(error)
@@ -468,7 +468,7 @@ class Supervisor:
                 if executed.wait(POLL_INTERVAL):
                     began = time.monotonic()
                 continue
-            if self._launcher.port_taken(daemon):
+            if self._runner.port_taken(daemon):
                 self._check(daemon, started_at)
                 return
             age = time.monotonic() - began
@@ -493,7 +493,7 @@ class Supervisor:
         """Check the health of a daemon, in a thread of the pool."""
         failure = version = None
         try:
-            version = self._launcher.check(daemon)
+            version = self._runner.check(daemon)
         except HealthCheckFailed as error:
             failure = str(error)
         except Exception as error:
@@ -516,7 +516,7 @@ class Supervisor:
             detail = None if state is DaemonState.HEALTHY else entry.detail
             if planning.is_stuck(known):
                 detail = self._cannot_be_killed(key)
-            elif state is DaemonState.DRAINING and self._launcher.port_taken(entry.daemon):
+            elif state is DaemonState.DRAINING and self._runner.port_taken(entry.daemon):
                 detail = f"a process still listens on port {entry.daemon.port}"
             statuses.append(
                 DaemonStatus(entry.daemon, state, entry.restarts, detail, entry.failed_starts)
@@ -542,5 +542,5 @@ class Supervisor:
         return (
             "one of its processes does not end, because it waits for something in the kernel, such as a device; until "
             "it ends, the GPU is given to no other lease. See systemctl status "
-            f"{self._launcher.unit_name(key)}"
+            f"{self._runner.unit_name(key)}"
         )

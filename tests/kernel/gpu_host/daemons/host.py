@@ -12,8 +12,8 @@ from pathlib import Path
 
 import gsaas.conf
 from gsaas.gpu_host.daemons import unit
-from gsaas.gpu_host.daemons.launcher import Launcher
 from gsaas.gpu_host.daemons.plan import DaemonTimeouts
+from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.supervisor import Supervisor
 from gsaas.gpu_host.daemons.systemd import Changes, Systemd
 from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
@@ -63,7 +63,7 @@ class GpuHost:
             self._conf.set_override(option, value, group="daemons")
         address = bus or self.machine.bus
         systemd = Systemd(address)
-        launcher = Launcher(
+        runner = DaemonRunner(
             base.load("rcuda", self._conf).daemon_settings,
             "gpu1",
             "127.0.0.1",
@@ -71,7 +71,7 @@ class GpuHost:
             unit.Confinement(("/etc/gsaas",), 1024, 256, timeouts.stop, 252),
             journal=self.machine.journal,
         )
-        supervisor = Supervisor(launcher, timeouts, lambda: Changes(unit.PREFIX, address))
+        supervisor = Supervisor(runner, timeouts, lambda: Changes(unit.PREFIX, address))
         self._supervisors.append(supervisor)
         supervisor.adopt()
         supervisor.start()

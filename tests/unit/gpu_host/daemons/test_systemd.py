@@ -13,8 +13,8 @@ import pytest
 from jeepney import MessageType, new_error, new_method_return
 from jeepney.low_level import HeaderFields, Parser
 
-from gsaas.gpu_host.daemons.launcher import Launcher
 from gsaas.gpu_host.daemons.plan import DaemonTimeouts
+from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.supervisor import Supervisor
 from gsaas.gpu_host.daemons.systemd import Changes, Systemd, SystemdRefused, SystemdUnavailable
 from gsaas.gpu_host.daemons.unit import UnitState
@@ -119,7 +119,7 @@ def test_a_unit_that_is_unloaded_meanwhile_has_no_ending(bus):
     systemd.close()
 
 
-class _Failing(Launcher):
+class _Failing(DaemonRunner):
     """Fails with *error* when it is asked for units, as long as there is one."""
 
     error: Exception | None = None
@@ -157,22 +157,22 @@ class _NoChanges(Changes):
 )
 def test_the_supervisor_goes_on_after_any_error(error, monkeypatch, caplog):
     monkeypatch.setattr("gsaas.gpu_host.daemons.supervisor.RETRY_INTERVAL", 0.01)
-    launcher = _Failing()
+    runner = _Failing()
     watches: list[Changes] = []
 
     def watch() -> Changes:
         watches.append(_NoChanges())
         return watches[-1]
 
-    supervisor = Supervisor(launcher, DaemonTimeouts(), watch)
+    supervisor = Supervisor(runner, DaemonTimeouts(), watch)
     supervisor.start()
     try:
-        launcher.error = error
+        runner.error = error
         supervisor.set_desired(())
         until(lambda: "the daemons stay as they are" in caplog.text, "it to be logged")
-        launcher.error = None
-        asked = launcher.asked
-        until(lambda: launcher.asked > asked, "it to look again")
+        runner.error = None
+        asked = runner.asked
+        until(lambda: runner.asked > asked, "it to look again")
         assert len(watches) > 1, "it watches again, too"
     finally:
         supervisor.stop()

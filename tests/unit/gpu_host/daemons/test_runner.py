@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launcher tells of a daemon that ended: its last line, whatever the daemon printed."""
+"""What a runner tells of a daemon that ended: its last line, whatever the daemon printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import gsaas.conf
-from gsaas.gpu_host.daemons.launcher import Launcher
+from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.systemd import Systemd
 from gsaas.gpu_host.daemons.unit import Confinement
 from gsaas.remoting import base
@@ -19,8 +19,8 @@ def last_line(script: str) -> str:
     settings = base.load("rcuda", conf).daemon_settings
     confinement = Confinement((), 0, 1, 1.0)
     journal = ("sh", "-c", script)
-    launcher = Launcher(settings, "gpu1", "192.0.2.1", Systemd(), confinement, journal=journal)
-    return launcher.last_line("0123")
+    runner = DaemonRunner(settings, "gpu1", "192.0.2.1", Systemd(), confinement, journal=journal)
+    return runner.last_line("0123")
 
 
 def test_the_newest_entry_with_a_text_is_the_last_line():

@@ -43,7 +43,7 @@ class NotYet(Exception):
     """A daemon was not started because its last run is still being cleaned up; the message is like `CannotStart`'s."""
 
 
-class Launcher:
+class DaemonRunner:
     """Runs the daemons of *host*, which listen at *address*, its IPv4 address on the GPU network.
 
     *known_devices* returns which device nodes each GPU has; it is called before every start, as GPUs come and go.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gsaas.cloud.base import ServerChange
-from gsaas.engine import notifications
+from gsaas.engine import nova_notifications
 
 
 def payload(**data):
@@ -15,12 +15,12 @@ def payload(**data):
 
 @pytest.mark.parametrize("event", ["instance.delete.end", "instance.update", "instance.reboot.end"])
 def test_whatever_happens_to_a_server_is_a_reason_to_look_at_it(event):
-    assert notifications.server_change(event, payload(uuid="s")) == ServerChange("s")
+    assert nova_notifications.server_change(event, payload(uuid="s")) == ServerChange("s")
 
 
 def test_a_new_server_also_says_which_lease_it_is_of():
     data = payload(uuid="s", tags=["other", "gsaas-lease-l"])
-    assert notifications.server_change("instance.create.end", data) == ServerChange("s", "l")
+    assert nova_notifications.server_change("instance.create.end", data) == ServerChange("s", "l")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_new_server_also_says_which_lease_it_is_of():
     ],
 )
 def test_it_says_whether_the_server_has_properties_of_ours(data):
-    event = notifications.server_change("instance.create.start", payload(uuid="s", **data))
+    event = nova_notifications.server_change("instance.create.start", payload(uuid="s", **data))
     assert event == ServerChange("s", asks=True)
 
 
@@ -47,4 +47,4 @@ def test_it_says_whether_the_server_has_properties_of_ours(data):
     ],
 )
 def test_a_notification_about_something_else_is_ignored_and_an_odd_one_does_no_harm(event, data):
-    assert notifications.server_change(event, data) in (None, ServerChange("s"))
+    assert nova_notifications.server_change(event, data) in (None, ServerChange("s"))
