@@ -441,7 +441,7 @@ def test_a_process_whose_claim_is_not_committed_begins_elsewhere(cloud, monkeypa
     for _ in range(20):
         monkeypatch.setattr(leases, "insert_claims", refuse)
         with pytest.raises(exceptions.ClaimConflict):
-            claims.claim(new_lease("refused"), PART)
+            claims.claim(new_lease("refused", Request(1)), Request(1))
         monkeypatch.setattr(leases, "insert_claims", insert_claims)
         begun.append(chosen(claims))
         assert chosen(claims) == begun[-1]
