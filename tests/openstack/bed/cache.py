@@ -17,4 +17,4 @@ DAEMON = processes.Daemon(
 
 
 def units() -> list[Unit]:
-    return [Unit("cache", needs=("packages",), daemons=(DAEMON,))]
+    return [Unit("cache", daemons=(DAEMON,))]
