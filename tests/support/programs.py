@@ -27,6 +27,14 @@ LINKS = Path(f"/var/tmp/gsaas-programs-{os.getuid()}")  # noqa: S108 (see `folde
 """Not in this tree, which other users may be unable to enter: tests start servers as such."""
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where packages have programs."""
+CHROOT = "chroot"
+WRAPPER = """\
+#!/bin/sh
+# Another root has its own programs, where every root has them.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+exec {program} "$@"
+"""
 STATE = ("/var/lib/dpkg/status", "/var/lib/dpkg/alternatives", "/etc/alternatives", __file__)
 """What changes when a package is installed or removed, or an alternative is chosen, and this module."""
 FIELDS = "${Package}\t${db:Status-Status}\t${Essential}\t${Priority}\t${Pre-Depends}, ${Depends}\t${Provides}\n"
@@ -170,12 +178,18 @@ def _up_to_date(wanted: list[str]) -> Path:
     files = set(_ask("dpkg-query", "-L", *sorted(declared)).splitlines())
     programs = links(files, _alternatives())
     made.mkdir(exist_ok=True)
+    entering = programs.pop(CHROOT, None)
     for link in made.iterdir():
-        if programs.get(link.name) != str(link.readlink()):
+        if link.name != CHROOT and programs.get(link.name) != str(link.readlink()):
             link.unlink(missing_ok=True)
     for name, program in programs.items():
         if not (made / name).is_symlink():
             (made / name).symlink_to(program)
+    if entering is not None:
+        unfinished = made.with_suffix(".chroot")
+        unfinished.write_text(WRAPPER.format(program=entering))
+        unfinished.chmod(0o755)
+        unfinished.replace(made / CHROOT)
     stamp.write_text(state)
     return made
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -129,6 +130,20 @@ def test_a_folder_keeps_up_with_what_is_installed(monkeypatch, tmp_path):
     programs.folder(["iproute2"])
     assert (folder / "ip").exists()
     assert not (folder / "strange").is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter another root")
+def test_another_root_has_its_programs_where_every_root_has_them():
+    """debootstrap and diskimage-builder enter the roots that they make, in which the folder does not exist."""
+    folder = programs.folder(["coreutils"])
+    entered = subprocess.run(
+        ["chroot", "/", "printenv", "PATH"],
+        env={"PATH": str(folder)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert entered.stdout.strip().split(":")[-4:] == ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
 
 
 def test_a_folder_of_another_user_is_not_used(monkeypatch, tmp_path):
