@@ -15,7 +15,7 @@ import pytest
 from oslo_policy.policy import Rules
 
 from gsaas import conf
-from gsaas.db import database
+from gsaas.db import engines
 from gsaas.gpu_host import inventory
 from gsaas.rpc import signatures
 from tests.unit.devstack.node import (
@@ -543,7 +543,7 @@ def test_an_empty_database_gets_its_tables(stacked: Node) -> None:
 def test_all_of_unicode_reaches_the_database(tmp_path: Path, query: str, expected: str) -> None:
     node = Node(tmp_path, CONTROLLER, f"DATABASE_QUERY='{query}'")
     node.run("stack post-config")
-    connection = database.section(conf.load(files=[str(node.conf)])).connection
+    connection = engines.section(conf.load(files=[str(node.conf)])).connection
     assert connection == f"mysql+pymysql://root:secret@127.0.0.1/gsaas{expected}"
 
 
