@@ -75,7 +75,7 @@ def test_a_daemon_whose_description_this_release_cannot_read_ends_before_another
     before = start_as_another_release(host, daemon, "GSaaS daemon, written otherwise", "deaf")
     supervisor = host.supervise(timeouts=DaemonTimeouts(stop=5.0, first_pause=0.1))
     supervisor.set_desired([daemon])
-    await_detail(supervisor, daemon, "no description that this release can read")
+    await_detail(supervisor, daemon, "this release cannot read its description")
     assert status_of(supervisor, daemon).state is DaemonState.STARTING
     assert unit.name(daemon.key) in supervisor.problems()[0]
     assert host.processes() == before, "no second one is started beside it"
