@@ -224,7 +224,16 @@ def test_the_wheels_bring_man_pages_and_completion_where_programs_look_for_them(
         if found
     }
     assert {"share/man/man8/gsaas-engine.8", "client/share/man/man1/gsaas.1"} <= brought
-    assert files.expected().keys() <= brought
+    pages = {path for path in files.expected() if not path.startswith("doc/")}
+    assert pages <= brought
+
+
+def test_the_wheel_of_the_service_brings_the_schemas_of_notifications(built: Path) -> None:
+    schemas = {path for path in files.expected() if path.startswith("doc/")}
+    folder = "share/gsaas/"
+    brought = {name.partition(folder)[2] for name in names(built / SERVER) if folder in name}
+    assert schemas
+    assert schemas <= brought
 
 
 def test_the_wheel_of_the_client_brings_what_slurm_calls(built: Path) -> None:
