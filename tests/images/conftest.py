@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/images" in item.nodeid:
             item.add_marker(pytest.mark.images)
-            item.add_marker(pytest.mark.timeout(1800))  # the first one builds
+            item.add_marker(pytest.mark.timeout(3000))  # the first one builds
 
 
 @pytest.fixture(scope="session")

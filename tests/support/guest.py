@@ -104,14 +104,14 @@ def _create() -> Path:
     alone = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation=private"]
     alone += ["--pid", "--fork", "--kill-child", "--mount-proc"]
     done = subprocess.run(
-        [*alone, "nice", "bash", "-euc", script()],
+        [*alone, "bash", "-euc", script()],
         env=environment,
         cwd=FOLDER,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=1500,
+        timeout=2700,
         check=False,
     )
     shutil.rmtree(work)
