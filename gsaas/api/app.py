@@ -165,6 +165,10 @@ def _base_url(conf: cfg.ConfigOpts, flask_request: flask.Request) -> str:
     return url.rstrip("/")
 
 
+_ORIGIN = re.compile("^https?://[^/]*", re.IGNORECASE)
+"""The beginning of a request's target in absolute form (RFC 9112, section 3.2.2)."""
+
+
 def _refuse_other_spellings(request: flask.Request) -> None:
     """Raise `werkzeug.exceptions.NotFound` for a path that a proxy could take for another one than Flask does.
 
@@ -173,14 +177,15 @@ def _refuse_other_spellings(request: flask.Request) -> None:
     """
     environ = request.environ
     path = environ.get("PATH_INFO", "")
-    if "//" in path:
+    # What the client has sent, according to uWSGI or gsaas-standalone, or to gunicorn: a server corrects it, too.
+    sent: str = environ.get("REQUEST_URI") or environ.get("RAW_URI") or path
+    sent = _ORIGIN.sub("", sent.partition("?")[0])
+    if "//" in path or "//" in sent:
         raise NotFound
-    if request.path.rstrip("/") in EXACT:
-        # What the client has sent, according to uWSGI or gsaas-standalone, or to gunicorn.
-        sent: str = environ.get("REQUEST_URI") or environ.get("RAW_URI") or path
-        sent = sent.partition("?")[0]
-        if path not in EXACT or "%" in sent or not sent.endswith(path):
-            raise NotFound
+    if request.path.rstrip("/") in EXACT and (
+        path not in EXACT or sent not in (path, environ.get("SCRIPT_NAME", "") + path)
+    ):
+        raise NotFound
 
 
 def _flask_response(response: ApiResponse, body: Mapping[str, Any] | str) -> flask.Response:

@@ -356,6 +356,30 @@ def test_a_server_that_does_not_tell_what_was_sent_serves_metrics_at_its_path_al
             assert client.open("/", environ_overrides=environ).status_code == status, path
 
 
+@pytest.mark.parametrize(
+    ("sent", "mounted", "status"),
+    [
+        ("/metrics", "", 200),
+        ("/metrics?x=//", "", 200),
+        ("http://gpu.example.org/metrics", "", 200),
+        ("/gpu/metrics", "/gpu", 200),
+        ("/metrics", "/gpu", 200),  # a proxy has told the prefix, and cut it off
+        ("/gpu/metrics", "", 404),
+        ("/./metrics", "", 404),
+        ("/v1/../metrics", "", 404),
+        ("//metrics", "", 404),
+        ("http://gpu.example.org//metrics", "", 404),
+    ],
+)
+def test_a_path_that_the_server_has_corrected_is_served_only_as_it_was_sent(
+    world, sent, mounted, status
+):
+    """uWSGI resolves dots, and waitress drops slashes at the beginning, before the API sees the path."""
+    environ = {"REQUEST_URI": sent, "PATH_INFO": "/metrics", "SCRIPT_NAME": mounted}
+    with world.app.test_client() as client:
+        assert client.open("/", environ_overrides=environ).status_code == status
+
+
 def test_the_host_that_a_request_names_is_in_no_link_of_the_answer(world):
     evil = {"Host": "evil.example.org", "X-Forwarded-Host": "evil.example.org"}
     for _ in range(2):
