@@ -66,10 +66,11 @@ def most_tests(pid: int) -> list[Job]:
 def integration(pid: int) -> list[Job]:
     """What continuous integration runs: also the tests with the tools of others, and with Slurm."""
     return [
-        *most_tests(pid),
+        # The tests with the tools of others end last: what they wait for goes first.
         Job("tools", (PYTHON, "-m", "tests.openstack.tools"), after=("cloud",), beside=True),
         # Of what installs packages of Debian or removes them, one after the other.
         tests("slurm", "slurm", after=("tools",)),
+        *most_tests(pid),
         in_the_cloud("users", "tests/openstack", "-m", "users", after=("alone", "slurm")),
     ]
 
