@@ -68,8 +68,9 @@ def integration(pid: int) -> list[Job]:
     return [
         # The tests with the tools of others end last: what they wait for goes first.
         Job("tools", (PYTHON, "-m", "tests.openstack.tools"), after=("cloud",), beside=True),
-        # Of what installs packages of Debian or removes them, one after the other.
-        tests("slurm", "slurm", after=("tools",)),
+        # Of what installs packages of Debian or removes them, one after the other. Slurm's daemons give up messages
+        # that wait for long, so they run when half of the other lists have ended.
+        tests("slurm", "slurm", after=("tools", "openstack")),
         *most_tests(pid),
         in_the_cloud("users", "tests/openstack", "-m", "users", after=("alone", "slurm")),
     ]
