@@ -51,6 +51,8 @@ IMPOSSIBLE = {
     "tests/openstack": "a whole OpenStack needs a machine of its own: run ./dev test openstack on one"
 }
 """What no such root can run, and why."""
+PIP_CACHE = "/var/cache/pip"
+"""Where pip keeps what it has downloaded, in the root."""
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENTER = """\
 root=$1 source=$2
@@ -244,7 +246,7 @@ def _inside(root: Path, release: str, *command: str, network: bool) -> int:
     kept = {
         CACHE / f"{release}-indexes": "/var/lib/apt/lists",
         CACHE / f"{release}-packages": "/var/cache/apt/archives",
-        CACHE / f"{release}-pip": "/root/.cache/pip",
+        CACHE / f"{release}-pip": PIP_CACHE,
     }
     for folder in kept:
         (folder / "partial").mkdir(parents=True, exist_ok=True)
@@ -264,7 +266,13 @@ def _inside(root: Path, release: str, *command: str, network: bool) -> int:
     enter = ["bash", "-euc", ENTER, "enter", str(root), SOURCE, *binds, "--", *command]
     return subprocess.run(
         [*unshare, *enter],
-        env={**environment, "HOME": "/root", "LANG": "C.UTF-8", "PATH": BASE_PATH},
+        env={
+            **environment,
+            "PIP_CACHE_DIR": PIP_CACHE,
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "PATH": BASE_PATH,
+        },
         stdin=subprocess.DEVNULL,
         check=False,
     ).returncode

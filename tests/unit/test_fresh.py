@@ -44,6 +44,6 @@ def test_folders_that_pip_is_told_of_are_found():
 :env:.find-links='/srv/wheels'
 global.cert='/etc/ssl/ca.crt'
 global.extra-index-url='https://host/simple file:///srv/index/simple'
-global.index-url='https://host/root/pypi/+simple/'
+global.index-url='https://host/pypi/+simple/'
 """
     assert fresh.folders_named(listed) == ["/etc/ssl/ca.crt", "/srv/index", "/srv/wheels"]
